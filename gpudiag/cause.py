@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gpudiag import fix
-from gpudiag.fix import Action, Kind, Role, fill_in
+from gpudiag.fix import Action, Kind, Role, Where, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Event
@@ -284,6 +284,10 @@ class Cause:
     :attr:`unless` names, it is not shown; otherwise it comes after the others of its stage."""
 
 
+def _is_of_the_host(action: Action) -> bool:
+    return action.where is Where.HERE and action.kind.is_of_the_host
+
+
 def _set_by_python(name: str, file: str) -> Action:
     """Return how to remove a variable that is set whenever Python starts, by ``file`` ("" if it is not known)."""
     if file == PRELOAD:
@@ -349,6 +353,8 @@ class Known:
         declared = self.declared
         chosen = [action for action in match.fix or declared.fix if action is not None]
         actions = [fill_in(action, match.figures) if action in declared.fix else action for action in chosen]
+        if not isinstance(evidence.facts.container, Unknown) and evidence.facts.container.name is not None:
+            actions = [action.replaced(where=Where.HOST) if _is_of_the_host(action) else action for action in actions]
         tried = None if match.tried is None else actions[chosen.index(match.tried)]
         change = (tried and tried.change) or {}
         trial = FixAttempt(change) if change else None
@@ -399,6 +405,6 @@ class Known:
         return with_names(self.cause)
 
     @property
-    def general_fix(self) -> tuple[str, ...]:
+    def general_fix(self) -> tuple[Action, ...]:
         """The fix likewise."""
-        return tuple(fix.with_names(action).line for action in self.declared.fix)
+        return tuple(map(fix.with_names, self.declared.fix))

@@ -7,16 +7,17 @@ string has; :func:`fill_in` puts the figures in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from enum import Enum
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gpudiag import text
 from gpudiag.record import Record
+from gpudiag.text import one_line
 
 
 class Role(str, Enum):
@@ -77,7 +78,13 @@ class Kind(str, Enum):
         """Whether it may cost work, or the use of the machine, if the cause is another one."""
         return self in _HARMFUL
 
+    @property
+    def is_of_the_host(self) -> bool:
+        """Whether it cannot be done inside of a container."""
+        return self in _OF_THE_HOST
 
+
+_OF_THE_HOST = frozenset({Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.CHANGE_DRIVER, Kind.REPLACE_HARDWARE})
 _HARMFUL = frozenset(
     {Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.CHANGE_DRIVER, Kind.REMOVE, Kind.END_PROCESS}
 )
@@ -97,16 +104,25 @@ class Action(Record):
     """Variable to value (None: unset) if that is all the command does: such an action can be tried."""
 
     @property
+    def clause(self) -> str:
+        """What is said beside the command: the note, and where it has to be done if that is on the host."""
+        return ": ".join(filter(None, ("on the host" if self.where is Where.HOST else "", self.note)))
+
+    @property
     def line(self) -> str:
-        """The action as one line that a shell takes: the note follows as a comment."""
-        if not self.note:
-            return self.command
-        return f"{self.command}  # {self.note}" if self.command else f"# {self.note}"
+        """The action as one line that a shell takes: the clause follows as a comment."""
+        return "  # ".join(filter(None, (self.command, self.clause))) if self.command else f"# {self.clause}"
 
     @property
     def text(self) -> str:
         """The action as a part of a sentence."""
-        return f"{self.command} ({self.note})" if self.command and self.note else self.command or self.note
+        return f"{self.command} ({self.clause})" if self.command and self.clause else self.command or self.clause
+
+    @property
+    def tags(self) -> str:
+        """What it does and where, if that is something other than a command typed here."""
+        where = "" if self.where in (Where.HERE, Where.HOST) else f"in the {self.where.value}"
+        return ", ".join(filter(None, ("" if self.kind is Kind.COMMAND else self.kind.value, where)))
 
     def replaced(self, **fields: object) -> Action:
         """Return this action with other values of some fields."""
@@ -171,9 +187,12 @@ def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action(code, note, role, Where.PROGRAM, Kind.EDIT_PROGRAM)
 
 
-def note(sentence: str, *, kind: Kind = Kind.COMMAND, where: Where = Where.HERE) -> Action:
+def note(sentence: str, *, kind: Kind = Kind.COMMAND, where: Where | None = None) -> Action:
     """Return what no command does, in one sentence."""
-    return Action(note=sentence, role=Role.NOTE, where=where, kind=kind)
+    return Action(note=sentence, role=Role.NOTE, where=where or _PLACES.get(kind, Where.HERE), kind=kind)
+
+
+_PLACES = {Kind.EDIT_PROGRAM: Where.PROGRAM, Kind.START_CONTAINER: Where.SCHEDULER}
 
 
 _TEMPLATE = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+")
@@ -205,6 +224,38 @@ def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
         if action not in kept:
             kept.append(action)
     return tuple(kept)
+
+
+_HEADINGS = {Role.FIX: "fix", Role.ALTERNATIVE: "or", Role.CHECK: "check", Role.PREVENT: "prevent", Role.NOTE: "note"}
+
+
+class Shown(NamedTuple):
+    """An action as people read it."""
+
+    heading: str
+    text: str
+    """The command, or the sentence of a note."""
+    clause: str
+    action: Action
+
+    @property
+    def line(self) -> str:
+        return "   ".join(filter(None, (self.text, self.clause)))
+
+
+def shown(actions: Iterable[Action]) -> Iterator[Shown]:
+    """Yield actions with a heading each; a note that is recommended is a fix."""
+    for number, action in enumerate(actions):
+        heading = "fix" if number == 0 and action.role is Role.NOTE else _HEADINGS[action.role]
+        text, clause = (action.command, action.clause) if action.command else (action.clause, "")
+        yield Shown(heading, one_line(text), one_line(clause), action)
+
+
+def manual(actions: Iterable[Action]) -> Iterator[str]:
+    """Yield a line for each action, with what it does and where."""
+    for item in shown(map(with_names, actions)):
+        tags = f"   [{item.action.tags}]" if item.action.tags else ""
+        yield f"{item.heading:<6} {item.line}{tags}"
 
 
 def with_names(action: Action) -> Action:

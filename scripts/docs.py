@@ -307,7 +307,7 @@ def _items(text: str) -> list[str]:
 
 
 def _cause(rule: Known) -> str:
-    actions = "\n".join(["```text", *rule.general_fix, "```"])
+    actions = "\n".join(["```text", *fix.manual(rule.declared.fix), "```"])
     of_sign = [_link(one, f"{page_of(causes.names()[one])}.md", one) for one in causes.explaining(rule)]
     sign = _filled(f"{describe.SIGN}: {', '.join(of_sign)}.") if of_sign else ""
     unfit = _filled(f"{describe.UNFIT}.") if rule.declared.unfit else ""
@@ -370,7 +370,7 @@ def codes(name: str) -> str:
         (
             ", ".join(f"`{text}`" for text in one.texts) or f"Xid {', '.join(numbers.get(one, []))}",
             with_names(one.meaning).removeprefix("Xid <code>: "),
-            f"`{fix.with_names(one.fix[0]).line}`",
+            f"`{next(fix.manual(one.fix[:1]))}`",
             f"`{one.name}`",
         )
         for one in FAMILIES[name].messages
@@ -388,9 +388,7 @@ def _message(message: Message, causes: list[str]) -> str:
     said = with_names(message.meaning)
     meaning = f"{said[:1].upper()}{said[1:]}." if said else ""
     parts = [f"### {message.name}", "\n".join(["```text", *texts, "```"]), _filled(_escaped(meaning))]
-    parts.append(
-        "\n".join(["```shell", *(fix.with_names(action).line for action in message.fix), "```"]) if message.fix else ""
-    )
+    parts.append("\n".join(["```text", *fix.manual(message.fix), "```"]) if message.fix else "")
     parts.append(_filled(f"Causes: {', '.join(causes)}." if causes else ""))
     return "\n\n".join(filter(None, parts)) + "\n"
 

@@ -85,7 +85,7 @@ def explained_cause(rule: Known) -> Explanation:
     severity = rule.declared.severity.value
     where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
     heading = f"{rule.id} (a cause {where}; stage: {rule.stage.value}; severity: {severity})"
-    commands = [*(f"    {line}" for line in rule.general_fix), "", rule.url]
+    commands = [*(f"    {line}" for line in fix.manual(rule.declared.fix)), "", rule.url]
     causes_of_it = causes.explaining(rule)
     sign = f"{SIGN}: {', '.join(causes_of_it)}." if causes_of_it else ""
     unfit = f"{UNFIT}." if rule.declared.unfit else ""
@@ -111,7 +111,7 @@ def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
         pairs = words.cause(cause)
         lines = (
             f"    {name:<6}  {text}"
-            if name == "do"
+            if name in words.COPIED
             else textwrap.fill(
                 f"    {name:<6}  {text}",
                 width,

@@ -65,7 +65,10 @@ _LOOKS = re.compile(
     r"(?:sudo )?(?:nvidia-smi(?: -[qLil]\b.*|$| --query\S*.*)|dmesg|journalctl|ls|cat|grep|ldd|lspci|lsmod|ps|df|"
     r"mokutil --sb-state|modinfo|pip (?:check|list|show)|gpudiag|readelf|ldconfig -p)(?: |$)"
 )
-_ON_THE_HOST = re.compile(r"\bon the host\b|\bon its host\b")
+_ON_THE_HOST = re.compile(r"on the host(?: of this container)?(?:[:;,] |$)")
+
+
+_OR = re.compile(r"or(?:[:,] ?|$)")
 
 
 def action(line: str, change: dict[str, str | None] | None = None) -> Action:
@@ -76,7 +79,12 @@ def action(line: str, change: dict[str, str | None] | None = None) -> Action:
     kind = _kind(line, command)
     if change is None and kind is Kind.SET_VARIABLE:
         change = _change(command)
-    return Action(command, note, _role(command, note, kind), _where(note, kind), kind, change)
+    role, where = _role(command, note, kind), _where(note, kind)
+    if command and role is Role.ALTERNATIVE:
+        note = _OR.sub("", note, count=1)
+    return Action(
+        command, _ON_THE_HOST.sub("", note, count=1) if where is Where.HOST else note, role, where, kind, change
+    )
 
 
 def _change(command: str) -> dict[str, str | None] | None:
@@ -111,11 +119,11 @@ def _role(command: str, note: str, kind: Kind) -> Role:
         return Role.NOTE
     if kind is Kind.COMMAND and _LOOKS.match(command):
         return Role.CHECK
-    return Role.ALTERNATIVE if note.startswith(("or:", "or ")) else Role.FIX
+    return Role.ALTERNATIVE if _OR.match(note) else Role.FIX
 
 
 def _where(note: str, kind: Kind) -> Where:
-    if _ON_THE_HOST.search(note):
+    if _ON_THE_HOST.match(note):
         return Where.HOST
     return Where.PROGRAM if kind is Kind.EDIT_PROGRAM else Where.HERE
 

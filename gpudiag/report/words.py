@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
+from gpudiag.fix import shown
 from gpudiag.model.diagnosis import (
     Bisection,
     BisectionOutcome,
@@ -84,8 +85,9 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
             yield " " if found.fix[number - 1].note.endswith(".") else "; ", False
         if action.command:
             yield one_line(action.command), True
-        if action.note and not (found.cause and action.command):
-            yield one_line(f" ({action.note})" if action.command else action.note), False
+        if action.clause and not (found.cause and action.command):
+            note = one_line(action.clause)
+            yield f" ({note})" if action.command else note, False
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -286,6 +288,10 @@ def steps(report: Report) -> str:
     )
 
 
+COPIED = ("fix", "or", "check", "prevent", "note")
+"""Headings of actions, each of which is on one line, so that its command can be copied."""
+
+
 def cause(one: RootCause) -> list[tuple[str, str]]:
     """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
     pairs = [("cause", f"{one_line(one.cause)} ({one.confidence.value}; {one.cause_id})")]
@@ -296,9 +302,9 @@ def cause(one: RootCause) -> list[tuple[str, str]]:
         if trial is None
         else [("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
     )
-    for action in one.fix:
-        pairs.append(("do", one_line(action.line)))
-        if trial is not None and action.change == trial.change:
+    for item in shown(one.fix):
+        pairs.append((item.heading, item.line))
+        if trial is not None and item.action.change == trial.change:
             pairs += [(heading, one_line(f"the line above, {result}")) for heading, result in tried]
             tried = []
     pairs += [(heading, one_line(result)) for heading, result in tried]  # an older report does not say which line

@@ -96,7 +96,7 @@ def test_a_cause_has_examples_of_both_kinds() -> None:
 
 def test_without_a_machine_figures_are_named() -> None:
     for rule in RULES:
-        for text in (rule.general_cause, *rule.general_fix):
+        for text in (rule.general_cause, *(action.line for action in rule.general_fix)):
             assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text), rule.id
             assert text == text.strip(), rule.id
 

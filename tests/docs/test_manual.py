@@ -92,7 +92,7 @@ def test_the_readme_is_short_and_answers_first_what_brings_most_users() -> None:
     first = "\n".join(lines[:FIRST_SCREEN])
     assert "list_physical_devices('GPU')" in first
     assert "gpudiag check" in first
-    assert "  do  " in "\n".join(lines[: 2 * FIRST_SCREEN])
+    assert "  fix  " in "\n".join(lines[: 2 * FIRST_SCREEN])
 
 
 @pytest.mark.parametrize("page", docs.pages())

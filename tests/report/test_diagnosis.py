@@ -49,7 +49,7 @@ def test_what_people_copy_is_on_one_line_whatever_the_width() -> None:
     command = f"export LD_LIBRARY_PATH={'/a/long/way' * 12}:$LD_LIBRARY_PATH"
     found = Diagnosis(STEPS, (msgspec.structs.replace(CAUSE, fix=actions(command), url=f"https://{'x' * 90}.org"),))
     lines = render(diagnosed(found), "table", width=60, color=False, verbose=False).splitlines()
-    assert f"  do        {command}" in lines
+    assert f"  fix       {command}" in lines
     assert f"  see       https://{'x' * 90}.org" in lines
 
 

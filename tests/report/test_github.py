@@ -71,7 +71,7 @@ def test_the_verdict_is_first_then_the_causes() -> None:
         ("warning", "a mask, it hides"),
         ("error", "memory.limit broke"),
     ]
-    assert found[1][2].splitlines() == ["seen: A='': b", "do: unset A", "see: https://a.b"]
+    assert found[1][2].splitlines() == ["seen: A='': b", "fix: unset A", "see: https://a.b"]
 
 
 def test_no_text_ends_an_annotation_or_forges_one() -> None:

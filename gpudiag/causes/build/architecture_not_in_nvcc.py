@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Kind, export, run
+from gpudiag.fix import Kind, check, export, run
 from gpudiag.knowledge.messages.building import CAPABILITY_NOT_KNOWN
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import LAST_WITH, NEW_IN, numbers
@@ -17,7 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run(
+        check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
             "what it knows, what the GPU has",
         ),

@@ -12,7 +12,7 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import VISIBLE, InContainer
 from gpudiag.causes.shared.visibility import MASK
-from gpudiag.fix import export, note
+from gpudiag.fix import Kind, export, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -22,8 +22,14 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "those that were given"),
-        note("in the pod: securityContext: {{privileged: false}}; docker run: without --privileged"),
-        note("do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs"),
+        note(
+            "in the pod: securityContext: {{privileged: false}}; docker run: without --privileged",
+            kind=Kind.START_CONTAINER,
+        ),
+        note(
+            "do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs",
+            kind=Kind.START_CONTAINER,
+        ),
     ),
     url="https://github.com/kubernetes/kubernetes/issues/81256",
 )

@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
-from gpudiag.fix import run
+from gpudiag.fix import edit
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.model.diagnosis import Confidence
@@ -21,7 +21,7 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run(
+        edit(
             "if not (gpus := tf.config.list_physical_devices('GPU')): "
             "raise SystemExit('TensorFlow lists no GPU; gpudiag check says why')"
         ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
-from gpudiag.fix import export, note, start
+from gpudiag.fix import Kind, export, note, start
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_MACHINE_CODE, PTX_REFUSED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -20,7 +20,10 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has Blackwell's; driver 570 on"),
-        note("or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later"),
+        note(
+            "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
+            kind=Kind.INSTALL,
+        ),
         export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps what was compiled, if compiling works"),
     ),
     url="https://github.com/tensorflow/tensorflow/issues/89272",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import check, note, run
+from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.messages.program import TEST_SKIPPED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -22,12 +22,12 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         check("gpudiag check --require-gpus 1", "as a step before the tests: it fails without a GPU"),
-        note("in conftest.py, for the runner that has one:"),
-        run(
+        note("in conftest.py, for the runner that has one:", kind=Kind.EDIT_PROGRAM),
+        edit(
             "if os.environ.get('REQUIRE_GPU') and not "
             "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)"
         ),
-        run("pytest -rs", "names each skipped test and the reason"),
+        check("pytest -rs", "names each skipped test and the reason"),
     ),
     url="https://docs.pytest.org/en/stable/how-to/skipping.html",
     needs_gpu=False,

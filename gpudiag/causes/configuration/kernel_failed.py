@@ -9,7 +9,7 @@ in rare cases the GPU, its memory or its overclocking.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import check, note, run
+from gpudiag.fix import check, note
 from gpudiag.knowledge.messages.code import STRAY_ACCESS
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -17,8 +17,10 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("update the NVIDIA driver; on Windows, raise the limit of its watchdog for the display (TdrDelay), too"),
-        run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed then"),
+        note(
+            "update the NVIDIA driver; on Windows, raise the limit of its watchdog for the display (TdrDelay), too",
+        ),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed then"),
         check("sudo dmesg | grep -i -e nvrm -e xid", "Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/",

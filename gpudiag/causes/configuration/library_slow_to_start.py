@@ -14,7 +14,7 @@ from shlex import quote
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES, library_of, slowest
-from gpudiag.fix import check, export, run, unset
+from gpudiag.fix import check, export, unset
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.comparison import LibraryFaults
@@ -23,7 +23,9 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("CUDA_MODULE_LOADING", "LAZY", "each kernel is loaded when it is first used"),
-        run("dd if={file} of=/dev/null bs=1M", "how fast its file is read: below 100 MB/s, install it on a local disk"),
+        check(
+            "dd if={file} of=/dev/null bs=1M", "how fast its file is read: below 100 MB/s, install it on a local disk"
+        ),
         check(
             "ls -ld ~/.nv/ComputeCache; df -h ~",
             "kernels that the driver compiled are kept here, if that can be written",

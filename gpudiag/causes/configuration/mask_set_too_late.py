@@ -11,7 +11,7 @@ import msgspec
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
-from gpudiag.fix import Role, edit, note, run
+from gpudiag.fix import Kind, Role, edit, note, run
 from gpudiag.knowledge.messages.program import MASK_PRINTED
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
@@ -22,13 +22,16 @@ from gpudiag.model.visibility import gpus_in_scope, index_is_ambiguous
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("CUDA_VISIBLE_DEVICES={value} python program.py"),
+        run("CUDA_VISIBLE_DEVICES={value} python program.py", kind=Kind.SET_VARIABLE),
         edit(
             "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}",
             "first lines of the program",
             role=Role.ALTERNATIVE,
         ),
-        note("or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow"),
+        note(
+            "or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     url=PROGRAMMING_GUIDE,
 )

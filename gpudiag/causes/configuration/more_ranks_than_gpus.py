@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher
-from gpudiag.fix import export, note, run, start
+from gpudiag.fix import export, note, start
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -19,7 +19,7 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("mpirun -np 2 ..."),
+        start("mpirun -np 2 ..."),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are meant to share; NCCL still refuses two on one GPU"),
     ),
     url="https://horovod.readthedocs.io/en/stable/gpus.html",
@@ -40,7 +40,7 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
         return
     how = {
         "Slurm": start(f"srun --ntasks-per-node={gpus} --gpus-per-task=1 ..."),
-        "Horovod": run(f"horovodrun -np {gpus} ...", "for each machine as many as it has GPUs"),
+        "Horovod": start(f"horovodrun -np {gpus} ...", "for each machine as many as it has GPUs"),
         "torchrun": note(f"torchrun --nproc-per-node={gpus} ..."),
     }
     yield Match(

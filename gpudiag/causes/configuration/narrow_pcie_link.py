@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
-from gpudiag.fix import check, note
+from gpudiag.fix import Kind, check, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Severity
@@ -22,7 +22,10 @@ CAUSE = Cause(
             "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max "
             "--format=csv"
         ),
-        note("switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts"),
+        note(
+            "switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts",
+            kind=Kind.REPLACE_HARDWARE,
+        ),
         check(
             "sudo lspci -vv | grep -i -e nvidia -e LnkSta:", "says (downgraded) if a link is narrower than it could be"
         ),

@@ -18,7 +18,7 @@ from gpudiag.causes.shared.multi_gpu import (
     warned,
     where_nccl_fails,
 )
-from gpudiag.fix import check, note, run, start
+from gpudiag.fix import Kind, check, note, start
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.knowledge.messages.nccl import SHM_NOT_PERMITTED
 from gpudiag.knowledge.origin import Origin
@@ -29,9 +29,9 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
-        note("Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm"),
+        note("Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm", kind=Kind.START_CONTAINER),
         check("ls -l /dev/shm/nccl-*", "left by programs that were killed: remove them when none runs"),
-        run("NCCL_DEBUG=WARN python program.py", "names what failed, if it does so again"),
+        check("NCCL_DEBUG=WARN python program.py", "names what failed, if it does so again"),
     ),
     url=NCCL,
     views=("host.collectives.small_shm",),

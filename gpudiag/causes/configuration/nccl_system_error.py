@@ -17,7 +17,7 @@ from gpudiag.causes.shared.multi_gpu import (
     warned,
     where_nccl_fails,
 )
-from gpudiag.fix import export, run
+from gpudiag.fix import check, export
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
@@ -26,7 +26,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("NCCL_DEBUG=WARN python program.py 2>&1 | tee app.log; gpudiag check --log app.log"),
+        check("NCCL_DEBUG=WARN python program.py 2>&1 | tee app.log; gpudiag check --log app.log"),
         export("NCCL_IB_DISABLE", "1", "is it InfiniBand?"),
         export("NCCL_SOCKET_IFNAME", "eth0", "is it the interface? Name the one that joins the machines"),
     ),

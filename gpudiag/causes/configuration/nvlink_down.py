@@ -18,8 +18,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         check("nvidia-smi nvlink -s -i {index}", "which links; nvidia-smi nvlink -e: their errors"),
-        run("sudo nvidia-smi --gpu-reset", "all GPUs together, no program using them; or reboot", kind=Kind.REBOOT),
-        note("if they stay down: have the bridge, or the card, put in again or replaced"),
+        run("sudo nvidia-smi --gpu-reset", "all GPUs together, no program using them; or reboot", kind=Kind.RESET_GPU),
+        note("if they stay down: have the bridge, or the card, put in again or replaced", kind=Kind.REPLACE_HARDWARE),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html#nvlink",
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import PODS, VISIBLE, InContainer
-from gpudiag.fix import check, note, start
+from gpudiag.fix import Kind, check, note, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -21,7 +21,10 @@ CAUSE = Cause(
     fix=(
         start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "in a pod that needs GPUs"),
         check("env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]", "in a pod that needs none"),
-        note("in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false"),
+        note(
+            "in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+            kind=Kind.START_CONTAINER,
+        ),
     ),
     url=PODS,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope
-from gpudiag.fix import check
+from gpudiag.fix import check, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -16,7 +16,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         check("nvidia-smi -q -d PERFORMANCE,POWER -i {index}", "look again while a program computes"),
-        check("sudo nvidia-smi -i {index} -pl {sold}", "watts, as the card was sold"),
+        run("sudo nvidia-smi -i {index} -pl {sold}", "watts, as the card was sold"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )

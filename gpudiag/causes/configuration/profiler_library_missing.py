@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=(
         install("nvidia-cuda-cupti-cu12"),
         run("export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
-        note("or profile nothing: TensorBoard(profile_batch=0)"),
+        note("or profile nothing: TensorBoard(profile_batch=0)", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
     needs_gpu=False,

@@ -21,7 +21,7 @@ CAUSE = Cause(
             kind=Kind.CHANGE_DRIVER,
         ),
         start("docker run --cap-add=SYS_ADMIN ..."),
-        note("or profile nothing: TensorBoard(profile_batch=0)"),
+        note("or profile nothing: TensorBoard(profile_batch=0)", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
     "performance-counters",
@@ -31,8 +31,8 @@ _FOR_ALL = run(
     "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee "
     "/etc/modprobe.d/nv-prof.conf && sudo "
     "update-initramfs -u && sudo reboot",
-    "on the host; Fedora: dracut --force",
-    kind=Kind.REBOOT,
+    "Fedora: dracut --force",
+    kind=Kind.CHANGE_DRIVER,
     where=Where.HOST,
 )
 _IN_CONTAINER = start("docker run --cap-add=SYS_ADMIN ...", "in a container, for its root")

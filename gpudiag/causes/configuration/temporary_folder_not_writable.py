@@ -14,7 +14,7 @@ from shlex import quote
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning, written
 from gpudiag.causes.shared.steps import FirstFailed
-from gpudiag.fix import check, export, run
+from gpudiag.fix import Kind, check, export, run
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Attempt, TriedFacts
 from gpudiag.model.report import Severity
@@ -22,7 +22,10 @@ from gpudiag.text import size
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(check("df -h /tmp", "full: make room"), run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"')),
+    fix=(
+        check("df -h /tmp", "full: make room"),
+        run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"', kind=Kind.SET_VARIABLE),
+    ),
     url="https://github.com/jax-ml/jax/issues/11190",
 )
 _FULL = ("ENOSPC", "EDQUOT")
@@ -48,7 +51,7 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
             else check("ulimit -f unlimited", "in the shell or unit that starts the program")
             if folder.error == "EFBIG"
             else None,
-            run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"')
+            run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"', kind=Kind.SET_VARIABLE)
             if home
             else export("TMPDIR", "/dev/shm", "or another folder that this user may write to"),  # noqa: S108
         ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Role, edit, note, run
+from gpudiag.fix import Kind, Role, edit, note, run
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
@@ -22,7 +22,7 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("first lines of conftest.py:"),
+        note("first lines of conftest.py:", kind=Kind.EDIT_PROGRAM),
         edit(
             "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
             "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]"
@@ -32,6 +32,7 @@ CAUSE = Cause(
             "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...",
             "or more workers than GPUs, if their tests are small",
             role=Role.ALTERNATIVE,
+            kind=Kind.SET_VARIABLE,
         ),
     ),
     url="https://pytest-xdist.readthedocs.io/en/stable/how-to.html#identifying-the-worker-process-during-a-test",

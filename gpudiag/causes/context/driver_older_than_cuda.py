@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
-from gpudiag.fix import Kind, Role, Where, check, note, run
+from gpudiag.fix import Kind, Role, check, note, run
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import DRIVERS, numbers
@@ -17,9 +17,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.REBOOT),
+        run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.CHANGE_DRIVER),
         check("nvidia-smi", "shows the driver, and the newest CUDA that it runs"),
-        note("or a TensorFlow that was built for the CUDA that this driver runs"),
+        note("or a TensorFlow that was built for the CUDA that this driver runs", kind=Kind.INSTALL),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     needs_gpu=False,
@@ -35,7 +35,7 @@ def find(program: Program, origin: Origin) -> Matches:
     cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
     stated = origin.stated.driver
     runs = origin.stated.driver_cuda
-    bring = note("or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs")
+    bring = note("or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs", kind=Kind.INSTALL)
     if stated and said and origin.is_one and _is_enough(stated.value, origin):
         # What TensorFlow's wheel was built for runs on this driver: another CUDA was installed for it.
         cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""
@@ -53,13 +53,12 @@ def find(program: Program, origin: Origin) -> Matches:
             "or a release of nvidia-tensorflow for CUDA 11, up to nv22.12: https://github.com/NVIDIA/tensorflow"
         )
     update = (
-        note(f"install a newer driver: {needed}: https://www.nvidia.com/drivers")
+        note(f"install a newer driver: {needed}: https://www.nvidia.com/drivers", kind=Kind.INSTALL)
         if origin.windows
         else run(
             "sudo ubuntu-drivers install; sudo reboot",
             f"{needed}; in a container or WSL: on the host",
-            kind=Kind.REBOOT,
-            where=Where.HOST,
+            kind=Kind.CHANGE_DRIVER,
         )
     )
     yield Match(

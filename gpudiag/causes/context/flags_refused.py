@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import TRACE, Cause, EveryLog, LogAlone, Match, Matches, Rows, Variables
-from gpudiag.fix import export, note, unset
+from gpudiag.fix import Kind, export, note, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
@@ -57,7 +57,8 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
         fix=(
             without
             if value
-            else right or note(f"take {' '.join(refused)} out of {variable} where the program is started"),
+            else right
+            or note(f"take {' '.join(refused)} out of {variable} where the program is started", kind=Kind.EDIT_PROGRAM),
         ),
         about=tuple(refused),
         tried=without if value else None,

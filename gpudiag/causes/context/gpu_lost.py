@@ -15,7 +15,7 @@ from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.causes.shared.variables import Errors
-from gpudiag.fix import Kind, Role, check, note, run
+from gpudiag.fix import Kind, Role, check, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -26,12 +26,7 @@ CAUSE = Cause(
     fix=(
         check("sudo dmesg | grep -i xid", "which fault"),
         note("there is no other GPU to choose here"),
-        run(
-            "sudo nvidia-smi --gpu-reset -i 0",
-            "or reboot: if its hardware or firmware has failed",
-            kind=Kind.REBOOT,
-            role=Role.ALTERNATIVE,
-        ),
+        reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),
         note("if a reset does not help: switch the machine off and on, then look at power and slot", kind=Kind.REBOOT),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
-from gpudiag.fix import Kind, Role, check, note, run
+from gpudiag.fix import Role, check, note, reset_gpu
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
@@ -18,12 +18,7 @@ CAUSE = Cause(
         check("nvidia-smi -q -d COMPUTE,PIDS", "who is on the GPU, and its mode now"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
         note("there is no other GPU to choose here"),
-        run(
-            "sudo nvidia-smi --gpu-reset -i 0",
-            "or reboot: if its hardware or firmware has failed",
-            kind=Kind.REBOOT,
-            role=Role.ALTERNATIVE,
-        ),
+        reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("vgpu_without_licence",),

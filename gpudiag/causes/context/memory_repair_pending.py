@@ -11,14 +11,14 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
 from gpudiag.causes.shared.steps import FirstFailed, context_error
-from gpudiag.fix import Kind, check, export, note, run
+from gpudiag.fix import Kind, check, export, note, reset_gpu
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import GpuState, NvmlDevice
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        run("sudo nvidia-smi --gpu-reset -i 0", "no program using it; or reboot", kind=Kind.REBOOT),
+        reset_gpu("0", "no program using it; or reboot"),
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000"),
         check("nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}", "Pending must say: No"),
     ),
@@ -48,11 +48,9 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
             "index": indices(faulty),
         },
         fix=(
-            note("have the card replaced")
+            note("have the card replaced", kind=Kind.REPLACE_HARDWARE)
             if spent
-            else run(
-                f"sudo nvidia-smi --gpu-reset -i {indices(faulty)}", "no program using it; or reboot", kind=Kind.REBOOT
-            ),
+            else reset_gpu(f"{indices(faulty)}", "no program using it; or reboot"),
             other,
             CAUSE.fix[2],
         ),

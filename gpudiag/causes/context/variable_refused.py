@@ -12,7 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.causes.shared.variables import TYPES, Errors
-from gpudiag.fix import Role, export, note, unset
+from gpudiag.fix import Kind, Role, export, note, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHELD
@@ -77,7 +77,13 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
             yield Match(
                 evidence=(text(said.line),),
                 figures={"name": name, "value": said["value"], "what": "TensorFlow could not use it in the program"},
-                fix=(note(f"take {name} out of the program, and out of the environment that starts it"), instead),
+                fix=(
+                    note(
+                        f"take {name} out of the program, and out of the environment that starts it",
+                        kind=Kind.EDIT_PROGRAM,
+                    ),
+                    instead,
+                ),
                 stage=Stage.CONFIGURATION,
             )
 

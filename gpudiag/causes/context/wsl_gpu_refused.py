@@ -17,7 +17,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
-        note("then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers"),
+        note(
+            "then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         note("of a preview of Windows (Insider): the next build, or the one before"),
     ),
     url=URL,

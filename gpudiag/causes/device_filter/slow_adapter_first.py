@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import install, run
+from gpudiag.fix import Kind, install, run
 from gpudiag.knowledge.messages.runtime import DIRECTML_ADAPTER
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run('set DML_VISIBLE_DEVICES="{number}"', "that one alone; before Python starts"),
+        run('set DML_VISIBLE_DEVICES="{number}"', "that one alone; before Python starts", kind=Kind.SET_VARIABLE),
         install("--upgrade", "tensorflow-directml", note="later releases sort the adapters by speed"),
     ),
     url="https://github.com/microsoft/tensorflow-directml",

@@ -36,7 +36,7 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
         figures={"files": files},
         fix=(
             CAUSE.fix[0],
-            run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "on the host", where=Where.HOST)
+            run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
             if inside
             else run(f"sudo rm {files}", kind=Kind.REMOVE),
             start("docker run --gpus all ...", "a new container, because this one keeps its files")

@@ -22,11 +22,11 @@ CAUSE = Cause(
     fix=(
         run(
             "docker restart CONTAINER",
-            "on the host: it gets its GPUs again",
+            "it gets its GPUs again",
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         ),
-        run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "on the host: they stay", where=Where.HOST),
+        run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless=("slurm_gave_no_gpu", "device_files_kept_by_security_module"),
@@ -68,16 +68,14 @@ def _fix(facts: Facts, files: list[str]) -> tuple[Action | None, ...]:
     elif container(facts):
         do = run(
             "docker restart CONTAINER",
-            "on the host: it gets its GPUs again; in Kubernetes delete the pod",
+            "it gets its GPUs again; in Kubernetes delete the pod",
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         )
-        then = run(
-            "sudo nvidia-ctk system create-dev-char-symlinks --create-all", "on the host: they stay", where=Where.HOST
-        )
+        then = run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST)
         runtime = run(
             "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
-            "on the host, if no container ever had its GPUs: true is for rootless ones alone",
+            "if no container ever had its GPUs: true is for rootless ones alone",
             where=Where.HOST,
         )
     else:

@@ -18,8 +18,8 @@ from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 CAUSE = Cause(
     fix=(
         start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
-        run("sudo setsebool -P container_use_devices on", "on the host: or for all containers", where=Where.HOST),
-        check("sudo ausearch -m avc -ts recent | grep nvidia", "on the host: what was refused", where=Where.HOST),
+        run("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST),
+        check("sudo ausearch -m avc -ts recent | grep nvidia", "what was refused", where=Where.HOST),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     views=("host.driver.no_access", "host.driver.nvml_failed"),
@@ -50,12 +50,12 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
         },
         fix=(
             run(f"{command} --security-opt={option} ...") if inside else None,
-            run("sudo setsebool -P container_use_devices on", "on the host: or for all containers", where=Where.HOST)
+            run("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST)
             if inside and option == "label=disable"
             else run("sudo restorecon -v /dev/nvidia*", "gives the files their labels again")
             if selinux
             else None,
-            run(look, f"{'on the host: ' if inside else ''}what was refused"),
+            check(look, "what was refused", where=Where.HOST if inside else Where.HERE),
         ),
         stage=none.stage,
     )

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.driver import TwoVersions
-from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Kind, Role, Where, note, reboot, run
+from gpudiag.fix import Kind, Role, note, reboot, run
 
 CAUSE = Cause(
     unfit=True,
@@ -32,10 +31,4 @@ CAUSE = Cause(
 
 def find(two: TwoVersions) -> Matches:
     if not two.in_image:
-        where = Where.HOST if container(two.facts) else Where.HERE
-        again = (
-            CAUSE.fix[0].replaced(note="on the host of this container", where=where)
-            if container(two.facts)
-            else CAUSE.fix[0]
-        )
-        yield two.match((again, CAUSE.fix[1], two.hold or CAUSE.fix[2]))
+        yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))

@@ -50,7 +50,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
         else run(f"sudo dnf install nvidia-fabric-manager-{module}", kind=Kind.INSTALL)
     )
     if whole.container:
-        state, do = "cannot be seen from inside this container", do.replaced(note="on the host", where=Where.HOST)
+        state, do = "cannot be seen from inside this container", do.replaced(where=Where.HOST)
         sure = Confidence.LIKELY if switches or joined else Confidence.POSSIBLE
     elif of_package and of_package[1] != module:
         state = f"is of version {of_package[1]}, and the driver of version {module}"
@@ -79,7 +79,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
         fix=(
             do
             if switches or joined
-            else run("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
+            else check("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
             run("sudo systemctl enable --now nvidia-fabricmanager")
             if switches or joined
             else run(

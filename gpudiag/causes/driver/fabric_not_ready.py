@@ -11,12 +11,14 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, named
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import check, note, run
+from gpudiag.fix import Kind, check, note, run
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        note("have the provider start Fabric Manager outside, or start this virtual machine again"),
+        note(
+            "have the provider start Fabric Manager outside, or start this virtual machine again", kind=Kind.ASK_ADMIN
+        ),
         check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
@@ -50,7 +52,10 @@ def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches
         fix=(
             run("sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e")
             if runs
-            else note("have the provider start Fabric Manager outside, or start this virtual machine again"),
+            else note(
+                "have the provider start Fabric Manager outside, or start this virtual machine again",
+                kind=Kind.ASK_ADMIN,
+            ),
             CAUSE.fix[1],
         ),
     )

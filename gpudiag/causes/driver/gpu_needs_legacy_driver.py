@@ -21,7 +21,7 @@ CAUSE = Cause(
     fix=(
         run("sudo apt install nvidia-driver-470", kind=Kind.CHANGE_DRIVER),
         reboot(),
-        note("TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone"),
+        note("TensorFlow 2.14 or earlier: driver 470 serves CUDA 11 alone", kind=Kind.INSTALL),
     ),
     url="https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/",
     views=("host.driver.no_module",),
@@ -63,7 +63,9 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
         fix=(
             fill_in(install, {"branch": branch["branch"]}),
             CAUSE.fix[1],
-            note(f"TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone") if old else None,
+            note(f"TensorFlow 2.14 or earlier: driver {branch['branch']} serves CUDA 11 alone", kind=Kind.INSTALL)
+            if old
+            else None,
         ),
         stage=(Stage.DRIVER_LIBRARY if driver.libcuda_path is None else Stage.DRIVER)
         if none_listed is not None

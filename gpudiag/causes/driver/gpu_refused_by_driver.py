@@ -24,7 +24,10 @@ CAUSE = Cause(
             '"not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
             kind=Kind.CHANGE_DRIVER,
         ),
-        note('"requires legacy driver", "not supported by the driver": install the release that it names'),
+        note(
+            '"requires legacy driver", "not supported by the driver": install the release that it names',
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
     symptom=True,

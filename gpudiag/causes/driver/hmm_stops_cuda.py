@@ -13,7 +13,7 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.machine import WholeDriver, operating_system
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Where, check, run
+from gpudiag.fix import Kind, check, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -22,7 +22,11 @@ CAUSE = Cause(
             "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
-        run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "no GPU being in use; or reboot", kind=Kind.REBOOT),
+        run(
+            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+            "no GPU being in use; or reboot",
+            kind=Kind.RELOAD_DRIVER,
+        ),
         check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then say Y"),
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",
@@ -48,10 +52,4 @@ def find(known: WholeDriver, failed: CuInitFailed) -> Matches:
             "module": release,
             "kernel": operating_system(known.facts)[1],
         },
-        fix=(
-            run(f"{CAUSE.fix[0]}", "on the host", where=Where.HOST),
-            *CAUSE.fix[1:],
-        )
-        if known.container
-        else (),
     )

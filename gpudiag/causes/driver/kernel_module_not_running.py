@@ -19,7 +19,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         run("mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail"),
-        run("sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot", kind=Kind.REBOOT),
+        run(
+            "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         run("sudo mokutil --import /var/lib/shim-signed/mok/MOK.der", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
@@ -37,7 +40,7 @@ _NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
 """How Docker names the host of a container to which nobody gave a name."""
 _GIVEN = run(
     "docker run --gpus all ...",
-    "the program ran in a container: was it given the GPU? If so, on its host:",
+    "the program ran in a container: was it given the GPU",
     kind=Kind.START_CONTAINER,
     where=Where.HOST,
 )
@@ -45,7 +48,7 @@ _NO_NOUVEAU = run(
     r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee "
     r"/etc/modprobe.d/no-nouveau.conf && sudo "
     "update-initramfs -u && sudo reboot",
-    kind=Kind.REBOOT,
+    kind=Kind.CHANGE_DRIVER,
 )
 
 
@@ -88,8 +91,8 @@ def find(program: Program, origin: Origin) -> Matches:
                     run(
                         "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
                         "after an upgrade of the kernel: build it; the number is that of your driver",
-                        kind=Kind.REBOOT,
                         role=Role.ALTERNATIVE,
+                        kind=Kind.CHANGE_DRIVER,
                     )
                 ),
             ),

@@ -64,7 +64,10 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
         fix=(
             run(f"sudo apt install {package}", kind=Kind.INSTALL)
             if uses_apt(whole.facts)
-            else note(f"install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}"),
+            else note(
+                f"install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
+                kind=Kind.INSTALL,
+            ),
             *CAUSE.fix[1:],
         ),
         stage=none.stage if none else Stage.CONFIGURATION,

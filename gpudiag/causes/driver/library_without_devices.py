@@ -9,15 +9,18 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Where, note, run, start
+from gpudiag.fix import Kind, Where, note, run, start
 
 CAUSE = Cause(
     fix=(
         start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
-        note("by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0"),
+        note(
+            "by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
+            kind=Kind.START_CONTAINER,
+        ),
         run(
             "sudo nvidia-modprobe -u -c=0",
-            "on the host, if it lacks it, too; start the container again then",
+            "if it lacks it, too; start the container again then",
             where=Where.HOST,
         ),
     ),
@@ -47,7 +50,7 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 CAUSE.fix[2],
                 run(
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-                    "on the host, after that: it lists the device files that it saw",
+                    "after that: it lists the device files that it saw",
                     where=Where.HOST,
                 )
                 if inside.container.name in _BY_SPECIFICATION

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.visibility import MIG_GUIDE
-from gpudiag.fix import check, run
+from gpudiag.fix import Role, check, run
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
@@ -23,7 +23,7 @@ CAUSE = Cause(
         run(
             "sudo nvidia-smi mig -i {gpu} -cgi 0 -C", "create one of profile 0, the whole GPU; or, for parts, of others"
         ),
-        check("sudo nvidia-smi -i {gpu} -mig 0", "or: uses it whole"),
+        run("sudo nvidia-smi -i {gpu} -mig 0", "uses it whole", role=Role.ALTERNATIVE),
     ),
     url=MIG_GUIDE,
 )

@@ -18,7 +18,7 @@ CAUSE = Cause(
         run("sudo modprobe nvidia", "says whether the key is rejected"),
         run("sudo mokutil --import {key}", kind=Kind.CHANGE_DRIVER),
         reboot("and choose: Enroll MOK"),
-        note("or switch Secure Boot off in the firmware"),
+        note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
     views=("host.driver.no_module",),

@@ -11,15 +11,19 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver
-from gpudiag.fix import note, run
+from gpudiag.fix import Kind, note, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        note('in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one'),
         note(
-            "in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)"
+            'in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one',
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        note(
+            "in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
+            kind=Kind.CHANGE_DRIVER,
         ),
         run(
             "sudo grubby --update-kernel=ALL --args=pci=realloc",

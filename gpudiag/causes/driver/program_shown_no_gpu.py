@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Where, check, edit, install, note, run, start
+from gpudiag.fix import check, edit, install, note, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -83,8 +83,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
             {"why": "it runs in a container, which was started without it, most likely"},
             fix=(
                 start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
-                check("nvidia-smi -L", "in the container: must list the GPU; on the host too", where=Where.HOST),
-                run(
+                check("nvidia-smi -L", "in the container: must list the GPU; on the host too"),
+                check(
                     "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"
                 ),
             ),

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.visibility import MASK
-from gpudiag.fix import edit, export, run
+from gpudiag.fix import edit, export
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
         edit("@ray.remote(num_gpus=1)", "a task or actor that needs a GPU asks for it"),
-        run('tune.with_resources(train, {{"cpu": 4, "gpu": 1}})', "Ray Tune; ScalingConfig(use_gpu=True) in Ray Train"),
+        edit(
+            'tune.with_resources(train, {{"cpu": 4, "gpu": 1}})', "Ray Tune; ScalingConfig(use_gpu=True) in Ray Train"
+        ),
         export("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0", "before Ray starts: it then leaves the mask as it is"),
     ),
     url="https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
-from gpudiag.causes.shared.machine import container
 from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts, TriedFacts
 
@@ -38,11 +37,5 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -
     yield Match(
         evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel.last("uvm")),
         figures={"error": meaning(failed[0].error)},
-        fix=(
-            run(f"{CAUSE.fix[0]}, on the host"),
-            *CAUSE.fix[1:],
-        )
-        if container(facts)
-        else (),
         stage=none.stage,
     )

@@ -9,14 +9,17 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, NoneListed, addresses, named
 from gpudiag.causes.shared.machine import WholeDriver
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
     unfit=True,
     fix=(
         note("run the program in a virtual machine that has a vGPU, or is given the whole GPU (passed through)"),
-        note("or, if no virtual machine uses it, replace the vGPU manager by the ordinary driver: {url}"),
+        note(
+            "or, if no virtual machine uses it, replace the vGPU manager by the ordinary driver: {url}",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html",
     views=("host.driver.no_libcuda",),

@@ -11,12 +11,15 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, NoneListed, addresses, indices, named
-from gpudiag.fix import check, note
+from gpudiag.fix import Kind, check, note
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        note("in the hypervisor: give the machine a vGPU of a type that ends with C or Q, such as {instead}"),
+        note(
+            "in the hypervisor: give the machine a vGPU of a type that ends with C or Q, such as {instead}",
+            kind=Kind.ASK_ADMIN,
+        ),
         check("nvidia-smi -q -i {index} | grep -i -A 2 virtualization", "shows the type"),
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html#cuda-open-cl-support-vgpu",

@@ -16,7 +16,10 @@ from gpudiag.model.visibility import apply_mask
 CAUSE = Cause(
     fix=(
         run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
-        note("then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows"),
+        note(
+            "then, if it still fails, install the newest driver from https://www.nvidia.com/drivers in Windows",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     url=URL,
 )

@@ -21,7 +21,7 @@ CAUSE = Cause(
     fix=(
         start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(
-            "on the host nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
+            "nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
             where=Where.HOST,
         ),
     ),

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, InContainer
-from gpudiag.fix import note, start
+from gpudiag.fix import Kind, note, start
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(
         start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
-        note("not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together"),
+        note(
+            "not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
+            kind=Kind.START_CONTAINER,
+        ),
     ),
     url=TOOLKIT,
     views=("host.driver.no_libcuda",),

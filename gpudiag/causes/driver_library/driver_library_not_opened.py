@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 
 CAUSE = Cause(
     fix=(
         note(
             "install the driver's libraries, in the version of the kernel module ({module}); in a "
-            "container: docker run --gpus all"
+            "container: docker run --gpus all",
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Kind, check, note, run, start
+from gpudiag.fix import Kind, Where, check, note, run, start
 from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
@@ -42,10 +42,14 @@ _NIX = run(
     "NixOS has the driver's libraries there",
     kind=Kind.SET_VARIABLE,
 )
-_POD = note("Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves")
+_POD = note(
+    "Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves",
+    kind=Kind.START_CONTAINER,
+)
 _POD_RUNTIME = run(
     "sudo nvidia-ctk runtime configure --set-as-default && sudo systemctl restart containerd",
-    "on the node; or runtimeClassName: nvidia in the pod",
+    "or runtimeClassName: nvidia in the pod",
+    where=Where.HOST,
 )
 
 
@@ -56,10 +60,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     install = run(
         "sudo ubuntu-drivers install; sudo reboot",
         "the NVIDIA driver, if there is a GPU: nvidia-smi must work",
-        kind=Kind.REBOOT,
+        kind=Kind.CHANGE_DRIVER,
     )
     if origin.windows:
-        install = note("install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers")
+        install = note("install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers", kind=Kind.INSTALL)
     container = start("docker run --gpus all ...", "in a container: the toolkit brings the host's library")
     if origin.singularity:
         container = start("singularity exec --nv ...", "or apptainer: brings the host's library along")

@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import PODS, WithoutGpu
-from gpudiag.fix import Role, run, start
+from gpudiag.fix import Role, Where, run, start
 
 CAUSE = Cause(
     fix=(
@@ -19,8 +19,9 @@ CAUSE = Cause(
         run(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
             "restart containerd",
-            "on the node: for every pod",
+            "for every pod",
             role=Role.ALTERNATIVE,
+            where=Where.HOST,
         ),
         start("kubectl get runtimeclass nvidia", "must be there"),
     ),

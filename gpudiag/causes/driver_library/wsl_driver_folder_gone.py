@@ -15,7 +15,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         run("wsl --update; wsl --shutdown", "in PowerShell", kind=Kind.REBOOT),
-        note("then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows"),
+        note(
+            "then, if it is still missing, install the newest driver from https://www.nvidia.com/drivers in Windows",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     url=URL,
     views=("host.driver.no_libcuda",),

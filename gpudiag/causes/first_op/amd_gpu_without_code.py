@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, check, export, note
+from gpudiag.fix import Action, Kind, check, export, note
 from gpudiag.knowledge.messages.rocm import NO_CODE_FOR_AMD_GPU
 from gpudiag.model.diagnosis import Confidence
 
@@ -34,19 +34,22 @@ def _like(version: str, since: str = "") -> Action:
 _GENERATIONS = (
     _Generation(
         re.compile(r"(?i)\b(?:gfx80[1-3]|RX ?[45][5-9]0|R9 ?(?:Fury|Nano|285|380)|Fiji|Polaris|Ellesmere)"),
-        note("ROCm has no code for gfx803 since 4.0: ROCm 3.5 with tensorflow-rocm 2.2, or a build of ROCm for gfx803"),
+        note(
+            "ROCm has no code for gfx803 since 4.0: ROCm 3.5 with tensorflow-rocm 2.2, or a build of ROCm for gfx803",
+            kind=Kind.INSTALL,
+        ),
     ),
     _Generation(re.compile(r"(?i)\b(?:gfx90[02c]|Vega ?(?:56|64|Frontier|[3-9]|1[01])\b)"), _like("9.0.0")),
     _Generation(
         re.compile(r"(?i)\b(?:gfx906|Radeon VII|MI[56]0)"),
-        note("ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm"),
+        note("ROCm has code for gfx906 up to 5.7: that ROCm, with its tensorflow-rocm", kind=Kind.INSTALL),
     ),
     _Generation(re.compile(r"(?i)\b(?:gfx101[0-2]|RX ?5[3-7]00)"), _like("10.3.0", ", from 4.5 on")),
     _Generation(re.compile(r"(?i)\b(?:gfx103[0-6]|RX ?6[4-9]\d0|6[68]0M)"), _like("10.3.0")),
     _Generation(re.compile(r"(?i)\b(?:gfx110[0-3]|RX ?7[6-9]\d0|7[68]0M)"), _like("11.0.0")),
     _Generation(
         re.compile(r"(?i)\b(?:gfx120[01]|RX ?90[67]0)"),
-        note("ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm"),
+        note("ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm", kind=Kind.INSTALL),
     ),
 )
 

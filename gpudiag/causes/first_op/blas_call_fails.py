@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
-from gpudiag.fix import Action, check, note
+from gpudiag.fix import Action, Kind, check, note
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version, knows
@@ -19,7 +19,7 @@ CAUSE = Cause(
     fix=(
         GROW,
         GROW_BY_VARIABLE,
-        note("RTX 30 and newer need TensorFlow 2.4 or newer"),
+        note("RTX 30 and newer need TensorFlow 2.4 or newer", kind=Kind.INSTALL),
         check("nvidia-smi", "and end what else holds the GPU's memory"),
     ),
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
@@ -31,7 +31,8 @@ _FIRST_FOR_AMPERE = Version(2, 4)
 _NEWER = note(
     "a GPU of RTX 30, A100 or newer needs TensorFlow 2.4 or newer with CUDA 11, or NVIDIA's build of "
     "1.15: "
-    "nvcr.io/nvidia/tensorflow:23.03-tf1-py3"
+    "nvcr.io/nvidia/tensorflow:23.03-tf1-py3",
+    kind=Kind.INSTALL,
 )
 _OTHER_KERNELS = check(
     "nvidia-smi", "which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"

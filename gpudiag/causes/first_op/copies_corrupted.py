@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
-from gpudiag.fix import check, export, note
+from gpudiag.fix import Kind, check, export, note
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        note("boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot"),
+        note(
+            "boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         check("sudo lspci -vvv | grep ACSCtl", "should show SrcValid-: switch ACS off in the firmware"),
         export("NCCL_P2P_DISABLE", "1", "until then: for NCCL; slower"),
     ),

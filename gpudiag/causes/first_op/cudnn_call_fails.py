@@ -12,7 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for, cudnn
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
-from gpudiag.fix import Role, check, export, note
+from gpudiag.fix import Kind, Role, check, export, note
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
@@ -58,7 +58,7 @@ def find(program: Program, origin: Origin) -> Matches:
             },
             fix=(
                 first,
-                note(f"or a TensorFlow that was built for the cuDNN that is there{needs}"),
+                note(f"or a TensorFlow that was built for the cuDNN that is there{needs}", kind=Kind.INSTALL),
                 *see[:1],
                 GROW,
                 check("nvidia-smi", "and end what else holds the GPU's memory"),

@@ -53,7 +53,10 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = note("import tensorflow before the other framework, or give each its own virtual environment")
+        first = note(
+            "import tensorflow before the other framework, or give each its own virtual environment",
+            kind=Kind.EDIT_PROGRAM,
+        )
         yield Match(
             tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where}, fix=(first, CAUSE.fix[1])
         )

@@ -20,7 +20,7 @@ CAUSE = Cause(
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid", "which fault: NVIDIA's table of Xid errors says what to do"),
         check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPU's memory"),
-        run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU; or reboot", kind=Kind.REBOOT),
+        run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU; or reboot", kind=Kind.RESET_GPU),
         check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for
-from gpudiag.fix import check, install, note
+from gpudiag.fix import Kind, check, install, note
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
@@ -45,7 +45,10 @@ def find(program: Program, origin: Origin) -> Matches:
     elif said := program.first(CUDNN_PART):
         part = said["part"] or said["any"] or said["version"] or said["symbol"]
         whole = (
-            note(f"install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH")
+            note(
+                f"install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH",
+                kind=Kind.INSTALL,
+            )
             if origin.windows
             else install(
                 "--force-reinstall",

@@ -61,7 +61,10 @@ def find(facts: Facts) -> Matches:
         fix=(
             run("; ".join(commands), kind=Kind.INSTALL),
             then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else None,
-            note(f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first")
+            note(
+                f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first",
+                kind=Kind.EDIT_PROGRAM,
+            )
             if first
             else None,
         ),

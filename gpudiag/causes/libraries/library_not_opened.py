@@ -7,7 +7,7 @@ causes say why this one does not open.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import unopened
 
@@ -15,7 +15,8 @@ CAUSE = Cause(
     fix=(
         note(
             "gpudiag found no file of that name that opens: install TensorFlow's CUDA libraries, as in "
-            "tensorflow[and-cuda]"
+            "tensorflow[and-cuda]",
+            kind=Kind.INSTALL,
         ),
     ),
     url="https://www.tensorflow.org/install/pip",

@@ -8,7 +8,7 @@ WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for tha
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
-from gpudiag.fix import check, export, note
+from gpudiag.fix import Kind, check, export, note
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
 
@@ -18,7 +18,8 @@ CAUSE = Cause(
             note(
                 "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
                 "of "
-                "from_tensor_slices of a whole array; no cache() in memory"
+                "from_tensor_slices of a whole array; no cache() in memory",
+                kind=Kind.EDIT_PROGRAM,
             )
         ),
         check("free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"),

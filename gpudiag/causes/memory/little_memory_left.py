@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
-from gpudiag.fix import check, note, unset
+from gpudiag.fix import Kind, check, note, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -20,7 +20,7 @@ from gpudiag.model.report import Figure
 CAUSE = Cause(
     fix=(
         check("nvidia-smi", "then end what holds the memory, or wait for it"),
-        note("or another GPU, or smaller batches"),
+        note("or another GPU, or smaller batches", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless=("memory_held_by_others",),

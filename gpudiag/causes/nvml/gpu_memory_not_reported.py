@@ -10,14 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import check, note, reset_gpu
 
 CAUSE = Cause(
     unfit=True,
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid", "which fault"),
         note("there is no other GPU to choose here"),
-        run("sudo nvidia-smi --gpu-reset -i {index}", "no program using it; or reboot", kind=Kind.REBOOT),
+        reset_gpu("{index}", "no program using it; or reboot"),
     ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )

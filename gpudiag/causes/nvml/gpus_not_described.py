@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -17,7 +17,8 @@ CAUSE = Cause(
     fix=(
         note(
             "install the driver's NVML package (libnvidia-compute on Ubuntu); in a container: -e "
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import Kind, run
+from gpudiag.fix import check
 
 CAUSE = Cause(
-    fix=(
-        run(
-            "nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "a lost GPU needs a reset or a reboot", kind=Kind.REBOOT
-        ),
-    ),
+    fix=(check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "a lost GPU needs a reset or a reboot"),),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     finding="host.driver.nvml_failed",
     row_only=True,

@@ -31,7 +31,7 @@ CAUSE = Cause(
 
 
 _OF_APPLE = (
-    run("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
+    check("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
     note("then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it"),
 )
 

@@ -29,7 +29,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         (
-            run(
+            check(
                 "python -c 'import sys; print(sys.version)'",
                 "then a Python that has wheels: conda create -n tf python=3.11",
             )
@@ -143,7 +143,7 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
         )
     return (
         f"the wheel is for Python {python}, too, so the Python has 32 bits, most likely, and TensorFlow needs 64",
-        run("python -c 'import struct; print(struct.calcsize(\"P\") * 8)'", "32: install a Python of 64 bits"),
+        check("python -c 'import struct; print(struct.calcsize(\"P\") * 8)'", "32: install a Python of 64 bits"),
     )
 
 

@@ -11,13 +11,13 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable
 from gpudiag.causes.shared.packages import INSTALLATION, chosen, reinstall
-from gpudiag.fix import check, run
+from gpudiag.fix import Kind, check, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
-        run("{python} -m pip install --force-reinstall --no-deps --no-cache-dir '{which}'"),
+        run("{python} -m pip install --force-reinstall --no-deps --no-cache-dir '{which}'", kind=Kind.INSTALL),
         check("df -h {location}", "is there room"),
     ),
     url=INSTALLATION,

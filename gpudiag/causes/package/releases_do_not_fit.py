@@ -33,7 +33,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         run("python -m pip install PACKAGE", kind=Kind.INSTALL),
-        run("python -c 'import sys; print(sys.executable)'"),
+        check("python -c 'import sys; print(sys.executable)'"),
         check("python -m pip check"),
     ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
@@ -160,7 +160,9 @@ def _of_moved(wanted: str, known: Moved, asker: str, is_shown: bool) -> _Explain
             kind=Kind.INSTALL,
             role=Role.ALTERNATIVE,
         )
-    change = note(f"in the program, write {known.instead}") if known.instead and not asker else None
+    change = (
+        note(f"in the program, write {known.instead}", kind=Kind.EDIT_PROGRAM) if known.instead and not asker else None
+    )
     if distribution == "Python":
         major, _, minor = (known.went or known.came).partition(".")
         python = f"{major}.{int(minor) - 1}" if known.went else known.came
@@ -225,14 +227,15 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
             note(
                 "in a program: import tensorflow as tf, without compat.v1 in front, where the code says "
                 "tf.compat.v1; "
-                "from tensorflow.python... import ... in place of tf.python"
+                "from tensorflow.python... import ... in place of tf.python",
+                kind=Kind.EDIT_PROGRAM,
             ),
             run("pip install 'tensorflow==X.Y'", "or the release that the program was written for", kind=Kind.INSTALL),
         )
     if found.message is MODULE_NOT_THERE and "is not a package" in found.line:
         return _explained(
             f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
-            run(
+            check(
                 f"python -c 'import {top}; print({top}.__file__)'", "in the same folder: rename the file that it prints"
             ),
             run(f"rm -rf __pycache__/{top}.*", "beside it", kind=Kind.REMOVE),
@@ -256,7 +259,7 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
                 "brings Keras; for a program of 2019 or older: 'keras<2.4' 'tensorflow<2.2', with Python 3.7",
                 kind=Kind.INSTALL,
             ),
-            run("python -c 'import sys; print(sys.executable)'", "is it the Python that it was installed for"),
+            check("python -c 'import sys; print(sys.executable)'", "is it the Python that it was installed for"),
             note(f"a file {top}.py or a folder {top} of your own hides it: rename that"),
         )
     if top in ("keras", "tf_keras") or module.startswith(("tensorflow.keras", "tensorflow._api.v2.keras")):
@@ -275,7 +278,9 @@ def _told(program: LogAlone, number: int, found: Event, asker: str, origin: Orig
             )
             if asker
             else None,
-            run("python -c 'import sys; print(sys.executable)'", "is it the Python that the package was installed for"),
+            check(
+                "python -c 'import sys; print(sys.executable)'", "is it the Python that the package was installed for"
+            ),
         )
     own = found.message is MODULE_NOT_THERE and asker in ("", "tensorflow")
     if distribution == "tensorflow" and (own or (asker == "tensorflow" and module.startswith("tensorflow.python"))):
@@ -363,7 +368,7 @@ def _of_unnamed_module(name: str, asker: str) -> _Explained:
     return _explained(
         f"{asker} asks another package for {name}, which the installed release of that does not have",
         run(f"python -m pip install --upgrade {asker}", "a release that fits what is installed", kind=Kind.INSTALL),
-        note("or an older release of the package that it asks: the line above the error names it"),
+        note("or an older release of the package that it asks: the line above the error names it", kind=Kind.INSTALL),
         check("python -m pip check", "must say that nothing is broken"),
     )
 
@@ -460,7 +465,7 @@ def _of_a_symbol(found: Event) -> _Explained | None:
         check(
             f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}", "another may come first"
         ),
-        note("in the program, import tensorflow before what else uses it"),
+        note("in the program, import tensorflow before what else uses it", kind=Kind.EDIT_PROGRAM),
     )
 
 

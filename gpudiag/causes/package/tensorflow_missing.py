@@ -17,7 +17,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
-    fix=(run("{executable} -m pip install 'tensorflow[and-cuda]'"),),
+    fix=(run("{executable} -m pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),),
     url=INSTALLATION,
     needs_gpu=False,
     finding="host.tensorflow.missing",

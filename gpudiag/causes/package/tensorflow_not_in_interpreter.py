@@ -7,12 +7,12 @@ another one.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, run
+from gpudiag.fix import Kind, check, run
 from gpudiag.knowledge.messages.python_packages import NO_TENSORFLOW, NO_WHEEL
 
 CAUSE = Cause(
     fix=(
-        run("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
+        check("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
         run(
             "python -m pip install 'tensorflow[and-cuda]'",
             "by that Python; in a notebook: %pip install",

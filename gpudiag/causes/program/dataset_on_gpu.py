@@ -7,7 +7,7 @@ them, and soft placement says nothing. What the GPU is to compute belongs after 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
@@ -15,8 +15,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note("compute it after the dataset, in the training step or in a layer of the model"),
-        note("dataset.prefetch(tf.data.AUTOTUNE) lets the dataset work while the GPU does"),
+        note("compute it after the dataset, in the training step or in a layer of the model", kind=Kind.EDIT_PROGRAM),
+        note("dataset.prefetch(tf.data.AUTOTUNE) lets the dataset work while the GPU does", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://www.tensorflow.org/guide/data_performance",
     needs_gpu=False,

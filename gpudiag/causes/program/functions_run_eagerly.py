@@ -7,7 +7,7 @@ a function is started from Python, one by one, and a GPU waits for it. Nothing i
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import edit, note
+from gpudiag.fix import Kind, edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -20,7 +20,10 @@ CAUSE = Cause(
 )
 _SWITCHES = {
     "run_functions_eagerly": ("every tf.function", edit("tf.config.run_functions_eagerly(False)")),
-    "run_eagerly": ("a model of Keras", note("take run_eagerly=True out of model.compile(...)")),
+    "run_eagerly": (
+        "a model of Keras",
+        note("take run_eagerly=True out of model.compile(...)", kind=Kind.EDIT_PROGRAM),
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
-from gpudiag.fix import edit, note
+from gpudiag.fix import Kind, edit, note
 from gpudiag.model.program import Placed, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
@@ -23,7 +23,10 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-_ELSEWHERE = note("do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel")
+_ELSEWHERE = note(
+    "do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel",
+    kind=Kind.EDIT_PROGRAM,
+)
 _OF_DATA = ("Dataset", "Iterator", "Optional")
 
 

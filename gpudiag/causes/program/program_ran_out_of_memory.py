@@ -8,13 +8,16 @@ holds what the allocator wanted to add.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Action, export, note
+from gpudiag.fix import Action, Kind, export, note
 from gpudiag.model.program import Booked, OutOfMemory, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(note("a batch of at most 60 % of the size fits"), export("TF_GPU_ALLOCATOR", "cuda_malloc_async")),
+    fix=(
+        note("a batch of at most 60 % of the size fits", kind=Kind.EDIT_PROGRAM),
+        export("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
+    ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/get_memory_info",
     needs_gpu=False,
 )
@@ -67,8 +70,11 @@ def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> Action:
     if one.asked_bytes > one.limit_bytes > 0:
         return note(f"this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}")
     if one.asked_bytes > free > 0:
-        return note(f"a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch")
-    return note("free what is named above, or make the batch smaller")
+        return note(
+            f"a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch",
+            kind=Kind.EDIT_PROGRAM,
+        )
+    return note("free what is named above, or make the batch smaller", kind=Kind.EDIT_PROGRAM)
 
 
 def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | None:
@@ -79,7 +85,9 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
         if setting.fate != "took effect":
             continue
         if setting.what == "logical_devices":
-            return note(f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more")
+            return note(
+                f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more", kind=Kind.EDIT_PROGRAM
+            )
         if setting.what == "session" and _FRACTION in setting.value and card is not None and card.total_bytes:
             share = -(-100 * need // card.total_bytes) / 100
             return note(f"{place(setting.line)}: {_FRACTION} of {share:.2f} or more")

@@ -7,15 +7,20 @@ model, or a step, that is made outside of the scope runs on one GPU, and nothing
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.program import ProgramTrace, Replicas, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("make and compile the model, its optimizer and metrics below: with strategy.scope():"),
-        note("in a training loop of your own, run the step by strategy.run(step, args=(batch,))"),
+        note(
+            "make and compile the model, its optimizer and metrics below: with strategy.scope():",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+        note(
+            "in a training loop of your own, run the step by strategy.run(step, args=(batch,))", kind=Kind.EDIT_PROGRAM
+        ),
     ),
     url="https://www.tensorflow.org/guide/distributed_training#use_tfdistributestrategy_with_keras_modelfit",
     needs_gpu=False,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import MOST
-from gpudiag.fix import note, run
+from gpudiag.fix import check, note
 from gpudiag.model.program import Peer, ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -17,7 +17,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         note("start {others}: the same program and cluster in TF_CONFIG, and its own 'task' there"),
-        run("nc -vz {host} {port}", "from this machine, if it runs: its address in TF_CONFIG, or a firewall"),
+        check("nc -vz {host} {port}", "from this machine, if it runs: its address in TF_CONFIG, or a firewall"),
     ),
     url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",
     needs_gpu=False,

@@ -50,7 +50,7 @@ _OF_A_TOOLKIT = (
         "or those of a toolkit, if it is the CUDA that this TensorFlow was built for",
         kind=Kind.SET_VARIABLE,
     ),
-    run(
+    check(
         "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
         "names them",
     ),
@@ -106,7 +106,8 @@ def _of_no_wheel(names: list[str]) -> tuple[Action, ...]:
                     f"{found[1]} with the JetPack that the image is for",
                 ),
                 note(
-                    f"elsewhere: CUDA {found[1]}, on LD_LIBRARY_PATH; no wheel of pypi.org, and a build for that CUDA"
+                    f"elsewhere: CUDA {found[1]}, on LD_LIBRARY_PATH; no wheel of pypi.org, and a build for that CUDA",
+                    kind=Kind.INSTALL,
                 ),
                 install(
                     "--upgrade",

@@ -190,6 +190,7 @@ def libdevice(origin: Origin) -> tuple[Action, ...]:
         run(
             rf"set XLA_FLAGS=--xla_gpu_cuda_data_dir={folder}",
             r"on Windows: the folder of CUDA that has nvvm\libdevice",
+            kind=Kind.SET_VARIABLE,
         ),
     )
     if origin.windows:
@@ -267,7 +268,10 @@ def newer_release(origin: Origin, capability: str) -> tuple[Action, ...]:
     if numbers(capability)[0] >= _BLACKWELL:
         return (
             OF_BLACKWELL,
-            note(f"or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later"),
+            note(
+                f"or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
+                kind=Kind.INSTALL,
+            ),
             install("tf-nightly", note="may have it already"),
         )
     newer = (

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from gpudiag.cause import Match, Rows
-from gpudiag.causes.shared.machine import WholeDriver, container
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.fix import Action, Kind, check, reboot, run
 from gpudiag.knowledge.log_lines import text
@@ -98,7 +98,6 @@ def match(
         figures={
             "code": code[0] if code else step.evidence,
             "meaning": f": {meaning.text}" if meaning.text else "",
-            "where": ", on the host" if container(facts) else "",
         },
         fix=(*before, FIRST, meaning.look, *LAST),
     )
@@ -106,7 +105,7 @@ def match(
 
 FIRST = check("nvidia-smi", "does the driver answer, and does it name each GPU")
 LAST = (
-    check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of it{where}"),
-    reboot("if none of these says more{where}"),
+    check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of it"),
+    reboot("if none of these says more"),
 )
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

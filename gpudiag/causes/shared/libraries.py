@@ -45,7 +45,7 @@ _LIBRARIES_OF_THE_DRIVER = (
     ),
     (
         re.compile("Red Hat|Rocky|Alma|CentOS"),
-        run("sudo dnf install nvidia-driver-cuda-libs", "from NVIDIA's repository", kind=Kind.INSTALL),
+        run("sudo dnf install nvidia-driver-cuda-libs", "from NVIDIA's repository", kind=Kind.CHANGE_DRIVER),
     ),
     (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), run("sudo pacman -S nvidia-utils", kind=Kind.INSTALL)),
     (re.compile("SUSE"), run("sudo zypper install nvidia-compute-G06", kind=Kind.INSTALL)),

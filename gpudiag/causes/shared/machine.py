@@ -106,7 +106,9 @@ def build_command(facts: Facts) -> Action:
     """Return the command that builds NVIDIA's kernel module for the running kernel on this distribution."""
     name, kernel = operating_system(facts)
     if uses_apt(facts):
-        return run(f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL)
+        return run(
+            f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}", kind=Kind.CHANGE_DRIVER
+        )
     if re.search(_ARCH, name):
         return run(
             f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL

@@ -28,8 +28,8 @@ class Why:
     confidence: Confidence = Confidence.LIKELY
 
 
-_ASK = run("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")
-_DECIDES = run(
+_ASK = check("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")
+_DECIDES = check(
     'TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow as tf; print(tf.__version__, '
     "tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))\"",
     "False: the build; else it names the libraries that it does not find",

@@ -105,7 +105,8 @@ FAMILY.fault(
     fix=(
         note(
             "install the Build Tools for Visual Studio with the C++ workload: "
-            "https://visualstudio.microsoft.com/downloads/"
+            "https://visualstudio.microsoft.com/downloads/",
+            kind=Kind.INSTALL,
         ),
         note(
             '"C:\\Program Files (x86)\\Microsoft Visual '
@@ -128,7 +129,7 @@ FAMILY.fault(
             "or a newer one, which the GPU and the driver know",
             kind=Kind.INSTALL,
         ),
-        note("or an older TensorFlow: up to 2.9 it is written in C++14"),
+        note("or an older TensorFlow: up to 2.9 it is written in C++14", kind=Kind.INSTALL),
     ),
     seen="nvcc",
 )
@@ -161,7 +162,7 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
     meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
     "left that GPU out",
     fix=(
-        run(
+        check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
             "what it knows, what the GPU has",
         ),
@@ -180,7 +181,7 @@ FAMILY.fault(
     '#error "C++ versions less than C++17 are not supported."',
     meaning="your own operation is compiled with other options than TensorFlow was",
     fix=(
-        run(
+        check(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), "
             "*tf.sysconfig.get_link_flags())'",
             "put these on the command line of g++",
@@ -256,7 +257,7 @@ FAMILY.fault(
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
-        run(
+        check(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'",
             "put these into the command: -L and -l:libtensorflow_framework.so.2",
         ),

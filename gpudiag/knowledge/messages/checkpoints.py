@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, note, run
+from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -93,15 +93,18 @@ FAMILY.fault(
     "optimizer "
     "or release",
     fix=(
-        run(
+        check(
             "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"", "what it has"
         ),
         note(
             "train into an empty folder: an old checkpoint of another model is in it; or the same "
             "configuration as "
-            "when it was saved"
+            "when it was saved",
+            kind=Kind.EDIT_PROGRAM,
         ),
-        note("Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits"),
+        note(
+            "Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits", kind=Kind.EDIT_PROGRAM
+        ),
     ),
     possible=True,
 )

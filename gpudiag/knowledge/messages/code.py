@@ -39,7 +39,7 @@ PTX_REFUSED = FAMILY.fault(
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to a newer driver of this distribution; then reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
         install(
             "--upgrade",
@@ -82,7 +82,7 @@ FAMILY.fault(
     meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
     fix=(
         install("--upgrade", "nvidia-cuda-nvcc-cu12", note="a ptxas without it (12.3.107 and newer), which XLA finds"),
-        run("which -a ptxas; ptxas --version", "which there are: put one of another CUDA first on PATH"),
+        check("which -a ptxas; ptxas --version", "which there are: put one of another CUDA first on PATH"),
         install("--upgrade", "tensorflow[and-cuda]", note="or a TensorFlow that brings another"),
     ),
     seen="2.15-2.21",
@@ -93,7 +93,7 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "You are using ptxas {has:v}, which is older than {needs:v}",
     meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
     fix=(
-        run("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
+        check("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
         run(
             "export PATH=/usr/local/cuda/bin:$PATH",
             "the CUDA that TensorFlow was built for comes first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
@@ -157,7 +157,7 @@ NOT_TENSORFLOW = FAMILY.fault(
     "partially initialized module 'tensorflow'",
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
-        run("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
+        check("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
         note("remove its __pycache__ too; start the program from another folder"),
     ),
     follows=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, note, run
+from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("several GPUs", stage="CONFIGURATION")
@@ -22,7 +22,7 @@ NCCL_WARNING = FAMILY.add(
     seen="NCCL",
     meaning="NCCL names a fault:{what}",
     fix=(
-        run("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault"),
+        check("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault"),
         check("nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n", "how GPUs are joined; what NCCL needs of the system"),
     ),
     possible=True,
@@ -46,9 +46,10 @@ FAMILY.fault(
     fix=(
         note(
             "make one strategy at the start of the program and keep it; for another number of GPUs start "
-            "another process"
+            "another process",
+            kind=Kind.EDIT_PROGRAM,
         ),
-        note("in a notebook: restart the kernel; in tests: one process for each strategy"),
+        note("in a notebook: restart the kernel; in tests: one process for each strategy", kind=Kind.EDIT_PROGRAM),
     ),
     stage="FIRST_OP",
     seen="2.4-2.21",
@@ -60,7 +61,7 @@ FAMILY.fault(
     "the others, as NCCL does",
     fix=(
         edit("@tf.function", "on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)"),
-        note("and model.compile with run_eagerly=False, which is the default"),
+        note("and model.compile with run_eagerly=False, which is the default", kind=Kind.EDIT_PROGRAM),
     ),
     possible=True,
     follows=True,

@@ -14,7 +14,7 @@ FAMILY = Family(
 PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin#prerequisites"
 _TOOLKIT = (
     run("sudo apt install nvidia-container-toolkit", kind=Kind.INSTALL),
-    run("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"),
+    run("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", where=Where.HOST),
     start("docker run --rm --gpus all ubuntu nvidia-smi", "the test"),
 )
 _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
@@ -43,11 +43,12 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
     meaning="the daemon that starts the container does not find the driver's libraries of the host",
     fix=(
-        check("nvidia-smi", "on the host: the driver must answer there first", where=Where.HOST),
+        check("nvidia-smi", "the driver must answer there first", where=Where.HOST),
         run(
             "sudo snap remove docker; docker context use default",
             "snap's Docker and Docker Desktop see another root",
             kind=Kind.REMOVE,
+            where=Where.HOST,
         ),
         run(
             "sudo apt install --reinstall docker-ce nvidia-container-toolkit && sudo systemctl restart docker",
@@ -64,7 +65,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: nvml error: unknown error",
     meaning="the driver of the host does not work, so that no container gets a GPU",
     fix=(
-        check("nvidia-smi", "on the host: what it says is the fault", where=Where.HOST),
+        check("nvidia-smi", "what it says is the fault", where=Where.HOST),
         reboot("after an upgrade of the driver"),
     ),
     stage="DRIVER",
@@ -74,7 +75,7 @@ FAMILY.fault(
     "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
-        run("sudo apt install nvidia-driver-580", "on the host; then reboot", kind=Kind.REBOOT, where=Where.HOST),
+        run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
         note("or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
     ),
     stage="CONTEXT",
@@ -147,7 +148,7 @@ FAMILY.fault(
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
     fix=(
         run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
-        note("install the current NVIDIA driver in Windows"),
+        note("install the current NVIDIA driver in Windows", kind=Kind.CHANGE_DRIVER),
     ),
     stage="DRIVER",
 )
@@ -170,11 +171,11 @@ FAMILY.fault(
     fix=(
         run(
             "sudo apt install nvidia-driver-580",
-            "on the host (under WSL: in Windows), one of that CUDA or newer",
+            "under WSL in Windows; one of that CUDA or newer",
             kind=Kind.CHANGE_DRIVER,
             where=Where.HOST,
         ),
-        note("or an older image"),
+        note("or an older image", kind=Kind.INSTALL),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; GPUs of data centres only"),
     ),
     stage="DRIVER",
@@ -188,7 +189,7 @@ FAMILY.fault(
     fix=(
         run(
             "sudo apt install nvidia-driver-580",
-            "on the host (under WSL: in Windows)",
+            "under WSL in Windows",
             kind=Kind.CHANGE_DRIVER,
             where=Where.HOST,
         ),
@@ -241,7 +242,7 @@ FAMILY.fault(
     fix=(
         check(
             "nvidia-smi; ldconfig -p | grep libcuda.so.1",
-            "on the host, outside of the container: both must answer",
+            "outside of the container: both must answer",
             where=Where.HOST,
         ),
         start("srun --gres=gpu:1 ...", "on a cluster: on a node that has GPUs"),
@@ -274,6 +275,7 @@ FAMILY.fault(
         run(
             "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
             "rootless",
+            where=Where.HOST,
         ),
     ),
     stage="DRIVER",
@@ -288,7 +290,7 @@ FAMILY.fault(
     "there",
     fix=(
         reboot("the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi"),
-        check("nvidia-smi", "on the host, before a container is started: makes the device files", where=Where.HOST),
+        check("nvidia-smi", "before a container is started: makes the device files", where=Where.HOST),
     ),
     stage="DRIVER",
 )
@@ -308,8 +310,12 @@ FAMILY.fault(
             "libnvidia-container1 libnvidia-container-tools",
             kind=Kind.INSTALL,
         ),
-        run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "again, after each change of the driver"),
-        run("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "whether its repository is switched off"),
+        run(
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            "again, after each change of the driver",
+            where=Where.HOST,
+        ),
+        check("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "whether its repository is switched off"),
     ),
     possible=True,
 )
@@ -329,10 +335,12 @@ FAMILY.fault(
             "--security-opt "
             "label=disable ...",
             "CDI needs no hook",
+            where=Where.HOST,
         ),
         run(
             "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
             "for containers without root",
+            where=Where.HOST,
         ),
         check(
             "grep ldconfig /etc/nvidia-container-runtime/config.toml",
@@ -349,7 +357,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: {}",
     "nvidia-container-cli{}: detection error: {}",
     meaning="the container toolkit could not prepare the container",
-    fix=(run("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
+    fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
     follows=True,
 )
 FAMILY.fault(
@@ -370,7 +378,7 @@ FAMILY.fault(
     meaning="a hook that prepares the container failed: the line after it says why",
     fix=(
         note("the rest of the message names the fault (stderr: ...)"),
-        check("nvidia-smi", "on the host", where=Where.HOST),
+        check("nvidia-smi", where=Where.HOST),
     ),
     follows=True,
 )
@@ -388,7 +396,7 @@ FAMILY.fault(
     "rootless_nvml",
     "nvidia-container-cli{}: permission error: capability change failed",
     meaning="the container engine runs without root, and the toolkit must not set control groups then",
-    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"),),
+    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -408,7 +416,8 @@ FAMILY.fault(
     fix=(
         run(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
-            "restart containerd"
+            "restart containerd",
+            where=Where.HOST,
         ),
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
         start("runtimeClassName: nvidia", "or so, in the plugin's pod", role=Role.ALTERNATIVE),
@@ -441,7 +450,7 @@ FAMILY.fault(
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
     fix=(
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
-        check("sudo dmesg | grep -i xid", "on the node: an Xid makes a GPU unhealthy"),
+        check("sudo dmesg | grep -i xid", "an Xid makes a GPU unhealthy"),
         start("kubectl delete pod NAME", "a pod that was refused does not come back by itself"),
     ),
     stage="CONFIGURATION",
@@ -456,7 +465,10 @@ FAMILY.fault(
     'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
-        run("sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd"),
+        run(
+            "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
+            where=Where.HOST,
+        ),
         check("kubectl get runtimeclass", "nvidia must be there"),
     ),
     stage="CONFIGURATION",
@@ -471,7 +483,8 @@ FAMILY.fault(
         run(
             "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
             "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' "
-            "/etc/nvidia-container-runtime/config.toml"
+            "/etc/nvidia-container-runtime/config.toml",
+            where=Where.HOST,
         ),
     ),
     stage="CONFIGURATION",

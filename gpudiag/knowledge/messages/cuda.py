@@ -23,13 +23,13 @@ FAMILY = Family(
 _DMESG = check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of the GPU")
 _BUG = note("the library or the program that made the call is at fault: update it, and report the line before this one")
 _ABOVE = note("look at the first error above this line: this one follows from it")
-_BLOCKING = run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
+_BLOCKING = check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
 _DRIVER = (
     check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
     run(
         "sudo apt install nvidia-driver-580",
         "or another way to a newer driver of this distribution; then reboot",
-        kind=Kind.REBOOT,
+        kind=Kind.CHANGE_DRIVER,
     ),
 )
 
@@ -77,7 +77,7 @@ CODES = (
         "CudartUnloading",
         "driver shutting down",
         "CUDA is called while the process ends",
-        (note("end threads and data pipelines before the program returns"),),
+        (note("end threads and data pipelines before the program returns", kind=Kind.EDIT_PROGRAM),),
         True,
     ),
     Code(
@@ -111,7 +111,7 @@ CODES = (
         "no CUDA-capable device is detected",
         "CUDA shows this process no GPU: a mask hides all, or the process was given none",
         (
-            run(
+            check(
                 "echo $CUDA_VISIBLE_DEVICES",
                 "it, and what the program sets in os.environ, must name a GPU that is here",
             ),
@@ -162,7 +162,7 @@ CODES = (
         "DeviceUninitialized",
         "invalid device context",
         "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
-        (_ABOVE, note("after a fork: start processes with 'spawn'")),
+        (_ABOVE, note("after a fork: start processes with 'spawn'", kind=Kind.EDIT_PROGRAM)),
         True,
         "CONTEXT",
     ),
@@ -302,7 +302,7 @@ CODES = (
             run(
                 "sudo apt install nvidia-driver-580",
                 "or another way to the driver of this distribution; then reboot",
-                kind=Kind.REBOOT,
+                kind=Kind.CHANGE_DRIVER,
             ),
         ),
         False,
@@ -348,7 +348,9 @@ CODES = (
         "a kernel needs more registers or threads than this GPU has",
         (
             note(
-                "your own operation, or one of an extension: launch fewer threads per block, or compile it for this GPU"
+                "your own operation, or one of an extension: launch fewer threads per block, or compile it for this "
+                "GPU",
+                kind=Kind.EDIT_PROGRAM,
             ),
         ),
         True,
@@ -360,7 +362,7 @@ CODES = (
         "the launch timed out and was terminated",
         "the display's watchdog ended a kernel that ran for seconds",
         (
-            note("use a GPU without a display, or a smaller batch"),
+            note("use a GPU without a display, or a smaller batch", kind=Kind.EDIT_PROGRAM),
             note(
                 "Windows: raise TdrDelay in HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers, and reboot",
                 kind=Kind.REBOOT,
@@ -386,7 +388,7 @@ CODES = (
         "SetOnActiveProcess",
         "cannot set while device is active in this process",
         "something in the program used the GPU before its settings were made",
-        (note("configure GPUs first in the program, before other libraries use CUDA"),),
+        (note("configure GPUs first in the program, before other libraries use CUDA", kind=Kind.EDIT_PROGRAM),),
         True,
         "CONTEXT",
     ),
@@ -405,7 +407,7 @@ CODES = (
         "Assert",
         "device-side assert triggered",
         "an assertion in code of the GPU failed: an index or a label out of range most often",
-        (_BLOCKING, note("check labels and indices against the number of classes")),
+        (_BLOCKING, note("check labels and indices against the number of classes", kind=Kind.EDIT_PROGRAM)),
     ),
     Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be", (_BUG,), True),
     Code(
@@ -489,7 +491,7 @@ CODES = (
             ),
             run(
                 "sudo apt install nvidia-driver-580",
-                "on the host: one that is as new as the image's CUDA",
+                "one that is as new as the image's CUDA",
                 kind=Kind.CHANGE_DRIVER,
                 where=Where.HOST,
             ),
@@ -504,7 +506,7 @@ CODES = (
         "MPS client failed to connect to the MPS control daemon or the MPS server",
         "the MPS daemon does not answer this process",
         (
-            run("echo get_server_list | nvidia-cuda-mps-control", "does it run, and as this user"),
+            check("echo get_server_list | nvidia-cuda-mps-control", "does it run, and as this user"),
             unset(
                 "CUDA_MPS_PIPE_DIRECTORY",
                 note="works without it; a container must share /tmp/nvidia-mps and --ipc=host",
@@ -649,11 +651,11 @@ INVALID_CONFIGURATION = FAMILY.fault(
     meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
     "libraries of another CUDA than the one that this TensorFlow was built for",
     fix=(
-        note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one"),
+        note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one", kind=Kind.EDIT_PROGRAM),
         install(
             "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release it was built for"
         ),
-        run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
     ),
     possible=True,
 )

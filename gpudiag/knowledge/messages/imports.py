@@ -45,7 +45,10 @@ FAMILY.fault(
     "Object arrays cannot be loaded when allow_pickle=False",
     meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
-        note("np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust"),
+        note(
+            "np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         install(
             "numpy<1.16.3", note="with an old TensorFlow (imdb.load_data of 1.13 and older)", role=Role.ALTERNATIVE
         ),
@@ -121,7 +124,7 @@ FAMILY.fault(
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
         check("grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo", "what it has"),
-        note("a virtual machine: give it the host's processor type (QEMU, Proxmox: host)"),
+        note("a virtual machine: give it the host's processor type (QEMU, Proxmox: host)", kind=Kind.CHANGE_DRIVER),
         run("conda install -c conda-forge tensorflow", "or another build without AVX", kind=Kind.INSTALL),
     ),
 )
@@ -132,10 +135,13 @@ FAMILY.fault(
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
     fix=(
-        run(
+        check(
             "python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"
         ),
-        note("install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off"),
+        note(
+            "install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off",
+            kind=Kind.INSTALL,
+        ),
         run("python -m pip install tensorflow", "with that Python; up to 2.12: tensorflow-macos", kind=Kind.INSTALL),
     ),
     seen="macOS",
@@ -153,9 +159,12 @@ FAMILY.fault(
     "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
     fix=(
-        note("install the newest Visual C++ redistributable (x64): https://aka.ms/vs/17/release/vc_redist.x64.exe"),
+        note(
+            "install the newest Visual C++ redistributable (x64): https://aka.ms/vs/17/release/vc_redist.x64.exe",
+            kind=Kind.INSTALL,
+        ),
         _AGAIN,
-        note("TensorFlow for Windows has no GPU from 2.11 on: use WSL 2 for it"),
+        note("TensorFlow for Windows has no GPU from 2.11 on: use WSL 2 for it", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -166,7 +175,9 @@ FAMILY.fault(
     fix=(
         unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
         install("--force-reinstall", "tensorflow[and-cuda]", note="libraries of one release"),
-        note("your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow"),
+        note(
+            "your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow", kind=Kind.INSTALL
+        ),
     ),
     follows=True,
 )
@@ -197,7 +208,10 @@ FAMILY.fault(
             "or the release of the extension that fits this TensorFlow",
             kind=Kind.INSTALL,
         ),
-        note("or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']"),
+        note(
+            "or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']",
+            kind=Kind.INSTALL,
+        ),
     ),
 )
 FAMILY.fault(
@@ -249,8 +263,12 @@ FAMILY.fault(
         run(
             "set PATH=%CUDA_PATH%\\bin;%PATH%",
             "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
+            kind=Kind.SET_VARIABLE,
         ),
-        note("take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA"),
+        note(
+            "take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     stage="LIBRARIES",
     seen="Windows",
@@ -306,7 +324,7 @@ FAMILY.fault(
             "a native (arm64) Python 3.9 to 3.11; tensorflow-macos is not needed from 2.13 on",
             kind=Kind.INSTALL,
         ),
-        run(
+        check(
             "python -c 'import platform; print(platform.machine(), platform.python_version())'",
             "must say arm64, not x86_64",
         ),
@@ -329,7 +347,10 @@ FAMILY.fault(
             kind=Kind.REMOVE,
         ),
         install("tensorflow-cpu==2.10.1", "tensorflow-directml-plugin", note="to keep DirectML; Python 3.7-3.10"),
-        note("NVIDIA GPUs on Windows: TensorFlow in WSL 2 (pip install 'tensorflow[and-cuda]'), without that plug-in"),
+        note(
+            "NVIDIA GPUs on Windows: TensorFlow in WSL 2 (pip install 'tensorflow[and-cuda]'), without that plug-in",
+            kind=Kind.INSTALL,
+        ),
     ),
     seen="2.10-2.21",
 )
@@ -346,7 +367,7 @@ FAMILY.fault(
             note="after TensorFlow, with "
             "HOROVOD_WITH_TENSORFLOW=1 HOROVOD_GPU_OPERATIONS=NCCL set: shows why a build fails",
         ),
-        run("horovodrun --check-build", "what it has"),
+        check("horovodrun --check-build", "what it has"),
     ),
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/install.html",
@@ -373,7 +394,7 @@ FAMILY.add(
     meaning="the loader does not find {library}, which a package needs",
     fix=(
         check("ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null", "is it anywhere"),
-        run(
+        check(
             "apt-file search {library} || dnf provides '*/{library}'",
             "which package of the system has it: install that",
         ),
@@ -436,7 +457,7 @@ FAMILY.fault(
     fix=(
         check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
         run('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
-        note("or an environment on another file system: python -m venv $HOME/tf"),
+        note("or an environment on another file system: python -m venv $HOME/tf", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -491,7 +512,7 @@ FAMILY.fault(
     meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
     fix=(
         check("df -h /tmp /var/tmp; df -i /tmp", "how much is free, also of inodes"),
-        run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp"),
+        run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp", kind=Kind.SET_VARIABLE),
     ),
 )
 FAMILY.fault(
@@ -541,7 +562,7 @@ FAMILY.fault(
     "mach-o file, but is an incompatible architecture",
     "is not a supported wheel on this platform",
     meaning="a library is damaged, or of another kind of machine",
-    fix=(_AGAIN, run("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
+    fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     possible=True,
 )
 FAMILY.fault(
@@ -562,7 +583,7 @@ FAMILY.fault(
     meaning="TensorFlow is not installed for this Python",
     fix=(
         run("python -m pip install 'tensorflow[and-cuda]'", "the python that runs the program", kind=Kind.INSTALL),
-        run("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
+        check("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
     ),
 )
 FAMILY.fault(
@@ -601,7 +622,10 @@ FAMILY.fault(
             note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
             role=Role.ALTERNATIVE,
         ),
-        note("some packages set it when they are imported: import tensorflow before them, or upgrade them"),
+        note(
+            "some packages set it when they are imported: import tensorflow before them, or upgrade them",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
 )
 FAMILY.fault(

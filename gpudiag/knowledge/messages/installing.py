@@ -43,7 +43,8 @@ FAMILY.fault(
         note(
             "Windows: wsl --install, then in WSL 2: pip install 'tensorflow[and-cuda]'; TensorFlow 2.10 was "
             "the last "
-            "with a GPU on Windows itself"
+            "with a GPU on Windows itself",
+            kind=Kind.INSTALL,
         ),
         install("tensorflow", "tensorflow-metal", note="on a Mac: no NVIDIA GPU"),
         run("python -m pip install --upgrade pip", "on Linux: an old one does not see them", kind=Kind.INSTALL),
@@ -190,7 +191,10 @@ FAMILY.fault(
             "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f",
             "as administrator; then open a new window and install again",
         ),
-        note("or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store"),
+        note(
+            "or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store",
+            kind=Kind.INSTALL,
+        ),
     ),
     seen="Windows",
 )
@@ -260,7 +264,11 @@ FAMILY.fault(
             "tensorflow",
             note="again, without what was kept of the first try",
         ),
-        run("pip download tensorflow", "elsewhere, and copy the files; or a mirror near you: --index-url"),
+        run(
+            "pip download tensorflow",
+            "elsewhere, and copy the files; or a mirror near you: --index-url",
+            kind=Kind.INSTALL,
+        ),
     ),
     seen="pip, conda",
 )
@@ -366,7 +374,10 @@ FAMILY.fault(
     "No module named 'ensurepip'",
     "ensurepip is not available",
     meaning="this Python has no pip",
-    fix=(run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL), run("python -m ensurepip --upgrade")),
+    fix=(
+        run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL),
+        run("python -m ensurepip --upgrade", kind=Kind.INSTALL),
+    ),
     seen="Python",
 )
 FAMILY.fault(
@@ -388,7 +399,7 @@ FAMILY.fault(
         run(
             "sudo ubuntu-drivers install; sudo reboot",
             "the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     possible=True,
@@ -470,7 +481,7 @@ FAMILY.fault(
             "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
             kind=Kind.INSTALL,
         ),
-        note("or a newer CUDA toolkit, which knows it"),
+        note("or a newer CUDA toolkit, which knows it", kind=Kind.INSTALL),
     ),
     stage="BUILD",
     seen="nvcc",
@@ -490,7 +501,7 @@ FAMILY.fault(
             "an image for this processor; TensorFlow 2.13 and newer has wheels of "
             "aarch64: pip install tensorflow in a python image",
         ),
-        run("uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE", "what each is"),
+        check("uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE", "what each is"),
     ),
     possible=True,
     seen="Docker",
@@ -502,7 +513,7 @@ FAMILY.fault(
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
     meaning="this cluster has no module {module}, or it needs others first",
     fix=(
-        run("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
+        check("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
         install("tensorflow[and-cuda]", note="in a virtual environment: needs no module of CUDA"),
     ),
     stage="LIBRARIES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, edit, install, note, run
+from gpudiag.fix import Kind, Role, check, edit, install, note, run
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
@@ -99,7 +99,8 @@ FAMILY.fault(
         note(
             "or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of "
             "lr, fit in "
-            "place of fit_generator, tf.distribute in place of multi_gpu_model)"
+            "place of fit_generator, tf.distribute in place of multi_gpu_model)",
+            kind=Kind.EDIT_PROGRAM,
         ),
     ),
 )
@@ -199,7 +200,7 @@ FAMILY.fault(
     meaning="the data has the label {label}, and the model has fewer outputs: the GPU computes NaN there, without an "
     "error",
     fix=(
-        note("as many units in the last layer as there are classes; labels count from 0"),
+        note("as many units in the last layer as there are classes; labels count from 0", kind=Kind.EDIT_PROGRAM),
         edit("print(set(labels))", "what the data has"),
     ),
 )
@@ -224,7 +225,7 @@ FAMILY.fault(
     "Negative dimension size caused by subtracting",
     meaning="the program's own data and model do not fit each other; it is nothing of the GPU",
     fix=(
-        run("CUDA_VISIBLE_DEVICES=-1 python program.py", "says the same, with the operation and its shapes"),
+        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "says the same, with the operation and its shapes"),
         edit("print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)", "what goes in against what the model takes"),
     ),
     possible=True,
@@ -235,7 +236,7 @@ FAMILY.fault(
     "indices[{at}] = {index:s} is not in [{first:d}, {end:d})",
     meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
     fix=(
-        note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1"),
+        note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1", kind=Kind.EDIT_PROGRAM),
         edit("print(x.min(), x.max())", "what the data has; on the GPU such an index gives zeros, without an error"),
     ),
 )

@@ -31,7 +31,7 @@ FAMILY.fault(
         run(
             "sudo apt install nvidia-driver-580-open",
             "Blackwell needs the open modules; GPUs before Turing the closed ones (nvidia-driver-580); then reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
 )
@@ -46,9 +46,10 @@ FAMILY.fault(
     "can't assign; no space",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
-        note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then"),
+        note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then", kind=Kind.CHANGE_DRIVER),
         note(
-            "kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window"
+            "kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window",
+            kind=Kind.CHANGE_DRIVER,
         ),
         _NVRM,
     ),
@@ -68,7 +69,11 @@ FAMILY.fault(
     fix=(
         _NVRM,
         note("switch the machine off and on: the GPU may hang; check its power cables and its slot", kind=Kind.REBOOT),
-        run("sudo apt install nvidia-driver-580", "or another release of the driver; then reboot", kind=Kind.REBOOT),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "or another release of the driver; then reboot",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     possible=True,
     follows=True,
@@ -97,9 +102,16 @@ FAMILY.fault(
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
     "older than the kernel or its compiler",
     fix=(
-        run("sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall", kind=Kind.INSTALL),
+        run(
+            "sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         check("cat /var/lib/dkms/nvidia/*/build/make.log | tail -30", "what the compiler says"),
-        run("sudo apt install nvidia-driver-580", "a driver that knows this kernel; then reboot", kind=Kind.REBOOT),
+        run(
+            "sudo apt install nvidia-driver-580",
+            "a driver that knows this kernel; then reboot",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
 )
 FAMILY.fault(
@@ -118,7 +130,10 @@ FAMILY.fault(
         check(
             "sudo dmesg | tail -20; mokutil --sb-state", "why; SecureBoot enabled: sign the module, or switch it off"
         ),
-        run("sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot", kind=Kind.REBOOT),
+        run(
+            "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
 )
 FAMILY.fault(
@@ -135,9 +150,9 @@ FAMILY.fault(
             "who uses it: end them, or stop the desktop: sudo systemctl isolate multi-user.target",
         ),
         run(
-            "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm "
-            "nvidia; or reboot",
-            kind=Kind.REBOOT,
+            "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia",
+            "or reboot",
+            kind=Kind.RELOAD_DRIVER,
         ),
     ),
 )
@@ -151,7 +166,7 @@ FAMILY.fault(
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
-        run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.REBOOT),
+        run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.CHANGE_DRIVER),
     ),
     possible=True,
     seen="apt",
@@ -167,7 +182,10 @@ FAMILY.fault(
     meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
     fix=(
         check("lspci -d 10de:", "addresses of the GPUs: is it one of them"),
-        note("check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off"),
+        note(
+            "check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off",
+            kind=Kind.REPLACE_HARDWARE,
+        ),
     ),
     stage="CONTEXT",
     possible=True,

@@ -12,7 +12,8 @@ FAMILY = Family(
 _SMALLER = note(
     "less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a "
     "smaller batch, fewer "
-    "workers"
+    "workers",
+    kind=Kind.EDIT_PROGRAM,
 )
 
 FAMILY.fault(
@@ -124,7 +125,8 @@ FAMILY.fault(
         note(
             "in the pod, with the limit nvidia.com/gpu: 1 -- tolerations: "
             "[{{key: nvidia.com/gpu, operator: Exists, "
-            "effect: NoSchedule}}]"
+            "effect: NoSchedule}}]",
+            kind=Kind.START_CONTAINER,
         ),
         check("kubectl describe node NODE | grep -i taint"),
     ),
@@ -157,7 +159,8 @@ FAMILY.fault(
         note(
             "every rank must do the same operations: the same number of steps and of variables; look at the "
             "log of the "
-            "ranks that are missing"
+            "ranks that are missing",
+            kind=Kind.EDIT_PROGRAM,
         ),
         run(
             "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0",
@@ -177,8 +180,8 @@ FAMILY.fault(
     "SSH was not successful for host {:s}",
     meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
     fix=(
-        run("ssh HOST true", "from the first host, without a password, to each"),
-        run("horovodrun --network-interface eth0 --start-timeout 120 ..."),
+        check("ssh HOST true", "from the first host, without a password, to each"),
+        start("horovodrun --network-interface eth0 --start-timeout 120 ..."),
     ),
     possible=True,
     seen="Horovod",
@@ -210,8 +213,8 @@ FAMILY.fault(
     "Waiting for the cluster, timeout = {}",
     meaning="a worker of the cluster has not been started, or cannot be reached",
     fix=(
-        run("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
-        run("nc -vz HOST PORT", "each address of it must answer; no proxy: unset http_proxy https_proxy"),
+        check("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
+        check("nc -vz HOST PORT", "each address of it must answer; no proxy: unset http_proxy https_proxy"),
     ),
     seen="TensorFlow",
 )
@@ -240,8 +243,8 @@ ENDED_BY_SIGNAL = FAMILY.add(
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
     meaning="the program crashed in a library, not in Python: the lines before it say in which",
     fix=(
-        run("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
-        run("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
+        check("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
+        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
         check("pip check; pip list | grep -i -e nvidia -e tensorflow", "libraries of one release"),
     ),
     possible=True,
@@ -255,7 +258,7 @@ FAMILY.fault(
     "Launching horovod task function was not successful",
     meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
     fix=(
-        run(
+        check(
             "ssh HOST 'which python; python -c \"import horovod; print(horovod.__version__)\"'",
             "for each host: as on the first",
         ),
@@ -284,7 +287,7 @@ FAMILY.fault(
             "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done",
             "must be the same on each",
         ),
-        run("mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "the one that is meant"),
+        start("mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "the one that is meant"),
         start("srun --mpi=list; srun --mpi=pmix ...", "in Slurm; not enough slots: -H host:GPUs, or --oversubscribe"),
     ),
     possible=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, export, note
+from gpudiag.fix import Kind, check, edit, export, note
 from gpudiag.knowledge.message import Family, Worth
 from gpudiag.knowledge.messages.statuses import CUBLAS_TEXTS
 
@@ -22,7 +22,7 @@ DEVICE_FULL = FAMILY.add(
     fix=(
         check("nvidia-smi", "which processes hold it; a notebook keeps its memory until its kernel is restarted"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed"),
-        note("a smaller batch, or smaller inputs"),
+        note("a smaller batch, or smaller inputs", kind=Kind.EDIT_PROGRAM),
     ),
 )
 HOST_FULL = FAMILY.fault(
@@ -33,7 +33,8 @@ HOST_FULL = FAMILY.fault(
         note(
             "a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
             "of "
-            "from_tensor_slices of a whole array; no cache() in memory"
+            "from_tensor_slices of a whole array; no cache() in memory",
+            kind=Kind.EDIT_PROGRAM,
         ),
         check("free -h; ulimit -v", "memory that the computer has left, and a limit of the program's"),
     ),
@@ -54,7 +55,7 @@ POOL_FULL = FAMILY.fault(
     "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
-        note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
         check("nvidia-smi", "another process on the GPU takes some"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
     ),
@@ -112,7 +113,7 @@ TORCH_FULL = FAMILY.fault(
             "nvidia-smi",
             "memory and processes: end the others; a notebook keeps its memory until its kernel is restarted",
         ),
-        note("a smaller batch, or smaller inputs"),
+        note("a smaller batch, or smaller inputs", kind=Kind.EDIT_PROGRAM),
     ),
     possible=True,
     seen="PyTorch",

@@ -30,7 +30,7 @@ CUINIT_303 = FAMILY.misleading(
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to the driver of this distribution; then reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     stage="DRIVER_LIBRARY",

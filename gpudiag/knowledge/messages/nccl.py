@@ -12,18 +12,18 @@ FAMILY = Family(
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
 
-_DEBUG = run("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault")
+_DEBUG = check("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault")
 _SHM = (
     start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
     check("df -h /dev/shm", "room; remove old nccl-* files"),
 )
 _NETWORK = (
-    run("ip -br address", "on each host: the interface that joins them"),
+    check("ip -br address", "on each host: the interface that joins them"),
     export("NCCL_SOCKET_IFNAME", "eth0", "its name, on every rank"),
     note("open the firewall between the hosts for all TCP ports"),
 )
 _MEMLOCK = (
-    check("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
+    run("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
     start("docker run --ulimit memlock=-1 ...", "in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK"),
 )
 
@@ -95,7 +95,7 @@ FAMILY.fault(
     "NET/IB : No IP interface found",
     meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
     fix=(
-        run("ibstat; ibv_devinfo", "is the port active"),
+        check("ibstat; ibv_devinfo", "is the port active"),
         export("NCCL_IB_HCA", "mlx5_0", "the adapter that joins the hosts"),
         export("NCCL_IB_DISABLE", "1", "without InfiniBand: slower"),
     ),
@@ -139,7 +139,7 @@ FAMILY.fault(
     fix=(
         export("NCCL_SOCKET_FAMILY", "AF_INET", "IPv4 alone, on every rank"),
         export("NCCL_SOCKET_IFNAME", "eth0", "the interface that joins the hosts; ^docker0,lo leaves those out"),
-        run("ip -br address; ip route", "on each host"),
+        check("ip -br address; ip route", "on each host"),
     ),
     possible=True,
 )
@@ -165,7 +165,7 @@ FAMILY.fault(
     "Net : No interface found",
     meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
     fix=(
-        run("ip -br address", "the names"),
+        check("ip -br address", "the names"),
         unset("NCCL_SOCKET_IFNAME"),
         export("NCCL_SOCKET_IFNAME", "lo", "on one machine", role=Role.ALTERNATIVE),
     ),
@@ -199,7 +199,8 @@ FAMILY.fault(
         note(
             "for good: the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or VT-d / AMD-Vi off "
             "in the "
-            "firmware; ACS of PCIe switches off"
+            "firmware; ACS of PCIe switches off",
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     seen="Linux",
@@ -265,7 +266,12 @@ FAMILY.fault(
     "Message truncated : received {got:d} bytes instead of {expected:d}",
     "message truncated : receiving {got:d} bytes instead of {expected:d}",
     meaning="ranks exchange different amounts: they run different steps, shapes or versions of the program",
-    fix=(note("each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere"),),
+    fix=(
+        note(
+            "each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+    ),
 )
 FAMILY.fault(
     "nccl_limits",
@@ -275,7 +281,7 @@ FAMILY.fault(
     "Thread creation failed: {reason}",
     "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
-    fix=(check("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
+    fix=(run("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
 )
 FAMILY.fault(
     "nccl_nvml",
@@ -398,14 +404,19 @@ FAMILY.fault(
     "Collective instance {:d} expected type",
     "but another member in the group expected shape",
     meaning="workers exchange tensors of different shapes: other batches, data or code",
-    fix=(note("the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program"),),
+    fix=(
+        note(
+            "the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+    ),
 )
 FAMILY.fault(
     "ring_topology",
     "Collective ops must be configured at program startup",
     "Collective ops are already configured",
     meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",
-    fix=(note("create the strategy first in the program, before any tensor or dataset"),),
+    fix=(note("create the strategy first in the program, before any tensor or dataset", kind=Kind.EDIT_PROGRAM),),
 )
 FAMILY.fault(
     "cluster_not_reached",
@@ -418,7 +429,7 @@ FAMILY.fault(
     "Shutdown barrier timed out",
     meaning="the workers of the cluster do not reach each other, or one was not started",
     fix=(
-        run("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
+        check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
         note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy"),
     ),
     possible=True,

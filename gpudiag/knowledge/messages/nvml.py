@@ -14,15 +14,15 @@ FAMILY = Family(
 
 _DRIVER = (
     check("lsmod | grep ^nvidia; sudo modprobe nvidia", "is the kernel module loaded, and what does loading it say"),
-    run(
+    check(
         "sudo dkms status; mokutil --sb-state", "built for this kernel; Secure Boot refuses a module that is not signed"
     ),
-    run("sudo apt install --reinstall nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT),
+    run("sudo apt install --reinstall nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),
 )
 _LOST = (
     check("sudo dmesg | grep -i -e nvrm -e xid -e AER", "Xid 79: the GPU is off the bus"),
     reboot("or switch the machine off and on", role=Role.ALTERNATIVE),
-    note("check power cables, seat, temperature and the PCIe slot"),
+    note("check power cables, seat, temperature and the PCIe slot", kind=Kind.REPLACE_HARDWARE),
 )
 
 FAMILY.fault(
@@ -46,7 +46,7 @@ FAMILY.fault(
         start("docker restart CONTAINER", "or make the pod again: it gets the devices back"),
         run(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-            "on the host, so that it does not come again",
+            "so that it does not come again",
             where=Where.HOST,
         ),
         start(
@@ -56,7 +56,7 @@ FAMILY.fault(
         ),
         note(
             "outside of a container: install the driver again, also after an upgrade of Windows, and reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
 )
@@ -68,7 +68,7 @@ FAMILY.fault(
     "old, or another libnvidia-ml comes first",
     fix=(
         run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
-        note("install the current NVIDIA driver in Windows, and none in WSL"),
+        note("install the current NVIDIA driver in Windows, and none in WSL", kind=Kind.CHANGE_DRIVER),
         run(
             "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'",
             "in WSL, if one was installed there",
@@ -115,8 +115,8 @@ FAMILY.fault(
         ),
         run(
             "sudo apt install nvidia-driver-580",
-            "on the host, of this distribution; then reboot",
-            kind=Kind.REBOOT,
+            "of this distribution; then reboot",
+            kind=Kind.CHANGE_DRIVER,
             where=Where.HOST,
         ),
     ),
@@ -166,7 +166,12 @@ FAMILY.fault(
     "NVMLError_InsufficientPower",
     "Insufficient External Power",
     meaning="a GPU has no power cable, or too few",
-    fix=(note("connect each power socket of the GPU to the power supply, and start the machine again"),),
+    fix=(
+        note(
+            "connect each power socket of the GPU to the power supply, and start the machine again",
+            kind=Kind.REPLACE_HARDWARE,
+        ),
+    ),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -203,7 +208,7 @@ FAMILY.fault(
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
-    fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT),),
+    fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),),
     possible=True,
 )
 FAMILY.fault(

@@ -60,10 +60,9 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         "NVIDIA's NCCL",
         (
             install("nvidia-nccl-cu12", note="CUDA 11: nvidia-nccl-cu11; apt: libnccl2"),
-            run(
+            check(
                 "export LD_LIBRARY_PATH=$(python -c 'import nvidia.nccl as n; "
-                "print(n.__path__[0])')/lib:$LD_LIBRARY_PATH",
-                kind=Kind.SET_VARIABLE,
+                "print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
             ),
         ),
     ),
@@ -131,11 +130,10 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         r"libpython[23]\.\d{1,2}\w?",
         "Python itself, built as a library: this Python was not, or lies where the loader does not look",
         (
-            run(
+            check(
                 "export LD_LIBRARY_PATH=$(python -c 'import sysconfig; "
                 'print(sysconfig.get_config_var("LIBDIR"))\')'
-                ":$LD_LIBRARY_PATH",
-                kind=Kind.SET_VARIABLE,
+                ":$LD_LIBRARY_PATH"
             ),
             run(
                 "sudo apt install libpython3-dev",

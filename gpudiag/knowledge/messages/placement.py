@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, note, run
+from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("placement", stage="CONFIGURATION")
@@ -22,7 +22,7 @@ FAMILY.fault(
     "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
     meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
     fix=(
-        run("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "what it has"),
+        check("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "what it has"),
         check("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
         edit("tf.distribute.MirroredStrategy()", "takes those that are there; or lower num_gpus of the program"),
     ),
@@ -36,9 +36,10 @@ FAMILY.fault(
     fix=(
         note(
             "create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, "
-            "tensor or model"
+            "tensor or model",
+            kind=Kind.EDIT_PROGRAM,
         ),
-        note("and build model, optimizer and metrics inside of strategy.scope()"),
+        note("and build model, optimizer and metrics inside of strategy.scope()", kind=Kind.EDIT_PROGRAM),
     ),
     seen="2.0-2.21",
 )
@@ -52,7 +53,7 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
         edit(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
         ),
-        note("or put it on the CPU: with tf.device('/CPU:0')"),
+        note("or put it on the CPU: with tf.device('/CPU:0')", kind=Kind.EDIT_PROGRAM),
     ),
     seen="0.6-2.21",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, install, note, run, start
+from gpudiag.fix import Kind, check, edit, install, note, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("the user's own program", stage="CONFIGURATION")
@@ -63,7 +63,9 @@ FAMILY.fault(
     meaning="Colab has TensorFlow 2 alone",
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
-        note("tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7"),
+        note(
+            "tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7", kind=Kind.EDIT_PROGRAM
+        ),
     ),
     seen="Google Colab",
     url="https://www.tensorflow.org/guide/migrate",
@@ -83,7 +85,7 @@ FAMILY.fault(
     meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
     "what it printed",
     fix=(
-        run(
+        check(
             "python program.py",
             "the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
         ),

@@ -243,7 +243,10 @@ MACOS_OLDER = FAMILY.add(
     words=("expected",),
     meaning="this macOS is older than the one that the library was built for: {file} has not what it asks for",
     fix=(
-        note("a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6"),
+        note(
+            "a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6",
+            kind=Kind.INSTALL,
+        ),
         run(
             "conda install -c conda-forge tensorflow",
             "built for older ones; or an older release of the package",

@@ -54,7 +54,7 @@ FAMILY.fault(
     "are elsewhere in this one",
     fix=(
         export("ROCBLAS_TENSILE_LIBPATH", "/opt/rocm/lib/rocblas/library", "ls it: must have TensileLibrary files"),
-        run(
+        check(
             "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*",
             "take the folders of another ROCm out (/opt/rocm/rocblas/lib is an old place)",
         ),

@@ -24,7 +24,7 @@ _NVCC = install("nvidia-cuda-nvcc-cu12", note="ptxas, nvlink and libdevice of CU
 _DRIVER = run(
     "sudo apt install nvidia-driver-580",
     "or another way to a newer driver of this distribution; then reboot",
-    kind=Kind.REBOOT,
+    kind=Kind.CHANGE_DRIVER,
 )
 _DMESG = check("sudo dmesg | grep -i -e nvrm -e xid")
 
@@ -133,7 +133,7 @@ FFT_FAILED = FAMILY.fault(
     "Unable to get fft support",
     "Unable to launch fft with type",
     meaning="cuFFT failed: no memory left for it, most often",
-    fix=(_GROWTH, note("a smaller batch"), _CUDA),
+    fix=(_GROWTH, note("a smaller batch", kind=Kind.EDIT_PROGRAM), _CUDA),
     possible=True,
     follows=True,
 )
@@ -176,7 +176,11 @@ FAMILY.fault(
     "No engine configurations found for this opGraph",
     "Failed to generate cuDNN execution plan for opGraph",
     meaning="no algorithm could be tried: no memory left for the libraries, most often",
-    fix=(_GROWTH, note("a smaller batch"), export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials")),
+    fix=(
+        _GROWTH,
+        note("a smaller batch", kind=Kind.EDIT_PROGRAM),
+        export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials"),
+    ),
     possible=True,
     follows=True,
 )
@@ -201,7 +205,7 @@ FAMILY.fault(
     meaning="an operation gave NaN or infinity",
     fix=(
         edit("tf.debugging.enable_check_numerics()", "names the first operation"),
-        note("lower learning rate; loss scaling with float16"),
+        note("lower learning rate; loss scaling with float16", kind=Kind.EDIT_PROGRAM),
     ),
     possible=True,
 )
@@ -239,7 +243,11 @@ FAMILY.fault(
     "Could not get temporary filename",
     meaning="XLA compiles for the GPU in temporary files, and there is no folder where it may write one",
     fix=(
-        run("mkdir -p ~/tmp && export TMPDIR=~/tmp", "or give room and rights back to the folder of now"),
+        run(
+            "mkdir -p ~/tmp && export TMPDIR=~/tmp",
+            "or give room and rights back to the folder of now",
+            kind=Kind.SET_VARIABLE,
+        ),
         check("df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR", "full, or not writable"),
     ),
 )
@@ -262,7 +270,7 @@ FAMILY.fault(
         install(
             "--upgrade", "nvidia-cuda-nvcc-cu12", note="the ptxas that XLA finds first; Blackwell needs 12.8 or newer"
         ),
-        run("which ptxas; ptxas --version", "an older one in PATH or /usr/local/cuda comes first"),
+        check("which ptxas; ptxas --version", "an older one in PATH or /usr/local/cuda comes first"),
     ),
     follows=True,
 )
@@ -290,9 +298,15 @@ FAMILY.fault(
     "Detected unsupported operations when trying to compile graph",
     meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
     fix=(
-        note("without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
+        note(
+            "without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         edit("tf.config.optimizer.set_jit(False)", "if XLA was switched on for all"),
-        note("recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile"),
+        note(
+            "recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     stage="CONFIGURATION",
     seen="2.1-2.21",
@@ -344,7 +358,8 @@ FAMILY.fault(
     fix=(
         note("look at count, feature_map_count and spatial in the line: none may be 0"),
         note(
-            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large"
+            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large",
+            kind=Kind.EDIT_PROGRAM,
         ),
     ),
     seen="0.8-2.17",
@@ -358,7 +373,10 @@ FAMILY.fault(
     meaning="a function could not be compiled for the GPU; the lines above say why",
     fix=(
         _NVCC,
-        note("or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)"),
+        note(
+            "or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         _ABOVE,
     ),
     follows=True,
@@ -496,9 +514,12 @@ FAMILY.fault(
     "CUB reduce error",
     meaning="an operation on the GPU failed, and with it every later one of the process",
     fix=(
-        run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
         _DMESG.replaced(note="13, 31: the program's; 48, 74, 79, 94, 95, 119: the GPU's"),
-        note("Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches"),
+        note(
+            "Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     possible=True,
     follows=True,
@@ -521,7 +542,7 @@ FAMILY.fault(
     meaning="memory of the computer itself cannot be pinned: too little is free, or a limit forbids it",
     fix=(
         check("free -m; ulimit -l -v", "memory of the computer, and limits of this shell"),
-        note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file"),
+        note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file", kind=Kind.EDIT_PROGRAM),
         export(
             "TF_GPU_HOST_MEM_LIMIT_IN_MB", "4096", "caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)"
         ),
@@ -563,7 +584,7 @@ FAMILY.fault(
     "OOM when allocating temporary tensor with shape",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
-        note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
         check("nvidia-smi", "another process on the GPU takes some; a notebook keeps it until its kernel is restarted"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is in pieces"),
@@ -588,7 +609,12 @@ FAMILY.fault(
     "is being mapped to multiple {:w} devices",
     "TensorFlow device ({}) is being mapped to multiple",
     meaning="the program configures GPUs differently in two sessions or servers of one process",
-    fix=(note("the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead"),),
+    fix=(
+        note(
+            "the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+    ),
     stage="CONFIGURATION",
 )
 FAMILY.fault(
@@ -672,7 +698,7 @@ FAMILY.fault(
     meaning="deterministic operations are asked for, and XLA has no such form of the program's {op} on the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
-        note("without XLA it has one: model.compile(..., jit_compile=False)"),
+        note("without XLA it has one: model.compile(..., jit_compile=False)", kind=Kind.EDIT_PROGRAM),
         unset(
             "TF_DETERMINISTIC_OPS",
             note="or without determinism; likewise without enable_op_determinism",
@@ -758,11 +784,15 @@ FAMILY.fault(
     "Trying to access resource {resource:s}",
     meaning="a function that XLA compiles uses a variable of another device: XLA cannot",
     fix=(
-        note("make and use the model under the same device: both in one with tf.device(...), or neither"),
+        note(
+            "make and use the model under the same device: both in one with tf.device(...), or neither",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         note(
             "or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in "
             "Keras 2.11 "
-            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy"
+            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy",
+            kind=Kind.EDIT_PROGRAM,
         ),
     ),
 )
@@ -772,7 +802,10 @@ NO_XLA_COMPILER = FAMILY.fault(
     "Could not find compiler for platform {platform:w}",
     meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
     fix=(
-        note("model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
+        note(
+            "model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         install("tensorflow[and-cuda]", note="the wheels of pypi.org have it; in conda: a newer build"),
     ),
     seen="2.4-2.21",
@@ -800,7 +833,7 @@ FAMILY.fault(
     meaning="TensorFlow leaves the GPUs out, since a library of CUDA is missing; the lines above may name it",
     fix=(
         install("tensorflow[and-cuda]", note="brings them all (2.14 and newer; 2.16.1 does not find them: use 2.17)"),
-        run(
+        check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
             "which",
         ),
@@ -851,7 +884,8 @@ FAMILY.fault(
     fix=(
         check("ldconfig -p | grep -e nvinfer -e nvrtc", "libnvinfer.so must have the number that the log names"),
         note(
-            "install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there"
+            "install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there",
+            kind=Kind.INSTALL,
         ),
         run(
             "sudo apt install cuda-nvrtc-11-1",
@@ -964,9 +998,10 @@ FAMILY.fault(
         note(
             "no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part "
             "of the last "
-            "one"
+            "one",
+            kind=Kind.EDIT_PROGRAM,
         ),
-        note("if a tensor has more than 2147483647 elements: a smaller batch"),
+        note("if a tensor has more than 2147483647 elements: a smaller batch", kind=Kind.EDIT_PROGRAM),
     ),
     possible=True,
     seen="1.13-2.21",
@@ -1016,8 +1051,8 @@ FAMILY.fault(
     meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
     "channels does not fit the layer",
     fix=(
-        run("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
-        note("channels of the input: must be those of the layer (3 for images, not 4)"),
+        check("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
+        note("channels of the input: must be those of the layer (3 for images, not 4)", kind=Kind.EDIT_PROGRAM),
     ),
     possible=True,
     seen="2.1-2.21",
@@ -1048,7 +1083,7 @@ FAMILY.add(
     "/gpu:{last}",
     fix=(
         install("--upgrade", "keras==2.3.*", note="has that corrected; or use tf.keras of the same TensorFlow"),
-        note("or multi_gpu_model with cpu_merge=False: merges on a GPU"),
+        note("or multi_gpu_model with cpu_merge=False: merges on a GPU", kind=Kind.EDIT_PROGRAM),
     ),
     stage="CONFIGURATION",
     seen="1.x",
@@ -1058,14 +1093,14 @@ MULTI_GPU_MODEL = FAMILY.fault(
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
     meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",
     fix=(
-        run(
+        check(
             "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from "
             "tensorflow.python.client import "
             "device_lib; print(device_lib.list_local_devices())'",
             "what it has",
         ),
         check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "what the machine has, and what is hidden"),
-        note("gpus= as many as there are"),
+        note("gpus= as many as there are", kind=Kind.EDIT_PROGRAM),
     ),
     stage="CONFIGURATION",
     seen="1.x-2.3",
@@ -1078,7 +1113,7 @@ FAMILY.fault(
         edit(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
         ),
-        note("or put that part on the CPU: with tf.device('/CPU:0')"),
+        note("or put that part on the CPU: with tf.device('/CPU:0')", kind=Kind.EDIT_PROGRAM),
     ),
     stage="CONFIGURATION",
     seen="1.x-2.21",
@@ -1089,7 +1124,7 @@ FAMILY.fault(
     "registered in this process",
     meaning="the program puts an operation on {device}, which TensorFlow does not have here",
     fix=(
-        run(
+        check(
             "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'",
             "what it has",
         ),

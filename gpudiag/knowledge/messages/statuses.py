@@ -101,7 +101,10 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
         "CUDNN",
         "RUNTIME_PREREQUISITE_MISSING",
         "lacks a library that it needs, or a driver that is new enough",
-        (_SAME, run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.REBOOT)),
+        (
+            _SAME,
+            run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),
+        ),
         False,
     ),
     ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
@@ -122,7 +125,12 @@ _CUFFT: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
     ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), True),
     ("NO_WORKSPACE", "was given no memory to work in", _MEMORY, True),
     ("INVALID_PLAN", "was called with a plan that it does not have", (_SAME, _PATH), True),
-    ("INVALID_SIZE", "does not do transforms of this size", (note("another length or batch"),), True),
+    (
+        "INVALID_SIZE",
+        "does not do transforms of this size",
+        (note("another length or batch", kind=Kind.EDIT_PROGRAM),),
+        True,
+    ),
     ("INVALID_VALUE INVALID_TYPE", "was called with a value that it does not take", (_SAME, _PATH), True),
     ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), True),
     (

@@ -31,7 +31,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Too many open files",
         "the program has more files and connections open than it may",
         (
-            check("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
+            run("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
             note("fewer workers that read data, and files that are closed after they were read"),
         ),
     ),
@@ -56,7 +56,10 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "memory of the computer, not of the GPU, is used up or limited",
         (
             check("free -g; ulimit -v", "how much there is, and how much the program may have"),
-            note("less in memory: a smaller batch, fewer workers, data that is read as it is needed"),
+            note(
+                "less in memory: a smaller batch, fewer workers, data that is read as it is needed",
+                kind=Kind.EDIT_PROGRAM,
+            ),
         ),
     ),
     (
@@ -69,7 +72,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
                 "ls -ld FILE",
                 "in the folder in which the program was started: a path without / at its beginning counts from there",
             ),
-            note("in a container: mount its folder, docker run -v $PWD:/work -w /work ..."),
+            note("in a container: mount its folder, docker run -v $PWD:/work -w /work ...", kind=Kind.START_CONTAINER),
         ),
     ),
     (
@@ -120,7 +123,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         111,
         "Connection refused",
         "nothing listens at that address and port: the other process has not started, or has ended",
-        (run("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
+        (check("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
     ),
 )
 for _name, _number, _words, _meaning, _fix in _ROWS:

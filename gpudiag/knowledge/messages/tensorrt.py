@@ -26,7 +26,8 @@ FAMILY.fault(
     meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
     fix=(
         note(
-            "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan"
+            "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan",
+            kind=Kind.EDIT_PROGRAM,
         ),
     ),
 )
@@ -102,7 +103,10 @@ FAMILY.fault(
             "operation that "
             "it does not know"
         ),
-        note("converter.build(input_fn) with the shapes that are used makes the engines beforehand"),
+        note(
+            "converter.build(input_fn) with the shapes that are used makes the engines beforehand",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     possible=True,
 )
@@ -138,7 +142,7 @@ FAMILY.fault(
     meaning="the server of models sees no GPU",
     fix=(
         start("docker run --gpus all ...", "and: nvidia-smi inside of the container"),
-        note("or KIND_CPU in instance_group of config.pbtxt"),
+        note("or KIND_CPU in instance_group of config.pbtxt", kind=Kind.START_CONTAINER),
     ),
     stage="DRIVER",
     seen="Triton",

@@ -50,7 +50,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to the driver of this distribution; then reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     stage="DRIVER_LIBRARY",
@@ -123,7 +123,7 @@ LIBRARIES_MISSING = FAMILY.fault(
     meaning="a library of CUDA is missing, or is not where the loader looks",
     fix=(
         install("tensorflow[and-cuda]", note="2.16.1 still does not find them: use 2.17 or newer"),
-        run(
+        check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
             "which",
         ),
@@ -175,7 +175,7 @@ FAMILY.fault(
             "then create "
             "the container again"
         ),
-        note("or install driver 552 in Windows: https://www.nvidia.com/drivers"),
+        note("or install driver 552 in Windows: https://www.nvidia.com/drivers", kind=Kind.CHANGE_DRIVER),
         check("nvidia-smi", "under WSL and in the container: both must name the same driver"),
     ),
     possible=True,
@@ -239,7 +239,7 @@ DEVICE_BUSY = FAMILY.fault(
     fix=(
         check("nvidia-smi", "compute mode, and the process that holds it"),
         run("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
-        run("sudo nvidia-smi --gpu-reset -i 0", "the GPU that fails, no process using it; or reboot", kind=Kind.REBOOT),
+        reset_gpu("0", "the GPU that fails, no process using it; or reboot"),
     ),
     stage="CONTEXT",
 )
@@ -277,9 +277,12 @@ DRIVER_TOO_OLD = FAMILY.fault(
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to a newer driver (Windows: nvidia.com); then reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
-        note("or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)"),
+        note(
+            "or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)",
+            kind=Kind.INSTALL,
+        ),
     ),
 )
 GPU_FAILED = FAMILY.fault(
@@ -294,7 +297,10 @@ GPU_FAILED = FAMILY.fault(
         check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
         reboot(),
         reset_gpu("0", "the GPU that fails, no process using it", role=Role.ALTERNATIVE),
-        note("if it comes again: check power, seat and temperature, and have the GPU replaced"),
+        note(
+            "if it comes again: check power, seat and temperature, and have the GPU replaced",
+            kind=Kind.REPLACE_HARDWARE,
+        ),
     ),
 )
 CUDA_UNKNOWN = FAMILY.fault(
@@ -307,9 +313,9 @@ CUDA_UNKNOWN = FAMILY.fault(
         run(
             "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
             "after a suspend, while no GPU is in use; or reboot",
-            kind=Kind.REBOOT,
+            kind=Kind.RELOAD_DRIVER,
         ),
-        check("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
+        run("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
     possible=True,

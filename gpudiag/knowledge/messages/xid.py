@@ -6,7 +6,7 @@ catalogue of Xids, in words of our own.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, note, reboot, run
+from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
 from gpudiag.knowledge.message import Family, Message, Worth
 
 FAMILY = Family(
@@ -17,30 +17,25 @@ FAMILY = Family(
 )
 
 _PROGRAM = (
-    run("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed"),
+    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed"),
     note("if other programs fail on this GPU too: sudo dcgmi diag -r 3"),
 )
 _RESET = (
-    run(
-        "sudo nvidia-smi --gpu-reset -i 0",
-        "the GPU of the PCI address in the line, no process using it; or reboot",
-        kind=Kind.REBOOT,
-    ),
+    reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
     check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of its memory"),
     check("sudo dcgmi diag -r 3", "if it comes again, the GPU is to be replaced"),
 )
 _LOST = (
     reboot("or switch the machine off and on: the GPU does not answer until then"),
-    note("check power cables, seat, temperature and the power supply; another slot if it comes again"),
+    note(
+        "check power cables, seat, temperature and the power supply; another slot if it comes again",
+        kind=Kind.REPLACE_HARDWARE,
+    ),
     check("nvidia-smi -q -d TEMPERATURE,POWER"),
 )
 _GSP = (
-    run(
-        "sudo nvidia-smi --gpu-reset -i 0",
-        "the GPU of the PCI address in the line, no process using it; or reboot",
-        kind=Kind.REBOOT,
-    ),
-    note("update the driver: many such faults were fixed"),
+    reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
+    note("update the driver: many such faults were fixed", kind=Kind.CHANGE_DRIVER),
     run(
         "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
         "proprietary module",
@@ -52,7 +47,9 @@ _NVLINK = (
     check("sudo systemctl status nvidia-fabricmanager", "of the driver's version, if the GPUs are joined by NVSwitch"),
     reboot(),
 )
-_UPDATE = (note("update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again"),)
+_UPDATE = (
+    note("update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again", kind=Kind.CHANGE_DRIVER),
+)
 
 _ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
     # numbers, meaning, fix, whether others lead to it
@@ -186,7 +183,7 @@ FAMILY.fault(
     fix=(
         check("sudo dmesg | grep -i nvrm", "the lines before this one"),
         *_LOST[:2],
-        note("firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version"),
+        note("firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version", kind=Kind.CHANGE_DRIVER),
         run(
             "sudo apt install nvidia-driver-580-open",
             "Blackwell needs the open kernel module, GPUs before Turing the closed",
@@ -217,14 +214,14 @@ FAMILY.fault(
     "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx Legacy drivers",
     "is supported through the NVIDIA {series:s} Legacy drivers",
     meaning="this driver has no support for the GPU any more",
-    fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs"),),
+    fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs", kind=Kind.CHANGE_DRIVER),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "open_module_needed",
     "requires use of the NVIDIA open kernel modules",
     meaning="this GPU needs the open kernel modules, and the proprietary ones are installed",
-    fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.REBOOT),),
+    fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.CHANGE_DRIVER),),
     stage="DRIVER",
 )
 FAMILY.fault(
@@ -235,7 +232,7 @@ FAMILY.fault(
     fix=(
         run(
             "sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
-            kind=Kind.INSTALL,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     stage="DRIVER",
@@ -250,9 +247,9 @@ FAMILY.fault(
         run(
             "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
             "enrol the key; then reboot and confirm it",
-            kind=Kind.REBOOT,
+            kind=Kind.CHANGE_DRIVER,
         ),
-        note("or switch Secure Boot off in the firmware"),
+        note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),
     ),
     stage="DRIVER",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpudiag.fix import Shown, shown
 from gpudiag.model.report import Report, Row
 from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
@@ -65,10 +66,11 @@ def _diagnosis(report: Report) -> Iterator[str]:
         yield escaped_text(words.steps(report))
     for cause in diagnosis.causes:
         (_, text), *rest = words.cause(cause)
+        actions = iter(shown(cause.fix))
         yield "\n".join(
             [
                 f"- **{escaped_text(text)}**",
-                *(f"  - {name}: {_AS.get(name, escaped_text)(value)}" for name, value in rest),
+                *(f"  - {name}: {_value(name, value, actions)}" for name, value in rest),
             ]
         )
     if other := words.others(diagnosis):
@@ -165,5 +167,14 @@ def _address(text: str) -> str:
     return f"<{text}>" if _OURS.fullmatch(text) else escaped_text(text)
 
 
-_AS = {"do": _code, "see": _address}
-"""How a line of a cause is written, if not as text."""
+def _action(item: Shown) -> str:
+    """Return an action: its command as code, and beside it the clause as text."""
+    if not item.action.command:
+        return escaped_text(item.text)
+    return " ".join(filter(None, (_code(item.text), escaped_text(item.clause))))
+
+
+def _value(heading: str, text: str, actions: Iterator[Shown]) -> str:
+    if heading in words.COPIED:
+        return _action(next(actions))
+    return _address(text) if heading == "see" else escaped_text(text)

@@ -34,7 +34,7 @@ STYLES = {
     "NOT VERIFIED": "bold yellow",
 }
 """Of outcomes, severities and verdicts, as rich writes styles."""
-_COPIED = ("do", "see")
+_COPIED = (*words.COPIED, "see")
 """Headings of a cause's lines that people copy."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
@@ -174,7 +174,7 @@ def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
         for heading, text in words.cause(cause):
-            style = "bold" if heading == "do" else ""
+            style = "bold" if heading in words.COPIED else ""
             page.add(text, style, lead=f"  {heading:<8}  ", lead_style="dim", whole=heading in _COPIED)
     for heading, text in words.others(diagnosis):
         page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
