@@ -31,6 +31,16 @@ class Worth(str, Enum):
     """It says what happened, good or bad."""
 
 
+@dataclass(frozen=True)
+class Text:
+    """A text of a message, and its witness: where a program prints it."""
+
+    text: str
+    witness: str
+    """A program, its release, and the file and line that print it, or the library that has it: ``keras 3.15
+    keras/src/layers/layer.py:123``; ``tensorflow 2.21 xla/...`` is XLA's own folder. Or a public thread's address."""
+
+
 @dataclass(frozen=True, eq=False)
 class Message:
     """A kind of line, whatever its figures."""
@@ -42,6 +52,8 @@ class Message:
     string over the fields. A few words on the others."""
     texts: tuple[str, ...]
     """The first that matches gives the fields."""
+    witnesses: tuple[str, ...]
+    """Of each text, or of the pattern: :attr:`Text.witness`; "" if none is known."""
     seen: str
     """Releases of TensorFlow, or the program, that print it."""
     pattern: str = ""
@@ -94,10 +106,11 @@ class Family:
         self,
         worth: Worth,
         name: str,
-        *texts: str,
+        *texts: str | Text,
         meaning: str = "",
         seen: str = "",
         pattern: str = "",
+        witness: str = "",
         words: tuple[str, ...] = (),
         codes: Mapping[str, Message] | None = None,
         fix: tuple[Action, ...] = (),
@@ -108,12 +121,13 @@ class Family:
         stage: str = "",
         url: str = "",
     ) -> Message:
-        """Add a message to the table."""
+        """Add a message to the table; ``witness`` is that of a pattern."""
         message = Message(
             name=name,
             worth=worth,
             meaning=meaning,
-            texts=texts,
+            texts=tuple(one.text if isinstance(one, Text) else one for one in texts),
+            witnesses=tuple(one.witness if isinstance(one, Text) else "" for one in texts) if texts else (witness,),
             seen=seen or self._seen,
             pattern=pattern,
             words=words,
@@ -129,13 +143,13 @@ class Family:
         self.messages.append(message)
         return message
 
-    def harmless(self, name: str, *texts: str, meaning: str, seen: str = "") -> Message:
+    def harmless(self, name: str, *texts: str | Text, meaning: str, seen: str = "") -> Message:
         return self.add(Worth.HARMLESS, name, *texts, meaning=meaning, seen=seen)
 
     def misleading(
         self,
         name: str,
-        *texts: str,
+        *texts: str | Text,
         meaning: str,
         seen: str = "",
         fix: tuple[Action, ...] = (),
@@ -146,13 +160,13 @@ class Family:
             Worth.MISLEADING, name, *texts, meaning=meaning, seen=seen, fix=fix, follows=follows, stage=stage
         )
 
-    def sign(self, name: str, *texts: str, meaning: str = "", seen: str = "") -> Message:
+    def sign(self, name: str, *texts: str | Text, meaning: str = "", seen: str = "") -> Message:
         return self.add(Worth.SIGN, name, *texts, meaning=meaning, seen=seen)
 
     def fault(
         self,
         name: str,
-        *texts: str,
+        *texts: str | Text,
         meaning: str = "",
         seen: str = "",
         codes: Mapping[str, Message] | None = None,

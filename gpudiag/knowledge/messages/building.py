@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, run
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
 
@@ -11,8 +11,13 @@ FAMILY.fault(
     "no_cuda_headers",
     "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
     "Could not find any {file:s} matching version",
-    "Could not find any {file:s} in any subdirectory",
-    "Inconsistent CUDA toolkit path: {}",
+    Text(
+        "Could not find any {file:s} in any subdirectory",
+        "tensorflow 2.21 third_party/xla/third_party/gpus/find_cuda_config.py:199",
+    ),
+    Text(
+        "Inconsistent CUDA toolkit path: {}", "tensorflow 2.21 third_party/xla/third_party/gpus/find_cuda_config.py:296"
+    ),
     "Cuda Configuration Error: {}",
     "Auto-Configuration Error: {}",
     "no such package '@local_config_cuda//cuda': {}",
@@ -21,7 +26,7 @@ FAMILY.fault(
     "fatal error: cuda.h: No such file or directory",
     "fatal error: cudnn.h: No such file or directory",
     "fatal error: cuda_runtime_api.h: No such file or directory",
-    "Cannot find cuda library {}",
+    Text("Cannot find cuda library {}", "tensorflow 1.8 third_party/gpus/cuda_configure.bzl:587"),
     meaning="the build does not find CUDA or cuDNN of the version that was configured",
     fix=(
         run("find / -name cudnn_version.h 2>/dev/null; ./configure", "again, with the version and the folder of each"),
@@ -48,10 +53,13 @@ FAMILY.fault(
 FAMILY.fault(
     "bazel_version",
     "Current bazel version is {has:v}, expected at least {needs:v}",
-    "Please upgrade your bazel installation to version {needs:v}",
-    "Please downgrade your bazel installation to version {needs:v}",
+    Text(
+        "Please upgrade your bazel installation to version {needs:v}",
+        "https://github.com/tensorflow/tensorflow/issues/24101",
+    ),
+    Text("Please downgrade your bazel installation to version {needs:v}", "tensorflow 1.15 (NVIDIA) configure.py:495"),
     "The project you're trying to build requires Bazel {needs:v}",
-    "does not contain a toolchain for CPU '{cpu:q}'",
+    Text("does not contain a toolchain for CPU '{cpu:q}'", "https://github.com/tensorflow/tensorflow/issues/24124"),
     "(see --incompatible{:s} for details",
     "fail with --incompatible{:s}",
     "Unrecognized option: --{option:s}",
@@ -80,8 +88,13 @@ FAMILY.fault(
     "undeclared inclusion(s) in rule '{rule:q}'",
     "Linking of rule '{rule:q}' failed",
     "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
-    "Target //tensorflow/tools/pip_package:{:s} failed to build",
-    "Build did NOT complete successfully",
+    Text(
+        "Target //tensorflow/tools/pip_package:{:s} failed to build",
+        "https://github.com/tensorflow/tensorflow/issues/56362",
+    ),
+    Text(
+        "Build did NOT complete successfully", "tensorflow 2.21 ci/official/utilities/extract_resultstore_links.py:33"
+    ),
     meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
     "of the releases that this source was tested with, most often",
     fix=(
@@ -96,9 +109,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_msvc",
-    "Could not find MSVC/GCC/CLANG installation on this computer",
+    Text(
+        "Could not find MSVC/GCC/CLANG installation on this computer",
+        "https://github.com/RameenAbdal/StyleFlow/issues/13",
+    ),
     "nvcc fatal : Cannot find compiler 'cl.exe' in PATH",
-    "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH",
     "'cl' is not recognized as an internal or external command",
     "error: command 'cl.exe' failed: {}",
     meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
@@ -119,8 +134,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "standard_not_known_by_nvcc",
-    "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
-    "nvcc fatal   : Value '{standard:q}' is not defined for option 'std'",
+    Text(
+        "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
+        "https://github.com/tensorflow/tensorflow/issues/56362",
+    ),
     meaning="the nvcc of this CUDA does not know {standard}, in which this TensorFlow is written: C++17 needs CUDA 11, "
     "C++14 CUDA 9",
     fix=(
@@ -135,10 +152,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compiler_crashed",
-    "internal compiler error: Segmentation fault",
+    Text("internal compiler error: Segmentation fault", "https://github.com/tensorflow/tensorflow/issues/48890"),
     "internal compiler error: in {}",
     "nvcc error : 'cicc' died due to signal {}",
-    "nvcc error   : 'cicc' died due to signal {}",
     "nvcc error : 'cudafe++' died due to signal {}",
     meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
     "to 11.2), or memory is short",
@@ -155,10 +171,14 @@ FAMILY.fault(
 )
 CAPABILITY_NOT_KNOWN = FAMILY.fault(
     "capability_not_known_by_nvcc",
-    "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
-    "nvcc fatal   : Unsupported gpu architecture '{architecture:q}'",
-    "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
-    "nvcc fatal : Value '{architecture:q}' is not defined for option 'gpu-architecture'",
+    Text(
+        "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
+        "https://github.com/tensorflow/tensorflow/issues/1498",
+    ),
+    Text(
+        "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
+        "https://github.com/jeffheaton/docker-stylegan2-ada/issues/1",
+    ),
     meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
     "left that GPU out",
     fix=(
@@ -252,7 +272,7 @@ for _name, _packages, _what, _fix in _CMAKE:
     )
 FAMILY.fault(
     "framework_not_linked",
-    "cannot find -ltensorflow_framework",
+    Text("cannot find -ltensorflow_framework", "https://github.com/tensorflow/tensorflow/issues/32910"),
     "library not found for -ltensorflow_framework",
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "files of models",
@@ -18,11 +18,16 @@ _LFS = note(
 
 FAMILY.fault(
     "checkpoint_by_its_part",
-    "Could not open {prefix:s}.data-{:d}-of-{:d}: Data loss: not an sstable",
-    "Unable to open table file {prefix:s}.data-{:d}-of-{:d}: {}not an sstable",
+    Text(
+        "Could not open {prefix:s}.data-{:d}-of-{:d}: Data loss: not an sstable",
+        "https://github.com/tflearn/tflearn/issues/517",
+    ),
+    Text(
+        "Unable to open table file {prefix:s}.data-{:d}-of-{:d}: {}not an sstable",
+        "https://github.com/tflearn/tflearn/issues/517",
+    ),
     "Unable to open table file {prefix:s}.index: {}",
     "Unable to open table file {prefix:s}.meta: {}",
-    "Failed to find any matching files for {prefix:s}.data-{:d}-of-{:d}",
     "Failed to find any matching files for {prefix:s}.index",
     "Failed to find any matching files for {prefix:s}.meta",
     "Failed to find any matching files for {prefix:s}.data",
@@ -34,11 +39,19 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "checkpoint_not_there",
-    "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix:s}",
-    "Unsuccessful TensorSliceReader constructor: Failed to get matching files on {prefix:s}: {}",
-    "Failed to find any matching files for {prefix:s}",
+    Text(
+        "Unsuccessful TensorSliceReader constructor: Failed to get matching files on {prefix:s}: {}",
+        "https://github.com/connorcoley/rexgen_direct/issues/19",
+    ),
+    Text(
+        "Failed to find any matching files for {prefix:s}",
+        "tensorflow 1.8 tensorflow/python/training/saver_test.py:3096",
+    ),
     "The passed save_path is not a valid checkpoint: {prefix:s}",
-    "SavedModel file does not exist at: {prefix:s}",
+    Text(
+        "SavedModel file does not exist at: {prefix:s}",
+        "tensorflow 2.21 tensorflow/python/saved_model/loader_impl.py:120",
+    ),
     "Could not find trained model in model_dir: {prefix:s}",
     "Could not find SavedModel {}or SavedModel loader {}at path{:s} {prefix:s}",
     "No file or directory found at {prefix:s}",
@@ -60,12 +73,15 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "checkpoint_damaged",
-    "not an sstable (bad magic number)",
-    "Unable to open table file {prefix:s}: {}",
-    "Checksum does not match: stored {} vs. calculated on the restored bytes",
-    "truncated block read",
-    "corrupted record at {:d}",
-    "truncated record at {:d}",
+    Text("not an sstable (bad magic number)", "tensorflow 2.21 xla/tsl/lib/io/format.cc:66"),
+    Text("Unable to open table file {prefix:s}: {}", "https://github.com/tflearn/tflearn/issues/517"),
+    Text(
+        "Checksum does not match: stored {} vs. calculated on the restored bytes",
+        "tensorflow 2.21 tensorflow/core/util/tensor_bundle/tensor_bundle.cc:1019",
+    ),
+    Text("truncated block read", "tensorflow 2.21 xla/tsl/lib/io/format.cc:105"),
+    Text("corrupted record at {:d}", "tensorflow 2.21 xla/tsl/lib/io/record_reader_writer_test.cc:266"),
+    Text("truncated record at {:d}", "tensorflow 2.21 xla/tsl/lib/io/record_reader.cc:216"),
     "Unable to open file (truncated file{}",
     "Unable to synchronously open file (truncated file{}",
     "file is truncated{}eof = {:d}",
@@ -76,7 +92,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "checkpoint_of_another_model",
-    "Key {name:s} not found in checkpoint",
+    Text(
+        "Key {name:s} not found in checkpoint",
+        "tensorflow 2.21 tensorflow/core/util/tensor_bundle/tensor_bundle.cc:871",
+    ),
     "Assign requires shapes of both tensors to match. lhs shape= {} rhs shape= {}",
     "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the graph "
     "from "
@@ -84,10 +103,16 @@ FAMILY.fault(
     "Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key that is missing "
     "from the "
     "checkpoint",
-    'Tensor name "{name:q}" not found in checkpoint files',
+    Text(
+        'Tensor name "{name:q}" not found in checkpoint files',
+        "tensorflow 2.21 tensorflow/core/kernels/save_restore_tensor.cc:196",
+    ),
     "Received incompatible tensor with shape {} when attempting to restore variable with shape {}",
-    "Unresolved object in checkpoint",
-    "You are trying to load a weight file containing {:d} layers into a model with {:d} layers",
+    Text("Unresolved object in checkpoint", "tensorflow 2.21 tensorflow/python/checkpoint/checkpoint.py:837"),
+    Text(
+        "You are trying to load a weight file containing {:d} layers into a model with {:d} layers",
+        "tensorflow 2.21 tensorflow/python/keras/saving/hdf5_format.py:688",
+    ),
     "Shape mismatch in layer #{:d}",
     meaning="the checkpoint is of another model than the one that reads it: another architecture, number of classes, "
     "optimizer "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, run
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family("code and libraries")
 
 NO_MACHINE_CODE = FAMILY.fault(
     "no_machine_code",
-    "not built with CUDA kernel binaries compatible with compute capability {has:v}",
+    Text(
+        "not built with CUDA kernel binaries compatible with compute capability {has:v}",
+        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2448",
+    ),
     meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
     "start, which takes minutes",
     fix=(
@@ -20,19 +23,25 @@ NO_MACHINE_CODE = FAMILY.fault(
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(
     "kernel_not_compiled",
-    "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+    Text(
+        "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+        "https://github.com/tensorflow/tensorflow/issues/99592",
+    ),
     "'cuModuleLoadDataEx({})' failed with 'CUDA_ERROR_INVALID_PTX'",
     seen="2.14-2.21",
 )
 PTX_REFUSED = FAMILY.fault(
     "ptx_refused",
-    "CUDA_ERROR_INVALID_PTX",
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    Text("CUDA_ERROR_INVALID_PTX", "https://github.com/tensorflow/tensorflow/issues/101746"),
+    Text("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "https://github.com/CY-CHENYUE/ComfyUI-Molmo/issues/26"),
     "PTX version {:s} does not support",
-    "cudaErrorInvalidPtx",
-    "cudaErrorUnsupportedPtxVersion",
-    "a PTX JIT compilation failed",
-    "the provided PTX was compiled with an unsupported toolchain",
+    Text("cudaErrorInvalidPtx", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text("cudaErrorUnsupportedPtxVersion", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text("a PTX JIT compilation failed", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text(
+        "the provided PTX was compiled with an unsupported toolchain",
+        "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12",
+    ),
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
@@ -52,10 +61,15 @@ PTX_REFUSED = FAMILY.fault(
 )
 NO_CODE_FOR_GPU = FAMILY.fault(
     "no_code_for_gpu",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU",
-    "no kernel image is available for execution on the device",
-    "cudaErrorNoKernelImageForDevice",
-    "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
+    Text("CUDA_ERROR_NO_BINARY_FOR_GPU", "k8s-device-plugin 0.20 internal/cuda/result.go:74"),
+    Text(
+        "no kernel image is available for execution on the device", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"
+    ),
+    Text("cudaErrorNoKernelImageForDevice", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text(
+        "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
+        "https://github.com/tensorflow/tensorflow/issues/41132",
+    ),
     meaning="a library or an operation has no code for this GPU",
     fix=(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv"),
@@ -64,7 +78,7 @@ NO_CODE_FOR_GPU = FAMILY.fault(
 )
 PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas_too_old",
-    "ptxas fatal : Value '{target:w}' is not defined",
+    Text("ptxas fatal : Value '{target:w}' is not defined", "https://github.com/microsoft/WSL/issues/6187"),
     "ptxas fatal: Value '{target:w}' is not defined",
     seen="CUDA",
 )
@@ -72,13 +86,16 @@ FAMILY.add(
     Worth.HARMLESS,
     "ptxas_compared_wrongly",
     pattern=r"You are using ptxas \d\d\.[\d.]{1,12}, which is older than \d\.[\d.]{1,12}",
+    witness="https://github.com/tensorflow/tensorflow/issues/23874",
     words=("ptxas",),
     meaning="TensorFlow compares the versions wrongly: that ptxas is the newer one",
     seen="1.12",
 )
 FAMILY.fault(
     "ptxas_with_a_bug",
-    "ptxas {has:v} has a bug that we think can affect XLA",
+    Text(
+        "ptxas {has:v} has a bug that we think can affect XLA", "https://github.com/tensorflow/tensorflow/issues/68966"
+    ),
     meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
     fix=(
         install("--upgrade", "nvidia-cuda-nvcc-cu12", note="a ptxas without it (12.3.107 and newer), which XLA finds"),
@@ -89,8 +106,14 @@ FAMILY.fault(
 )
 PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "ptxas_of_old_cuda",
-    "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
-    "You are using ptxas {has:v}, which is older than {needs:v}",
+    Text(
+        "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
+        "https://github.com/tensorflow/tensorflow/issues/33375",
+    ),
+    Text(
+        "You are using ptxas {has:v}, which is older than {needs:v}",
+        "https://github.com/tensorflow/tensorflow/issues/23874",
+    ),
     meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
     fix=(
         check("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
@@ -116,9 +139,9 @@ STRAY_ACCESS = FAMILY.fault(
             "LAUNCH_FAILED",
         )
     ),
-    "an illegal memory access was encountered",
-    "an illegal instruction was encountered",
-    "unspecified launch failure",
+    Text("an illegal memory access was encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text("an illegal instruction was encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    Text("unspecified launch failure", "https://github.com/tensorflow/tensorflow/issues/41169"),
     *(
         f"cudaError{name}"
         for name in (
@@ -134,27 +157,39 @@ STRAY_ACCESS = FAMILY.fault(
 )
 CUDNN_OLDER = FAMILY.fault(
     "cudnn_older",
-    "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
+    Text(
+        "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
+        "tensorflow 2.21 xla/stream_executor/cuda/cuda_dnn.cc:459",
+    ),
     "Loaded runtime CuDNN library: {found:v} but source was compiled with {needed:v}",
-    "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
+    Text(
+        "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
+        "https://github.com/balancap/SSD-Tensorflow/issues/340",
+    ),
     "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with: {needed:v}",
     "Loaded cudnn library: {found:v} (compatibility version {:d}) but source was compiled against {needed:v}",
     seen="0.6-2.21",
 )
 NO_LIBDEVICE = FAMILY.fault(
     "no_libdevice",
-    "Can't find libdevice directory",
-    "libdevice not found at",
-    "libdevice is required by this HLO module",
+    Text(
+        "Can't find libdevice directory",
+        "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/default/nvptx_libdevice_path.cc:42",
+    ),
+    Text("libdevice not found at", "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/nvptx_backend.cc:113"),
+    Text(
+        "libdevice is required by this HLO module",
+        "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/nvptx_backend.cc:111",
+    ),
 )
 NOT_TENSORFLOW = FAMILY.fault(
     "not_tensorflow",
-    "module 'tensorflow' has no attribute",
+    Text("module 'tensorflow' has no attribute", "https://github.com/adumrewal/imageMatting/issues/1"),
     "cannot import name '{:w}' from 'tensorflow",
     "cannot import name '{:w}' from tensorflow",
-    "No module named 'tensorflow.{:q}'",
+    Text("No module named 'tensorflow.{:q}'", "https://github.com/araffin/rl-baselines-zoo/issues/110"),
     "do not import tensorflow from its source directory",
-    "partially initialized module 'tensorflow'",
+    Text("partially initialized module 'tensorflow'", "https://github.com/tensorflow/tensorflow/issues/49518"),
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
         check("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
@@ -167,10 +202,10 @@ NOT_TENSORFLOW = FAMILY.fault(
 MODULE_LACKS = FAMILY.fault(
     "module_lacks",
     "cannot import name '{:q}' from partially initialized module '{module:q}'{}({file:p})",
-    "cannot import name '{:q}' from '{module:q}'{}({file:p})",
+    Text("cannot import name '{:q}' from '{module:q}'{}({file:p})", "https://github.com/ma7555/kerasgen/issues/2"),
     "cannot import name '{:q}' from partially initialized module '{module:q}'",
-    "cannot import name '{:q}' from '{module:q}'",
-    "module '{module:q}' has no attribute",
-    "No module named '{module:q}'; '{:q}' is not a package",
+    Text("cannot import name '{:q}' from '{module:q}'", "https://github.com/ma7555/kerasgen/issues/2"),
+    Text("module '{module:q}' has no attribute", "https://github.com/dBeker/Faster-RCNN-TensorFlow-Python3/issues/90"),
+    Text("No module named '{module:q}'; '{:q}' is not a package", "https://github.com/keras-team/autokeras/issues/82"),
     seen="Python",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "containers and Kubernetes",
@@ -21,10 +21,11 @@ _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 FAMILY.fault(
     "no_device_driver",
-    'could not select device driver "{:q}" with capabilities: [[gpu',
-    "could not select device driver {} with capabilities: [[gpu",
-    "Unknown runtime specified nvidia",
-    "unknown or invalid runtime name: nvidia",
+    Text(
+        "could not select device driver {} with capabilities: [[gpu", "https://github.com/NVlabs/BundleSDF/issues/184"
+    ),
+    Text("Unknown runtime specified nvidia", "https://github.com/fangfufu/Linux-Fake-Background-Webcam/issues/85"),
+    Text("unknown or invalid runtime name: nvidia", "https://github.com/Kaouthia/ComfyUI-Docker/issues/9"),
     meaning="Docker has no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker does not use it",
     fix=_TOOLKIT,
 )
@@ -39,7 +40,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_no_nvml",
-    "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
+    Text(
+        "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
+        "https://github.com/NVIDIA/nvidia-docker/issues/1711",
+    ),
     "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
     meaning="the daemon that starts the container does not find the driver's libraries of the host",
     fix=(
@@ -58,8 +62,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_not_loaded",
-    "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
-    "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
+    Text(
+        "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
+        "https://github.com/cedricxie/apollo_perception_ros/issues/20",
+    ),
+    Text(
+        "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
+        "https://github.com/kubeflow/katib/issues/1112",
+    ),
     "nvidia-container-cli{}: initialization error: driver error: failed to process request",
     "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
     "nvidia-container-cli{}: initialization error: nvml error: unknown error",
@@ -96,7 +106,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_newer_than_gpu",
-    "Detected {gpu} GPU, which is not supported by this container",
+    Text("Detected {gpu} GPU, which is not supported by this container", "https://github.com/coqui-ai/STT/issues/1936"),
     meaning="the image has no code for {gpu}: the GPU is too old for it",
     fix=(
         note("an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
@@ -111,7 +121,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_without_code",
-    "No supported GPU(s) detected to run this container",
+    Text("No supported GPU(s) detected to run this container", "https://github.com/coqui-ai/STT/issues/1936"),
     meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
     fix=(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "which one it is"),
@@ -128,7 +138,7 @@ FAMILY.fault(
     "Unsupported config option for services.{:s} 'runtime'",
     "Additional property runtime is not allowed",
     "Additional property devices is not allowed",
-    "__init__() got an unexpected keyword argument 'gpus'",
+    Text("__init__() got an unexpected keyword argument 'gpus'", "https://github.com/docker/compose/issues/6691"),
     "__init__() got an unexpected keyword argument 'device_requests'",
     "create_container() got an unexpected keyword argument 'device_requests'",
     meaning="this docker-compose is too old for the way in which the file asks for GPUs",
@@ -154,8 +164,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_slow",
-    "driver rpc error: timed out",
-    "driver rpc error",
+    Text("driver rpc error", "https://github.com/NVIDIA/nvidia-docker/issues/1657"),
     meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
     fix=(
         run("sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"),
@@ -165,8 +174,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "image_needs_newer_driver",
-    "unsatisfied condition: cuda>={needed:v}",
-    "unsupported CUDA version: driver {:v} < image {needed:v}",
+    Text("unsatisfied condition: cuda>={needed:v}", "https://github.com/SyneRBI/PETRIC2/issues/27"),
+    Text(
+        "unsupported CUDA version: driver {:v} < image {needed:v}",
+        "https://github.com/jade-hpc-gpu/jade-hpc-gpu.github.io/issues/24",
+    ),
     meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
     fix=(
         run(
@@ -182,7 +194,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "image_requires",
-    "unsatisfied condition: brand = {brand}",
+    Text("unsatisfied condition: brand = {brand}", "https://github.com/tensorflow/tensorflow/issues/25618"),
     "unsatisfied condition: driver>={driver}",
     "unsatisfied condition: arch{arch}",
     meaning="the image asks for a driver or a kind of GPU that this machine does not have",
@@ -199,11 +211,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_unknown_device",
-    "device error: {device:s}: unknown device",
-    "device error: {device:s}: not found",
+    Text("device error: {device:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     "device error: unknown device id: {device:s}",
     "device error: invalid device: {device:s}",
-    "device error: {device:s} unknown device",
+    Text("device error: {device:s} unknown device", "https://github.com/xerrors/Yuxi/issues/211"),
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         check("nvidia-smi -L", "the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0"),
@@ -217,7 +228,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cdi_device",
-    "unresolvable CDI devices {device:s}",
+    Text("unresolvable CDI devices {device:s}", "https://github.com/NixOS/nixpkgs/issues/420638"),
     "unresolvable CDI devices: {device:s}",
     "device {device:s} not found in CDI registry",
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
@@ -234,10 +245,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "singularity_without_driver",
-    "Could not find any nv files on this host",
+    Text("Could not find any nv files on this host", "https://github.com/sylabs/singularity/issues/2805"),
     "Could not find any nv libraries on this host",
-    "Could not find any NVIDIA binaries on this host",
-    "Could not find any NVIDIA libraries on this host",
+    Text("Could not find any NVIDIA binaries on this host", "https://github.com/rocker-org/rocker/issues/426"),
+    Text("Could not find any NVIDIA libraries on this host", "https://github.com/sylabs/singularity/issues/776"),
     meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
     fix=(
         check(
@@ -253,7 +264,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_mount_exists",
-    "mount error: file creation failed: {file:s}: file exists",
+    Text(
+        "mount error: file creation failed: {file:s}: file exists",
+        "https://github.com/NVIDIA/nvidia-docker/issues/1551",
+    ),
     meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
     fix=(
         note("make the image again without driver packages; in its Dockerfile:"),
@@ -282,10 +296,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_changed",
-    "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
+    Text(
+        "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
+        "https://github.com/NVIDIA/nvidia-docker/issues/1068",
+    ),
     "mount error: {:s} failed: /proc/driver/nvidia{:s}: no such file or directory",
     "mount error: {:s} failed: /dev/nvidia{:s}: no such file or directory",
-    "mount error: stat failed: /dev/nvidia{:s}: no such file or directory",
     meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
     "there",
     fix=(
@@ -296,8 +312,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_toolkit_old",
-    "mount error: {} no such file or directory",
-    "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
+    Text("mount error: {} no such file or directory", "https://github.com/NVIDIA/nvidia-docker/issues/1068"),
+    Text(
+        "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
+        "https://github.com/Igalia/webkit-container-sdk/issues/72",
+    ),
     "error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: {:d})",
     "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
     "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
@@ -321,7 +340,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_ldconfig",
-    "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
+    Text(
+        "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
+        "https://github.com/NVIDIA/libnvidia-container/issues/115",
+    ),
     "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
     "could not start {program:s} mount operation failed: /proc: operation not permitted",
     "nvidia-container-cli{}: mount error: failed to add device rules: {}",
@@ -351,10 +373,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_ldcache",
-    "nvidia-container-cli{}: ldcache error: {}",
+    Text("nvidia-container-cli{}: ldcache error: {}", "https://github.com/NVIDIA/libnvidia-container/issues/115"),
     "nvidia-container-cli{}: container error: {}",
-    "nvidia-container-cli{}: mount error: {}",
-    "nvidia-container-cli{}: initialization error: {}",
+    Text("nvidia-container-cli{}: mount error: {}", "https://github.com/NVIDIA/nvidia-docker/issues/1551"),
+    Text("nvidia-container-cli{}: initialization error: {}", "https://github.com/NVIDIA/nvidia-docker/issues/1711"),
     "nvidia-container-cli{}: detection error: {}",
     meaning="the container toolkit could not prepare the container",
     fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
@@ -362,7 +384,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "toolkit_mode",
-    "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
+    Text(
+        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
+        "nvidia-container-toolkit 1.20 cmd/nvidia-container-runtime-hook/hook_config.go:130",
+    ),
     meaning="the toolkit is set to CDI, which the option --gpus of this Docker does not use",
     fix=(
         start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
@@ -372,9 +397,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_hook_failed",
-    "error running hook: exit status {:d}",
-    "error running prestart hook #{:d}: exit status {:d}",
-    "error running hook #{:d}: error running hook",
+    Text("error running hook: exit status {:d}", "https://github.com/tensorflow/tensorflow/issues/25618"),
+    Text("error running prestart hook #{:d}: exit status {:d}", "https://github.com/xerrors/Yuxi/issues/211"),
+    Text("error running hook #{:d}: error running hook", "https://github.com/NVIDIA/nvidia-docker/issues/1711"),
     meaning="a hook that prepares the container failed: the line after it says why",
     fix=(
         note("the rest of the message names the fault (stderr: ...)"),
@@ -384,10 +409,13 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cdi_version",
-    "CDI device injection failed",
-    "failed to inject CDI devices",
-    "failed to load CDI specification",
-    "failed to construct CDI modifier",
+    Text("CDI device injection failed", "moby 29.7 daemon/cdi.go:50"),
+    Text("failed to inject CDI devices", "nvidia-container-toolkit 1.20 internal/modifier/cdi/registry.go:62"),
+    Text(
+        "failed to load CDI specification",
+        "nvidia-container-toolkit 1.20 cmd/nvidia-ctk/cdi/transform/root/root.go:120",
+    ),
+    Text("failed to construct CDI modifier", "nvidia-container-toolkit 1.20 internal/modifier/cdi.go:218"),
     meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
     fix=(run(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
     possible=True,
@@ -401,15 +429,19 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "plugin_no_nvml",
-    "Failed to start nvml with error: could not load NVML library",
-    "could not load NVML library",
-    "Failed to initialize NVML: could not load NVML library",
+    Text("could not load NVML library", "https://github.com/NVIDIA/k8s-device-plugin/issues/303"),
     "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
-    "If this is a GPU node, did you set the docker default runtime to `nvidia`",
-    "If this is a GPU node, did you configure the NVIDIA Container Toolkit",
+    Text(
+        "If this is a GPU node, did you set the docker default runtime to `nvidia`",
+        "k8s-device-plugin 0.20 internal/plugin/factory.go:100",
+    ),
+    Text(
+        "If this is a GPU node, did you configure the NVIDIA Container Toolkit",
+        "k8s-device-plugin 0.20 internal/plugin/factory.go:119",
+    ),
     "If this is a GPU node, did you configure the runtime",
     "Incompatible {:w} detected auto",
-    "Incompatible strategy detected {}",
+    Text("Incompatible strategy detected {}", "k8s-device-plugin 0.20 internal/plugin/factory.go:118"),
     "Incompatible platform detected",
     "invalid device discovery strategy {}",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
@@ -426,7 +458,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "insufficient_gpus",
-    "Insufficient nvidia.com/gpu",
+    Text("Insufficient nvidia.com/gpu", "https://github.com/NVIDIA/k8s-device-plugin/issues/22"),
     "Insufficient nvidia.com/mig-{:s}",
     meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
     fix=(
@@ -460,7 +492,7 @@ FAMILY.fault(
     "runtime_class",
     'RuntimeClass "nvidia" not found',
     'RuntimeHandler "{:q}" not supported',
-    'no runtime for "{:q}" is configured',
+    Text('no runtime for "{:q}" is configured', "https://github.com/canonical/microk8s/issues/2474"),
     "failed to find runtime handler {:s} from runtime list",
     'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
@@ -476,7 +508,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "privileged_ignored",
-    "Ignoring devices requested by environment variable(s) in unprivileged container",
+    Text(
+        "Ignoring devices requested by environment variable(s) in unprivileged container",
+        "nvidia-container-toolkit 1.20 internal/config/image/cuda_image.go:286",
+    ),
     meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
     fix=(
         start("docker run --gpus all ...", "in Kubernetes: ask for nvidia.com/gpu"),

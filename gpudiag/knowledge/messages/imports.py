@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, install, note, run, start, unset
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family(
     "the loader and imports of Python",
@@ -21,14 +21,22 @@ _FRESH = run(
 
 FAMILY.fault(
     "numpy_too_new",
-    "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
-    "A module that was compiled using NumPy 1.x cannot be run in",
-    "AttributeError: _ARRAY_API not found",
-    "downgrade to 'numpy<2' or try to upgrade the affected module",
-    "numpy.core.multiarray failed to import",
-    "numpy.core.umath failed to import",
+    Text(
+        "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
+        "numpy 2.6.dev numpy/core/_multiarray_umath.py:24",
+    ),
+    Text("A module that was compiled using NumPy 1.x cannot be run in", "https://github.com/nv-tlabs/vipe/issues/42"),
+    Text("AttributeError: _ARRAY_API not found", "https://github.com/nv-tlabs/vipe/issues/42"),
+    Text(
+        "downgrade to 'numpy<2' or try to upgrade the affected module",
+        "numpy 2.6.dev numpy/core/_multiarray_umath.py:31",
+    ),
+    Text("numpy.core.multiarray failed to import", "https://github.com/tflearn/tflearn/issues/1"),
+    Text("numpy.core.umath failed to import", "tensorflow 2.4.4 _pywrap_tensorflow_internal.so"),
     "`np.complex_` was removed in the NumPy 2.0 release",
-    "module 'numpy' has no attribute '{:q}'",
+    Text(
+        "module 'numpy' has no attribute '{:q}'", "https://github.com/AraMambreyan/Improved-Dense-Trajectories/issues/1"
+    ),
     meaning="numpy 2 is installed, and TensorFlow or another package was compiled for numpy 1",
     fix=(
         install("numpy<2", note="for TensorFlow up to 2.17"),
@@ -42,7 +50,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "numpy_refuses_pickles",
-    "Object arrays cannot be loaded when allow_pickle=False",
+    Text(
+        "Object arrays cannot be loaded when allow_pickle=False",
+        "https://github.com/conan7882/GoogLeNet-Inception/pull/10",
+    ),
     meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
         note(
@@ -58,25 +69,46 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "numpy_too_old",
-    "module compiled against API version {needed:s} but this version of numpy is {has:s}",
-    "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
-    "numpy.ndarray size changed, may indicate binary incompatibility",
-    "numpy.dtype size changed, may indicate binary incompatibility",
+    Text(
+        "module compiled against API version {needed:s} but this version of numpy is {has:s}",
+        "https://github.com/tflearn/tflearn/issues/1",
+    ),
+    Text(
+        "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
+        "tensorflow 2.4.4 _pywrap_tensorflow_internal.so",
+    ),
+    Text(
+        "numpy.ndarray size changed, may indicate binary incompatibility",
+        "https://github.com/explosion/thinc/issues/515",
+    ),
+    Text(
+        "numpy.dtype size changed, may indicate binary incompatibility",
+        "https://github.com/home-assistant/home-assistant.io/issues/43373",
+    ),
     "numpy.ufunc size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
     fix=(install("--upgrade", "numpy"), check("pip check", "what else does not fit"), _FRESH),
 )
 FAMILY.fault(
     "protobuf_too_new",
-    "Descriptors cannot not be created directly",
-    "Descriptors cannot be created directly",
-    "If this call came from a _pb2.py file, your generated code is out of date",
+    Text("Descriptors cannot not be created directly", "https://github.com/tensorflow/tensorflow/issues/59665"),
+    Text("Descriptors cannot be created directly", "protobuf 36.dev python/message.c:1343"),
+    Text(
+        "If this call came from a _pb2.py file, your generated code is out of date",
+        "protobuf 36.dev python/message.c:1343",
+    ),
     "module 'google.protobuf.descriptor' has no attribute '_internal_create_key'",
-    "'MessageFactory' object has no attribute 'GetPrototype'",
+    Text(
+        "'MessageFactory' object has no attribute 'GetPrototype'",
+        "https://github.com/tensorflow/tensorflow/issues/94030",
+    ),
     "'google._upb._message.FieldDescriptor' object has no attribute",
     "cannot import name 'builder' from 'google.protobuf.internal'",
     "cannot import name 'runtime_version' from 'google.protobuf'",
-    "Detected incompatible Protobuf Gencode/Runtime versions",
+    Text(
+        "Detected incompatible Protobuf Gencode/Runtime versions",
+        "protobuf 36.dev python/google/protobuf/runtime_version.py:102",
+    ),
     "google.protobuf.runtime_version.VersionError",
     meaning="the installed protobuf does not fit this TensorFlow",
     fix=(
@@ -87,7 +119,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "glibc_too_old",
-    "version `GLIBC_{needed:v}' not found",
+    Text("version `GLIBC_{needed:v}' not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     meaning="the system's glibc is older than {needed}, which the package was built for",
     fix=(
         check("ldd --version", "of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)"),
@@ -97,8 +129,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "glibcxx_too_old",
-    "version `GLIBCXX_{needed:v}' not found",
-    "version `CXXABI_{needed:v}' not found",
+    Text("version `GLIBCXX_{needed:v}' not found", "https://github.com/tensorflow/tensorflow/issues/10596"),
+    Text("version `CXXABI_{needed:v}' not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     meaning="a libstdc++ without GLIBCXX or CXXABI {needed} is loaded first",
     fix=(
         run(
@@ -116,9 +148,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_avx",
-    "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
-    "Illegal instruction (core dumped)",
-    "Fatal Python error: Illegal instruction",
+    Text(
+        "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
+        "tensorflow 2.21 tensorflow/core/platform/cpu_feature_guard.cc:37",
+    ),
+    Text("Illegal instruction (core dumped)", "https://github.com/tensorflow/tensorflow/issues/62342"),
+    Text("Fatal Python error: Illegal instruction", "https://github.com/tensorflow/tensorflow/issues/65002"),
     "This TensorFlow binary was compiled to use {:w} instructions",
     "terminated by signal SIGILL",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
@@ -130,7 +165,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "illegal_on_a_mac",
-    "zsh: illegal hardware instruction",
+    Text("zsh: illegal hardware instruction", "https://github.com/tensorflow/tensorflow/issues/60569"),
     "Illegal instruction: 4",
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
@@ -148,15 +183,22 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "dll_failed",
-    "DLL load failed while importing _pywrap_tensorflow_internal: {reason}",
-    "DLL load failed while importing {module:w}: {reason}",
-    "DLL load failed: {reason}",
-    "ImportError: DLL load failed",
+    Text(
+        "DLL load failed while importing {module:w}: {reason}", "https://github.com/tensorflow/tensorflow/issues/79362"
+    ),
+    Text("DLL load failed: {reason}", "https://github.com/tensorflow/tensorflow/issues/45065"),
+    Text("ImportError: DLL load failed", "https://github.com/tensorflow/tensorflow/issues/5949"),
     "[WinError 126] {}",
     "[WinError 1114] {}",
     "[WinError 193] {}",
-    "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
-    "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
+    Text(
+        "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
+        "tensorflow 2.21 tensorflow/python/platform/self_check.py:51",
+    ),
+    Text(
+        "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
+        "https://github.com/tensorflow/models/issues/5365",
+    ),
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
     fix=(
         note(
@@ -169,8 +211,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "undefined_symbol",
-    "undefined symbol: {symbol:w}, version {version:s}",
-    "undefined symbol: {symbol:w}",
+    Text("undefined symbol: {symbol:w}, version {version:s}", "glibc 2.42 elf/tst-version-hash-zero.c:48"),
+    Text("undefined symbol: {symbol:w}", "https://github.com/tensorflow/decision-forests/issues/65"),
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
     fix=(
         unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
@@ -216,7 +258,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "addons_of_another_release",
-    "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
+    Text(
+        "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
+        "tensorflow-addons 0.24.dev tensorflow_addons/utils/resource_loader.py:79",
+    ),
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
     "may crash",
     fix=(
@@ -295,9 +340,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "metal_plugin_does_not_fit",
-    "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
+    Text(
+        "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
+        "https://github.com/tensorflow/tensorflow/issues/50541",
+    ),
     "libmetal_plugin.dylib' (no such file)",
-    "tensorflow-plugins/libmetal_plugin.dylib{}",
+    Text("tensorflow-plugins/libmetal_plugin.dylib{}", "https://github.com/tensorflow/tensorflow/issues/84167"),
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
@@ -312,7 +360,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "metal_without_wheel",
-    "No matching distribution found for tensorflow-metal",
+    Text("No matching distribution found for tensorflow-metal", "https://github.com/svpino/apple-silicon/issues/1"),
     "Could not find a version that satisfies the requirement tensorflow-metal",
     "No matching distribution found for tensorflow-macos",
     "Could not find a version that satisfies the requirement tensorflow-macos",
@@ -334,9 +382,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "plugin_of_another_release",
-    "tfdml_plugin.dll not found",
+    Text("tfdml_plugin.dll not found", "https://github.com/microsoft/tensorflow-directml-plugin/issues/367"),
     "libtfdml_plugin.so: {}",
-    "tensorflow-plugins{:s}plugin.dll not found",
+    Text(
+        "tensorflow-plugins{:s}plugin.dll not found",
+        "https://github.com/microsoft/tensorflow-directml-plugin/issues/352",
+    ),
     "tensorflow-plugins/{:s}.so: undefined symbol: {}",
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
@@ -356,7 +407,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "horovod_not_built",
-    "Extension horovod.{of:w} has not been built",
+    Text("Extension horovod.{of:w} has not been built", "https://github.com/horovod/horovod/issues/3877"),
     meaning="this Horovod was built without {of}: that was not installed then, or the build of its part failed",
     fix=(
         install(
@@ -390,6 +441,7 @@ FAMILY.add(
     "shared_object_missing",
     pattern=r"(?:error while loading shared libraries|OSError|ImportError): (?P<library>[^\s/:]{1,200}): cannot open "
     r"shared object file",
+    witness="https://github.com/microsoft/WSL/issues/5630",
     words=("shared",),
     meaning="the loader does not find {library}, which a package needs",
     fix=(
@@ -404,7 +456,10 @@ FAMILY.add(
 )
 FAMILY.fault(
     "no_cuda_of_mac",
-    "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
+    Text(
+        "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
+        "https://github.com/tensorflow/tensorflow/issues/20450",
+    ),
     meaning="this TensorFlow for macOS was built for CUDA {version}, whose lib{library} is not there: up to 1.1 there "
     "were such wheels, and no later macOS runs CUDA",
     fix=(
@@ -426,6 +481,7 @@ FAMILY.add(
     Worth.FAULT,
     "static_tls",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot allocate memory in static TLS block",
+    witness="https://github.com/autorope/donkeycar/issues/908",
     words=("tls",),
     meaning="too many libraries with static thread memory are loaded before this one",
     fix=(
@@ -450,8 +506,6 @@ FAMILY.add(
 )
 FAMILY.fault(
     "library_not_executable",
-    "{library:p}: failed to map segment from shared object: Operation not permitted",
-    "{library:p}: failed to map segment from shared object: Permission denied",
     "{library:p}: failed to map segment from shared object",
     meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
     fix=(
@@ -517,7 +571,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "plugin_not_loaded",
-    "_ll.load_library(_plugin_dir)",
+    Text("_ll.load_library(_plugin_dir)", "https://github.com/microsoft/tensorflow-directml-plugin/issues/352"),
     meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
     "made for another release of TensorFlow or of the system",
     fix=(
@@ -541,6 +595,7 @@ WRONG_BITS = FAMILY.add(
     Worth.FAULT,
     "library_of_32_bits",
     pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
+    witness="https://github.com/kubernetes/kubernetes/pull/28216",
     words=("elfclass",),
     meaning="the loader finds a {library} of 32 bits first, and the program has 64",
     fix=(
@@ -555,20 +610,23 @@ WRONG_BITS = FAMILY.add(
 )
 FAMILY.fault(
     "wrong_architecture",
-    "wrong ELF class: ELFCLASS{:d}",
-    "invalid ELF header",
-    "file too short",
+    Text("wrong ELF class: ELFCLASS{:d}", "https://github.com/kubernetes/kubernetes/pull/28216"),
+    Text("invalid ELF header", "glibc 2.42 elf/dl-load.c:1628"),
+    Text("file too short", "https://github.com/hpc-admin-sist/DockerMonitor/issues/11"),
     "cannot open shared object file: Exec format error",
     "mach-o file, but is an incompatible architecture",
-    "is not a supported wheel on this platform",
+    Text("is not a supported wheel on this platform", "https://github.com/Qengineering/TensorFlow-JetsonNano/issues/2"),
     meaning="a library is damaged, or of another kind of machine",
     fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     possible=True,
 )
 FAMILY.fault(
     "not_for_this_python",
-    "Could not find a version that satisfies the requirement tensorflow",
-    "No matching distribution found for tensorflow",
+    Text(
+        "Could not find a version that satisfies the requirement tensorflow",
+        "https://github.com/OpenBB-finance/OpenBB/issues/93",
+    ),
+    Text("No matching distribution found for tensorflow", "https://github.com/svpino/apple-silicon/issues/1"),
     meaning="there is no wheel of this TensorFlow for this Python or system",
     fix=(
         check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
@@ -578,7 +636,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorflow_not_installed",
-    "No module named 'tensorflow'",
+    Text("No module named 'tensorflow'", "https://github.com/tensorflow/tensorflow/issues/5478"),
     "No module named tensorflow",
     meaning="TensorFlow is not installed for this Python",
     fix=(
@@ -588,7 +646,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "native_runtime_failed",
-    "Failed to load the native TensorFlow runtime",
+    Text("Failed to load the native TensorFlow runtime", "tensorflow 2.21 tensorflow/python/pywrap_tensorflow.py:90"),
     meaning="TensorFlow's own library cannot be loaded; the lines above say why",
     fix=(note("the error above it names the fault"), _AGAIN),
     follows=True,
@@ -596,15 +654,20 @@ FAMILY.fault(
 FAMILY.fault(
     "keras_version",
     "cannot import name '__version__' from 'tensorflow.keras'",
-    "Your currently installed version of Keras is Keras {keras:v}",
-    "Your currently installed version of Keras is Keras 3",
+    Text(
+        "Your currently installed version of Keras is Keras {keras:v}",
+        "https://github.com/huggingface/transformers/issues/36410",
+    ),
     "`tf.keras` requires `tf_keras`",
-    "No module named 'tf_keras'",
+    Text("No module named 'tf_keras'", "https://github.com/huggingface/transformers/issues/36410"),
     "No module named 'keras.engine'",
     "No module named 'keras.src.engine'",
     "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
     "cannot import name 'deserialize_keras_object'",
-    "Keras cannot be imported. Check that it is installed",
+    Text(
+        "Keras cannot be imported. Check that it is installed",
+        "tensorflow 2.21 tensorflow/python/util/lazy_loader.py:162",
+    ),
     meaning="the installed Keras is of another release than this TensorFlow or the program needs",
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
@@ -613,7 +676,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "legacy_keras_missing",
-    "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
+    Text(
+        "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
+        "tensorflow 2.21 tensorflow/python/util/lazy_loader.py:140",
+    ),
     meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
     fix=(
         install("tf_keras", note="of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16"),
@@ -630,7 +696,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "direct3d_missing",
-    "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
+    Text(
+        "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
+        "https://github.com/microsoft/WSL/issues/5630",
+    ),
     "ImportError: libdxcore.so: cannot open shared object file: No such file or directory",
     "Could not load dynamic library 'libd3d12.so'",
     "Could not load dynamic library 'libdxcore.so'",
@@ -649,10 +718,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "h5py_broken",
-    "h5py is running against HDF5 {running:v} when it was built against {built:v}",
-    "Warning! ***HDF5 library version mismatched error***",
-    "h5py/_errors.pyx",
-    "`save_model` requires h5py",
+    Text(
+        "h5py is running against HDF5 {running:v} when it was built against {built:v}", "h5py 3.16 h5py/__init__.py:38"
+    ),
+    Text("Warning! ***HDF5 library version mismatched error***", "h5py 3.14 libhdf5-8c29085d.so.310.5.1"),
+    Text("h5py/_errors.pyx", "h5py 3.14 _errors.cpython-311-x86_64-linux-gnu.so"),
+    Text("`save_model` requires h5py", "tensorflow 2.21 tensorflow/python/keras/saving/hdf5_format.py:79"),
     "initialization of _errors raised unreported exception",
     meaning="h5py does not fit the HDF5 library or the Python that are installed",
     fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
@@ -660,7 +731,6 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "typing_extensions_old",
-    "cannot import name 'TypeIs' from 'typing_extensions'",
     "cannot import name '{:q}' from 'typing_extensions'",
     "cannot import name 'ml_dtypes'",
     "module 'ml_dtypes' has no attribute '{:q}'",
@@ -677,11 +747,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "python_too_new",
-    "No module named 'imp'",
-    "No module named 'distutils'",
+    Text("No module named 'imp'", "https://github.com/hacksider/Deep-Live-Cam/issues/937"),
+    Text("No module named 'distutils'", "uv 0.12.5 crates/uv-build-frontend/src/error.rs:363"),
     "No module named 'asyncore'",
     "module 'pkgutil' has no attribute 'ImpImporter'",
-    "module 'collections' has no attribute '{:w}'",
+    Text("module 'collections' has no attribute '{:w}'", "https://github.com/tensorflow/tensorflow/issues/58708"),
     "module 'inspect' has no attribute 'getargspec'",
     "cannot import name 'formatargspec' from 'inspect'",
     "cannot import name 'Mapping' from 'collections'",
@@ -714,8 +784,14 @@ FAMILY.fault(
 )
 FAMILY.harmless(
     "deprecated_numpy",
-    "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
-    "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
+    Text(
+        "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
+        "https://github.com/ludwig-ai/ludwig/issues/606",
+    ),
+    Text(
+        "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
+        "https://github.com/tensorflow/models/issues/4815",
+    ),
     "`np.bool8` is a deprecated alias for `np.bool_`",
     "`np.object` is a deprecated alias for the builtin `object`",
     meaning="an old TensorFlow meets a newer numpy, and works",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, note, reboot, run
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "the kernel and the driver's module",
@@ -15,9 +15,15 @@ _NVRM = check("sudo dmesg | grep -i -e nvrm -e nvidia", "all that the driver say
 
 FAMILY.fault(
     "driver_does_not_know_gpu",
-    "installed in this system is not supported by the {}NVIDIA {:s} driver release",
+    Text(
+        "installed in this system is not supported by the {}NVIDIA {:s} driver release",
+        "open-gpu-kernel-modules 595.45.04 src/nvidia/arch/nvalloc/unix/src/osapi.c:3748",
+    ),
     "installed in this system is not supported by the {:w} {:v}",
-    "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
+    Text(
+        "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
+        "nvidia-installer 590.48.01 misc.c:1961",
+    ),
     "installed in this system is not supported by open nvidia.ko",
     "installed in this system requires use of the NVIDIA open kernel modules",
     "installed in this system is supported through the NVIDIA {needed:s} Legacy drivers",
@@ -37,12 +43,13 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "bar_not_assigned",
-    "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
+    Text(
+        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
+        "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv-pci.c:1749",
+    ),
     "NVRM: BAR{:d} is {:s} @ 0x0",
     "BAR {:s} failed to assign",
     "BAR {:s} no space for",
-    "BAR {:d}: no space for",
-    "BAR {:d}: failed to assign",
     "can't assign; no space",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
@@ -57,14 +64,17 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "gpu_not_initialised",
-    "NVRM: None of the NVIDIA devices were initialized",
+    Text(
+        "NVRM: None of the NVIDIA devices were initialized",
+        "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv.c:976",
+    ),
     "NVRM: None of the NVIDIA graphics adapters were initialized",
     "NVRM: No NVIDIA graphics adapter found",
     "NVRM: request_irq() failed ({:s})",
     "nvidia: probe of {device:s} failed with error {:s}",
     "NVRM: rpcRmApiControl_GSP failed",
     "NVRM: kgspBootstrap{:w}: GSP boot failed",
-    "NVRM: The NVIDIA probe routine failed for {:d} device(s)",
+    Text("NVRM: The NVIDIA probe routine failed for {:d} device(s)", "https://github.com/NVIDIA/NVSentinel/issues/155"),
     meaning="the driver found the GPU and could not start it",
     fix=(
         _NVRM,
@@ -84,19 +94,22 @@ FAMILY.fault(
     "bad exit status: {:d}{}dkms",
     "Checking to see whether the nvidia kernel module was successfully built",
     "Error! Your kernel headers for kernel {kernel:s} cannot be found",
-    "Unable to find the kernel source tree for the currently running kernel",
+    Text(
+        "Unable to find the kernel source tree for the currently running kernel",
+        "nvidia-installer 590.48.01 kernel.c:250",
+    ),
     "ERROR: Unable to build the NVIDIA kernel module",
     "ERROR: Failed to run `/usr/sbin/dkms build -m nvidia {}",
     'An error occurred while performing the step: "Building kernel modules"',
     "Error! Your kernel headers for kernel",
-    "DKMS module 'nvidia{:q}' failed to build",
+    Text("DKMS module 'nvidia{:q}' failed to build", "https://github.com/voidlinux/void-packages/issues/4651"),
     "nvidia.ko failed to build",
     "akmods: Failed to build nvidia{:s}",
-    "The kernel header file '{:q}' does not exist",
+    Text("The kernel header file '{:q}' does not exist", "nvidia-installer 590.48.01 kernel.c:285"),
     "Failed CC version check",
     "The CC version check failed",
     "/var/crash/nvidia-dkms",
-    "The distribution-provided pre-install script failed",
+    Text("The distribution-provided pre-install script failed", "nvidia-installer 590.48.01 install-from-cwd.c:171"),
     "dkms.conf for module nvidia includes a BUILD_EXCLUSIVE directive which does not match this kernel",
     "Kernel preparation unnecessary for this kernel. Skipping... {} nvidia{} failed",
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
@@ -117,13 +130,11 @@ FAMILY.fault(
 FAMILY.fault(
     "module_not_loaded_by_installer",
     "ERROR: Unable to load the kernel module 'nvidia.ko'",
-    "ERROR: Unable to load the 'nvidia-drm' kernel module",
     "ERROR: Unable to load the 'nvidia{:q}' kernel module",
     "ERROR: The kernel module failed to load",
     "disagrees about version of symbol {:w}",
     "nvidia: Unknown symbol {:w}",
     "nvidia: version magic {}should be{}",
-    "nvidia: disagrees about version of symbol {:w}",
     meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
     "Secure Boot refuses it",
     fix=(
@@ -161,8 +172,7 @@ FAMILY.fault(
     "nvidia-driver-{version:s} : Depends: {} but it is not {}",
     "nvidia-dkms-{version:s} : Depends: {} but it is not {}",
     "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
-    "trying to overwrite '{file:q}', which is also in package {:s}libnvidia{}",
-    "held broken packages",
+    Text("held broken packages", "apt 2.6 libapt-pkg.so.6.0"),
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
@@ -173,9 +183,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "pcie_errors",
-    "PCIe Bus Error: severity=Uncorrected{}",
+    Text("PCIe Bus Error: severity=Uncorrected{}", "https://github.com/wilicc/gpu-burn/issues/1"),
     "PCIe Bus Error: severity=Fatal{}",
-    "AER: Uncorrected (Fatal) error received",
+    Text("AER: Uncorrected (Fatal) error received", "https://github.com/wilicc/gpu-burn/issues/1"),
     "AER: Uncorrected (Non-Fatal) error received",
     "AER: Multiple Uncorrected {}",
     "device recovery failed",
@@ -192,15 +202,14 @@ FAMILY.fault(
 )
 FAMILY.harmless(
     "pcie_corrected",
-    "AER: Corrected error received",
+    Text("AER: Corrected error received", "https://github.com/rwth-i6/returnn/issues/1486"),
     "AER: Multiple Corrected error received",
-    "PCIe Bus Error: severity=Corrected{}",
+    Text("PCIe Bus Error: severity=Corrected{}", "https://github.com/rwth-i6/returnn/issues/1486"),
     meaning="an error of the PCI Express connection that was corrected; many a second mean a bad seat or cable",
     seen="Linux",
 )
 FAMILY.fault(
     "processor_stuck",
-    "watchdog: BUG: soft lockup - CPU#{:d} stuck for {:s}",
     "BUG: soft lockup - CPU#{:d} stuck for {:s}",
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",

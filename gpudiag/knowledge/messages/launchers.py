@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, run, start
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family(
     "batch systems, launchers and the system", stage="CONFIGURATION", seen="Linux, Slurm, Ray, Horovod, MPI"
@@ -24,28 +24,26 @@ FAMILY.fault(
     "Memory cgroup out of memory: Kill process {pid:d} {}",
     "oom-kill:constraint={}",
     "invoked oom-killer",
-    "Detected {:d} oom-kill event(s) in {}",
     "Detected {:d} oom_kill event in {}",
-    "Detected {:d} oom-kill event(s)",
-    "OOMKilled",
-    "killed by the cgroup out-of-memory handler",
-    "Exceeded job memory limit",
+    Text("Detected {:d} oom-kill event(s)", "https://github.com/ArjunaCluster/ArjunaUsers/issues/52"),
+    Text("OOMKilled", "moby 29.7 daemon/daemon_test.go:160"),
+    Text("killed by the cgroup out-of-memory handler", "https://github.com/ArjunaCluster/ArjunaUsers/issues/52"),
+    Text("Exceeded job memory limit", "slurm 2026-08-20 src/interfaces/jobacct_gather.c:291"),
     "job exceeded memory limit {}",
     "terminate called after throwing an instance of 'std::bad_alloc'",
     "MemoryError: Unable to allocate {}",
-    "Unable to allocate {} for an array with shape {}",
+    Text("Unable to allocate {} for an array with shape {}", "numpy 2.6.dev numpy/_core/_exceptions.py:161"),
     "numpy.core._exceptions.MemoryError",
     "numpy.core._exceptions._ArrayMemoryError",
     "The node was low on resource: memory",
     "returned non-zero exit status 137",
     "exited with code 137",
-    "exit code 137",
+    Text("exit code 137", "https://github.com/jupyter/docker-stacks/issues/736"),
     "Exit Code: 137",
-    "Exit code: 137",
-    "exited with error code 137",
-    "line {:d}: {:d} Killed",
+    Text("Exit code: 137", "https://github.com/IBM/FfDL/issues/127"),
+    Text("exited with error code 137", "https://github.com/IBM/FfDL/issues/127"),
+    Text("line {:d}: {:d} Killed", "https://github.com/IBM/FfDL/issues/127"),
     "exited on signal 9 (Killed)",
-    "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)",
     "died with <Signals.SIGKILL: 9>",
     "Workers are being killed due to memory pressure",
     "worker(s) were killed due to the node running low on memory",
@@ -62,6 +60,7 @@ FAMILY.add(
     "killed",
     pattern=r"^\W{0,3}(?:\[\d{1,3}\]\W{1,5})?(?:\d{1,8} )?Killed(?:\s{1,9}(?:\./|python|sh |bash )\S{0,200}.{0,200})?$|"
     r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
+    witness="https://github.com/NVIDIA-AI-IOT/tf_to_trt_image_classification/issues/5",
     words=("killed",),
     meaning="the system ended the program, most often because memory of the computer was used up",
     fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "says so, if that was it"), _SMALLER),
@@ -71,7 +70,6 @@ FAMILY.add(
 )
 FAMILY.fault(
     "time_limit",
-    "CANCELLED AT {} DUE TO TIME LIMIT",
     "DUE TO TIME LIMIT",
     meaning="the batch system ended the job: its time was up",
     fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and go on from the last one in another job"),),
@@ -79,10 +77,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_such_gres",
-    "Invalid generic resource (gres) specification",
-    "Invalid Trackable RESource (TRES) specification",
-    "Requested node configuration is not available",
-    "Unable to create step for job {:d}: Invalid generic resource (gres) specification",
+    Text("Invalid generic resource (gres) specification", "slurm 2026-08-20 src/common/slurm_errno.c:521"),
+    Text("Invalid Trackable RESource (TRES) specification", "slurm 2026-08-20 src/common/slurm_errno.c:682"),
+    Text("Requested node configuration is not available", "slurm 2026-08-20 src/common/slurm_errno.c:277"),
     meaning="the cluster has no nodes with the GPUs that were asked for, in that partition and under that name",
     fix=(
         check("sinfo -o '%P %G %D %N'", "partitions and their GPUs; gres=(null): none"),
@@ -93,18 +90,16 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "step_waits_for_gpus",
-    "Job step creation temporarily disabled, retrying (Requested nodes are busy)",
     "Unable to create step for job {:d}: More processors requested than permitted",
     "Unable to create step for job {:d}: Requested node configuration is not available",
-    "step creation temporarily disabled, retrying",
+    Text("step creation temporarily disabled, retrying", "slurm 2026-08-20 src/srun/launch.c:1382"),
     meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
     fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "each step its own part; or: srun --overlap ..."),),
     seen="Slurm",
 )
 FAMILY.fault(
     "gres_file_missing",
-    "can't stat gres.conf file /dev/nvidia{:s}",
-    "can't stat gres.conf file {:s}",
+    Text("can't stat gres.conf file {:s}", "slurm 2026-08-20 src/interfaces/gres.c:1214"),
     "gres/gpu count reported lower than configured ({has:d} < {needs:d})",
     "gres/gpu count too low ({has:d} < {needs:d})",
     meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
@@ -150,8 +145,11 @@ FAMILY.fault(
 FAMILY.fault(
     "ranks_stalled",
     "Stalled ranks:{}",
-    "Missing ranks:{}",
-    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
+    Text("Missing ranks:{}", "horovod 0.28.1 horovod/common/stall_inspector.cc:78"),
+    Text(
+        "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
+        "horovod 0.28.1 horovod/common/stall_inspector.cc:70",
+    ),
     'One or more rank (marked by "missing ranks") is stalled',
     "Some ranks are stalled for more than {}",
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
@@ -188,7 +186,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "horovod_without_transport",
-    "Neither MPI nor Gloo support has been built",
+    Text("Neither MPI nor Gloo support has been built", "horovod 0.28.1 horovod/runner/launch.py:778"),
     meaning="this Horovod was built without MPI and without Gloo, by one of which its ranks find each other",
     fix=(
         install(
@@ -199,9 +197,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "server_not_started",
-    "Could not start gRPC server",
-    "No address added out of total {:d} resolved",
-    "Failed to add port to server: No address added out of total {:d} resolved",
+    Text("Could not start gRPC server", "tensorflow 2.21 tensorflow/core/data/service/server_lib.cc:82"),
+    Text("No address added out of total {:d} resolved", "tensorflow 2.4.4 _pywrap_tensorflow_internal.so"),
     meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
     fix=(check("ss -ltnp | grep PORT", "who has it: end it, or take another port (TF_CONFIG)"),),
     possible=True,
@@ -210,7 +207,10 @@ FAMILY.fault(
 FAMILY.fault(
     "worker_not_there",
     "CreateSession still waiting for response from worker: {worker:s}",
-    "Waiting for the cluster, timeout = {}",
+    Text(
+        "Waiting for the cluster, timeout = {}",
+        "tensorflow 2.21 tensorflow/python/distribute/collective_all_reduce_strategy.py:1054",
+    ),
     meaning="a worker of the cluster has not been started, or cannot be reached",
     fix=(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
@@ -221,11 +221,10 @@ FAMILY.fault(
 FAMILY.fault(
     "image_not_pulled",
     "Failed to pull image {image:s}",
-    "pull access denied for {image:s}",
-    "manifest for {image:s} not found",
-    "Error response from daemon: manifest for {image:s} not found",
-    "docker.io/{image:s}: not found",
-    "nvcr.io/{image:s}: not found",
+    Text("pull access denied for {image:s}", "moby 29.7 daemon/containerd/image_pull.go:254"),
+    Text("manifest for {image:s} not found", "moby 29.7 daemon/internal/distribution/errors.go:57"),
+    Text("docker.io/{image:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
+    Text("nvcr.io/{image:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     "{image:s}: failed to resolve source metadata for {}: not found",
     meaning="the image {image} could not be fetched: no such name or tag, or no permission",
     fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
@@ -240,6 +239,7 @@ ENDED_BY_SIGNAL = FAMILY.add(
     r"(?:Segmentation fault|Aborted|Abgebrochen|Speicherzugriffsfehler) ?\((?:core dumped|Speicherabzug geschrieben)\)|"
     r"exited on signal (?:6|7|11) \(|died with <Signals\.SIG(?:SEGV|ABRT|BUS): \d{1,2}>|"
     r"\*\*\* Process received signal \*\*\*",
+    witness="https://github.com/scale-lab/DRiLLS/issues/9",
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
     meaning="the program crashed in a library, not in Python: the lines before it say in which",
     fix=(
@@ -254,8 +254,13 @@ ENDED_BY_SIGNAL = FAMILY.add(
 )
 FAMILY.fault(
     "not_installed_on_hosts",
-    "Error while finding module specification for 'horovod.{:q}'",
-    "Launching horovod task function was not successful",
+    Text(
+        "Error while finding module specification for 'horovod.{:q}'", "https://github.com/horovod/horovod/issues/3769"
+    ),
+    Text(
+        "Launching horovod task function was not successful",
+        "horovod 0.28.1 horovod/runner/driver/driver_service.py:84",
+    ),
     meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
     fix=(
         check(
@@ -268,12 +273,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "mpi_versions_differ",
-    "ORTE_ERROR_LOG: Data unpack would read past end of buffer",
-    "ORTE_ERROR_LOG: Data unpack {} in file",
+    Text("ORTE_ERROR_LOG: Data unpack would read past end of buffer", "https://github.com/horovod/horovod/issues/2156"),
+    Text("ORTE_ERROR_LOG: Data unpack {} in file", "https://github.com/horovod/horovod/issues/2156"),
     "PMIX ERROR: {} in file",
     "ORTE_ERROR_LOG: Not found in file",
     "mpirun has exited due to process rank {:d} {} exiting improperly",
-    "orted: command not found",
+    Text("orted: command not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     "ORTE was unable to reliably start one or more daemons",
     "ORTE has lost communication with a remote daemon",
     "There are not enough slots available in the system",

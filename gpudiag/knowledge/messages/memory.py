@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, export, note
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import Family, Text, Worth
 from gpudiag.knowledge.messages.statuses import CUBLAS_TEXTS
 
 _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
@@ -17,6 +17,7 @@ DEVICE_FULL = FAMILY.add(
     # A GPU that fails refuses memory, too, by another code.
     pattern=r"failed to allocate \S{1,40} \(\d{1,30} bytes\) from device(?!.{0,120}?CUDA_ERROR_(?!OUT_OF_MEMORY))|"
     r"failed\. Status: out of memory|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b",
+    witness="tensorflow 2.21 xla/stream_executor/cuda/cuda_executor.cc:508",
     words=("allocate", "status", "cuda_error_out_of_memory", "cudaerrormemoryallocation"),
     meaning="the GPU itself has no memory left",
     fix=(
@@ -45,14 +46,20 @@ _OF_THE_HOST = dict.fromkeys(("cpu", "mklcpu", "cuda_host_bfc", "gpu_host_bfc"),
 """TensorFlow's allocators of the computer's memory; those of a GPU's are called GPU_0_bfc and the like."""
 POOL_FULL = FAMILY.fault(
     "pool_full",
-    "OOM when allocating tensor{:m} by allocator {code:w}",
-    "OOM when allocating tensor",
-    "Allocator ({code:w}) ran out of memory trying to allocate",
+    Text(
+        "OOM when allocating tensor{:m} by allocator {code:w}",
+        "https://github.com/google-research/lasertagger/issues/18",
+    ),
+    Text("OOM when allocating tensor", "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:917"),
+    Text(
+        "Allocator ({code:w}) ran out of memory trying to allocate",
+        "tensorflow 2.21 xla/tsl/framework/bfc_allocator.cc:311",
+    ),
     "failed to allocate memory [Op:{}",
     "RESOURCE_EXHAUSTED: failed to allocate memory",
     "ResourceExhaustedError: failed to allocate memory",
-    ") ran out of memory trying to allocate",
-    "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
+    Text(") ran out of memory trying to allocate", "tensorflow 2.21 xla/tsl/framework/bfc_allocator.cc:311"),
+    Text("bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}", "https://github.com/talmolab/sleap/issues/1412"),
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
         note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
@@ -64,7 +71,10 @@ POOL_FULL = FAMILY.fault(
 )
 OOM_HINT = FAMILY.fault(
     "oom_hint",
-    "Hint: If you want to see a list of allocated tensors when OOM happens",
+    Text(
+        "Hint: If you want to see a list of allocated tensors when OOM happens",
+        "tensorflow 2.21 tensorflow/core/common_runtime/executor.cc:1111",
+    ),
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=POOL_FULL.fix,
     follows=True,
@@ -76,6 +86,7 @@ FAMILY.add(
     pattern=r"(?:total_region_allocated_bytes_|Total bytes in pool): \d{1,20} memory_limit_: (?P<bytes>\d{1,8}) "
     r"available bytes: \d{1,20}(?: curr_region_allocation_bytes_: \d{1,20})?|"
     r"Created (?:TensorFlow )?device \(?\S{1,200} with (?P<mib>\d{1,2}) MB memory(?!\) -> physical PluggableDevice)",
+    witness="tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2036",
     words=("memory_limit_", "created"),
     meaning="TensorFlow got less than 100 MB of the GPU's memory: other processes hold the rest",
     fix=(
@@ -87,7 +98,13 @@ FAMILY.add(
     needs_device=True,
     seen="1.x-2.21",
 )
-LIMIT_REACHED = FAMILY.fault("limit_reached", "Not enough memory to allocate {} within provided limit")
+LIMIT_REACHED = FAMILY.fault(
+    "limit_reached",
+    Text(
+        "Not enough memory to allocate {} within provided limit",
+        "tensorflow 2.21 xla/stream_executor/stream_executor.h:344",
+    ),
+)
 NO_HANDLE = FAMILY.fault(
     "no_handle",
     *(
@@ -104,7 +121,7 @@ JAX_FULL = FAMILY.fault(
 TORCH_FULL = FAMILY.fault(
     "torch_full",
     "OutOfMemoryError: CUDA out of memory",
-    "RuntimeError: CUDA out of memory",
+    Text("RuntimeError: CUDA out of memory", "https://github.com/phamquiluan/ResidualMaskingNetwork/issues/15"),
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, install, run, start, unset
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family("what names another fault")
 
 NO_CUDA_DRIVERS = FAMILY.misleading(
     "no_cuda_drivers",
-    "Could not find cuda drivers on your machine, GPU will not be used",
+    Text(
+        "Could not find cuda drivers on your machine, GPU will not be used",
+        "tensorflow 2.21 xla/tsl/cuda/cudart_stub.cc:31",
+    ),
     meaning="it is not about the driver: the CUDA runtime library (libcudart.so.12; up to 2.14: libcudart.so.11.0) "
     "could not be opened",
     fix=(
@@ -22,7 +25,7 @@ NO_CUDA_DRIVERS = FAMILY.misleading(
 CUINIT_303 = FAMILY.misleading(
     "cuinit_303",
     "Failed call to cuInit: UNKNOWN ERROR (303)",
-    "failed call to cuInit: UNKNOWN ERROR (303)",
+    Text("failed call to cuInit: UNKNOWN ERROR (303)", "https://github.com/minimaxir/gpt-2-cloud-run/issues/17"),
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
@@ -37,7 +40,10 @@ CUINIT_303 = FAMILY.misleading(
 )
 FAMILY.misleading(
     "libraries_mentioned_above",
-    "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
+    Text(
+        "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
+        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2358",
+    ),
     meaning="none is mentioned above: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
 )
 FAMILY.misleading(
@@ -52,11 +58,17 @@ FAMILY.misleading(
 )
 FAMILY.misleading(
     "growth_overridden",
-    "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
+    Text(
+        "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
+        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc:40",
+    ),
     meaning="the variable decides, whatever the program sets",
 )
 FAMILY.misleading(
     "cuda_not_enabled",
-    "The requested device appears to be a GPU, but CUDA is not enabled",
+    Text(
+        "The requested device appears to be a GPU, but CUDA is not enabled",
+        "tensorflow 2.21 tensorflow/core/common_runtime/colocation_graph.cc:1303",
+    ),
     meaning="TensorFlow found no GPU that it can use, or was built without CUDA",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, note, reboot, run, start
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "NVML and nvidia-smi",
@@ -27,18 +27,24 @@ _LOST = (
 
 FAMILY.fault(
     "driver_not_reached",
-    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-    "NVML_ERROR_DRIVER_NOT_LOADED",
+    Text(
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+        "https://github.com/gridhead/nvidia-auto-installer-for-fedora-linux/issues/75",
+    ),
+    Text("NVML_ERROR_DRIVER_NOT_LOADED", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1207"),
     "NVMLError_DriverNotLoaded",
-    "Driver Not Loaded",
+    Text("Driver Not Loaded", "nvidia-ml-py 13.615.71 pynvml.py:1049"),
     meaning="the kernel module of the NVIDIA driver is not loaded",
     fix=_DRIVER,
     stage="DRIVER",
 )
 FAMILY.fault(
     "nvml_unknown",
-    "Failed to initialize NVML: Unknown Error",
-    "NVML_ERROR_UNKNOWN",
+    Text("Failed to initialize NVML: Unknown Error", "https://github.com/NVIDIA/nvidia-docker/issues/1671"),
+    Text(
+        "NVML_ERROR_UNKNOWN",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:124",
+    ),
     "NVMLError_Unknown",
     meaning="NVML cannot use the driver: in a container, systemd took the device files away when it reloaded; else "
     "the driver is damaged",
@@ -62,7 +68,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_blocked",
-    "GPU access blocked by the operating system",
+    Text("GPU access blocked by the operating system", "nvidia-cuda-cupti-cu12 12.9.79 libcupti.so.12"),
     "Failed to initialize NVML: N/A",
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
     "old, or another libnvidia-ml comes first",
@@ -80,7 +86,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "smi_without_cuda",
-    "CUDA Version: ERR!",
+    Text("CUDA Version: ERR!", "https://github.com/tensorflow/tensorflow/issues/43860"),
     "CUDA Version: N/A",
     meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
     "(compute), or that package of the driver is not installed",
@@ -97,11 +103,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_missing",
-    "NVML_ERROR_LIBRARY_NOT_FOUND",
+    Text("NVML_ERROR_LIBRARY_NOT_FOUND", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1210"),
     "NVMLError_LibraryNotFound",
-    "NVML Shared Library Not Found",
-    "couldn't find libnvidia-ml.so library in your system",
-    "Couldn't find libnvidia-ml.so library in your system",
+    Text("NVML Shared Library Not Found", "nvidia-ml-py 13.615.71 pynvml.py:1052"),
+    Text("Couldn't find libnvidia-ml.so library in your system", "https://github.com/NVIDIA/nvidia-docker/issues/859"),
     "nvidia-smi: command not found",
     'nvidia-smi": executable file not found in $PATH',
     "'nvidia-smi' is not recognized as an internal or external command",
@@ -123,7 +128,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_no_permission",
-    "NVML_ERROR_NO_PERMISSION",
+    Text(
+        "NVML_ERROR_NO_PERMISSION",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:108",
+    ),
     "NVMLError_NoPermission",
     "Failed to initialize NVML: Insufficient Permissions",
     meaning="this user may not use the GPU's device files",
@@ -135,22 +143,31 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "device_handle_lost",
-    "Unable to determine the device handle for {gpu}: Unknown Error",
+    Text(
+        "Unable to determine the device handle for {gpu}: Unknown Error",
+        "https://github.com/rwth-i6/returnn/issues/1486",
+    ),
     "Unable to determine the device handle for {gpu}: No Device",
-    "NVML_ERROR_GPU_IS_LOST",
+    Text(
+        "NVML_ERROR_GPU_IS_LOST",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:119",
+    ),
     "NVMLError_GpuIsLost",
-    "NVML_ERROR_RESET_REQUIRED",
+    Text("NVML_ERROR_RESET_REQUIRED", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1214"),
     "NVMLError_ResetRequired",
-    "GPU requires reset",
+    Text("GPU requires reset", "nvidia-cuda-cupti-cu12 12.9.79 libcupti.so.12"),
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
     stage="DRIVER",
 )
 FAMILY.fault(
     "no_devices_found",
-    "No devices were found",
-    "No NVIDIA GPU found",
-    "NVML_ERROR_NOT_FOUND",
+    Text("No devices were found", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
+    Text("No NVIDIA GPU found", "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv.c:905"),
+    Text(
+        "NVML_ERROR_NOT_FOUND",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:110",
+    ),
     "NVMLError_NotFound",
     meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
     fix=(
@@ -162,9 +179,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_power",
-    "NVML_ERROR_INSUFFICIENT_POWER",
+    Text("NVML_ERROR_INSUFFICIENT_POWER", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1206"),
     "NVMLError_InsufficientPower",
-    "Insufficient External Power",
+    Text("Insufficient External Power", "nvidia-ml-py 13.615.71 pynvml.py:1048"),
     meaning="a GPU has no power cable, or too few",
     fix=(
         note(
@@ -176,16 +193,16 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_irq",
-    "NVML_ERROR_IRQ_ISSUE",
+    Text("NVML_ERROR_IRQ_ISSUE", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1209"),
     "NVMLError_IrqIssue",
-    "Interrupt Request Issue",
+    Text("Interrupt Request Issue", "nvidia-ml-py 13.615.71 pynvml.py:1051"),
     meaning="the kernel does not deliver the GPU's interrupts",
     fix=(check("sudo dmesg | grep -i -e nvrm -e irq", "then: irqpoll on the kernel's command line, or another slot"),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "nvml_ecc",
-    "NVML_ERROR_CORRUPTED_INFOROM",
+    Text("NVML_ERROR_CORRUPTED_INFOROM", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1212"),
     "NVMLError_CorruptedInforom",
     "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
@@ -194,7 +211,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_in_use",
-    "NVML_ERROR_IN_USE",
+    Text(
+        "NVML_ERROR_IN_USE",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:123",
+    ),
     "NVMLError_InUse",
     "is currently in use by another process",
     "In use by another client",
@@ -203,9 +223,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_too_old",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    Text("NVML_ERROR_FUNCTION_NOT_FOUND", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1211"),
     "NVMLError_FunctionNotFound",
-    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    Text(
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+        "tensorflow 2.15.1 tensorflow/include/third_party/gpus/cuda/include/nvml.h:995",
+    ),
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
     fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),),
@@ -213,9 +236,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_no_memory",
-    "NVML_ERROR_MEMORY",
+    Text("NVML_ERROR_MEMORY", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1218"),
     "NVMLError_Memory",
-    "NVML_ERROR_INSUFFICIENT_RESOURCES",
+    Text("NVML_ERROR_INSUFFICIENT_RESOURCES", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1221"),
     "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
     fix=(check("free -m; nvidia-smi mig -lgip", "memory of the host; room for instances"),),
@@ -223,20 +246,26 @@ FAMILY.fault(
 )
 FAMILY.sign(
     "nvml_not_supported",
-    "NVML_ERROR_NOT_SUPPORTED",
+    Text(
+        "NVML_ERROR_NOT_SUPPORTED",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:107",
+    ),
     "NVMLError_NotSupported",
     meaning="this GPU does not report what was asked",
 )
 FAMILY.sign(
     "nvml_uninitialized",
-    "NVML_ERROR_UNINITIALIZED",
+    Text(
+        "NVML_ERROR_UNINITIALIZED",
+        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:105",
+    ),
     "NVMLError_Uninitialized",
     "NVML: Uninitialized",
     meaning="NVML was not started",
 )
 FAMILY.fault(
     "nvml_timeout",
-    "NVML_ERROR_TIMEOUT",
+    Text("NVML_ERROR_TIMEOUT", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1208"),
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
     fix=(run("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
@@ -244,9 +273,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_os",
-    "NVML_ERROR_OPERATING_SYSTEM",
+    Text("NVML_ERROR_OPERATING_SYSTEM", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1215"),
     "NVMLError_OperatingSystem",
-    "blocked by the operating system/cgroups",
+    Text("blocked by the operating system/cgroups", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1215"),
     meaning="the operating system, or the control group of the container, blocks the GPU",
     fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
     stage="DRIVER",

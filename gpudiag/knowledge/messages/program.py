@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, start
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family("the user's own program", stage="CONFIGURATION")
 
@@ -16,16 +16,22 @@ MASK_PRINTED = FAMILY.add(
     "mask_printed",
     pattern=r"CUDA_VISIBLE_DEVICES['\"\])]*\s*(?:=|:|,|is set to)\s*['\"]?"
     rf"(?P<value>{_ENTRY}(?:,\s*{_ENTRY})*|(?=['\"]))",
+    witness="tensorflow 2.21 xla/stream_executor/cuda/cuda_diagnostics.cc:160",
     words=("cuda_visible_devices",),
     seen="programs",
 )
-LOCAL_RANK = FAMILY.sign("local_rank", "local_rank", seen="Horovod")
+LOCAL_RANK = FAMILY.sign(
+    "local_rank",
+    Text("local_rank", "tensorflow 1.15 (NVIDIA) tensorflow/contrib/mpi_collectives/__init__.py:54"),
+    seen="Horovod",
+)
 RAY_AT_WORK = FAMILY.add(
     Worth.SIGN,
     "ray_at_work",
     pattern=r"\b[Rr]ay[ =v]{1,3}\d\.\d{1,2}\b|"
     r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
     r"\((?:RolloutWorker|RayTrainWorker|TunerInternal|ImplicitFunc|raylet) pid=",
+    witness="https://github.com/ray-project/ray/issues/2745",
     words=("ray", "rolloutworker", "raytrainworker", "tunerinternal", "implicitfunc", "raylet"),
     seen="Ray",
 )
@@ -38,6 +44,7 @@ TEST_SKIPPED = FAMILY.add(
     pattern=r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?(?:(?!skipped).){0,300}\b(?:gpus?|cuda)\b|"
     r"\b(?:gpus?|cuda)\b(?:(?!gpu|cuda)[^:]){0,300}\bskipped\b(?! \[)|"
     r"\.\.\. skipped '[^']{0,300}\b(?:gpus?|cuda)\b",
+    witness="tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_util.cc:467",
     words=("skipped",),
     seen="pytest, unittest",
 )
@@ -120,7 +127,7 @@ FAMILY.fault(
     "torch_sees_no_gpu",
     "CUDA driver initialization failed, you might not have a CUDA gpu",
     "Driver initialization failed (cuInit)",
-    "Found no NVIDIA driver on your system",
+    Text("Found no NVIDIA driver on your system", "https://github.com/googlecolab/colabtools/issues/4876"),
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, run, start, unset
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "AMD's ROCm",
@@ -30,16 +30,19 @@ _FITTING = check(
 
 NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "rocm_no_code",
-    "hipErrorNoBinaryForGpu",
-    "Unable to find code object for all current devices",
-    "hipErrorInvalidDeviceFunction",
-    "hipErrorSharedObjectInitFailed",
+    Text("hipErrorNoBinaryForGpu", "https://github.com/xuhuisheng/rocm-build/issues/26"),
+    Text("Unable to find code object for all current devices", "https://github.com/ROCm/legacy-rocm-build/issues/1867"),
+    Text("hipErrorInvalidDeviceFunction", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:85"),
+    Text("hipErrorSharedObjectInitFailed", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:135"),
     "HSA_STATUS_ERROR_INVALID_ISA",
     "HSA_STATUS_ERROR_INVALID_CODE_OBJECT",
     "Cannot read {file:s}TensileLibrary{:s} for GPU arch : {gpu:w}",
     "Cannot read {file:s}TensileLibrary{:s} No such file or directory for GPU arch : {gpu:w}",
     "Could not initialize Tensile host: No devices found",
-    "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
+    Text(
+        "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
+        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2412",
+    ),
     "no kernel image is available for execution on the device (HIP{}",
     meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
     fix=(_OVERRIDE, _NAMES, _FITTING),
@@ -47,7 +50,10 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
 )
 FAMILY.fault(
     "rocblas_files_elsewhere",
-    "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
+    Text(
+        "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
+        "https://github.com/ROCm/rocBLAS/issues/1300",
+    ),
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary_lazy{:s}: No such file or directory{}",
     meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
@@ -64,13 +70,13 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "rocm_memory_fault",
-    "Memory access fault by GPU node{}",
+    Text("Memory access fault by GPU node{}", "https://github.com/ROCm/legacy-rocm-build/issues/5238"),
     "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
     "HSA_STATUS_ERROR_MEMORY_FAULT",
     "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION",
     "HSA_STATUS_ERROR_EXCEPTION: {}",
-    "hipErrorIllegalAddress",
-    "hipErrorLaunchFailure",
+    Text("hipErrorIllegalAddress", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:147"),
+    Text("hipErrorLaunchFailure", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:167"),
     "HW Exception by GPU node{}",
     meaning="code for another AMD GPU runs on this one: HSA_OVERRIDE_GFX_VERSION names one that it is not like, or "
     "ROCm does not support it",
@@ -86,7 +92,6 @@ FAMILY.fault(
     "rocm_no_access",
     "Unable to open /dev/kfd read-write: Permission denied",
     "Failed to get user name to check for video group membership",
-    'is not member of "{group:q}" group, the default DRM access group',
     'is not member of "{group:q}" group',
     meaning="this user may not open the AMD GPU's device files (/dev/kfd, /dev/dri/render*)",
     fix=(_GROUPS, _DEVICES),
@@ -94,15 +99,13 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "rocm_no_device",
-    "Unable to open /dev/kfd read-write: No such file or directory",
     "Unable to open /dev/kfd read-write: {why}",
-    "ROCk module is NOT loaded, possibly no GPU devices",
-    "failed call to hipInit: HIP_ERROR_NoDevice",
+    Text("ROCk module is NOT loaded, possibly no GPU devices", "MIOpen 2024-10-24 test/CMakeLists.txt:119"),
     "failed call to hipInit: {code}",
-    "hipErrorNoDevice",
+    Text("hipErrorNoDevice", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:87"),
     "HIP_ERROR_NoDevice",
     "hsa_init Failed, possibly no supported GPU devices",
-    "no ROCm-capable device is detected",
+    Text("no ROCm-capable device is detected", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:244"),
     "hipGetDevice() failed. Status: {error}",
     "hipSetDevice() on GPU:{:d} failed. Status: {error}",
     "ROCm runtime implicit initialization on GPU:{:d} failed. Status: {error}",
@@ -117,7 +120,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "rocm_out_of_memory",
-    "hipErrorOutOfMemory",
+    Text("hipErrorOutOfMemory", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:57"),
     "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
     "HIP out of memory",
     "failed to allocate {size} from device: hipError{}",

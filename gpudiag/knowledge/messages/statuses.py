@@ -6,7 +6,7 @@ cuDNN 9 has finer statuses than 8 in each class; a class speaks for those that t
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
-from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.message import Family, Message, Text, Worth
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
 # place of the name (clearml/clearml-fractional-gpu, issue 4).
@@ -152,8 +152,46 @@ CUFFT_NUMBERS = {
 }
 """TensorFlow prints a status of cuFFT as its number."""
 
+_PRINTED = {
+    "CUDNN": (
+        "nvidia-cudnn-cu12 9.3.0 cudnn_graph.h",
+        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+        "INVALID_VALUE BAD_PARAM MAPPING_ERROR VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH "
+        "SERIALIZATION_VERSION_MISMATCH SUBLIBRARY_LOADING_FAILED RUNTIME_PREREQUISITE_MISSING "
+        "LICENSE_ERROR RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW",
+    ),
+    "CUBLAS": (
+        "nvidia-cublas-cu12 12.5.3.2 cublas_api.h",
+        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+        "INVALID_VALUE MAPPING_ERROR LICENSE_ERROR",
+    ),
+    "CUSOLVER": (
+        "nvidia-cusolver-cu12 11.7.5.82 cusolver_common.h",
+        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+        "INVALID_VALUE MAPPING_ERROR MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE",
+    ),
+    "CUSPARSE": (
+        "nvidia-cusparse-cu12 12.5.10.65 cusparse.h",
+        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+        "INVALID_VALUE MAPPING_ERROR INSUFFICIENT_RESOURCES",
+    ),
+    "CURAND": (
+        "nvidia-curand-cu12 10.3.10.19 curand.h",
+        "NOT_INITIALIZED INITIALIZATION_FAILED ALLOCATION_FAILED INTERNAL_ERROR LAUNCH_FAILURE "
+        "PREEXISTING_FAILURE ARCH_MISMATCH DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE "
+        "LENGTH_NOT_MULTIPLE",
+    ),
+    "CUFFT": (
+        "nvidia-cufft 12.5.0.14 cufft.h",
+        "ALLOC_FAILED SETUP_FAILED INTERNAL_ERROR EXEC_FAILED NO_WORKSPACE INVALID_PLAN INVALID_SIZE "
+        "INVALID_VALUE INVALID_TYPE NOT_SUPPORTED NOT_IMPLEMENTED MISSING_DEPENDENCY NVRTC_FAILURE "
+        "NVJITLINK_FAILURE",
+    ),
+}
+"""Of each library the header that has its statuses, and those that it has: no other is a status of it."""
 
-def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: str) -> Message:
+
+def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: Text) -> Message:
     name, url = _WHAT[library]
     return FAMILY.fault(
         f"{library.lower()}_{status.lower()}",
@@ -165,14 +203,20 @@ def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possi
     )
 
 
+def _printed(library: str, between: str, statuses: str) -> list[Text]:
+    witness, names = _PRINTED[library]
+    return [Text(f"{library}{between}{one}", witness) for one in statuses.split() if one in names.split()]
+
+
 for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
     for _library in _libraries.split():
         _first, *_ = _statuses.split()
-        _texts = [f"{_library}_STATUS_{one}" for one in _statuses.split()]
+        _texts = _printed(_library, "_STATUS_", _statuses)
         if _library == "CUBLAS":
             _known = [CUBLAS_TEXTS[one] for one in _statuses.split() if one in CUBLAS_TEXTS]
-            _texts += [f"{says}: {known}" for says in _CUBLAS_SAYS for known in _known]
-        _add(_library, _first, _meaning, _fix, _possible, *_texts)
+            _texts += [Text(f"{says}: {known}", "") for says in _CUBLAS_SAYS for known in _known]
+        if _texts:
+            _add(_library, _first, _meaning, _fix, _possible, *_texts)
 
 _FFT: dict[str, Message] = {}
 for _statuses, _meaning, _fix, _possible in _CUFFT:
@@ -182,14 +226,14 @@ for _statuses, _meaning, _fix, _possible in _CUFFT:
         _meaning,
         _fix,
         _possible,
-        *(f"CUFFT_{one}" for one in _statuses.split()),
-        *(f"CUFFT_STATUS_{one}" for one in _statuses.split()),
+        *_printed("CUFFT", "_", _statuses),
     )
     _FFT |= {str(number): _message for number, name in CUFFT_NUMBERS.items() if name in _statuses.split()}
 FAMILY.add(
     Worth.FAULT,
     "cufft_number",
     pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: ?(?P<code>\d{1,3})\b",
+    witness="https://github.com/ContinuumIO/anaconda-issues/issues/11628",
     words=("cufft",),
     codes=_FFT,
     meaning="a call of cuFFT failed",
@@ -198,6 +242,7 @@ FAMILY.add(
     Worth.FAULT,
     "cudnn_status",
     pattern=r"\b(?P<status>CUDNN_STATUS_(?:BAD_PARAM|INTERNAL_ERROR|EXECUTION_FAILED|NOT_SUPPORTED)_\w{1,60})",
+    witness="nvidia-cudnn-cu12 9.3.0 libcudnn_graph.so.9",
     words=tuple(
         f"cudnn_status_{status}_{detail}"
         for status, details in {

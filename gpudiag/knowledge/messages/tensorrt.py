@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, run, start
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "TensorRT and servers of models",
@@ -44,9 +44,15 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_of_another_release",
-    "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
+    Text(
+        "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
+        "https://github.com/tensorflow/tensorrt/issues/85",
+    ),
     "Loaded TRT ver: ({has}), linked ({needs})",
-    "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
+    Text(
+        "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
+        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:260",
+    ),
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
     fix=(
         install("tensorrt=={needs}.*", note="8.5 and newer; older: NVIDIA's archive"),
@@ -61,7 +67,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_linked_and_loaded",
-    "Linked TRT ver: ({needs:l})",
+    Text("Linked TRT ver: ({needs:l})", "https://github.com/tensorflow/tensorrt/issues/334"),
     meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
     "converted models may fail or crash",
     fix=(
@@ -77,8 +83,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tftrt_not_built",
-    "Tensorflow has not been built with TensorRT support",
-    "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
+    Text(
+        "Tensorflow has not been built with TensorRT support",
+        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:224",
+    ),
+    Text(
+        "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
+        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:221",
+    ),
     "TF-TRT is not supported on Windows",
     "Can not find TensorRT library. Please install TensorRT",
     "TensorRT Plugin library is not found",
@@ -90,7 +102,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tftrt_engine_failed",
-    "Engine creation for {:s} failed. The native segment will be used instead",
+    Text(
+        "Engine creation for {:s} failed. The native segment will be used instead",
+        "tensorflow 2.21 tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1124",
+    ),
     "Engine creation for {} failed. The native segment will be used instead. Reason: {}",
     "Failed to enqueue batch for TRT engine: {}",
     "Failed to execute engine: {} Retrying with native segment for {:s}",
@@ -112,10 +127,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "gpu_library_of_tensorflow_1",
-    "Couldn't open CUDA library {library:s}",
+    Text("Couldn't open CUDA library {library:s}", "https://github.com/kubernetes/kubernetes/pull/28216"),
     "could not find {symbol:w} in {library:w} DSO; dlerror: {reason}",
-    "Could not load '{library:q}'",
-    "Could not find '{library:q}.dll'",
+    Text("Could not load '{library:q}'", "https://github.com/tensorflow/tensorflow/issues/13970"),
+    Text("Could not find '{library:q}.dll'", "https://github.com/tensorflow/models/issues/5365"),
     meaning="TensorFlow does not find its CUDA libraries, of exactly the release that it was built for",
     fix=(
         note(

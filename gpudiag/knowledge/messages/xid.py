@@ -7,7 +7,7 @@ catalogue of Xids, in words of our own.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
-from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.message import Family, Message, Text, Worth
 
 FAMILY = Family(
     "Xid: errors in the kernel's log",
@@ -168,6 +168,7 @@ XID = FAMILY.add(
     Worth.FAULT,
     "xid",
     pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \([^)]{1,60}\): (?P<code>\d{1,4})\b",
+    witness="https://github.com/pop-os/pop/issues/3363",
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
@@ -177,8 +178,8 @@ XID = FAMILY.add(
 FAMILY.fault(
     "rm_init_failed",
     "NVRM: RmInitAdapter failed",
-    "NVRM: GPU {:s} RmInitAdapter failed",
-    "rm_init_adapter failed",
+    Text("NVRM: GPU {:s} RmInitAdapter failed", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
+    Text("rm_init_adapter failed", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
     meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
     fix=(
         check("sudo dmesg | grep -i nvrm", "the lines before this one"),
@@ -195,17 +196,16 @@ FAMILY.fault(
 FAMILY.fault(
     "module_version_mismatch",
     "NVRM: API mismatch: the client has the version {library:v}, but this kernel module has the version {module:v}",
-    "NVRM: API mismatch",
+    Text("NVRM: API mismatch", "open-gpu-kernel-modules 595.45.04 src/nvidia/arch/nvalloc/unix/src/osapi.c:1221"),
     meaning="the driver's libraries and its kernel module are of different versions",
     fix=(reboot("after an upgrade of the driver the old module is loaded until then"),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "gsp_timeout",
-    "Back to back GSP RPC timeout detected",
-    "GSP RPC timeout",
+    Text("GSP RPC timeout", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"),
     "Timeout after {:d}s of waiting for RPC response from GPU",
-    "_issueRpcAndWait: rpcRecvPoll timedout",
+    Text("_issueRpcAndWait: rpcRecvPoll timedout", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"),
     meaning="the GPU's system processor (GSP) does not answer the driver",
     fix=_GSP,
 )
