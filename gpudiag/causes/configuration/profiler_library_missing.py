@@ -7,7 +7,7 @@ for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, Role, install, note, run
+from gpudiag.fix import Kind, Role, install, note, prepend, run
 from gpudiag.knowledge.messages.programs_and_drivers import NO_CUPTI
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -16,7 +16,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         install("nvidia-cuda-cupti-cu12"),
-        run("export LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        prepend("LD_LIBRARY_PATH", "/usr/local/cuda/extras/CUPTI/lib64"),
         note("or profile nothing: TensorBoard(profile_batch=0)", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",

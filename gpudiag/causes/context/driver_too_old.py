@@ -20,13 +20,10 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         run("sudo ubuntu-drivers install", "{needed} or newer, then reboot", kind=Kind.CHANGE_DRIVER),
-        (
-            run(
-                "sudo apt install cuda-compat-12-5; export "
-                "LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH",
-                "instead, as this is a data-centre GPU",
-                kind=Kind.INSTALL,
-            )
+        run(
+            "sudo apt install cuda-compat-12-5; export LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH",
+            "instead, as this is a data-centre GPU",
+            kind=Kind.INSTALL,
         ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",

@@ -70,11 +70,9 @@ def find(program: Program, origin: Origin) -> Matches:
             fix=(
                 check("lspci -k -d 10de:", "'Kernel driver in use' names it"),
                 _NO_NOUVEAU,
-                (
-                    note(
-                        "vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
-                        "kernel's options"
-                    )
+                note(
+                    "vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
+                    "kernel's options"
                 ),
             ),
         )
@@ -87,13 +85,11 @@ def find(program: Program, origin: Origin) -> Matches:
                 *((_GIVEN,) if any(map(_NAMED_BY_ID.search, said)) else ()),
                 run("sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail", "says why"),
                 _SECURE_BOOT.replaced(note=f"{_SECURE_BOOT.note} (mokutil --sb-state shows whether it is on)"),
-                (
-                    run(
-                        "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
-                        "after an upgrade of the kernel: build it; the number is that of your driver",
-                        role=Role.ALTERNATIVE,
-                        kind=Kind.CHANGE_DRIVER,
-                    )
+                run(
+                    "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
+                    "after an upgrade of the kernel: build it; the number is that of your driver",
+                    role=Role.ALTERNATIVE,
+                    kind=Kind.CHANGE_DRIVER,
                 ),
             ),
         )

@@ -20,13 +20,11 @@ from gpudiag.knowledge.origin import Origin
 CAUSE = Cause(
     fix=(
         reboot(),
-        (
-            run(
-                "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-                "no GPU being in use",
-                kind=Kind.RELOAD_DRIVER,
-                role=Role.ALTERNATIVE,
-            )
+        run(
+            "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
+            "no GPU being in use",
+            kind=Kind.RELOAD_DRIVER,
+            role=Role.ALTERNATIVE,
         ),
         note(
             "in a container: remove the driver's libraries from the image, and create the container again",

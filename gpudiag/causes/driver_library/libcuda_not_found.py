@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Kind, Where, check, note, run, start
+from gpudiag.fix import Kind, Where, check, note, prepend, run, start
 from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
@@ -25,11 +25,7 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 
-_WSL = run(
-    "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
-    "in WSL, where the driver belongs into Windows",
-    kind=Kind.SET_VARIABLE,
-)
+_WSL = prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "in WSL, where the driver belongs into Windows")
 _DRIVER_OF_WSL = run(
     "ls /usr/lib/wsl/lib/libcuda.so.1",
     "not there: install NVIDIA's newest driver in Windows (none in WSL), then "
@@ -37,11 +33,7 @@ _DRIVER_OF_WSL = run(
     kind=Kind.REBOOT,
 )
 _WSL_1 = run("wsl --set-version DISTRIBUTION 2", "in PowerShell; wsl -l -v lists them: WSL 1 has no GPU")
-_NIX = run(
-    "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH",
-    "NixOS has the driver's libraries there",
-    kind=Kind.SET_VARIABLE,
-)
+_NIX = prepend("LD_LIBRARY_PATH", "/run/opengl-driver/lib", "NixOS has the driver's libraries there")
 _POD = note(
     "Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves",
     kind=Kind.START_CONTAINER,

@@ -7,14 +7,14 @@ for development has that link; under WSL it lies in /usr/lib/wsl/lib, which the 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, run
+from gpudiag.fix import prepend, run
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", "under WSL", kind=Kind.SET_VARIABLE),
+        prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
         run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig", "elsewhere"),
     ),
     url="https://github.com/microsoft/WSL/issues/8587",

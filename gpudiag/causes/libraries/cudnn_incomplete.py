@@ -34,11 +34,9 @@ def find(program: Program, origin: Origin) -> Matches:
             zlib,
             figures={"part": "zlibwapi.dll is missing"},
             fix=(
-                (
-                    note(
-                        "copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
-                        "CUDA's bin"
-                    )
+                note(
+                    "copy zlibwapi.dll (64 bit, https://www.winimage.com/zLibDll) to a folder of PATH, such as "
+                    "CUDA's bin"
                 ),
             ),
         )

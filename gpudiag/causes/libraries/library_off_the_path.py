@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import LOADER, off_the_path
-from gpudiag.fix import Kind, Role, run
+from gpudiag.fix import Role, prepend, run
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        run("export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        prepend("LD_LIBRARY_PATH", "{folders}"),
         run(
             "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig",
             "for all users",

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, off_the_path
-from gpudiag.fix import Kind, Role, edit, install, run
+from gpudiag.fix import Role, edit, install, prepend
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
-        run("export LD_LIBRARY_PATH={folders}:$LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
+        prepend("LD_LIBRARY_PATH", "{folders}"),
         edit(
             "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)",
             "first thing in the program",

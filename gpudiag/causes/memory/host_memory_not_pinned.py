@@ -14,13 +14,11 @@ from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(
-        (
-            note(
-                "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
-                "of "
-                "from_tensor_slices of a whole array; no cache() in memory",
-                kind=Kind.EDIT_PROGRAM,
-            )
+        note(
+            "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
+            "of "
+            "from_tensor_slices of a whole array; no cache() in memory",
+            kind=Kind.EDIT_PROGRAM,
         ),
         check("free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"),
         export("TF_GPU_HOST_MEM_LIMIT_IN_MB", "8192", "less than the RAM that is free"),

@@ -24,11 +24,9 @@ _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/la
 
 CAUSE = Cause(
     fix=(
-        (
-            start(
-                "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-                "or: --gpus 'all,\"capabilities=compute,utility\"'",
-            )
+        start(
+            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+            "or with --gpus 'all,\"capabilities=compute,utility\"'",
         ),
     ),
     url=_TOOLKIT,
@@ -61,7 +59,7 @@ def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> Action:
             return note("set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image")
         return start(
             "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-            "or: "
+            "or with "
             """--gpus 'all,"capabilities=compute,utility"'""",
         )
     return cure_of_the_driver(facts, NVML, copy)

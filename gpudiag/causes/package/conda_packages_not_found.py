@@ -67,17 +67,12 @@ def find(program: Program, origin: Origin) -> Matches:
         Confidence.LIKELY,
         {"what": what},
         fix=(
-            (
-                run(
-                    "conda env export --no-builds > environment.yml",
-                    "where it was made; or --from-history: what was asked for",
-                )
+            run(
+                "conda env export --no-builds > environment.yml",
+                "where it was made; or --from-history: what was asked for",
             ),
-            (
-                note(
-                    "or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only "
-                    f"{of} has"
-                )
+            note(
+                f"or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only {of} has"
             ),
             run("conda env create -f environment.yml", "then again; or on a system of that kind, as WSL is"),
         ),
@@ -91,11 +86,9 @@ def _not_in_the_channels(one: Missing, program: Program) -> Match:
         Confidence.LIKELY,
         {"what": f"the channels that conda looks in do not have {one.spec} for this system"},
         fix=(
-            (
-                run(
-                    "conda config --append channels conda-forge",
-                    "in a file of an environment: - conda-forge, below channels; then again",
-                )
+            run(
+                "conda config --append channels conda-forge",
+                "in a file of an environment: - conda-forge, below channels; then again",
             ),
             check(f"conda search -c conda-forge {one.name}", "the versions that there are, for the pin"),
             run(f"pip install '{pinned}'", "if it is a package of Python: below - pip: in the file", kind=Kind.INSTALL),

@@ -28,11 +28,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        (
-            check(
-                "python -c 'import sys; print(sys.version)'",
-                "then a Python that has wheels: conda create -n tf python=3.11",
-            )
+        check(
+            "python -c 'import sys; print(sys.version)'",
+            "then a Python that has wheels: conda create -n tf python=3.11",
         ),
         install("--upgrade", "pip"),
     ),

@@ -12,7 +12,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
 from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
-from gpudiag.fix import Action, Kind, Role, check, install, note, run, start
+from gpudiag.fix import Action, Kind, Role, check, install, note, prepend, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -45,10 +45,10 @@ _OF_PACKAGES = {"libnvJitLink": "nvjitlink", "libcublasLt": "cublas", "libcublas
 
 
 _OF_A_TOOLKIT = (
-    run(
-        "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
+    prepend(
+        "LD_LIBRARY_PATH",
+        "/usr/local/cuda/lib64",
         "or those of a toolkit, if it is the CUDA that this TensorFlow was built for",
-        kind=Kind.SET_VARIABLE,
     ),
     check(
         "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, passed_over, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Kind, install, run
+from gpudiag.fix import Kind, install, prepend, run
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 from gpudiag.text import counted
@@ -21,13 +21,10 @@ from gpudiag.text import counted
 CAUSE = Cause(
     fix=(
         install("tensorflow[and-cuda]==2.21.0"),
-        (
-            run(
-                "export "
-                "LD_LIBRARY_PATH=/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib:$LD_LIBRARY_PATH",
-                "then, because this TensorFlow does not look there",
-                kind=Kind.SET_VARIABLE,
-            )
+        prepend(
+            "LD_LIBRARY_PATH",
+            "/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib",
+            "then, because this TensorFlow does not look there",
         ),
     ),
     url=PIP_INSTALLATION,

@@ -117,7 +117,7 @@ def build_command(facts: Facts) -> Action:
         return run("sudo zypper install --force nvidia-open-driver-G06-signed-kmp-default", kind=Kind.CHANGE_DRIVER)
     return run(
         f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}",
-        "or: sudo akmods",
+        "or run: sudo akmods",
         kind=Kind.INSTALL,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, export, install, note, run
+from gpudiag.fix import Kind, check, export, install, note, prepend, run
 from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
@@ -218,7 +218,7 @@ _CMAKE = (
         (
             run(
                 "sudo apt install libopenmpi-dev openmpi-bin; mpicxx --version",
-                "or: conda install -c conda-forge openmpi",
+                "or run: conda install -c conda-forge openmpi",
                 kind=Kind.INSTALL,
             ),
         ),
@@ -290,10 +290,10 @@ FAMILY.fault(
     *(f"cannot find -l{name}" for name in ("cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse")),
     meaning="the linker does not find a library of CUDA",
     fix=(
-        run(
-            "export LIBRARY_PATH=/usr/local/cuda/lib64:$LIBRARY_PATH",
+        prepend(
+            "LIBRARY_PATH",
+            "/usr/local/cuda/lib64",
             "or -L/usr/local/cuda/lib64 in the command; in an image: its devel variant",
-            kind=Kind.SET_VARIABLE,
         ),
         check("find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null", "the folders that have them"),
     ),
@@ -304,12 +304,6 @@ FAMILY.fault(
     "cannot find -lcuda",
     "cannot find -lnvidia-ml",
     meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
-    fix=(
-        run(
-            "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
-            "for linking alone, never in LD_LIBRARY_PATH",
-            kind=Kind.SET_VARIABLE,
-        ),
-    ),
+    fix=(prepend("LIBRARY_PATH", "/usr/local/cuda/lib64/stubs", "for linking alone, never in LD_LIBRARY_PATH"),),
     seen="g++, ld",
 )

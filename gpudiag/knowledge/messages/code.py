@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, export, install, note, run
+from gpudiag.fix import Kind, check, export, install, note, prepend, run
 from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family("code and libraries")
@@ -117,10 +117,10 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
     meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
     fix=(
         check("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
-        run(
-            "export PATH=/usr/local/cuda/bin:$PATH",
+        prepend(
+            "PATH",
+            "/usr/local/cuda/bin",
             "the CUDA that TensorFlow was built for comes first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
-            kind=Kind.SET_VARIABLE,
         ),
     ),
     possible=True,

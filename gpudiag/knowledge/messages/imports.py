@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, export, install, note, run, start, unset
+from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
 from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family(
@@ -468,11 +468,7 @@ FAMILY.fault(
             "on the CPU; Apple's GPU: tensorflow-metal",
             kind=Kind.REMOVE,
         ),
-        run(
-            "export DYLD_LIBRARY_PATH=/usr/local/cuda/lib:$DYLD_LIBRARY_PATH",
-            "if CUDA {version} and its cuDNN are there",
-            kind=Kind.SET_VARIABLE,
-        ),
+        prepend("DYLD_LIBRARY_PATH", "/usr/local/cuda/lib", "if CUDA {version} and its cuDNN are there"),
     ),
     stage="LIBRARIES",
     seen="macOS",
@@ -599,10 +595,10 @@ WRONG_BITS = FAMILY.add(
     words=("elfclass",),
     meaning="the loader finds a {library} of 32 bits first, and the program has 64",
     fix=(
-        run(
-            "export LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/usr/lib64:$LD_LIBRARY_PATH",
+        prepend(
+            "LD_LIBRARY_PATH",
+            "/usr/local/nvidia/lib64:/usr/lib64",
             "folders of 64 bits (lib64, x86_64-linux-gnu) first; in a container mount no others",
-            kind=Kind.SET_VARIABLE,
         ),
         check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
     ),

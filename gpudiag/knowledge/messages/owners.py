@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, Role, check, install, run, start
+from gpudiag.fix import Action, Kind, Role, check, install, prepend, run, start
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("libraries of others, which the loader does not find", stage="PACKAGE", seen="Linux")
@@ -18,11 +18,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
                 "tensorflow-rocm 2.X is made for one release of "
                 "ROCm: install that, or the tensorflow-rocm for this one",
             ),
-            run(
-                "export LD_LIBRARY_PATH=/opt/rocm/lib:/opt/rocm/lib64:$LD_LIBRARY_PATH",
-                "if it is there",
-                kind=Kind.SET_VARIABLE,
-            ),
+            prepend("LD_LIBRARY_PATH", "/opt/rocm/lib:/opt/rocm/lib64", "if it is there"),
             check(
                 "ls -d /opt/rocm*; ls /opt/rocm/lib | grep -i hip",
                 "ROCm 3.5 and newer has libamdhip64.so in place of libhip_hcc.so",
@@ -48,7 +44,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         r"lib(?:mpi|mpi_cxx|open-rte|open-pal|pmix)",
         "MPI: it is not loaded, or of another release than the program was built with",
         (
-            run("module load openmpi", "or: apt install libopenmpi-dev; conda install -c conda-forge openmpi"),
+            run("module load openmpi", "or run: apt install libopenmpi-dev; conda install -c conda-forge openmpi"),
             install(
                 "--force-reinstall", "--no-cache-dir", "horovod", "mpi4py", note="builds them again, with that MPI"
             ),

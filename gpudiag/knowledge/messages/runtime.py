@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, export, install, note, run, start, unset
+from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
 from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family(
@@ -335,7 +335,7 @@ FAMILY.fault(
     meaning="XLA finds no ptxas or nvlink, which compile for the GPU",
     fix=(
         _NVCC,
-        run("export PATH=/usr/local/cuda/bin:$PATH", "or of a toolkit that is installed", kind=Kind.SET_VARIABLE),
+        prepend("PATH", "/usr/local/cuda/bin", "or of a toolkit that is installed"),
     ),
 )
 FAMILY.fault(
@@ -1500,11 +1500,7 @@ FAMILY.fault(
             "tensorflow[and-cuda]",
             note="the libraries; python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
         ),
-        run(
-            "export PATH=/usr/local/cuda/bin:$PATH",
-            "if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12",
-            kind=Kind.SET_VARIABLE,
-        ),
+        prepend("PATH", "/usr/local/cuda/bin", "if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12"),
     ),
     possible=True,
     follows=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, install, note, run, start
+from gpudiag.fix import Kind, Role, check, install, note, prepend, start
 from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
@@ -138,11 +138,7 @@ FAMILY.fault(
             "6; older: "
             "8.0 and 5.1"
         ),
-        run(
-            "export LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH",
-            "the folder that has them",
-            kind=Kind.SET_VARIABLE,
-        ),
+        prepend("LD_LIBRARY_PATH", "/usr/local/cuda/lib64", "the folder that has them"),
         install("tensorflow[and-cuda]", note="a TensorFlow of today brings its own"),
     ),
     stage="LIBRARIES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, install, note, reboot, reset_gpu, run, start
+from gpudiag.fix import Kind, Role, check, install, note, prepend, reboot, reset_gpu, run, start
 from gpudiag.knowledge.message import Family, Text, Worth
 
 FAMILY = Family("on the way to a GPU", stage="DRIVER")
@@ -127,7 +127,7 @@ NO_LIBCUDA_LINK = FAMILY.fault(
     Text("libcuda.so: cannot open shared object file", "https://github.com/tensorflow/hub/issues/884"),
     meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
     fix=(
-        run("export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH", "under WSL", kind=Kind.SET_VARIABLE),
+        prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
         run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig", "elsewhere"),
     ),
     seen="cuDNN 8",

@@ -1,0 +1,111 @@
+"""What to do is data: the builders of actions, and what every action of the catalogue keeps to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import gpudiag
+from examples.facts import example, example_with_gpus
+from gpudiag import catalogue, causes
+from gpudiag.cause import Cause, Evidence, Known, Match
+from gpudiag.fix import (
+    Action,
+    Kind,
+    Role,
+    Where,
+    distinct,
+    export,
+    fill_in,
+    install,
+    manual,
+    note,
+    prepend,
+    reboot,
+    run,
+    shown,
+    unset,
+)
+from gpudiag.knowledge.messages import MESSAGES
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.facts import ContainerFacts
+
+_PACKAGE = Path(gpudiag.__file__).parent
+_COMMENT = re.compile(r"(?:^|\s)#(?:\s|$)")
+
+
+def declared() -> list[tuple[str, tuple[Action, ...]]]:
+    """Return each declared fix, with the name of the cause, message or finding that declares it."""
+    messages = [one for message in MESSAGES for one in (message, *message.codes.values())]
+    return [
+        *((known.id, known.declared.fix) for known in causes.all_of_them()),
+        *((message.name, message.fix) for message in messages),
+        *((f"{entry.name}.{kind.name}", kind.fix) for entry in catalogue.entries() for kind in entry.kinds),
+    ]
+
+
+def test_only_the_codec_reads_a_fix_by_its_text() -> None:
+    readers = [path.name for path in _PACKAGE.rglob("*.py") if re.search(r"import .*\bschema_1\b", path.read_text())]
+    assert readers == ["codec.py"]
+
+
+def test_a_command_has_no_comment_and_a_note_stands_beside_it() -> None:
+    every = [(name, action) for name, fix in declared() for action in fix]
+    assert len(every) > 2000
+    assert [(name, action.command) for name, action in every if _COMMENT.search(action.command)] == []
+    assert [(name, action.note) for name, action in every if action.note.startswith(("#", "or: "))] == []
+    assert [name for name, action in every if not action.command and not action.note] == []
+    assert [name for name, action in every if (action.role is Role.NOTE) is not (action.command == "")] == []
+
+
+def test_what_comes_first_is_no_alternative() -> None:
+    assert [name for name, fix in declared() if fix and fix[0].role is Role.ALTERNATIVE] == []
+
+
+def test_what_only_looks_changes_nothing() -> None:
+    looks = [(name, action) for name, fix in declared() for action in fix if action.role is Role.CHECK]
+    assert len(looks) > 200
+    assert [name for name, action in looks if action.kind is not Kind.COMMAND or action.change] == []
+
+
+def test_a_change_of_variables_can_be_tried_as_it_stands() -> None:
+    assert unset("A", "B").change == {"A": None, "B": None}
+    assert export("A", "x y") == Action("export A='x y'", kind=Kind.SET_VARIABLE, change={"A": "x y"})
+    assert prepend("A", "/x y").command == "export A='/x y':$A"
+    assert prepend("A", "/x").change is None
+    assert install("numpy<2", note="why") == Action("pip install 'numpy<2'", "why", kind=Kind.INSTALL)
+
+
+def test_figures_are_put_into_every_text_and_a_path_is_one_word() -> None:
+    template = export("{name}", "{path}", "as {name}")
+    filled = fill_in(template, {"name": "A", "path": "/a b"})
+    assert filled == Action("export A='/a b'", "as A", kind=Kind.SET_VARIABLE, change={"A": "/a b"})
+    assert fill_in(run("rm '{path}'"), {"path": "/a b"}).command == "rm '/a b'"
+
+
+def test_no_action_stands_twice() -> None:
+    assert distinct((unset("A"), reboot(), unset("A"))) == (unset("A"), reboot())
+
+
+def test_an_action_is_shown_with_what_it_is_for() -> None:
+    fix = (note("do it by hand"), export("A", "1", "if it helps", role=Role.ALTERNATIVE), note("look again"))
+    assert [(item.heading, item.line) for item in shown(fix)] == [
+        ("fix", "do it by hand"),
+        ("or", "export A=1   if it helps"),
+        ("note", "look again"),
+    ]
+    assert list(manual((run("x", where=Where.HOST), unset("{name}")))) == [
+        "fix    x   on the host",
+        "fix    unset <name>   [set a variable]",
+    ]
+
+
+def test_in_a_container_the_driver_is_changed_on_the_host() -> None:
+    actions = (reboot(), unset("A"), run("srun x", kind=Kind.START_CONTAINER, where=Where.SCHEDULER))
+    known = Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=actions, url=""), lambda: iter(()))
+    (inside, outside) = (
+        known.cause_of(Match(("seen",)), Evidence(facts))
+        for facts in (example(container=ContainerFacts("docker", (), False, None)), example_with_gpus())
+    )
+    assert [action.where for action in inside.fix] == [Where.HOST, Where.HERE, Where.SCHEDULER]
+    assert [action.where for action in outside.fix] == [Where.HERE, Where.HERE, Where.SCHEDULER]
