@@ -43,8 +43,8 @@ def find(program: Program) -> Matches:
     layers = [event for event in program.of(Call) if _LAYER.search(event.api)]
     for event in program.of(Call):
         policy = _name(event.made.argument(0, "policy"))
-        if not _SETS.search(event.api) or not policy.startswith("mixed_"):
-            continue
+        if not _SETS.search(event.api) or not policy.startswith("mixed_") or event.module is not program.module:
+            continue  # a function of a library may be called again, for other layers
         before = [earlier for earlier in event.history() if isinstance(earlier, Call) and _LAYER.search(earlier.api)]
         if before and not _follow(layers, event, program):
             yield Match(event, {"policy": policy, "place": before[-1].place(program)})
