@@ -9,8 +9,11 @@ FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https
 
 FAMILY.fault(
     "no_cuda_headers",
-    "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
-    "Could not find any {file:s} matching version",
+    Text(
+        "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
+        "https://github.com/tensorflow/tensorflow/issues/60178",
+    ),
+    Text("Could not find any {file:s} matching version", "https://github.com/tensorflow/tensorflow/issues/60178"),
     Text(
         "Could not find any {file:s} in any subdirectory",
         "tensorflow 2.21 third_party/xla/third_party/gpus/find_cuda_config.py:199",
@@ -20,7 +23,7 @@ FAMILY.fault(
     ),
     "Cuda Configuration Error: {}",
     "Auto-Configuration Error: {}",
-    "no such package '@local_config_cuda//cuda': {}",
+    Text("no such package '@local_config_cuda//cuda': {}", "https://github.com/tensorflow/tensorflow/issues/11859"),
     "no such package '@local_config_cuda//crosstool': {}",
     "fatal error: cuda_runtime.h: No such file or directory",
     "fatal error: cuda.h: No such file or directory",
@@ -39,7 +42,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compiler_killed",
-    "internal compiler error: Killed (program {program:w})",
+    Text("internal compiler error: Killed (program {program:w})", "https://github.com/tensorflow/serving/issues/236"),
     "fatal error: Killed signal terminated program {program:w}",
     "cc1plus: out of memory allocating {}",
     "Server terminated abruptly (error code: 14",
@@ -260,12 +263,15 @@ _CMAKE = (
     ("OpenCV", "OpenCV", "OpenCV with its headers", (run("sudo apt install libopencv-dev", kind=Kind.INSTALL),)),
     ("HDF5", "HDF5", "HDF5 with its headers", (run("sudo apt install libhdf5-dev", kind=Kind.INSTALL),)),
 )
+_FIND_PACKAGE = "cmake 4.4 Modules/FindPackageHandleStandardArgs.cmake:514"
 for _name, _packages, _what, _fix in _CMAKE:
     FAMILY.fault(
         f"cmake_no_{_name.lower()}",
-        *(f"Could NOT find {one} (missing: {{}}" for one in _packages.split()),
-        *(f"Could NOT find {one}" for one in _packages.split()),
-        *(f'Could not find a package configuration file provided by "{one}"' for one in _packages.split()),
+        *(Text(f"Could NOT find {one}", _FIND_PACKAGE) for one in _packages.split()),
+        *(
+            Text(f'Could not find a package configuration file provided by "{one}"', "cmake 4.4 bin/cmake")
+            for one in _packages.split()
+        ),
         meaning=f"the build does not find {_what}",
         fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find what newer systems have")),
         seen="CMake",

@@ -31,8 +31,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "hook_missing",
-    'exec: "nvidia-container-runtime-hook": executable file not found',
-    'exec: "nvidia-container-runtime": executable file not found',
+    Text(
+        'exec: "nvidia-container-runtime-hook": executable file not found',
+        "https://github.com/NVIDIA/nvidia-docker/issues/958",
+    ),
+    Text(
+        'exec: "nvidia-container-runtime": executable file not found',
+        "https://github.com/NVIDIA/nvidia-docker/issues/1190",
+    ),
     "nvidia-container-runtime: no such file or directory",
     "nvidia-container-runtime did not terminate successfully",
     meaning="Docker is configured for the NVIDIA container toolkit, and its programs are not there",
@@ -82,7 +88,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_of_newer_driver",
-    "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
+    Text(
+        "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
+        "https://github.com/hiyouga/LlamaFactory/issues/5962",
+    ),
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
         run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
@@ -154,7 +163,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_wsl_driver",
-    "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
+    Text(
+        "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
+        "https://github.com/AbdBarho/stable-diffusion-webui-docker/issues/117",
+    ),
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
     fix=(
         run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
@@ -280,9 +292,15 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_cgroup",
-    "failed to add device rules: unable to find any existing device filters attached to the cgroup",
+    Text(
+        "failed to add device rules: unable to find any existing device filters attached to the cgroup",
+        "https://github.com/NVIDIA/libnvidia-container/issues/154",
+    ),
     "container error: cgroup subsystem devices not found",
-    "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
+    Text(
+        "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
+        "https://github.com/NVIDIA/libnvidia-container/issues/154",
+    ),
     meaning="the container toolkit does not know this kernel's control groups (version 2)",
     fix=(
         run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL),
@@ -346,7 +364,10 @@ FAMILY.fault(
     ),
     "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
     "could not start {program:s} mount operation failed: /proc: operation not permitted",
-    "nvidia-container-cli{}: mount error: failed to add device rules: {}",
+    Text(
+        "nvidia-container-cli{}: mount error: failed to add device rules: {}",
+        "https://github.com/NVIDIA/libnvidia-container/issues/154",
+    ),
     meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
@@ -475,8 +496,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "admission_failed",
-    "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
-    "UnexpectedAdmissionError",
+    Text(
+        "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
+        "https://github.com/kubernetes/kubernetes/issues/130145",
+    ),
+    Text("UnexpectedAdmissionError", "https://github.com/kubernetes/kubernetes/issues/130145"),
     "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
     "device plugin is not registered",
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",

@@ -278,9 +278,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "io_of_another_release",
-    "unable to load libtensorflow_io_plugins.so: {}",
-    "unable to open file: libtensorflow_io{:s}.so, from paths: {}",
-    "file system plugins are not loaded: {}",
+    Text("unable to load libtensorflow_io_plugins.so: {}", "https://github.com/snowzach/doods2/issues/23"),
+    Text(
+        "unable to open file: libtensorflow_io{:s}.so, from paths: {}", "https://github.com/snowzach/doods2/issues/23"
+    ),
+    Text("file system plugins are not loaded: {}", "https://github.com/snowzach/doods2/issues/23"),
     meaning="this TensorFlow I/O was made for another release of TensorFlow",
     fix=(
         run(
@@ -320,8 +322,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "page_file_too_small",
-    "[WinError 1455] {}",
-    "The paging file is too small for this operation to complete",
+    Text("[WinError 1455] {}", "https://github.com/prophesier/diff-svc/issues/24"),
+    Text(
+        "The paging file is too small for this operation to complete",
+        "https://github.com/prophesier/diff-svc/issues/24",
+    ),
     meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
     "processes load them",
     fix=(
@@ -425,8 +430,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvjitlink_mismatch",
-    "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
-    "undefined symbol: __nvJitLink{symbol:w}",
+    Text(
+        "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
+        "https://github.com/pytorch/pytorch/issues/111469",
+    ),
+    Text("undefined symbol: __nvJitLink{symbol:w}", "https://github.com/pytorch/pytorch/issues/111469"),
     meaning="libcusparse or libcusolver meets an older libnvJitLink of another CUDA",
     fix=(
         unset("LD_LIBRARY_PATH", note="the older one comes first by it"),
@@ -491,6 +499,7 @@ FAMILY.add(
     Worth.FAULT,
     "exec_stack",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot enable executable stack as shared object requires",
+    witness="glibc 2.36 ld-linux-x86-64.so.2",
     words=("executable",),
     meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
     fix=(
@@ -502,7 +511,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "library_not_executable",
-    "{library:p}: failed to map segment from shared object",
+    Text("{library:p}: failed to map segment from shared object", "glibc 2.36 ld-linux-x86-64.so.2"),
     meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
     fix=(
         check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
@@ -512,8 +521,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_addresses_for_library",
-    "{library:p}: failed to map segment from shared object: Cannot allocate memory",
-    "{library:p}: cannot map zero-fill pages: Cannot allocate memory",
+    Text(
+        "{library:p}: failed to map segment from shared object: Cannot allocate memory",
+        "glibc 2.36 ld-linux-x86-64.so.2",
+    ),
+    Text("{library:p}: cannot map zero-fill pages: Cannot allocate memory", "glibc 2.36 ld-linux-x86-64.so.2"),
     meaning="the process may not use as many addresses as TensorFlow's libraries need (ulimit -v), or there is no "
     "memory left",
     fix=(
@@ -770,8 +782,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "libiomp_twice",
-    "OMP: Error #15: Initializing {library:s} but found {other:s} already initialized",
-    "OMP: Error #15",
+    Text(
+        "OMP: Error #15: Initializing {library:s} but found {other:s} already initialized",
+        "https://github.com/modelscope/ms-agent/issues/175",
+    ),
+    Text("OMP: Error #15", "https://github.com/modelscope/ms-agent/issues/175"),
     meaning="two copies of the OpenMP library are loaded",
     fix=(
         check("conda list | grep -i -e openmp -e mkl", "keep those of one channel"),

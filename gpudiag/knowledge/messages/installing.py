@@ -444,11 +444,17 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "apt_key",
-    "NO_PUBKEY A4B469963BF863CC",
+    Text("NO_PUBKEY A4B469963BF863CC", "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258"),
     "NO_PUBKEY F60F4B3D7FA2AF80",
     "cuda/repos/{:s} Release' is not signed",
-    "cuda/repos/{:s} InRelease{}public key is not available",
-    "GPG error: https://developer.download.nvidia.com{}",
+    Text(
+        "cuda/repos/{:s} InRelease{}public key is not available",
+        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258",
+    ),
+    Text(
+        "GPG error: https://developer.download.nvidia.com{}",
+        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258",
+    ),
     "GPG error: http://developer.download.nvidia.com{}",
     meaning="NVIDIA's repository has had another key since April 2022",
     fix=(

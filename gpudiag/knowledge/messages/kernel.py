@@ -129,7 +129,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "module_not_loaded_by_installer",
-    "ERROR: Unable to load the kernel module 'nvidia.ko'",
+    Text(
+        "ERROR: Unable to load the kernel module 'nvidia.ko'",
+        "https://github.com/Bumblebee-Project/Bumblebee/issues/932",
+    ),
     "ERROR: Unable to load the 'nvidia{:q}' kernel module",
     "ERROR: The kernel module failed to load",
     "disagrees about version of symbol {:w}",
@@ -149,8 +152,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "module_in_use",
-    "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
-    "appears to already be loaded in your kernel. This may be because it is in use",
+    Text(
+        "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
+        "https://github.com/Arc-Compute/LibVF.IO/issues/20",
+    ),
+    Text(
+        "appears to already be loaded in your kernel. This may be because it is in use",
+        "https://github.com/Arc-Compute/LibVF.IO/issues/20",
+    ),
     "You appear to be running an X server; please exit X before installing",
     "modprobe: FATAL: Module nvidia{:s} is in use",
     "rmmod: ERROR: Module nvidia{:s} is in use",
@@ -210,7 +219,7 @@ FAMILY.harmless(
 )
 FAMILY.fault(
     "processor_stuck",
-    "BUG: soft lockup - CPU#{:d} stuck for {:s}",
+    Text("BUG: soft lockup - CPU#{:d} stuck for {:s}", "https://github.com/blakeblackshear/frigate/issues/6360"),
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
     fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),

@@ -70,7 +70,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "time_limit",
-    "DUE TO TIME LIMIT",
+    Text("DUE TO TIME LIMIT", "https://github.com/marbl/canu/issues/1052"),
     meaning="the batch system ended the job: its time was up",
     fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and go on from the last one in another job"),),
     seen="Slurm",
@@ -113,7 +113,7 @@ FAMILY.fault(
 FAMILY.fault(
     "node_taint",
     "had untolerated taint {{nvidia.com/gpu: {}",
-    "had taint {{nvidia.com/gpu: {}",
+    Text("had taint {{nvidia.com/gpu: {}", "https://github.com/os-climate/os_c_data_commons/issues/170"),
     "had untolerated taint(s)",
     meaning="the nodes with GPUs are kept for pods that ask for a GPU and tolerate their taint",
     fix=(

@@ -50,7 +50,10 @@ TEST_SKIPPED = FAMILY.add(
 )
 FAMILY.fault(
     "colab_has_no_gpu",
-    "You cannot currently connect to a GPU due to usage limits in Colab",
+    Text(
+        "You cannot currently connect to a GPU due to usage limits in Colab",
+        "https://github.com/googlecolab/colabtools/issues/1523",
+    ),
     "Cannot connect to GPU backend",
     "No GPU is available in this session",
     meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
@@ -79,8 +82,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "notebook_kernel_died",
-    "appears to have died. It will restart automatically",
-    "The kernel appears to have died",
+    Text(
+        "appears to have died. It will restart automatically", "https://github.com/tensorflow/tensorflow/issues/21554"
+    ),
+    Text("The kernel appears to have died", "https://github.com/tensorflow/tensorflow/issues/21554"),
     "Kernel Restarting",
     "The Kernel crashed while executing code in the current cell or a previous cell",
     "Your session crashed after using all available RAM",
@@ -108,7 +113,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "torch_without_cuda",
-    "Torch not compiled with CUDA enabled",
+    Text("Torch not compiled with CUDA enabled", "https://github.com/pytorch/pytorch/issues/28111"),
     meaning="the PyTorch that is installed was built without CUDA",
     fix=(
         install(

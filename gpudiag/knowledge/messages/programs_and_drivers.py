@@ -59,7 +59,11 @@ CUDNN_PART = FAMILY.add(
     witness="https://github.com/tensorflow/tensorflow/issues/63455",
     words=("locate", "load", "libcudnn_cnn_train", "libcudnn_cnn_infer", "libcudnn_ops_infer", "symbol"),
 )
-NO_ZLIB = FAMILY.fault("no_zlib", "Could not locate zlibwapi.dll", seen="cuDNN 8, Windows")
+NO_ZLIB = FAMILY.fault(
+    "no_zlib",
+    Text("Could not locate zlibwapi.dll", "https://github.com/PaddlePaddle/PaddleOCR/issues/8400"),
+    seen="cuDNN 8, Windows",
+)
 LIBRARIES_MIXED = FAMILY.add(
     Worth.FAULT,
     "libraries_mixed",
@@ -117,7 +121,7 @@ MODULE_SILENT = FAMILY.fault(
         "https://github.com/tensorflow/tensorflow/issues/5473",
     ),
     Text("could not find module by name='nvidia{:q}'", "https://github.com/tensorflow/tensorflow/issues/5473"),
-    "modprobe: FATAL: Module nvidia{:s} not found",
+    Text("modprobe: FATAL: Module nvidia{:s} not found", "https://github.com/Witko/nvidia-xrun/issues/135"),
     "nvml: Driver Not Loaded",
 )
 GPU_HELD_BY_MODULE = FAMILY.fault(

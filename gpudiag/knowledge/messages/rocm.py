@@ -90,7 +90,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "rocm_no_access",
-    "Unable to open /dev/kfd read-write: Permission denied",
+    Text("Unable to open /dev/kfd read-write: Permission denied", "https://github.com/ROCm/ROCm-docker/issues/116"),
     "Failed to get user name to check for video group membership",
     'is not member of "{group:q}" group',
     meaning="this user may not open the AMD GPU's device files (/dev/kfd, /dev/dri/render*)",
@@ -99,7 +99,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "rocm_no_device",
-    "Unable to open /dev/kfd read-write: {why}",
+    Text("Unable to open /dev/kfd read-write: {why}", "https://github.com/ROCm/ROCm-docker/issues/116"),
     Text("ROCk module is NOT loaded, possibly no GPU devices", "MIOpen 2024-10-24 test/CMakeLists.txt:119"),
     "failed call to hipInit: {code}",
     Text("hipErrorNoDevice", "ROCm clr 2024-10-22 hipamd/src/hip_error.cpp:87"),

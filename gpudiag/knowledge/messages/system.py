@@ -7,7 +7,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, run, start
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import Family, Text
 
 FAMILY = Family(
     "errors of the operating system",
@@ -126,11 +126,12 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         (check("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
     ),
 )
+_PYTHON = "python 3.11 Objects/exceptions.c"
 for _name, _number, _words, _meaning, _fix in _ROWS:
     FAMILY.fault(
         _name,
-        f"[Errno {_number}] {_words}: '{{:q}}'",
-        f"[Errno {_number}] {_words}",
+        Text(f"[Errno {_number}] {_words}: '{{:q}}'", _PYTHON),
+        Text(f"[Errno {_number}] {_words}", _PYTHON),
         *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
         *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
         *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),

@@ -14,7 +14,9 @@ FAMILY = Family(
 
 FAMILY.fault(
     "engine_of_another_gpu",
-    "The engine plan file is generated on an incompatible device",
+    Text(
+        "The engine plan file is generated on an incompatible device", "https://github.com/NVIDIA/TensorRT/issues/564"
+    ),
     "The engine plan file is not compatible with this version of TensorRT",
     "The engine plan file is incompatible with this version of TensorRT",
     "Using an engine plan file across different models of devices is not recommended",
@@ -33,7 +35,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_no_cuda",
-    "CUDA initialization failure with error: {code:d}",
+    Text(
+        "CUDA initialization failure with error: {code:d}",
+        "https://github.com/linghu8812/tensorrt_inference/issues/173",
+    ),
     "[TRT] CUDA initialization failure with error {code:d}",
     meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
     fix=(

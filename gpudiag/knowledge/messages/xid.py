@@ -226,7 +226,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_module_for_kernel",
-    "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
+    Text(
+        "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
+        "https://github.com/Witko/nvidia-xrun/issues/135",
+    ),
     "could not insert 'nvidia': No such device",
     meaning="the kernel module of the NVIDIA driver was not built for this kernel, or finds no GPU",
     fix=(
