@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from typing import NamedTuple
 
 from gpudiag.fix import shown
 from gpudiag.model.diagnosis import (
@@ -123,24 +123,6 @@ def evidence(row: Row) -> str:
 def table(row: Row, *, verbose: bool) -> tuple[tuple[str, ...], ...]:
     """Return the table of a judged row, the headers first; empty if it has none."""
     return row.outcome.table if verbose and isinstance(row.outcome, Judged) else ()
-
-
-_COMMAND = re.compile(
-    r"(?:(?<=^)|(?<=[:;] ))"
-    r"(?:conda|docker|echo|export|gpudiag|grep|kubectl|ls|nvidia-smi|pip|podman|python|rm|sudo|ulimit|unset|wsl) "
-)
-_AFTER_COMMAND = re.compile(r",? (?:or|and|if) |, |; | \(see | (?:lists|names|prints|says|shows) |\.(?= [A-Z]|$)")
-
-
-def commands_in(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of an advice on one line, and of each whether it is a command, which is copied as one piece."""
-    at = 0
-    while found := _COMMAND.search(text, at):
-        end = after.start() if (after := _AFTER_COMMAND.search(text, found.end())) else len(text)
-        yield text[at : found.start()], False
-        yield text[found.start() : end], True
-        at = end
-    yield text[at:], False
 
 
 def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
@@ -349,47 +331,66 @@ def gap(one: Gap) -> str:
     return one_line(f"{one.what}{where}: {one.why}" if one.why else f"{one.what}{where}")
 
 
+class Next(NamedTuple):
+    """What to do next: a sentence, and the command that it ends with, if it does."""
+
+    text: str
+    command: str = ""
+
+    @property
+    def pieces(self) -> tuple[tuple[str, bool], ...]:
+        """The pieces, and of each whether it is a command, which is copied as one piece."""
+        return ((f"{self.text}: ", False), (self.command, True)) if self.command else ((self.text, False),)
+
+
 def next_step(report: Report) -> str:
     """Return what to do next, in one sentence; "" after a pass, and of a program, whose findings say it."""
+    return "".join(piece for piece, _ in next_of(report).pieces)
+
+
+def next_of(report: Report) -> Next:
+    """Return the same in its parts."""
     if report.program is not None:
-        return ""
+        return Next("")
     if report.signal is not None:
-        return f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again."
+        return Next(f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again.")
     match report.verdict:
         case Verdict.FAIL:
             failed = [row for row in report.rows if any(one.severity in report.limits.failing for one in row.findings)]
             if not failed:
-                return f"Not fit for use: {_first_of_withheld(report)}"
+                return Next(f"Not fit for use: {_first_of_withheld(report)}")
             also = " (with --strict, warnings too)" if report.limits.strict else ""
-            return f"Fix what failed{also}, then: gpudiag check {_probes(failed)}".rstrip()
+            return Next(f"Fix what failed{also}, then", _check(failed))
         case Verdict.BROKEN:
             broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
             if not broken:
                 parts = ", ".join(one.part for one in report.diagnosis.failed)
-                return one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
-            return f"A broken probe proves nothing. Run it again: gpudiag check -v {_probes(broken)}".rstrip()
+                return Next(
+                    one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
+                )
+            return Next("A broken probe proves nothing. Run it again", _check(broken, "-v"))
         case Verdict.NOT_VERIFIED:
             return _to_be_verified(report)
-    return ""
+    return Next("")
 
 
-def _to_be_verified(report: Report) -> str:
+def _to_be_verified(report: Report) -> Next:
     """Return why a report is not verified, and what to do."""
     if report.withheld and (report.gpus or missing_gpus(report.facts)):
-        return f"This machine cannot get a PASS: {_first_of_withheld(report)}"
+        return Next(f"This machine cannot get a PASS: {_first_of_withheld(report)}")
     if busy := [row for row in report.rows if isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY]:
-        again = f"When it has time, or with a longer --timeout or --deadline: gpudiag check {_probes(busy)}".rstrip()
-        return f"The machine was busy, and {counted(len(busy), 'probe')} got no result in time. {again}"
+        late = f"The machine was busy, and {counted(len(busy), 'probe')} got no result in time."
+        return Next(f"{late} When it has time, or with a longer --timeout or --deadline", _check(busy))
     if report.unverified:
         gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
-        return f"No probe verified a kernel on {gpus}: fix why probes were skipped, or run all: gpudiag check"
+        return Next(f"No probe verified a kernel on {gpus}: fix why probes were skipped, or run all", "gpudiag check")
     if report.exit_code == 0:
-        return "No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that."
+        return Next("No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that.")
     if report.facts.nvml_devices:
-        return "No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every GPU."
+        return Next("No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every GPU.")
     if not report.facts.without_gpu:
-        return "No GPU is in scope, but this machine may have one: see host.driver and host.environment."
-    return "No GPU is in scope, so nothing was verified. If you expect no GPU, add --allow-no-gpu."
+        return Next("No GPU is in scope, but this machine may have one: see host.driver and host.environment.")
+    return Next("No GPU is in scope, so nothing was verified. If you expect no GPU, add --allow-no-gpu.")
 
 
 def _first_of_withheld(report: Report) -> str:
@@ -400,10 +401,10 @@ def _first_of_withheld(report: Report) -> str:
     return one_line(f"{first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES.")
 
 
-def _probes(rows: list[Row]) -> str:
-    """Return the arguments that run these probes again: none, which means all, if there are many."""
+def _check(rows: list[Row], *options: str) -> str:
+    """Return the command that runs these probes again: all, if there are many."""
     probes = dict.fromkeys(row.probe for row in rows if row.area != EXPECT)
-    return " ".join(probes) if len(probes) <= MOST_NAMED else ""
+    return one_line(" ".join(("gpudiag check", *options, *(probes if len(probes) <= MOST_NAMED else ()))))
 
 
 def _signal_name(number: int) -> str:

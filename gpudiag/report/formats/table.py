@@ -318,5 +318,7 @@ def _footer(page: Page, report: Report, *, verbose: bool) -> None:
     verdict = report.verdict.value
     page.add(words.summary(report), lead=f"{verdict}: ", lead_style=STYLES[verdict])
     not_verified = "" if verbose else words.not_verified(report)
-    for text in filter(None, (accounts.summary(report), not_verified, words.next_step(report))):
-        page.add_advice(words.commands_in(one_line(text)))
+    for text in filter(None, (accounts.summary(report), not_verified)):
+        page.add(one_line(text))
+    if words.next_step(report):
+        page.add_advice(words.next_of(report).pieces)

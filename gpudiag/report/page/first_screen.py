@@ -14,8 +14,6 @@ from gpudiag.report.page.probe_sections import Found, Section
 from gpudiag.report.page.room import MOST_ITEMS, MOST_TEXT
 from gpudiag.text import counted, one_line
 
-_COMMAND = re.compile(r"^(?P<text>.*): (?P<command>gpudiag .*)$", re.DOTALL)
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -54,12 +52,10 @@ def answer(report: Report) -> Answer:
         causes = report.diagnosis.causes
         sentence = why.removesuffix(one_line(causes[0].cause)).rstrip(": ") if causes else why or words.NO_CAUSE
         return Answer("log", "fail" if causes else "skipped", sentence, "")
-    text = words.next_step(report)
-    command = ""
-    if match := _COMMAND.match(text):
-        text, command = f"{match['text']}:", match["command"]
+    step = words.next_of(report)
+    text = f"{step.text}:" if step.command else step.text
     status, sentence = _verdict(report)
-    return Answer(words.verdict(report), status, sentence, why, text, command)
+    return Answer(words.verdict(report), status, sentence, why, text, step.command)
 
 
 def _verdict(report: Report) -> tuple[str, str]:
