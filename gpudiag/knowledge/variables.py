@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpudiag.fix import Action, edit, export
+
 WITHHELD = "(set)"
 """Stands for a value that is not stored, because it can hold a secret or an address."""
 
@@ -285,6 +287,42 @@ _NEVER_READ = {
     "TF_GPU_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
     "TF_GPU_MEMORY_ALLOW_GROWTH": "TF_FORCE_GPU_ALLOW_GROWTH",
 }
+_LIMIT = edit(
+    "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=1024)])"
+)
+OTHER_PROGRAMS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
+    "XLA_PYTHON_CLIENT_": (
+        "JAX",
+        "jax",
+        {
+            "PREALLOCATE": export(FORCE_GROWTH, "true"),
+            "MEM_FRACTION": _LIMIT,
+            "ALLOCATOR": export(ALLOCATOR, "cuda_malloc_async"),
+        },
+    ),
+    "JAX_PLATFORM": ("JAX", "jax", {}),
+    "PYTORCH_": ("PyTorch", "torch", {"ALLOC_CONF": export(ALLOCATOR, "cuda_malloc_async")}),
+}
+"""What the names of variables begin with that other programs read, and TensorFlow does not (in no file of the 2.21
+wheel): the program, its module, and what TensorFlow has in place of some of them."""
+
+_MEANT = {
+    "GROWTH": export(FORCE_GROWTH, "true"),
+    "PRECISION": edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')"),
+    "FRACTION": _LIMIT,
+    "LIMIT": _LIMIT,
+    "TF32": edit("tf.config.experimental.enable_tensor_float_32_execution(True)"),
+    "VISIBLE": export("CUDA_VISIBLE_DEVICES", "0"),
+    "XLA": export(GRAPH_FLAGS, "--tf_xla_auto_jit=2"),
+    "ALLOCATOR": export(ALLOCATOR, "cuda_malloc_async"),
+}
+
+
+def instead_of(name: str) -> Action | None:
+    """Return what TensorFlow has for what the name of a variable promises that it does not read; None: nothing."""
+    return next((instead for part, instead in _MEANT.items() if part in name), None)
+
+
 _NEAR = 0.9
 """Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
 

@@ -76,6 +76,15 @@ class Placed(Record):
         return self.why in ("asked", "scope", "variable", "none") and "GPU" not in self.device
 
 
+class Scope(Record):
+    """A ``with tf.device`` that the program entered."""
+
+    device: str
+    """As it is written there."""
+    line: str
+    process: int = 0
+
+
 class Function(Record):
     """A ``tf.function``."""
 
@@ -284,6 +293,8 @@ class Process(Record):
     last_operation: str = ""
     last_s: float = 0.0
     """When it ended, in seconds after the program was started."""
+    seen_s: float = 0.0
+    """When it was last seen, by an operation, by something else that was noted, or at its end."""
     errors: tuple[str, ...] = ()
     """What TensorFlow raised."""
     missing: tuple[str, ...] = ()
@@ -292,6 +303,8 @@ class Process(Record):
     """Notes for which there was no room."""
     keras_backend: str = ""
     """With what Keras computes, if that is not TensorFlow: such as ``torch``."""
+    started_at: str = ""
+    """The line that started it, of a process that is watched, too; "" if that is not known."""
 
     @property
     def gpus(self) -> tuple[Device, ...]:
@@ -318,6 +331,7 @@ class ProgramTrace(Record):
     clusters: tuple[Cluster, ...] = ()
     booked: tuple[Booked, ...] = ()
     """Empty if NVML gave nothing."""
+    scopes: tuple[Scope, ...] = ()
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:

@@ -127,7 +127,7 @@ def _setting(setting: Setting, *, named: bool) -> str:
     """Return what became of a setting; ``named``: in which process, because there are several."""
     process = f" in process {setting.process}" if named else ""
     why = f" ({setting.why})" if setting.why else ""
-    return one_line(f"{setting.what} {setting.value}{process}: {_fate(setting)}{why}")
+    return one_line(f"{f'{setting.what} {setting.value}'.rstrip()}{process}: {_fate(setting)}{why}")
 
 
 def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
@@ -189,7 +189,7 @@ def _clusters(one: Function) -> str:
     if without:
         parts.append(f"XLA has no kernel for {_few(without)}")
     if left:
-        parts.append(f"TensorFlow left out {_few(left)}: too few together, or a shape that is not known before")
+        parts.append(f"in none, though XLA has a kernel: {_few(left)}")
     return f"; XLA: {'; '.join(parts)}"
 
 

@@ -7,12 +7,14 @@ checked, and why not is said.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpudiag.fix import Action, edit, export, note, unset
-from gpudiag.knowledge.variables import ALLOCATOR, DEVICE_ORDER, FORCE_GROWTH
+from gpudiag.knowledge.variables import ALLOCATOR, DEVICE_ORDER, FORCE_GROWTH, GRAPH_FLAGS, THREAD_MODE
 from gpudiag.model.program import (
     NOT_CHECKED,
     NOT_REACHED,
@@ -28,6 +30,18 @@ MASK = "CUDA_VISIBLE_DEVICES"
 NEVER_READ = (*WITHOUT_EFFECT, NOT_REACHED)
 RESERVE, MOST_ALLOCATED = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "TF_PER_DEVICE_MEMORY_LIMIT_MB"
 _MIB = 1 << 20
+_FLAGS = (
+    *("tf_xla_auto_jit", "tf_xla_cpu_global_jit", "tf_xla_min_cluster_size", "tf_xla_max_cluster_size"),
+    *("tf_xla_enable_xla_devices", "tf_xla_enable_lazy_compilation", "tf_xla_async_compilation"),
+    *(
+        "tf_xla_clustering_debug",
+        "tf_xla_clustering_fuel",
+        "tf_xla_ops_to_cluster",
+        "tf_xla_persistent_cache_directory",
+    ),
+)
+"""The flags in TF_XLA_FLAGS that are used most."""
+_AUTO_JIT = re.compile(r"--?tf_xla_auto_jit=(?P<level>[-\w]+)")
 _NEAR = 0.01
 """Share of a card by which a limit may differ that TensorFlow computes from what is free at that moment."""
 Variables = Mapping[str, tuple[str, str]]
@@ -81,7 +95,10 @@ def _of_short_mask(entries: Sequence[str], cards: Sequence[Card], observed: Obse
     because = "" if last in real else f": the list ends at {last!r}, which this machine does not have"
     if len(set(entries)) < len(entries):
         because = ": a GPU that is named twice hides all"
-    kept = list(dict.fromkeys(entry for entry in entries if entry in real))
+    numbers = re.findall(r"\d+", ",".join(entries))
+    if numbers and "0" not in numbers and all(str(int(number) - 1) in real for number in numbers):
+        numbers = [str(int(number) - 1) for number in numbers]  # they were counted from 1
+    kept = list(dict.fromkeys(number for number in numbers if number in real))
     instead = export(MASK, ",".join(kept)) if kept else unset(MASK)
     why = f"it names {len(entries)}, and the CUDA driver shows {_number(cards)}{because}"
     return Effect(OTHER_EFFECT, why, instead)
@@ -285,6 +302,47 @@ def _of_cap(value: str, observed: Observed, variables: Variables) -> Effect:
     return Effect(TOOK_EFFECT if max(bound.values()) <= cap else NOT_CHECKED, as_taken)
 
 
+def _of_thread_count(value: str, _: Observed, variables: Variables) -> Effect:
+    """Return what TF_GPU_THREAD_COUNT did: TensorFlow asks for it in two of three modes alone (measured, 2.21)."""
+    if variables.get(THREAD_MODE, ("global",))[0].lower() in ("", "global"):
+        why = f"TensorFlow reads it only if {THREAD_MODE} is gpu_private or gpu_shared"
+        return Effect("ignored", why, export(THREAD_MODE, "gpu_private"))
+    return Effect(NOT_CHECKED, "nothing that a program sees shows what it does")
+
+
+def of_refused_flags(value: str) -> Effect | None:
+    """Return why TensorFlow ended the process when it read TF_XLA_FLAGS; None if that is not known (measured, 2.21)."""
+    words = value.split()
+    if words and not words[0].startswith("-"):
+        why = "it does not begin with --: TensorFlow takes it for the name of a file, and ends the process"
+        return Effect("refused", why, export(GRAPH_FLAGS, " ".join("--" + word.lstrip("-") for word in words)))
+    for word in words:
+        flag, is_set, _ = word.lstrip("-").partition("=")
+        near = difflib.get_close_matches(flag, _FLAGS, n=1)
+        if (flag not in _FLAGS and near) or (flag == "tf_xla_auto_jit" and not is_set):
+            why = f"TensorFlow does not know the flag {word}, and ends the process"
+            right = "--tf_xla_auto_jit=2" if "jit" in flag else f"--{near[0]}"
+            return Effect("refused", why, export(GRAPH_FLAGS, right))
+    return None
+
+
+def _of_graph_flags(value: str, observed: Observed, _: Variables) -> Effect:
+    """Return what TF_XLA_FLAGS did: whether XLA compiled parts of functions that were not to be compiled as a whole."""
+    level = _AUTO_JIT.search(value)
+    if "tf_xla_cpu_global_jit" in value and level is None:
+        why = "tf_xla_cpu_global_jit is about what tf_xla_auto_jit does on the CPU, and that is not set"
+        return Effect("ignored", why, export(GRAPH_FLAGS, f"--tf_xla_auto_jit=2 {value.strip()}"))
+    if level is None or level["level"] in ("0", "-1"):
+        return Effect(NOT_CHECKED, "nothing that a program sees shows what it does")
+    clusters = [note["clusters"] for note in observed.notes.of("graph") if note["clusters"] is not None]
+    if any(clusters):
+        return Effect(TOOK_EFFECT, f"XLA compiled {sum(clusters)} parts of functions")
+    if clusters and not observed.gpus and "tf_xla_cpu_global_jit" not in value:
+        why = "the functions ran on the CPU, and XLA compiles parts of these only with tf_xla_cpu_global_jit"
+        return Effect("ignored", why, export(GRAPH_FLAGS, f"{value.strip()} --tf_xla_cpu_global_jit"))
+    return Effect(NOT_CHECKED, "no function ran of which XLA compiled a part")
+
+
 # Growth
 
 
@@ -450,6 +508,8 @@ _OF_VARIABLES: dict[str, Callable[[str, Observed, Variables], Effect]] = {
     FORCE_GROWTH: _of_forced_growth,
     RESERVE: _of_reserve,
     MOST_ALLOCATED: _of_cap,
+    "TF_GPU_THREAD_COUNT": _of_thread_count,
+    GRAPH_FLAGS: _of_graph_flags,
 }
 _OF_SWITCHES: dict[str, Callable[[Note, Sequence[Note]], Effect]] = {
     "soft_device_placement": _of_soft_placement,

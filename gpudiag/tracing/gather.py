@@ -24,14 +24,16 @@ from gpudiag.model.program import (
     Process,
     ProgramTrace,
     Replicas,
+    Scope,
     Setting,
     Waited,
     place,
 )
 from gpudiag.text import counted, printable
-from gpudiag.tracing import observed, settings
+from gpudiag.tracing import observed, requests, settings
 from gpudiag.tracing.effects import MASK
 from gpudiag.tracing.inside.gpudiag_watch.notes import MOST_FILES
+from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
@@ -58,12 +60,15 @@ def gathered(
     """Return what the notes say; ``began`` is in seconds since the epoch, ``answers`` are those of :mod:`.peers`."""
     found = [(notes, notes.first("process")) for notes in processes]
     known = [(notes, int(start["pid"])) for notes, start in found if start]
+    family: dict[int, list[Notes]] = {}
+    for notes, pid in known:
+        family.setdefault(pid, []).append(notes)
     return ProgramTrace(
         command=tuple(map(printable, command)),
         ended=ended,
         seconds=round(seconds, 3),
-        processes=_within_bound(tuple(_process(notes, began, booked) for notes, _ in known)),
-        settings=_once(one for notes, pid in known for one in settings.judged(notes, pid, booked)),
+        processes=_within_bound(tuple(_process(notes, began, booked, family) for notes, _ in known)),
+        settings=_once(one for notes, pid in known for one in settings.judged(notes, pid, booked, family)),
         placed=tuple(one for notes, pid in known for one in _placed(notes, pid)),
         functions=tuple(one for notes, pid in known for one in _functions(notes, pid)),
         out_of_memory=tuple(one for notes, pid in known for one in _out_of_memory(notes, pid)),
@@ -73,6 +78,12 @@ def gathered(
         waited=tuple(one for notes, pid in known for one in _waited(notes, pid)),
         clusters=tuple(one for notes, pid in known for one in _clusters(notes, pid, began, answers or {})),
         booked=booked,
+        scopes=tuple(
+            Scope(note["device"], note["line"], pid)
+            for notes, pid in known
+            for note in notes.of("counter")
+            if note["what"] == "scope" and notes.count(note, ENTERED)
+        ),
     )
 
 
@@ -108,18 +119,18 @@ def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
     return tuple(kept)
 
 
-def _process(notes: Notes, began: float, booked: Sequence[Booked]) -> Process:
+def _process(notes: Notes, began: float, booked: Sequence[Booked], family: Mapping[int, Sequence[Notes]]) -> Process:
     start, made, forked = notes.first("process"), observed.made(notes), notes.first("process")
     variables = made.get("variables") or start.get("variables") or {}
     counters = list(notes.of("counter"))
-    ran = sum(_count(notes, note) for note in counters if note["what"] in ("op", "function", "session"))
+    ran = sum(notes.count(note) for note in counters if note["what"] in ("op", "function", "session"))
     last = next((note["op"] for note in counters if note["slot"] == notes.last_op), "")
     rank = next((f"{name}={variables[name]}" for name in _RANKS if name in variables), "")
     task = notes.first("tensorflow").get("task")
     rank = rank or (f"TF_CONFIG: {task}" if task else "")
     missing = [f"{note['name']} is missing: not known is {note['costs']}" for note in notes.of("missing")]
     missing += [
-        f"a bug in gpudiag, at {note['op']}: {note['line']} ({counted(_count(notes, note), 'time')})"
+        f"a bug in gpudiag, at {note['op']}: {note['line']} ({counted(notes.count(note), 'time')})"
         for note in counters
         if note["what"] == "fault"
     ]
@@ -149,10 +160,12 @@ def _process(notes: Notes, began: float, booked: Sequence[Booked]) -> Process:
         operations=ran,
         last_operation=python_name(last),
         last_s=round(max(0.0, notes.last_op_at - began), 3) if notes.last_op_at else 0.0,
+        seen_s=round(max(0.0, notes.last_op_at - began, float(notes.notes[-1]["t"]) - began), 3),
         errors=tuple(f"{note['error']}: {_first_line(note['message'])}" for note in notes.of("error")),
         missing=tuple(missing),
         lost=notes.lost,
         keras_backend=str(notes.first("keras").get("backend", "")),
+        started_at=next((command["line"] for command in requests.command_of(notes, family)), ""),
     )
 
 
@@ -161,11 +174,6 @@ def _first_line(text: str) -> str:
     first = re.sub(r"\)\{\{node [^}]{0,300}\}\}", ")", first.removesuffix(" name: ").removesuffix(" name:"))
     first = re.sub(r"\{\{node ([^}]{0,300})\}\}", r"\1", first)
     return re.sub(r"\[_XlaMustCompile[^\]]{0,300}\]", "", first)[:300]
-
-
-def _count(notes: Notes, note: Note) -> int:
-    slot = note["slot"]
-    return notes.counters[slot] if 0 <= slot < len(notes.counters) else 0
 
 
 def python_name(name: str) -> str:
@@ -214,7 +222,7 @@ def _gpus(made: Note, mask: str | None) -> dict[str, str]:
 
 def _placed(notes: Notes, pid: int) -> Iterator[Placed]:
     for note in notes.of("counter"):
-        if note["what"] == "op" and (count := _count(notes, note)):
+        if note["what"] == "op" and (count := notes.count(note)):
             at_line = "direct" in note
             yield Placed(
                 note["op"],
@@ -246,7 +254,7 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
     runs: dict[str, int] = {}
     graphs: dict[str, list[Note]] = {}
     for note in notes.of("counter"):
-        count = _count(notes, note)
+        count = notes.count(note)
         if note["what"] == "traced":
             traced.setdefault(note["op"], []).append((note["line"], count))
             if note["kernel"] == "xla":
@@ -292,7 +300,7 @@ def _most(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
-    runs = {note["op"]: _count(notes, note) for note in notes.of("counter") if note["what"] in ("function", "session")}
+    runs = {note["op"]: notes.count(note) for note in notes.of("counter") if note["what"] in ("function", "session")}
     inside: dict[tuple[str, str], list[int]] = {}
     for note in notes.of("graph"):
         name = note["function"]
@@ -301,7 +309,7 @@ def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
             for position, number in enumerate(numbers):
                 total[position] += runs.get(name, 0) * number
     for note in notes.of("counter"):
-        if note["what"] == "copy" and (count := _count(notes, note)):
+        if note["what"] == "copy" and (count := notes.count(note)):
             size = notes.counters[note["slot"] + 1]
             yield Copies(note["op"], note["line"], count, size, direct=bool(note["kernel"]), process=pid)
     lines = {one.name: one.line for one in _functions(notes, pid)}
@@ -313,7 +321,7 @@ def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
 def _waited(notes: Notes, pid: int) -> Iterator[Waited]:
     for note in notes.of("counter"):
         if note["what"] == "waited":
-            yield Waited(note["line"], _count(notes, note), notes.counters[note["slot"] + 1] / 1e6, pid)
+            yield Waited(note["line"], notes.count(note), notes.counters[note["slot"] + 1] / 1e6, pid)
 
 
 def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
@@ -383,4 +391,4 @@ def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
     made = tuple(name for name, _ in observed.made(notes).get("devices", ()))
     for note in notes.of("strategy"):
         devices = tuple(map(short_device, note["devices"]))
-        yield Replicas(note["what"], note["line"], devices, made, pid, _count(notes, note))
+        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note))

@@ -44,6 +44,11 @@ class Notes:
         """Yield the notes of these kinds, in order."""
         return (note for note in self.notes if note["k"] in kinds)
 
+    def count(self, note: Note, word: int = 0) -> int:
+        """Return a word of the counter of a note; 0 if it has none."""
+        slot = note["slot"] + word
+        return self.counters[slot] if 0 <= slot < len(self.counters) else 0
+
     def first(self, kind: str) -> Note:
         """Return the first note of this kind; empty if there is none."""
         return next(self.of(kind), {})

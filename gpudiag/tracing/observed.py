@@ -84,6 +84,11 @@ class Observed:
         return gpus_of(self.devices)
 
     @property
+    def capabilities(self) -> tuple[tuple[int, ...], ...]:
+        """The compute capabilities of the GPUs that TensorFlow lists; empty if they are not known."""
+        return tuple(tuple(gpu[2]) for gpu in self.made.get("gpus", ()) if len(gpu) > 2 and gpu[2])
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options with which the devices were made."""
         return dict(self.made.get("options", {}))

@@ -6,15 +6,15 @@ refused. That an option took effect is only said if :mod:`.effects` finds what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudiag import fix
 from gpudiag.fix import Action, edit, export, unset
-from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, misspelling_of
+from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
 from gpudiag.model.program import NOT_CHECKED, NOT_REACHED, REPLACED, Booked, Setting, place
-from gpudiag.tracing import effects
+from gpudiag.tracing import effects, requests
 from gpudiag.tracing.effects import MASK, Effect
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed, as_made
@@ -33,12 +33,14 @@ _READ_AT = {
     "TF_GPU_THREAD_COUNT": "made",
     "TF_GPU_THREAD_MODE": "made",
     "TF_PER_DEVICE_MEMORY_LIMIT_MB": "made",
+    GRAPH_FLAGS: "listed",
+    "XLA_FLAGS": "made",
 }
 """GPU options among the variables, and the step at which they are read, once (measured, TensorFlow 2.21)."""
 _STEPS = ("before", "imported", "listed", "made")
 _WORDS = {
     "imported": "TensorFlow reads it when it is imported",
-    "listed": "the CUDA driver reads it at the first query of devices",
+    "listed": "{reader} reads it at the first query of devices",
     "made": "TensorFlow reads it when it makes its devices",
 }
 _SESSIONS = ("session", "enable_eager_execution")
@@ -96,9 +98,18 @@ class _Steps:
                 self.maker = "" if kind == "initialised" else note["what"]
 
 
-def judged(notes: Notes, pid: int, machine: Sequence[Booked] = ()) -> Iterator[Setting]:
-    """Yield the settings of a process in their order, each with what became of it; ``machine``: what NVML says."""
-    yield from _replaced(list(_Judge(notes, pid, machine).settings()))
+def judged(
+    notes: Notes,
+    pid: int,
+    machine: Sequence[Booked] = (),
+    family: Mapping[int, Sequence[Notes]] | None = None,
+) -> Iterator[Setting]:
+    """Yield the settings of a process in their order, each with what became of it.
+
+    ``machine`` is what NVML says, ``family`` has the notes of all processes of the program by their ids: of a process
+    that executed another program in its place there are several.
+    """
+    yield from _replaced(list(_Judge(notes, pid, machine, family or {pid: [notes]}).settings()))
 
 
 def _replaced(found: list[Setting]) -> Iterator[Setting]:
@@ -127,54 +138,81 @@ def _with(one: Setting, effect: Effect) -> Setting:
 class _Judge:
     """Judges the settings of one process."""
 
-    def __init__(self, notes: Notes, pid: int, machine: Sequence[Booked]) -> None:
+    def __init__(
+        self, notes: Notes, pid: int, machine: Sequence[Booked], family: Mapping[int, Sequence[Notes]]
+    ) -> None:
         self.notes = notes
+        self.family = family
         self.pid = pid
         self.observed = Observed(notes, pid, machine)
         self.steps = _Steps()
         self.final = _Steps()
+        self.last_set: dict[str, Note] = {}
+        """Of each variable the last note that sets it before it is read."""
         for note in notes.notes:
             self.final.follow(note)
+            if note["k"] == "variable" and not self.final.has_reached(_READ_AT.get(note["name"], "made")):
+                self.last_set[note["name"]] = note
         self.variables = _variables_read(notes)
 
     def settings(self) -> Iterator[Setting]:
         """Yield the settings in their order."""
         started = self.notes.first("process")
         inherited = started.get("variables") if started.get("how") == "started" else None
+        given_at = requests.given_at(self.notes, self.family)
         for name, value in (inherited or {}).items():
-            yield from self._of_variable(name, value, "")
+            yield from self._of_variable(name, value, given_at.get(name, ""), None)
+        yield from requests.of_parent(self.notes, self.pid, self.family)
         for note in self.notes.notes:
             self.steps.follow(note)
             if note["k"] == "variable":
-                yield from self._of_variable(note["name"], note["value"], note["line"])
+                yield from self._of_variable(note["name"], note["value"], note["line"], note)
+            elif note["k"] == "command":
+                yield from requests.of_command(note, self.pid)
+            elif note["k"] == "setting" and note["what"] in requests.OF_CALLS:
+                one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, process=self.pid)
+                effect = Effect("refused", note["error"]) if note["error"] else self._of_request(note)
+                yield from () if effect is None else (_with(one, effect),)
             elif note["k"] == "setting" and note["what"] in _SESSIONS:
                 yield from self._of_config(note)
             elif note["k"] == "setting" and note["what"] != "list_local_devices":
                 one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, process=self.pid)
                 yield self._assigned(note) if note["what"] == "assigned" else _with(one, self._of_call(note))
+        yield from requests.of_no_option(self.notes, self.pid, self.observed)
 
-    def _of_variable(self, name: str, value: str | None, line: str) -> Iterator[Setting]:
-        """Yield what became of a variable, if it is an option of GPUs."""
+    def _of_request(self, note: Note) -> Effect | None:
+        return requests.OF_CALLS[note["what"]](note, self.observed)
+
+    def _of_variable(self, name: str, value: str | None, line: str, note: Note | None) -> Iterator[Setting]:
+        """Yield what became of a variable, if it is an option of GPUs; ``note``: of the line that sets it."""
         one = Setting(name, "unset" if value is None else repr(value), line, NOT_CHECKED, process=self.pid)
         known = misspelling_of(name)
         if known is not None and value is not None:
             yield _with(one, Effect("misspelt", f"nothing reads {name}", _set(known, value, line)))
         elif name in _READ_AT:
-            yield _with(one, self._effect_of_variable(name, value, line))
+            last = self.last_set.get(name, note)
+            again = Effect(REPLACED, f"set again at {place(last['line'])}") if last and last is not note else None
+            is_late = note is not None and self.steps.has_reached(_READ_AT[name])
+            yield _with(one, again if again and not is_late else self._effect_of_variable(name, value, line))
+        elif value is not None and (effect := requests.of_variable(name, value, note, self.notes, self.family)):
+            yield _with(one, effect)
 
     def _effect_of_variable(self, name: str, value: str | None, line: str) -> Effect:
         read_at = _READ_AT[name]
         if line and self.steps.has_reached(read_at):
             where = self.steps.at.get(read_at, "")
-            why = f"{_WORDS[read_at]}{f', at {place(where)}' if where else ''}"
+            why = f"{_when_read(name)}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
             return Effect("too late", why, export(name, value or "", f"or set it before {before}"))
+        if name == GRAPH_FLAGS and self.final.step == "imported" and (refused := effects.of_refused_flags(value or "")):
+            return replace(refused, instead=_in_program(refused.instead, name, line)) if line else refused
         accepted = ACCEPTED.get(name)
         if accepted is not None and value is not None and not accepted.reads(value):
-            meant = accepted.meant_by(value) or accepted.usual or accepted.words[0]
-            return Effect("ignored", f"{accepted.read}: {accepted.otherwise}", _set(name, meant, line))
+            meant = accepted.meant_by(value) or accepted.usual or next(iter(accepted.words), None)
+            instead = None if meant is None else _set(name, meant, line)
+            return Effect("ignored", f"{accepted.read}: {accepted.otherwise}", instead)
         if not self.final.has_reached(read_at):
-            return Effect(NOT_REACHED, f"TensorFlow never read it: {_WORDS[read_at]}")
+            return Effect(NOT_REACHED, f"TensorFlow never read it: {_when_read(name)}")
         if value is None:
             return Effect(NOT_CHECKED, "what it was without it is not known")
         effect = effects.of_variable(name, value, self.observed, self.variables)
@@ -256,13 +294,28 @@ class _Judge:
             given = ", ".join(f"{name}={first[name]}" for name in _GPU_OPTIONS if name in first)
             where = place(self.steps.at.get("made", ""))
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
-            return Effect("ignored", why, fix.note("give the first session of the process these options"))
+            by_session = self.steps.maker == "session"
+            before = (
+                f"give these options to the session at {where}" if by_session else f"make this session before {where}"
+            )
+            return Effect("ignored", why, fix.note(before))
         if name == "allow_growth" and self.variables.get(FORCE_GROWTH, (str(value).lower(),))[0] != str(value).lower():
             return Effect("overridden", f"{FORCE_GROWTH} comes first", unset(FORCE_GROWTH))
         ran = {counter["what"] for counter in self.notes.of("counter")}
         if name == "device_count" and "session" not in ran and ran & {"op", "function"}:
-            return Effect(NOT_CHECKED, "it holds for what a session runs, and all was run outside of one")
+            gpus = sorted(
+                {counter["device"] for counter in self.notes.of("counter") if "GPU" in counter["device"]} - {""}
+            )
+            why = "it holds for what a session runs, and all was run outside of one"
+            if value.get("GPU") == 0 and gpus:
+                hidden = edit("tf.config.set_visible_devices([], 'GPU')")
+                return Effect("ignored", f"{why}, on {', '.join(gpus)}", hidden)
+            return Effect(NOT_CHECKED, why)
         return effects.of_option(name, value, self.observed, as_made(note), self.variables)
+
+
+def _when_read(name: str) -> str:
+    return _WORDS[_READ_AT[name]].format(reader="the CUDA driver" if name.startswith("CUDA") else "TensorFlow")
 
 
 def _in_program(action: Action | None, name: str, line: str) -> Action | None:

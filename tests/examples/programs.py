@@ -164,6 +164,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example(
+            "growth for all, and a GPU that is free",
+            _of(
+                processes=(replace(PROCESS, rank="LOCAL_RANK=0"), replace(_RANK, rank="LOCAL_RANK=1")),
+                settings=(Setting(FORCE_GROWTH, "'true'", "", "took effect", process=7),),
+                booked=(_CARD, replace(_CARD, index=1)),
+            ),
+        ),
+        Example(
             "growth for all",
             _of(processes=(PROCESS, _RANK), settings=(Setting(FORCE_GROWTH, "'true'", "", "took effect", process=7),)),
             fires=False,
@@ -286,9 +294,26 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "gpu_never_used": (
-        Example("one of two", _of(processes=(_TWO,), functions=(_STEP,))),
         Example(
-            "a strategy on one of two",
+            "one of two in the mask",
+            _of(
+                processes=(_TWO,),
+                functions=(_STEP,),
+                settings=(Setting("CUDA_VISIBLE_DEVICES", "'0,1'", "", "took effect"),),
+            ),
+        ),
+        Example(
+            "one of two that are visible",
+            _of(
+                processes=(_TWO,),
+                functions=(_STEP,),
+                settings=(Setting("visible_devices", "GPU=[GPU:0, GPU:1]", LINE, "took effect", process=7),),
+                booked=tuple(replace(_CARD, index=index) for index in range(3)),
+            ),
+        ),
+        Example("one of two, and none was asked for", _of(processes=(_TWO,), functions=(_STEP,)), fires=False),
+        Example(
+            "a strategy on one of two, and much memory of the other",
             _of(
                 processes=(_TWO,),
                 functions=(_STEP,),

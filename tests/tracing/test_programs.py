@@ -11,7 +11,7 @@ import pytest
 
 from gpudiag import causes as catalogue
 from gpudiag.model import codec
-from gpudiag.model.program import ProgramTrace
+from gpudiag.model.program import OTHER_EFFECT, WITHOUT_EFFECT, ProgramTrace
 from gpudiag.model.report import Report, Severity
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -65,6 +65,17 @@ FOUND["one_after_another"] = {cause: named for name in TOGETHER for cause, named
 ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager", *TOGETHER}
 """What is found in these is found in others, too."""
 LOOKED_INTO = {"session_pinned", "fine_training", "devices_mixed_up", "settings_of_each_end"}
+MARKED = {
+    "asked_in_vain": {
+        **dict.fromkeys(("COUNT", "JAX", "INVENTED", "CONTAINER", "LIST", "RECORD", "OPTION"), "ignored"),
+        **dict.fromkeys(("CALLED", "EMPTY", "THREAD", "PREFETCH"), "ignored"),
+        **dict.fromkeys(("LOADER", "FLAGS", "POLICY", "CLUSTER"), "too late"),
+        "ABSENT": "refused",
+    },
+    "variables_in_vain": {"PUT": "ignored", "DASHES": "refused", "SHELL": "ignored"},
+    "asked_in_time": {},
+}
+"""Programs whose lines have names: what becomes of each, and of no other line."""
 """Of these the tests below look at more of the report."""
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] if name in ALSO else []) for name in FOUND if name not in LOOKED_INTO
@@ -124,6 +135,26 @@ def test_of_a_session_the_graphs_are_known_and_the_program_gets_what_it_asked_fo
     assert set(scoped) == {("Tanh", "CPU:0", "scope")}
     copied = {one.function: one.bytes for one in program.copies if one.direction == "to host"}
     assert set(copied) == {"Session.run(MatMul)", "Session.run(MatMul, Tanh)"}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) -> None:
+    report, done = _traced(name, tmp_path)
+    assert report.program is not None, done.stderr
+    lines = (PROGRAMS / f"{name}.py").read_text().splitlines()
+    marks = {number: line.rpartition("# ")[2] for number, line in enumerate(lines, 1)}
+    fates = [
+        (marks[int(one.line.rpartition(":")[2])], one.fate)
+        for one in report.program.settings
+        if one.line and one.fate in (*WITHOUT_EFFECT, OTHER_EFFECT)
+    ]
+    assert sorted(fates) == sorted(MARKED[name].items()), done.stderr
+    assert not [text for one in report.program.processes for text in one.missing]
+    found = {cause.cause_id for cause in (*report.diagnosis.causes, *report.diagnosis.folded)}
+    assert found == {f"setting_{_CAUSES[fate]}" for fate in MARKED[name].values()}
+
+
+_CAUSES = {"ignored": "without_effect", "too late": "came_too_late", "refused": "refused"}
 
 
 def test_operations_of_every_thread_are_counted_and_those_of_tf_data_are_not(tmp_path: Path) -> None:

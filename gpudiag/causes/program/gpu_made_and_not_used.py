@@ -7,7 +7,7 @@ operations followed them. TensorFlow takes memory of a GPU that it does not use 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.traced import GUIDE, MOST, on_cpu
+from gpudiag.causes.shared.traced import GUIDE, MOST, cpu_scopes, on_cpu
 from gpudiag.fix import Kind, edit, note
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
@@ -39,4 +39,6 @@ def find(program: ProgramTrace) -> Matches:
         )
         could = [one for one in mine if one.why in ("scope", "variable", "none")]
         if gpus and could and not used:
-            yield Match(evidence=on_cpu(could)[:MOST], figures={"gpus": ", ".join(gpus)})
+            yield Match(
+                evidence=(*cpu_scopes(program, process.pid), *on_cpu(could))[:MOST], figures={"gpus": ", ".join(gpus)}
+            )

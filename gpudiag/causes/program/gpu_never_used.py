@@ -1,7 +1,8 @@
 """{gpus} computed nothing: {used} of {made} GPUs worked
 
-TensorFlow makes a device of each GPU that it sees, and takes memory of it as soon as it does. A program uses one GPU
-unless it distributes its work; the others are kept from everybody else.
+TensorFlow makes a device of each GPU that it sees, and a program uses one GPU unless it distributes its work. It is
+said if the program asked for the GPU, by a list of visible devices, a strategy or tf.device, or if the process holds
+much of its memory, which is kept from everybody else.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
 from gpudiag.fix import edit, export
-from gpudiag.model.program import Device, Process, ProgramTrace, place
+from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Device, Process, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import size
 
@@ -30,6 +31,9 @@ CAUSE = Cause(
         "replicas_without_own_gpu",
     ),
 )
+MASK = "CUDA_VISIBLE_DEVICES"
+_MUCH = 1 << 30
+"""More than the driver and the libraries take for themselves."""
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -37,6 +41,8 @@ def find(program: ProgramTrace) -> Matches:
         ran = program.operations(process)
         idle = [device for device in process.gpus if not ran.get(device.name) and not device.peak_bytes]
         used = [device for device in process.gpus if ran.get(device.name)]
+        asked = _asked(program, process)
+        idle = [device for device in idle if device.name in asked or _held(program, process, device) >= _MUCH]
         if not idle or not used or process.lost or process.missing:
             continue
         yield Match(
@@ -58,10 +64,30 @@ def find(program: ProgramTrace) -> Matches:
         return
 
 
+def _asked(program: ProgramTrace, process: Process) -> set[str]:
+    """Return the devices that the program asked for: by name, or by a list of several GPUs that leaves out others."""
+    names = {name for one in program.replicas if one.process == process.pid for name in one.devices}
+    names |= {placed.asked for placed in program.placed if placed.process == process.pid}
+    several = [
+        setting
+        for setting in program.settings
+        if setting.fate in (TOOK_EFFECT, NOT_CHECKED)
+        and (setting.process == process.pid or not setting.line)
+        and (setting.what == MASK or (setting.what == "visible_devices" and len(process.gpus) < len(program.booked)))
+        and "," in setting.value
+    ]
+    return names | {device.name for device in process.gpus if several}
+
+
+def _held(program: ProgramTrace, process: Process, device: Device) -> int:
+    """Return what NVML says that the process holds of a card, in bytes."""
+    card = next((card for card in program.booked if str(card.index) == device.gpu), None)
+    return dict(card.processes).get(process.pid, 0) if card is not None else 0
+
+
 def _taken(program: ProgramTrace, process: Process, device: Device) -> str:
     """Return what an idle GPU costs: the memory that the process holds of its card."""
-    card = next((card for card in program.booked if str(card.index) == device.gpu), None)
-    held = dict(card.processes).get(process.pid, 0) if card is not None else 0
+    held = _held(program, process, device)
     if held:
         return f"{device.name}: no operation ran on it; NVML: the program holds {size(held)} of card {device.gpu}"
     return f"{device.name}: no operation ran on it; TensorFlow may take up to {size(device.limit_bytes)} of it"

@@ -8,7 +8,7 @@ and of its result, so that it may be slower than with no GPU.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.traced import GUIDE, MOST, on_cpu
+from gpudiag.causes.shared.traced import GUIDE, MOST, cpu_scopes, on_cpu
 from gpudiag.fix import Kind, note
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
@@ -38,7 +38,7 @@ def find(program: ProgramTrace) -> Matches:
         gpu = sum(number for device, number in program.operations(process).items() if device.startswith("GPU"))
         if process.gpus and gpu and cpu >= _LEAST and cpu >= _SHARE * (cpu + gpu):
             yield Match(
-                evidence=on_cpu(fell)[:MOST],
+                evidence=(*cpu_scopes(program, process.pid), *on_cpu(fell))[:MOST],
                 figures={"share": 100 * cpu // (cpu + gpu), "on_gpu": f"{gpu:,}", "count": f"{cpu + gpu:,}"},
             )
             return

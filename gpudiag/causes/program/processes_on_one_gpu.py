@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
 from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.variables import FORCE_GROWTH
-from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Process, ProgramTrace, Setting
+from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Process, ProgramTrace, Setting, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -26,6 +26,8 @@ CAUSE = Cause(
 _BY_RANK = edit(
     "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow: a GPU for each"
 )
+_MAKING_S = 2.0
+"""TensorFlow takes so long at most to make its devices; that it has made them is noted afterwards."""
 _BY_TASK = edit("os.environ['CUDA_VISIBLE_DEVICES'] = str(json.loads(os.environ['TF_CONFIG'])['task']['index'])")
 
 
@@ -39,32 +41,51 @@ def find(program: ProgramTrace) -> Matches:
     shared = {
         gpu: at_once
         for gpu, all_of in users.items()
-        if len(at_once := _at_once(all_of)) > 1 and not all(_is_meant_to_share(program, process) for process in at_once)
+        if len(at_once := _at_once(all_of)) > 1
+        and (_ranks_beside_free_gpu(program, at_once) or not all(_shares(program, one) for one in at_once))
     }
     for gpu, processes in list(shared.items())[:1]:
         others = f"; likewise GPU {', '.join(other for other in shared if other != gpu)}" if len(shared) > 1 else ""
         yield Match(
             evidence=tuple(
-                f"process {one.pid}{f' ({one.rank})' if one.rank else ''}: CUDA_VISIBLE_DEVICES "
+                f"process {one.pid}{_named(one)}: CUDA_VISIBLE_DEVICES "
                 f"{'is not set' if one.mask is None else repr(one.mask)}{_left(one, gpu)}"
                 for one in processes[:MOST]
             )
-            + ((others.removeprefix("; "),) if others else ()),
+            + ((others.removeprefix("; "),) if others else ())
+            + tuple(f"no process of the program uses GPU {free}" for free in _free(program)),
             figures={"count": len(processes), "gpu": gpu},
             fix=(_own_gpu(processes[0]), CAUSE.fix[1]),
         )
 
 
-def _is_meant_to_share(program: ProgramTrace, process: Process) -> bool:
+def _named(process: Process) -> str:
+    """Return the rank of a process, and the line that started it."""
+    parts = [process.rank, f"started at {place(process.started_at)}" if process.started_at else ""]
+    return f" ({', '.join(filter(None, parts))})" if any(parts) else ""
+
+
+def _ranks_beside_free_gpu(program: ProgramTrace, processes: list[Process]) -> bool:
+    """Return whether a launcher numbered the processes, and there is a GPU that no process of the program uses."""
+    return bool(_free(program)) and len({process.rank for process in processes if process.rank}) == len(processes)
+
+
+def _free(program: ProgramTrace) -> list[int]:
+    """Return the GPUs of the machine that no process of the program uses."""
+    used = {device.gpu for process in program.processes for device in process.devices}
+    return [card.index for card in program.booked if str(card.index) not in used]
+
+
+def _shares(program: ProgramTrace, process: Process) -> bool:
     """Return whether a setting keeps the process from taking a whole GPU: growth, a limit or a fraction."""
     return any(
-        setting.fate in (TOOK_EFFECT, NOT_CHECKED) and _shares(setting)
+        setting.fate in (TOOK_EFFECT, NOT_CHECKED) and _is_for_sharing(setting)
         for setting in program.settings
         if setting.process == process.pid or not setting.line
     )
 
 
-def _shares(setting: Setting) -> bool:
+def _is_for_sharing(setting: Setting) -> bool:
     if setting.what in ("memory_growth", FORCE_GROWTH):
         return "true" in setting.value.lower()
     return setting.what == "logical_devices" or "per_process_gpu_memory_fraction" in setting.value
@@ -74,7 +95,14 @@ def _own_gpu(process: Process) -> Action:
     """Return how each process gets a GPU: by the number that it has, if it has one."""
     if process.rank.startswith("TF_CONFIG"):
         return _BY_TASK
-    return _BY_RANK if process.rank else note("start each process with CUDA_VISIBLE_DEVICES=N, its own GPU")
+    if process.rank:
+        return _BY_RANK
+    if not process.started_at:
+        return note("start each process with CUDA_VISIBLE_DEVICES=N, its own GPU")
+    return edit(
+        "env={**os.environ, 'CUDA_VISIBLE_DEVICES': '0'}",
+        f"another GPU for each that {place(process.started_at)} starts",
+    )
 
 
 def _at_once(processes: list[Process]) -> list[Process]:
@@ -91,11 +119,15 @@ def _overlap(one: Process, other: Process) -> bool:
         return True
     if one.pid == other.parent and 0 < one.made_s <= other.began_s:
         return True
-    return one.began_s <= _last(other) and other.began_s <= _last(one)
+    return _first(one) <= _last(other) and _first(other) <= _last(one)
+
+
+def _first(process: Process) -> float:
+    return process.made_s - _MAKING_S if process.made_s else process.began_s
 
 
 def _last(process: Process) -> float:
-    return max(process.last_s, process.began_s)
+    return max(process.last_s, process.seen_s, _first(process))
 
 
 def _left(process: Process, gpu: str) -> str:

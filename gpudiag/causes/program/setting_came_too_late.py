@@ -1,8 +1,9 @@
-"""{setting} is set at {where}, after TensorFlow has read it
+"""{setting} {where} comes too late to have an effect
 
-Each option has one moment at which it is read: TF_ENABLED_DEVICE_TYPES at the import, CUDA_VISIBLE_DEVICES at the
-first query of devices, everything else when TensorFlow makes its devices, which the first tensor does. A function
-that is called later raises RuntimeError, which programs often catch; a variable that is set later does nothing.
+Each option has one moment at which it is read: TF_ENABLED_DEVICE_TYPES at the import, CUDA_VISIBLE_DEVICES and
+TF_XLA_FLAGS at the first query of devices, TF_CONFIG when a strategy for several workers is made, a policy of Keras
+when a layer is made, most else when TensorFlow makes its devices, which the first tensor does. A function called
+later raises RuntimeError, which programs often catch; a variable that is set later does nothing.
 """
 
 from __future__ import annotations

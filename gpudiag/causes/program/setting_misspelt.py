@@ -1,4 +1,4 @@
-"""nothing reads {setting}, set at {where}; the name is misspelt, probably
+"""nothing reads {setting} {where}: the name is probably misspelled
 
 TensorFlow asks for the variables that it knows and the keys of device_count that are in upper case; nobody looks at
 the rest, and nothing is printed.

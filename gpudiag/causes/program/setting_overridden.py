@@ -1,4 +1,4 @@
-"""{setting}, set at {where}, is overridden
+"""{setting} {where} is overridden
 
 A variable of the environment comes before what the program asks for: TF_FORCE_GPU_ALLOW_GROWTH is read inside the
 allocator, after everything that the program has set, and get_memory_growth does not know of it.

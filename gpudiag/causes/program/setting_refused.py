@@ -1,7 +1,8 @@
-"""TensorFlow refuses {setting}, set at {where}
+"""TensorFlow refuses {setting} {where}
 
 Settings that exclude each other raise ValueError: growth on a GPU that has logical devices, a logical device without
-a limit. A program that catches the error goes on without the setting.
+a limit. A function that TensorFlow does not have raises AttributeError, and an unknown flag in TF_XLA_FLAGS ends the
+process. A program that catches an error goes on without the setting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""{setting}, set at {where}, does something else than it asks for
+"""{setting} {where} does something else than it asks for
 
 TensorFlow and the CUDA driver read an option as it is written, and say nothing of what they make of it: a list of GPUs
 ends at the first entry that is none, limits may add up to more than the card has, a limit in bytes is read as MiB,

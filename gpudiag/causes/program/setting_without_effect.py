@@ -1,8 +1,9 @@
-"""{setting}, set at {where}, has no effect
+"""{setting} {where} has no effect
 
-TensorFlow accepts the setting and does not use it: a function was assigned to instead of called, a value is not one
-that it reads, growth is lost beside logical devices, the order of visible devices is ignored, or the GPUs were made
-before, by another session or by tf.test.is_gpu_available(), with other options.
+TensorFlow accepts it and does not use it: a function was assigned to instead of called, a value is not one that it
+reads, growth is lost beside logical devices, the GPUs were made before, by another session or by
+tf.test.is_gpu_available(), with other options. Or nothing looks at it: nothing ran in a scope, no session was made with
+a ConfigProto, a list of 'gpu' is empty, a shell that set a variable has ended, and JAX reads another.
 """
 
 from __future__ import annotations

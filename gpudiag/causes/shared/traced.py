@@ -24,10 +24,22 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
         values = ", ".join(dict.fromkeys(one.value for one in several))
         take_out = note(f"take it out of {place(line)}", kind=Kind.EDIT_PROGRAM) if line else unset(what)
         yield Match(
-            evidence=(f"{place(line)}: {what} {values}" if line else f"{what}={values} in the environment", why),
-            figures={"setting": what, "where": place(line)},
+            evidence=(
+                f"{place(line)}: {what} {values}".rstrip() if line else f"{what}={values} in the environment",
+                why,
+            ),
+            figures={"setting": _named(what, several), "where": f"at {place(line)}" if line else "in the environment"},
             fix=(several[0].instead or take_out,),
         )
+
+
+def _named(what: str, several: Iterable[Setting]) -> str:
+    """Return what is said of settings in a sentence: of a session the options that are meant."""
+    if what not in ("session", "enable_eager_execution"):
+        return what
+    return (
+        f"{' and '.join(dict.fromkeys(one.value.partition('=')[0] for one in several))} of the {what.partition('_')[0]}"
+    )
 
 
 _BECAUSE = {
@@ -36,6 +48,12 @@ _BECAUSE = {
     "variable": "its variable is on the CPU",
     "none": "not asked for",
 }
+
+
+def cpu_scopes(program: ProgramTrace, process: int) -> tuple[str, ...]:
+    """Return a line for each scope in which a process of the program asked for the CPU."""
+    asking = [scope for scope in program.scopes if scope.process == process and "CPU" in scope.device.upper()]
+    return tuple(f"{place(scope.line)}: with tf.device({scope.device!r})" for scope in asking[:2])
 
 
 def on_cpu(placed: Iterable[Placed]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from .lines import hide_our_frames, line_of_program
 from .notes import cut, guarded, missing, note, replace, short_device, state
 from .operations import callback_of_thread, flush, sample
 from .processes import environment
+from .requests import note_records, watch_lists
+from .scopes import watch_device_scopes
 from .settings import (
     device_policy,
     logical_devices,
@@ -68,6 +70,8 @@ def in_context(module) -> None:
         if hasattr(cls, name):
             replace(cls, name, _leaving_graphs(getattr(cls, name)))
     watch_joining(cls)
+    watch_device_scopes(module)
+    watch_lists(cls)
     begun = cls.__init__
 
     def init(self, *positional, **named):
@@ -83,6 +87,9 @@ class _Thread(_local):
 
     That is followed here, because to read it from TensorFlow's own record costs each operation a microsecond.
     """
+
+    noted = 0
+    """Operations of this thread that were looked at one by one."""
 
     def __init__(self, data) -> None:
         """Python calls this in each thread that uses TensorFlow, at its first use, whatever started the thread."""
@@ -162,6 +169,7 @@ def context_made(context) -> None:
 
 
 def _at_end() -> None:
+    guarded(note_records)
     guarded(flush)
     guarded(sample)
 
@@ -223,7 +231,7 @@ def context_initialised(context, *, is_new=True) -> None:
     for device in context._physical_devices or ():
         if device.device_type == "GPU":
             found = context.get_device_details(device)
-            details.append((device.name, found.get("device_name", "")))
+            details.append((device.name, found.get("device_name", ""), tuple(found.get("compute_capability", ()))))
     try:
         # The context's own method would wait for the lock that this thread holds.
         pywrap_tfe.TFE_ContextEnableGraphCollection(context._context_handle)

@@ -1,7 +1,7 @@
-"""Functions that are traced, and strategies."""
+"""Functions that are traced, and what Keras computes with."""
 
 from .lines import line_of_program
-from .notes import MOST_CALLED, guarded, missing, new_slot, note, replace, short_device, state
+from .notes import MOST_CALLED, guarded, missing, new_slot, note, replace, state
 
 
 def in_functions(module) -> None:
@@ -48,50 +48,6 @@ def _traced(function) -> None:
         if slot is None:
             slot = state.slots[key] = new_slot("traced", key[1], "", "", key[2], "xla" if state.compiled else "")
         state.words[slot] += 1
-
-
-def in_distribute(module) -> None:
-    cls = getattr(module, "StrategyBase", None)
-    if cls is None:
-        missing("tensorflow.python.distribute.distribute_lib.StrategyBase", "strategies")
-        return
-    begun = cls.__init__
-
-    def init(self, extended):
-        begun(self, extended)
-        guarded(_strategy, self)
-
-    replace(cls, "__init__", init)
-    extended = getattr(module, "StrategyExtendedV1", None)
-    run = getattr(extended, "call_for_each_replica", None)
-    if run is None:
-        missing("distribute_lib.StrategyExtendedV1.call_for_each_replica", "whether a strategy ran anything")
-        return
-
-    def call_for_each_replica(self, fn, args=(), kwargs=None):
-        slot = state.strategies.get(id(self))
-        if slot is not None and state.words is not None:
-            state.words[slot] += 1
-        return run(self, fn, args, kwargs)
-
-    replace(extended, "call_for_each_replica", call_for_each_replica)
-
-
-def _strategy(strategy) -> None:
-    if type(strategy).__name__.startswith("_Default"):
-        return
-    extended = strategy.extended
-    devices = [short_device(str(one)) for one in extended.worker_devices][:256]
-    slot = new_slot("strategy", type(strategy).__name__, "", "", "", "")
-    state.strategies[id(extended)] = slot
-    note(
-        "strategy",
-        what=type(strategy).__name__,
-        devices=devices,
-        replicas=strategy.num_replicas_in_sync,
-        line=line_of_program(3),
-        slot=slot,
-    )
 
 
 def in_keras(module) -> None:

@@ -105,12 +105,24 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="") -> None:
         number=number,
         scope=scope,
         devices=counts,
+        types=_types_on_gpus(graphs),
         copies=copies,
         clusters=clusters if clusters or jit else None,
         outside=_outside(left) if jit else {},
         cpu=[(*key, times) for key, times in list(blamed.items())[:MOST_NODES]],
         cut=max(0, len(blamed) - MOST_NODES),
     )
+
+
+def _types_on_gpus(graphs) -> dict:
+    """Return the types of operation on each GPU."""
+    found: dict = {}
+    for graph in graphs:
+        for node in graph.node:
+            device = short_device(node.device)
+            if "GPU" in device and node.op not in PASSING:
+                found.setdefault(device, set()).add(node.op)
+    return {device: sorted(types)[:MOST_NODES] for device, types in found.items()}
 
 
 def _memory(op, device) -> str:

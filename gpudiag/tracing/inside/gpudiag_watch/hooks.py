@@ -4,13 +4,24 @@ import sys
 
 from .context import in_context
 from .errors import in_errors
-from .functions import in_distribute, in_functions, in_keras
-from .notes import guarded, missing
+from .functions import in_functions, in_keras
+from .notes import guarded, missing, note
+from .processes import in_subprocess
+from .requests import in_config, in_policies, in_policy, watch_records
+from .scopes import in_distribute
 from .sessions import in_session
 from .settings import in_device_lib, in_eager_run, in_tensorflow, in_trainer
-from .tensors import in_constants, in_iterators, in_tensors
+from .tensors import in_constants, in_iterators, in_prefetching, in_tensors
+
+
+def _in_other(module) -> None:
+    note("other", name=module.__name__)
+
 
 HOOKS = {
+    "jax": _in_other,
+    "torch": _in_other,
+    "subprocess": in_subprocess,
     "tensorflow": in_tensorflow,
     "tensorflow.python.eager.context": in_context,
     "tensorflow.python.framework.errors_impl": in_errors,
@@ -20,7 +31,13 @@ HOOKS = {
     "tensorflow.python.framework.constant_op": in_constants,
     "tensorflow.python.data.ops.iterator_ops": in_iterators,
     "tensorflow.python.eager.polymorphic_function.eager_function_run": in_eager_run,
+    "tensorflow.python.framework.config": in_config,
+    "tensorflow._api.v2.compat.v1": watch_records,
+    "tensorflow.compat.v1": watch_records,
+    "tensorflow.python.data.experimental.ops.prefetching_ops": in_prefetching,
     "keras.src.backend.config": in_keras,
+    "keras.src.dtype_policies": in_policies,
+    "keras.src.dtype_policies.dtype_policy": in_policy,
     "keras.src.trainers.trainer": in_trainer,
     "tensorflow.python.distribute.distribute_lib": in_distribute,
     "tensorflow.python.eager.polymorphic_function.atomic_function": in_functions,

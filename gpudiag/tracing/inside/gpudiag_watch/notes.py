@@ -73,6 +73,13 @@ class State:
         self.graphs = {}
         self.sessions = {}
         self.strategies = {}
+        self.scopes = {}
+        self.entered = {}
+        self.layers = {}
+        self.configs = []
+        self.put = set()
+        self.reads = set()
+        self.noted = self.flushed = self.commands = 0
         self.compiled = False
         self.looked_at = 0
         self.kernels = {}

@@ -86,6 +86,7 @@ def flush() -> None:
     del state.recent[: len(done)]  # another thread may have added some
     if not done or state.words is None:
         return
+    state.flushed += 1
     if state.ran_at + len(done) > RAN:
         _count()
     at = state.ran_at
@@ -117,6 +118,9 @@ def _noted(op, inputs, attrs, outputs) -> int:
         return 0
     guarded(flush)
     state.busy = True
+    state.noted += 1
+    if state.local is not None:
+        state.local.noted += 1
     try:
         device = outputs[0].device if outputs else inputs[0].device if inputs else ""
         memory = outputs[0].backing_device if outputs else ""

@@ -1,14 +1,25 @@
-"""The process itself: its command, its variables, and how it was forked."""
+"""The process itself: its command, its variables, how it was forked, and the variables that it gives to others."""
 
 import os
 import sys
 from _thread import allocate_lock
 
-from .lines import line_of_program
-from .notes import LONGEST, cut, guarded, note, open_file, reopened, replace, state
+from .lines import hide_our_frames, kind_of, line_of_program
+from .notes import FOLDER, LONGEST, cut, guarded, missing, note, open_file, reopened, replace, state
 
-_VARIABLES = ("TF_", "CUDA", "NVIDIA", "XLA_", "NCCL_", "KERAS_", "GPU_", "HOROVOD_", "OMPI_", "SLURM_", "LOCAL_")
+_VARIABLES = (
+    *("TF_", "CUDA", "NVIDIA", "XLA_", "NCCL_", "KERAS_", "GPU_", "HOROVOD_", "OMPI_", "SLURM_", "LOCAL_"),
+    *("JAX_", "PYTORCH_", "TORCH_", "LD_LIBRARY_PATH"),
+)
 """What the names of environment variables begin with that concern GPUs; no other is noted."""
+_INSIDE = os.path.dirname(os.path.dirname(__file__))
+_ASKING = frozenset((os.getenv.__code__.co_filename, type(os.environ).get.__code__.co_filename))
+"""Files of Python through which a program asks for a variable, and sets one."""
+_READ_BY_PYTHON = frozenset(("KERAS_BACKEND", "TF_CONFIG", "TF_USE_LEGACY_KERAS"))
+"""Variables that TensorFlow or Keras reads from os.environ; of others it is noted who reads what was set here."""
+_MOST_READS = _MOST_COMMANDS = 500
+_SETS = r"""\s*(?:(?:export\s+|set\s+)?(?=\w+=)|setenv\s+)(\w+)(?:=|\s+)("[^"]*"|'[^']*'|[^\s;&|]*)\s*;?\s*\Z"""
+"""A command that does nothing but set a variable of the shell that runs it."""
 
 
 def _is_noted(name: str) -> bool:
@@ -68,13 +79,113 @@ def watch_environment() -> None:
 
     replace(os, "putenv", putenv)
     replace(os, "unsetenv", unsetenv)
+    cls = type(os.environ)
+    get, has, run = cls.__getitem__, cls.__contains__, os.system
+
+    def contains(self, key):
+        guarded(_asked, key)
+        return has(self, key)
+
+    def getitem(self, key):
+        guarded(_asked, key)
+        try:
+            return get(self, key)
+        except KeyError:
+            if sys._getframe(1).f_code.co_name != "get":  # which catches it
+                hide_our_frames()
+            raise
+
+    def system(command):
+        guarded(_starts, command, True, None, None)
+        return run(command)
+
+    replace(cls, "__contains__", contains)
+    replace(cls, "__getitem__", getitem)
+    replace(os, "system", system)
 
 
 def _variable(name: object, value: object) -> None:
     name = os.fsdecode(name)
     if _is_noted(name):
         shown = None if value is None else _shown_value(name, os.fsdecode(value))
-        note("variable", name=name, value=shown, line=line_of_program(3), stage=stage_of_tensorflow())
+        # os.putenv sets it for C alone: os.environ, and a copy of it, do not have it.
+        by_environ = sys._getframe(3).f_code.co_filename in _ASKING
+        state.put.add(name)
+        state.reads = {read for read in state.reads if read[0] != name}
+        line = line_of_program(3)
+        note("variable", name=name, value=shown, line=line, stage=stage_of_tensorflow(), direct=not by_environ)
+
+
+def _asked(name: object) -> None:
+    """Note whose Python asked for a variable, once until it is set again."""
+    if name not in state.put and name not in _READ_BY_PYTHON:
+        return
+    frame = sys._getframe(3)
+    while frame is not None and frame.f_code.co_filename in _ASKING:
+        if frame.f_code.co_name == "copy":
+            return
+        frame = frame.f_back
+    by = kind_of(frame.f_code.co_filename) if frame is not None else "ours"
+    if by != "ours" and (name, by) not in state.reads and len(state.reads) < _MOST_READS:
+        state.reads.add((name, by))
+        note("read", name=name, by=by, line=line_of_program(4))
+
+
+def in_subprocess(module) -> None:
+    """Watch the programs that are started: with which variables, and by which shell."""
+    cls = getattr(module, "Popen", None)
+    if cls is None:
+        missing("subprocess.Popen", "which variables a process gave to others")
+        return
+    begun = cls.__init__
+
+    def init(self, args, *positional, **named):
+        if named.get("env") is not None:
+            guarded(_watch_child, named)
+        begun(self, args, *positional, **named)
+        guarded(_starts, args, named.get("shell"), named.get("env"), self.pid)
+
+    init.__wrapped__ = begun
+    replace(cls, "__init__", init)
+
+
+def _watch_child(named) -> None:
+    """Let a Python be watched that is started with other variables."""
+    env = dict(named["env"])
+    if FOLDER in os.environ and all(isinstance(name, str) for name in env) and FOLDER not in env:
+        path = env.get("PYTHONPATH")
+        env.update({FOLDER: os.environ[FOLDER], "PYTHONPATH": _INSIDE + os.pathsep + path if path else _INSIDE})
+        named["env"] = env
+
+
+def _starts(command, by_shell, env, pid) -> None:
+    """Note what is started: the variables that it is given, and one that a shell sets for itself alone."""
+    import re
+
+    words = command if isinstance(command, (list, tuple)) else [command]
+    last = os.fsdecode(words[-1]) if words else ""
+    own = by_shell or (len(words) == 3 and words[1] in ("-c", "-lc"))
+    found = own and re.match(_SETS, last)
+    exported = (found[1], cut(found[2].strip("\"'"), 300)) if found and found[1].startswith(_VARIABLES) else None
+    given, is_copy = None, False
+    if env is not None:
+        own, theirs = dict(os.environ), {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+        changed = [name for name in {**own, **theirs} if _is_noted(name) and theirs.get(name) != own.get(name)]
+        given = {name: _shown_value(name, theirs[name]) if name in theirs else None for name in changed}
+        is_copy = own.keys() <= theirs.keys()
+    if not _is_import() and state.commands < _MOST_COMMANDS:
+        state.commands += 1
+        note("command", line=line_of_program(3), pid=pid, exported=exported, given=given, copy=is_copy)
+
+
+def _is_import() -> bool:
+    """Return whether a package does this while it is imported, such as TensorFlow, which asks for the processor."""
+    frame = sys._getframe(3)
+    while frame is not None and kind_of(frame.f_code.co_filename) != "program":
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def forked_in_parent() -> None:

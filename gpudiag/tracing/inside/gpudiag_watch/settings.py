@@ -3,7 +3,7 @@
 import sys
 
 from .cards import cards
-from .lines import hide_our_frames, line_of_program
+from .lines import hide_our_frames, kind_of, line_of_program
 from .notes import cut, guarded, missing, note, replace, short_device, state
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
@@ -159,14 +159,34 @@ def in_tensorflow(module) -> None:
         if type(inner) is _Module:
             replace(inner, "__class__", _Watched)
             _watched[id(inner)] = "tf.%s" % name
+    if type(module) is _Module:
+        replace(module, "__class__", _Root)
 
 
 _Module = type(sys)
 _watched: dict = {}
+_OF_TENSORFLOW_1 = frozenset(("ConfigProto", "GPUOptions", "InteractiveSession", "Session"))
+
+
+class _Root(_Module):
+    """TensorFlow's own module, which somebody may ask for what only TensorFlow 1 had there."""
+
+    def __getattr__(self, name):
+        if name in _OF_TENSORFLOW_1:
+            guarded(_absent, "tf", name)
+        raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
 
 
 class _Watched(_Module):
-    """A module whose functions somebody may replace by mistake: ``tf.config.set_soft_device_placement = False``."""
+    """A module whose functions somebody may replace by mistake: ``tf.config.set_soft_device_placement = False``.
+
+    And one that may be asked for a function that it does not have, in a ``try`` that hides the error.
+    """
+
+    def __getattr__(self, name):
+        if not name.startswith("_"):
+            guarded(_absent, _watched.get(id(self), self.__name__), name)
+        raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
 
     def __setattr__(self, name, value):
         before = self.__dict__.get(name)
@@ -182,3 +202,13 @@ class _Watched(_Module):
                 stage=stage_of_tensorflow(),
                 error="",
             )
+
+
+def _absent(module, name) -> None:
+    """Note a name that TensorFlow does not have, unless the program only asks whether it has it."""
+    import linecache
+
+    frame = sys._getframe(3)
+    file = frame.f_code.co_filename
+    if kind_of(file) == "program" and "attr(" not in linecache.getline(file, frame.f_lineno):
+        note("absent", name="%s.%s" % (module, name), line="%s:%d" % (file, frame.f_lineno))

@@ -4,9 +4,11 @@ import time
 
 from .copies import count_copy
 from .lines import hide_our_frames, line_of_program
-from .notes import HEAD, guarded, missing, new_slot, replace, state
+from .notes import HEAD, guarded, missing, new_slot, note, replace, state
 from .operations import constant_in_host_memory
 from .settings import PLAIN, in_ops
+
+_MOST_STEPS = 64
 
 
 def in_tensors(module) -> None:
@@ -76,6 +78,40 @@ def in_iterators(module) -> None:
             guarded(_waited, began)
 
     replace(cls, "_next_internal", _next_internal)
+    begun = cls.__init__
+
+    def init(self, dataset=None, *positional, **named):
+        begun(self, dataset, *positional, **named)
+        guarded(_pipeline, dataset)
+
+    replace(cls, "__init__", init)
+
+
+def in_prefetching(module) -> None:
+    cls = getattr(module, "_CopyToDeviceDataset", None)
+    if cls is None:
+        missing("prefetching_ops._CopyToDeviceDataset", "what follows tf.data.experimental.prefetch_to_device")
+        return
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        self._gpudiag_line = line_of_program(2)
+        begun(self, *positional, **named)
+
+    replace(cls, "__init__", init)
+
+
+def _pipeline(dataset) -> None:
+    """Note what follows in a pipeline after its elements were copied to a GPU."""
+    later: list = []
+    while dataset is not None and len(later) < _MOST_STEPS:
+        line, device = getattr(dataset, "_gpudiag_line", None), getattr(dataset, "_target_device", "")
+        if line is not None:
+            note("setting", what="prefetch_to_device", target=device, value=later, line=line, stage="", error="")
+            return
+        later.append(type(dataset).__name__.strip("_"))
+        before = getattr(dataset, "_inputs", list)()
+        dataset = before[0] if len(before) == 1 else None
 
 
 def _waited(began) -> None:

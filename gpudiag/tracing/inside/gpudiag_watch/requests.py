@@ -1,0 +1,123 @@
+"""What a program asks for elsewhere than in the eager context: policies of Keras, records of options, lists."""
+
+import sys
+
+from .lines import kind_of, line_of_program
+from .notes import HEAD, guarded, missing, new_slot, note, replace, state
+from .settings import options_of, watch_method
+
+_MOST_CONFIGS = 20
+_CONTAINERS = frozenset(("InputLayer", "Model"))
+
+
+def in_config(module) -> None:
+    """Watch functions of tf.config that are not methods of the context."""
+    watch_method(module, "enable_tensor_float_32_execution", _tensor_float_32, "whether TensorFloat-32 was asked for")
+    watch_method(module, "set_optimizer_experimental_options", _optimizer, "options of the graph optimizer")
+
+
+def _tensor_float_32(enabled):
+    return {"what": "tensor_float_32", "target": "", "value": bool(enabled)}
+
+
+def _optimizer(options):
+    return {"what": "optimizer_options", "target": "", "value": sorted(map(str, options))[:64]}
+
+
+def watch_lists(context_class) -> None:
+    """Note the lists of devices that are empty, because the type is not one of TensorFlow's."""
+    for name in ("list_physical_devices", "list_logical_devices"):
+        listed = getattr(context_class, name, None)
+        if listed is None:
+            missing("Context.%s" % name, "lists of devices of a type that there is not")
+        else:
+            replace(context_class, name, _listing(name, listed))
+
+
+def _listing(name, listed):
+    def listing(self, device_type=None):
+        found = listed(self, device_type)
+        if not found and isinstance(device_type, str):
+            guarded(_empty_list, name, device_type)
+        return found
+
+    return listing
+
+
+def _empty_list(name, device_type) -> None:
+    note("setting", what=name, target="", value=device_type, line=line_of_program(3), stage="", error="")
+
+
+def in_policy(module) -> None:
+    """Watch the policy of Keras, and what the layers that are made later take of it."""
+    watch_method(module, "set_dtype_policy", _policy, "policies of Keras")
+
+
+def _policy(policy):
+    made = {name: state.words[slot] for name, slot in state.layers.items()} if state.words is not None else {}
+    return {"what": "dtype_policy", "target": "", "value": str(getattr(policy, "name", policy)), "layers": made}
+
+
+def in_policies(module) -> None:
+    get = getattr(module, "get", None)
+    if get is None:
+        missing("keras.src.dtype_policies.get", "which policies layers have")
+        return
+
+    def watched(identifier):
+        policy = get(identifier)
+        caller = sys._getframe(1)
+        if caller.f_code.co_name == "__init__" and caller.f_code.co_filename.endswith("layer.py"):
+            guarded(_layer, policy, caller.f_locals.get("self"))
+        return policy
+
+    replace(module, "get", watched)
+
+
+def _layer(policy, layer) -> None:
+    if _CONTAINERS.isdisjoint(cls.__name__ for cls in type(layer).__mro__):
+        name = str(policy.name)
+        slot = state.layers.get(name)
+        if slot is None:
+            slot = state.layers[name] = new_slot("layer", name, "", "", "", "")
+        if slot != HEAD and state.words is not None:
+            state.words[slot] += 1
+
+
+class _Record:
+    """Stands for ``tf.compat.v1.ConfigProto``: makes one, and knows which were made."""
+
+    def __init__(self, cls) -> None:
+        self._cls = cls
+
+    def __call__(self, *positional, **named):
+        made = self._cls(*positional, **named)
+        guarded(_made, made)
+        return made
+
+    def __getattr__(self, name):
+        return getattr(self._cls, name)
+
+    def __instancecheck__(self, instance):
+        return isinstance(instance, self._cls)
+
+
+def _made(config) -> None:
+    line = line_of_program(3)
+    if len(state.configs) < _MOST_CONFIGS and kind_of(line.rpartition(":")[0]) == "program":
+        state.configs.append((config, line))
+
+
+def watch_records(compat) -> None:
+    cls = getattr(compat, "ConfigProto", None)
+    if cls is None:
+        missing("tf.compat.v1.ConfigProto", "records of options that no session was made with")
+    else:
+        replace(compat, "ConfigProto", _Record(cls))
+
+
+def note_records() -> None:
+    """Note what the records say that the program made; those of sessions are noted by these, too."""
+    for config, line in state.configs:
+        note("record", value=options_of(config), line=line)
+    state.configs = []

@@ -1,0 +1,376 @@
+"""What became of what a program asks for by other ways than an option of TensorFlow that exists: pure, from its notes.
+
+Lists of a type that there is not, scopes in which nothing ran, policies that no layer has, records that no session was
+made with, functions that TensorFlow does not have, and variables of other programs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gpudiag import fix
+from gpudiag.fix import Kind, edit, export
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.knowledge.placement import short_device
+from gpudiag.knowledge.variables import CLUSTER, OTHER_PROGRAMS, instead_of, is_read_by_nothing
+from gpudiag.model.program import NOT_CHECKED, OTHER_EFFECT, TOOK_EFFECT, Setting, place
+from gpudiag.text import counted
+from gpudiag.tracing.effects import Effect
+from gpudiag.tracing.inside.gpudiag_watch import kernels, scopes
+from gpudiag.tracing.notes import Note, Notes
+from gpudiag.tracing.observed import Observed
+
+_KIND = re.compile(r"(?i)(?:.*[:/])?(?P<kind>CPU|GPU)(?::(?P<number>\d+))?\Z")
+_CLAIMED = re.compile(r"(?i)/?(?:device:)?(?P<kind>cpu|gpu|cuda)")
+_PASSING = ("PrefetchDataset", "OptionsDataset", "ModelDataset")
+"""Steps of tf.data that leave an element on the GPU on which it is (measured, TensorFlow 2.21)."""
+_OPTIMIZERS = (
+    *("layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization"),
+    *("dependency_optimization", "loop_optimization", "function_optimization", "debug_stripper"),
+    *("disable_model_pruning", "scoped_allocator_optimization", "pin_to_host_optimization", "disable_meta_optimizer"),
+    *("implementation_selector", "auto_mixed_precision", "use_plugin_optimizers"),
+    *("auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl", "min_graph_nodes"),
+)
+"""Keys that tf.config.optimizer.set_experimental_options reads (context.py, 2.21)."""
+_MAKING = kernels.PLUMBING | {"AssignAddVariableOp", "Cast", "Fill"}
+"""Operations that make a variable and read it."""
+_HEAVY = ("MatMul", "Conv", "Einsum", "RNN")
+"""Parts of the names of operations for which a GPU is there."""
+_SETTINGS = {
+    "virtual_device_configuration": "logical_devices",
+    "VirtualDeviceConfiguration": "logical_devices",
+    "logical_device_configuration": "logical_devices",
+    "ConfigProto": "session",
+    "GPUOptions": "session",
+    "Session": "session",
+    "InteractiveSession": "session",
+}
+"""Names of functions, without ``set_``, to what the watcher calls what they set."""
+_FASTER_SINCE = {"mixed_float16": (7, 0), "float16": (7, 0), "mixed_bfloat16": (8, 0), "bfloat16": (8, 0)}
+"""Policies of Keras, and the compute capability since which GPUs have units that are faster with them (CUDA Programming
+Guide, compute capabilities)."""
+
+
+# Calls whose effect shows elsewhere
+
+
+def of_list(note: Note, observed: Observed) -> Effect | None:
+    """Return what became of a list of devices that was empty; None if there is none of the type that is meant."""
+    kind = _CLAIMED.match(note["value"])
+    if kind is None or note["value"] in ("CPU", "GPU"):
+        return None
+    meant = "CPU" if kind["kind"].lower() == "cpu" else "GPU"
+    there = observed.physical or () if meant == "GPU" else ("/physical_device:CPU:0",)
+    if not there:
+        return None
+    why = f"of {note['value']!r} the list is empty on every machine: the type is compared letter by letter"
+    taken = next((grown.why for grown in observed.growth(observed.gpus) if grown.grows is False), "")
+    why += f"; TensorFlow lists {counted(len(there), meant)}{f', and {taken}' if taken and meant == 'GPU' else ''}"
+    return Effect("ignored", why, edit(f"tf.config.{note['what']}({meant!r})"))
+
+
+def of_policy(note: Note, observed: Observed) -> Effect | None:
+    """Return what a policy of Keras did: which layers have it, and whether the GPU computes faster with it."""
+    name, before = note["value"], note["layers"]
+    if name == "float32":
+        return None
+    layers = {
+        counter["op"]: observed.notes.count(counter)
+        for counter in observed.notes.of("counter")
+        if counter["what"] == "layer"
+    }
+    later = {policy: number - before.get(policy, 0) for policy, number in layers.items()}
+    with_it, others = later.get(name, 0), {policy: number for policy, number in later.items() if policy != name}
+    if not with_it and sum(others.values()):
+        why = f"{_layers(others)} made after it and none with it: each was given another dtype"
+        return Effect(
+            "ignored", why, fix.note("take dtype= out of the layers that are to have it", kind=Kind.EDIT_PROGRAM)
+        )
+    if not with_it and before:
+        why = f"{_layers(before)} made before it, and none after it: a layer takes the policy when it is made"
+        return Effect("too late", why, fix.note("move the line before the first layer is made", kind=Kind.EDIT_PROGRAM))
+    if not with_it:
+        return Effect(NOT_CHECKED, "no layer of Keras was made")
+    needed = _FASTER_SINCE.get(name)
+    slow = [card for card in observed.capabilities if needed and card < needed]
+    if slow:
+        has = ".".join(map(str, slow[0]))
+        why = (
+            f"{counted(with_it, 'layer')} compute with it on a GPU of compute capability {has}: units that are faster "
+            f"at {name.removeprefix('mixed_')} came with {'.'.join(map(str, needed or ()))}"
+        )
+        return Effect(OTHER_EFFECT, why, edit("tf.keras.mixed_precision.set_global_policy('float32')"))
+    return Effect(TOOK_EFFECT, f"{counted(with_it, 'layer')} made with it")
+
+
+def _layers(by_policy: Mapping[str, int]) -> str:
+    """Return how many layers have which policies."""
+    parts = [f"{counted(number, 'layer')} with {policy}" for policy, number in by_policy.items() if number]
+    return f"{' and '.join(parts)} {'was' if sum(by_policy.values()) == 1 else 'were'}"
+
+
+def of_tensor_float_32(note: Note, observed: Observed) -> Effect | None:
+    """Return what became of TensorFloat-32: GPUs have it since compute capability 8.0."""
+    if note["value"] and observed.capabilities and all(card < (8, 0) for card in observed.capabilities):
+        has = ", ".join(sorted({".".join(map(str, card)) for card in observed.capabilities}))
+        return Effect("ignored", f"GPUs have TensorFloat-32 since compute capability 8.0, and here it is {has}")
+    return Effect(NOT_CHECKED, "nothing that a program sees shows what it does")
+
+
+def of_optimizer_options(note: Note, _: Observed) -> Effect | None:
+    """Return what became of options of the graph optimizer whose names it does not know; None if it knows all."""
+    unknown = [key for key in note["value"] if key not in _OPTIMIZERS]
+    if not unknown:
+        return None
+    near = difflib.get_close_matches(unknown[0], _OPTIMIZERS, n=1)
+    instead = edit(f"tf.config.optimizer.set_experimental_options({{{near[0]!r}: True}})") if near else None
+    return Effect("ignored", f"no option of the graph optimizer is called {unknown[0]!r}", instead)
+
+
+def of_prefetch(note: Note, _: Observed) -> Effect | None:
+    """Return what becomes of elements that tf.data copied to a GPU before other steps."""
+    later = [step for step in note["value"] if step not in _PASSING]
+    if not later:
+        return None
+    why = f"{later[-1]} comes after it: its results are on the CPU, and the copy to {note['target']} is lost"
+    return Effect(
+        "ignored", why, edit(f"tf.data.experimental.prefetch_to_device({note['target']!r})", "as the last step")
+    )
+
+
+OF_CALLS: dict[str, Callable[[Note, Observed], Effect | None]] = {
+    "list_physical_devices": of_list,
+    "list_logical_devices": of_list,
+    "dtype_policy": of_policy,
+    "tensor_float_32": of_tensor_float_32,
+    "optimizer_options": of_optimizer_options,
+    "prefetch_to_device": of_prefetch,
+}
+"""What a note of a setting is called whose effect shows elsewhere than in TensorFlow's devices."""
+
+
+# What no option of TensorFlow is
+
+
+def of_no_option(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting]:
+    """Yield what the program asked for in vain: functions, records, scopes."""
+    settings = [note for note in notes.of("setting") if not note["error"]]
+    yield from _absent(notes, pid, settings)
+    if not any(note["what"] == "enable_eager_execution" or note.get("given") for note in settings):
+        for note in notes.of("record"):
+            if note["value"] and observed.made:
+                value = ", ".join(f"{name}={value}" for name, value in note["value"].items())
+                why = "this ConfigProto is given to nothing: its options hold for the session that is made with it"
+                at = next((place(one["line"]) for one in settings if one["what"] == "session"), "")
+                growth = edit(
+                    "tf.config.experimental.set_memory_growth(gpu, True)", "of each GPU; other options: tf.config"
+                )
+                instead = edit("tf.compat.v1.Session(config=config)", f"at {at}") if at else growth
+                yield Setting("ConfigProto", value, note["line"], "ignored", why, instead, pid)
+    yield from _scopes(notes, pid, observed)
+
+
+def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Setting]:
+    """Yield the functions that this TensorFlow does not have, if the program went on and did not set the same later."""
+    lines = set()
+    for note in notes.of("absent"):
+        short = note["name"].rpartition(".")[2].removeprefix("set_")
+        done = {later["what"] for later in settings if later["t"] >= note["t"]}
+        went_on = any(one["t"] >= note["t"] for one in notes.of("initialised", "graph")) or notes.last_op_at > note["t"]
+        sets = short in _SETTINGS or f".set_{short}" in note["name"]
+        if note["line"] in lines or not went_on or not sets or _SETTINGS.get(short, short) in done:
+            continue
+        lines.add(note["line"])
+        version = notes.first("tensorflow").get("version", "")
+        why = f"TensorFlow {version} does not have it: AttributeError, and the program goes on"
+        instead = api.REMOVED.get(note["name"].removeprefix("tf."), "")
+        called = f"{instead}(gpu, True)" if instead.endswith("set_memory_growth") else instead
+        action = edit(called) if called else fix.note("take it out", kind=Kind.EDIT_PROGRAM)
+        yield Setting(note["name"], "", note["line"], "refused", why, action, pid)
+
+
+def _scopes(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting]:
+    """Yield the scopes of tf.device that changed nothing: nothing ran on their device, or variables were made there."""
+    ran = _Ran(notes)
+    if notes.lost or not ran.devices or notes.first("missing"):
+        return
+    for note in notes.of("counter"):
+        found = _KIND.match(short_device(note["device"])) if note["what"] == "scope" else None
+        device = f"{found['kind'].upper()}:{found['number'] or 0}" if found is not None else ""
+        if device in observed.devices and (effect := _of_scope(device, note, notes, ran)) is not None:
+            what, value = "tf.device", repr(note["device"])
+            yield Setting(what, value, note["line"], effect.fate, effect.why, effect.instead, pid)
+
+
+class _Ran:
+    """What ran on which device, and for which."""
+
+    def __init__(self, notes: Notes) -> None:
+        counted_notes = [note for note in notes.of("counter") if note["what"] in ("op", "function")]
+        done = [note for note in counted_notes if notes.count(note)]
+        graphs = list(notes.of("graph"))
+        self.devices = {note.get("device", "") for note in done if note["op"] not in _MAKING}
+        self.devices |= {name for note in graphs for name in note["devices"]}
+        types: dict[str, set[str]] = {}
+        for note in graphs:
+            for name, ops in note.get("types", {}).items():
+                types.setdefault(name, set()).update(ops)
+        for note in done:
+            types.setdefault(note.get("device", ""), set()).add(note["op"])
+        self.types = types
+        """The types of operation that ran on each device."""
+        self.heavy = {name for name, ops in types.items() if any(part in op for op in ops for part in _HEAVY)}
+        """The devices on which products or convolutions ran."""
+        self.asked: dict[str, set[str]] = {}
+        """The types of operation that were asked for on each device."""
+        for note in done:
+            self.asked.setdefault(note.get("asked", ""), set()).add(note["op"])
+        self.gpus = ", ".join(sorted(name for name in self.devices if name.startswith("GPU")))
+
+
+def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None:
+    """Return what became of the scopes of one line for a device that there is; None if it is not known, or good."""
+    words = (scopes.MADE, scopes.ENTERED, scopes.RAN, scopes.RAN_HERE)
+    made, entered, inside, own = (notes.count(note, word) for word in words)
+    is_gpu, types = device.startswith("GPU"), ran.asked.get(device, set())
+    again = edit(f"with tf.device('/{device}'):", "around what computes, in the thread that does")
+    if is_gpu and own and "VarHandleOp" in types and ran.types.get(device, set()) <= _MAKING and ran.heavy:
+        why = (
+            f"variables were made for it, and all products and convolutions ran on {', '.join(sorted(ran.heavy))}: "
+            "a layer makes its weights, and a function its graph, at the first call"
+        )
+        return Effect(OTHER_EFFECT, why, again.replaced(note="around what calls the model, or the function, first"))
+    if not made or types - _MAKING or (device in ran.devices if is_gpu else not ran.gpus):
+        return None
+    on = f"operations ran on {ran.gpus or 'the CPU'}"
+    if not entered:
+        return Effect("ignored", f"it is called and not entered; {on}", again)
+    if not inside:
+        return Effect("ignored", f"nothing ran while it was open, and it holds for what is called in it; {on}", again)
+    if is_gpu and not own:
+        why = f"what ran while it was open ran in other threads, for which it does not hold; {on}"
+        return Effect("ignored", why, again)
+    return None
+
+
+# Variables
+
+
+def of_variable(
+    name: str, value: str, note: Note | None, notes: Notes, family: Mapping[int, Sequence[Notes]]
+) -> Effect | None:
+    """Return what became of a variable that TensorFlow does not read, or reads in Python; None: nothing is to be said.
+
+    ``note``: of the line that sets it; None: the process was started with it.
+    """
+    if not notes.first("tensorflow"):
+        return None
+    for begins, (program, module, instead) in OTHER_PROGRAMS.items():
+        if name.startswith(begins):
+            imported = any(
+                other["name"] == module for mine in family.values() for one in mine for other in one.of("other")
+            )
+            named = next((action for part, action in instead.items() if name.endswith(part)), None)
+            if imported or (note is None and named is None):
+                return None
+            return Effect(
+                "ignored", f"{program} reads it, which this program does not import; TensorFlow does not", named
+            )
+    if note is None:
+        return None
+    later = notes.notes[notes.notes.index(note) + 1 :]
+    starts = any(one["k"] == "command" for one in later) or _is_executed(notes, family)
+    if name.startswith("NVIDIA_VISIBLE") and not starts:
+        why = "the container runtime reads it when the container starts, and nothing in a program does"
+        own = edit(f"os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}", "before the first use of TensorFlow")
+        return Effect("ignored", why, own)
+    if name == "LD_LIBRARY_PATH" and not starts:
+        why = "the loader has read it when this process started"
+        return Effect("too late", why, export(name, value, "before Python starts"))
+    reads = [one for one in notes.of("read") if one["name"] == name]
+    if name in (CLUSTER, "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"):
+        return _read_by_python(name, note, later, reads, notes)
+    everywhere = [
+        one for mine in family.values() for process in mine for one in process.of("read") if one["name"] == name
+    ]
+    version = str(notes.first("tensorflow").get("version", ""))
+    if version.startswith("2.21.") and is_read_by_nothing(name) and not everywhere and not starts:
+        why = (
+            f"nothing reads it: TensorFlow {version} does not know the name, and no Python of this program asked for it"
+        )
+        return Effect("ignored", why, instead_of(name))
+    return None
+
+
+def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
+    """Return whether the process started another program later, in its own place or as a child."""
+    start = notes.notes[0]
+    again = any(process.notes[0]["t"] > start["t"] for process in family.get(start.get("pid", 0), ()))
+    first = [process.notes[0] for several in family.values() for process in several]
+    return again or any(one["parent"] == start.get("pid") and one["how"] == "started" for one in first)
+
+
+def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequence[Note], notes: Notes) -> Effect | None:
+    """Return what became of a variable that TensorFlow or Keras reads from os.environ."""
+    mine = [one for one in reads if one["by"] in ("tensorflow", "keras")]
+    after = [one for one in mine if one in later]
+    if note.get("direct") and (mine or notes.first("initialised")):
+        why = "os.putenv does not change os.environ, from which it is read"
+        return Effect("ignored", why, fix.note(f"assign to os.environ[{name!r}]", kind=Kind.EDIT_PROGRAM))
+    if after:
+        return None
+    if mine:
+        who = "Keras" if mine[0]["by"] == "keras" else "TensorFlow"
+        where = place(mine[-1]["line"])
+        return Effect(
+            "too late",
+            f"{who} has read it, at {where}",
+            fix.note(f"move the line before {where}", kind=Kind.EDIT_PROGRAM),
+        )
+    strategy = notes.first("strategy")
+    if name == CLUSTER and strategy and any(one is strategy for one in later):
+        why = (
+            f"{strategy['what']} at {place(strategy['line'])} has the GPUs of this machine alone, and does not read it"
+        )
+        return Effect("ignored", why, edit("strategy = tf.distribute.MultiWorkerMirroredStrategy()"))
+    return None
+
+
+def command_of(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> Iterator[Note]:
+    """Yield the note of the command with which a process of the program started this one."""
+    start = notes.notes[0]
+    for parent in family.get(start.get("parent", 0), ()):
+        yield from (command for command in parent.of("command") if command["pid"] == start.get("pid"))
+
+
+def of_parent(notes: Notes, pid: int, family: Mapping[int, Sequence[Notes]]) -> Iterator[Setting]:
+    """Yield what the parent set by os.putenv and the process was not given, because it got a copy of os.environ."""
+    start = notes.notes[0]
+    variables, parents = start.get("variables") or {}, family.get(start.get("parent", 0), ())
+    command = next(command_of(notes, family), None)
+    if command is None or not command.get("copy") or not notes.first("tensorflow"):
+        return
+    put = {note["name"]: note for parent in parents for note in parent.of("variable") if note["t"] <= start["t"]}
+    for name, note in put.items():
+        if note.get("direct") and note["value"] is not None and variables.get(name) != note["value"]:
+            where = place(command["line"])
+            why = f"os.putenv does not change os.environ, a copy of which process {pid} was given at {where}"
+            instead = edit(f"os.environ[{name!r}] = {note['value']!r}")
+            yield Setting(name, repr(note["value"]), note["line"], "ignored", why, instead, pid)
+
+
+def of_command(note: Note, pid: int) -> Iterator[Setting]:
+    """Yield the variable that a shell set for itself alone."""
+    if note["exported"] is not None:
+        name, value = note["exported"]
+        why = "this shell sets it and ends: this program and what it starts do not see it"
+        yield Setting(name, repr(value), note["line"], "ignored", why, edit(f"os.environ[{name!r}] = {value!r}"), pid)
+
+
+def given_at(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> dict[str, str]:
+    """Return the variables that a process was given by the line that started it, each with that line."""
+    command = next(command_of(notes, family), None)
+    given = command["given"] if command is not None else None
+    return {name: command["line"] for name, value in given.items() if value is not None} if command and given else {}

@@ -1,0 +1,50 @@
+"""Asks for the same as asked_in_vain.py and variables_in_vain.py, in ways that hold."""
+
+import os
+import subprocess
+import sys
+import threading
+
+PROGRAM = "import os, tensorflow as tf; tf.random.normal([8, 8]); os.environ['TF_OF_MY_OWN_GPU']"
+if "again" not in sys.argv:
+    os.environ["LD_LIBRARY_PATH"] = f"{os.environ.get('LD_LIBRARY_PATH', '')}:/usr/local/cuda/lib64"
+    os.execv(sys.executable, [sys.executable, *sys.argv, "again"])
+os.environ["TF_GPU_THREAD_MODE"], os.environ["TF_GPU_THREAD_COUNT"] = "gpu_private", "2"
+os.environ["TF_OF_MY_OWN_GPU"] = "1"
+os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2"
+subprocess.run("CUDA_VISIBLE_DEVICES=1 " + sys.executable + f' -c "{PROGRAM}"', shell=True, check=True)
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+tf.keras.mixed_precision.set_global_policy("mixed_float16")
+for gpu in tf.config.list_physical_devices("GPU"):
+    getattr(tf.config, "set_memory_growth", tf.config.experimental.set_memory_growth)(gpu, True)
+tf.config.optimizer.set_experimental_options({"layout_optimizer": True})
+
+
+@tf.function
+def deep(x):
+    for _ in range(3):
+        x = tf.tanh(x @ x * 0.01)
+    return tf.exp(x)
+
+
+def work(device: str) -> None:
+    with tf.device(device):
+        for _ in range(20):
+            deep(tf.ones([8, 8]))
+
+
+for thread in [threading.Thread(target=work, args=(f"/GPU:{number}",)) for number in range(2)]:
+    thread.start()
+    thread.join()
+images = tf.data.Dataset.from_tensor_slices(np.ones([64, 8], "float32")).batch(16)
+images = images.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
+layers = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dense(1, dtype="float32")])
+for batch in images:
+    layers(batch)
+config = tf.compat.v1.ConfigProto()
+config.gpu_options.allow_growth = True
+with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    assert isinstance(config, tf.compat.v1.ConfigProto)
+    session.run(tf.constant(1.0))
