@@ -1,0 +1,122 @@
+"""A module or a name that Python did not find: what was asked for, and by whom, as a traceback shows it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpudiag.cause import LogAlone
+from gpudiag.knowledge.message import Event
+from gpudiag.knowledge.messages.python_packages import MODULE_NOT_THERE
+from gpudiag.knowledge.names import Moved, distribution_of, moved
+from gpudiag.knowledge.origin import Origin
+
+_INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
+_DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,100})\.([A-Za-z_]\w{0,100})")
+_FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
+_ALIASES = {"tf": "tensorflow", "np": "numpy", "sp": "scipy", "pd": "pandas", "plt": "matplotlib.pyplot"}
+_PASSED_ON = {"tensorflow_hub.tf_v1": "tensorflow", "tensorflow_hub.tf_utils.tf": "tensorflow"}
+"""Modules of packages that are another's: what they lack, that lacks."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A module or a name that was asked for and is not there, as a line of a log says it."""
+
+    event: Event
+    before: tuple[str, ...]
+    """The lines above it."""
+    program: LogAlone
+    origin: Origin
+    is_known_otherwise: bool
+    """True if another message of the line is a fault with a cause of its own, which says more."""
+
+    @cached_property
+    def asker(self) -> str:
+        """The distribution whose code asked, from the last frame above the error; "" for the user's program."""
+        asked_for = self.event["module"] or self.event["of"]
+        asked_for = _PASSED_ON.get(asked_for, asked_for)
+        for line in reversed(self.before):
+            if (frame := _FRAME.search(line)) is None:
+                continue
+            inside = _INSTALLED.findall(frame["file"])
+            if not inside:
+                return ""
+            if inside[-1] != asked_for.partition(".")[0]:
+                return distribution_of(inside[-1])
+        return ""
+
+    @property
+    def who(self) -> str:
+        return self.asker or "the program"
+
+    @property
+    def name(self) -> str:
+        """The name in the module; "" if the module itself is not there."""
+        return self.event["name"] or self.event["attribute"] or self.event["lacked"]
+
+    @cached_property
+    def module(self) -> str:
+        module = self.event["module"] or self.event["of"] or _imported_from(self.before, self.name)
+        return _PASSED_ON.get(module, module)
+
+    @property
+    def top(self) -> str:
+        """The package of the module."""
+        return self.module.partition(".")[0]
+
+    @property
+    def distribution(self) -> str:
+        return distribution_of(self.top)
+
+    @property
+    def wanted(self) -> str:
+        """What was asked for, in words."""
+        return f"{self.name} of {self.module}" if self.name else self.module
+
+    @property
+    def lacks_module(self) -> bool:
+        """True if the module itself is not there."""
+        return self.event.message is MODULE_NOT_THERE
+
+    @cached_property
+    def modules(self) -> tuple[str, ...]:
+        """The module, or, as Python 2 does not name it, those that the name may be of."""
+        if self.module:
+            return (self.module,)
+        return _called(self.before, self.name) if self.event["lacked"] else ()
+
+    @cached_property
+    def moved(self) -> Moved | None:
+        """Which releases have it, if that is known."""
+        return next((known for module in self.modules if (known := moved(module, self.name)) is not None), None)
+
+    @property
+    def wanted_anywhere(self) -> str:
+        """What was asked for, in words; also of a name whose module Python 2 did not say."""
+        module = self.module or next((one for one in self.modules if moved(one, self.name)), "")
+        return f"{self.name} of {module}" if self.name else module
+
+    @property
+    def is_shown(self) -> bool:
+        """True if the lines show the place that asked."""
+        return any(_FRAME.search(line) for line in self.before)
+
+
+def _called(before: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return the modules that a name may be of: that of the statement above which uses it, and TensorFlow."""
+    for line in reversed(before[-12:]):
+        for module, asked in _DOTTED.findall(line):
+            if asked == name:
+                top, dot, rest = module.partition(".")
+                return (f"{_ALIASES.get(top, top)}{dot}{rest}", "tensorflow")
+    return ("tensorflow",)
+
+
+def _imported_from(before: tuple[str, ...], name: str) -> str:
+    """Return the module of the statement that asked for ``name``; Python up to 3.6 leaves it out of its error."""
+    for line in reversed(before):
+        if (found := re.search(r"\bfrom ([A-Za-z_][\w.]{0,200}) import\b", line)) and name in re.split(r"\W", line):
+            return found[1]
+    return ""
