@@ -129,7 +129,7 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
 STRAY_ACCESS = FAMILY.fault(
     "stray_access",
     *(
-        f"CUDA_ERROR_{name}"
+        Text(f"CUDA_ERROR_{name}", "nvidia-cuda-runtime-cu12 12.9.79 cuda.h")
         for name in (
             "ILLEGAL_ADDRESS",
             "MISALIGNED_ADDRESS",
@@ -143,7 +143,7 @@ STRAY_ACCESS = FAMILY.fault(
     Text("an illegal instruction was encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
     Text("unspecified launch failure", "https://github.com/tensorflow/tensorflow/issues/41169"),
     *(
-        f"cudaError{name}"
+        Text(f"cudaError{name}", "nvidia-cuda-runtime-cu12 12.9.79 driver_types.h")
         for name in (
             "IllegalAddress",
             "MisalignedAddress",

@@ -433,7 +433,7 @@ FAMILY.fault(
         "tensorflow 2.21 tensorflow/core/distributed_runtime/collective_param_resolver_distributed.cc:167",
     ),
     "/job:worker/replica:0/task:{:d} is down",
-    "Coordination agent is in ERROR",
+    Text("Coordination agent is in ERROR", "tensorflow 2.10.1 _pywrap_tensorflow_internal.so"),
     Text(
         "The following tasks are unhealthy (stopped sending heartbeats)",
         "tensorflow 2.21 xla/tsl/distributed_runtime/coordination/coordination_service.cc:273",

@@ -137,7 +137,7 @@ FAMILY.fault(
     "MIOpen Error: {what}",
     "MIOpen(HIP): Error {what}",
     *(
-        f"miopenStatus{one}"
+        Text(f"miopenStatus{one}", "tensorflow 2.21 xla/stream_executor/rocm/rocm_dnn.cc")
         for one in ("UnknownError", "InternalError", "NotInitialized", "AllocFailed", "UnsupportedOp")
     ),
     *(f"rocblas_status_{one}" for one in ("internal_error", "not_implemented", "memory_error", "arch_mismatch")),

@@ -314,7 +314,7 @@ FAMILY.fault(
         "Couldn't find a suitable version of {tool:s} The following locations were considered",
         "tensorflow 2.21 xla/stream_executor/cuda/subprocess_compilation.cc:202",
     ),
-    "Couldn't get ptxas version string",
+    Text("Couldn't get ptxas version string", "tensorflow 2.10.1 libtensorflow_framework.so.2"),
     Text(
         "Couldn't get ptxas/nvlink version string",
         "tensorflow 2.21 xla/stream_executor/cuda/subprocess_compilation.cc:97",
