@@ -26,6 +26,7 @@ import re
 
 from gpudiag.lint.program import Call, Program
 from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import is_of_tests
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -36,12 +37,13 @@ RULE = Rule(
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
     cause="workers_share_gpus",
 )
-_CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_visible_devices|LOCAL_RANK")
+_CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_visible_devices|LOCAL_RANK|sys\.path\b")
+"""What chooses a GPU, or by which modules are found that are not read and may choose one."""
 
 
 def find(program: Program) -> Matches:
-    if program.mentions(_CHOSEN):
-        return
+    if program.mentions(_CHOSEN) or is_of_tests(program):
+        return  # a test is one process
     for event in program.of(Call):
         if program.shared and event.functions and not event.stack:
             continue  # a helper of other files, which may choose the GPU
