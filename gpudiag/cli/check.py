@@ -36,7 +36,9 @@ from gpudiag.text import one_line, printable, say
 
 if TYPE_CHECKING:
     from gpudiag.catalogue import Entry
-    from gpudiag.model.report import Settings
+    from gpudiag.model.expectations import Expectations
+    from gpudiag.model.report import Report, Settings
+    from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
 _FOUND = "gpudiag.configuration"
@@ -106,7 +108,6 @@ def check(
 
     Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 not every GPU was verified.
     """
-    from gpudiag.probes import listing
     from gpudiag.run.machine import start_machine
     from gpudiag.run.servers import begun
     from gpudiag.run.signals import Signals
@@ -120,8 +121,7 @@ def check(
         signals = stack.enter_context(Signals())  # until the report is delivered
         lines, of_log, left_s = _read_log(comparing.log, asked.deadline_s, signals)
         machine = start_machine(simulation.simulate, simulation.fault, stack)
-        measures = any(not name.startswith("host.") for name in listing.chosen(select))
-        tensorflow = measures and asked.isolation == "fork"
+        tensorflow = asked.isolation == "fork" and _measures(select)
         children = stack.enter_context(begun(machine, asked.timeout_s, tensorflow=tensorflow))
 
         # The rest is imported while a server imports TensorFlow, which takes longer.
@@ -130,36 +130,48 @@ def check(
         from gpudiag.comparison.reports import Known
         from gpudiag.model.report import Limits
         from gpudiag.run import runner
-        from gpudiag.run.options import Options
 
         entries = _entries(select, asked.level)
         compared_with = None if comparing.baseline is None else Known.load(comparing.baseline)
         expected = expectations(judging.expect, context.meta[_FOUND].file)
-        chosen = {
-            "deadline_s": left_s,
-            # Who names probes, or disturbs, wants them all.
-            "level": asked.level or ("full" if select or asked.disturb else None),
-        }
-        options = Options(
-            entries=entries,
-            **{**vars(search), **vars(asked), **chosen},
+        level = asked.level or ("full" if select or asked.disturb else None)  # who names probes wants them all
+        options = replace(
+            _options(entries, replace(asked, level=level, deadline_s=left_s), search),
             lines=lines,
             limits=Limits(count_simulated=simulated_here, **vars(demands)),
             settings=settings,
             notes=(*notes, *of_log),
-            command=("gpudiag", *map(printable, sys.argv[1:])),
             machine=machine,
         )
         with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
             report = runner.run_on(children, options, observer, signals)
-        if expected is not None:
-            from gpudiag.expectations.judging import judged
-
-            report = judged(report, expected, today())
-        report = last_pass.with_changes(report, compared_with, keep=comparing.keep_last_pass)
+        report = last_pass.with_changes(_judged(report, expected), compared_with, keep=comparing.keep_last_pass)
         summarize(report, mask=rendering.mask)
         deliver(report, rendering)
     return exit_status(report, plugin=plugin)
+
+
+def _measures(select: tuple[str, ...]) -> bool:
+    """Return whether one of the probes that are asked for needs a child."""
+    from gpudiag.probes import listing
+
+    return any(not name.startswith("host.") for name in listing.chosen(select))
+
+
+def _options(entries: tuple[Entry, ...], asked: Asked, search: Search) -> Options:
+    """Return what is asked of the run by these options of the command."""
+    from gpudiag.run.options import Options
+
+    return Options(entries, **{**vars(search), **vars(asked)}, command=("gpudiag", *map(printable, sys.argv[1:])))
+
+
+def _judged(report: Report, expected: Expectations | None) -> Report:
+    """Return the report, compared with what is expected of the machine."""
+    if expected is None:
+        return report
+    from gpudiag.expectations.judging import judged
+
+    return judged(report, expected, today())
 
 
 def _refuse_contradictions(context: click.Context, simulation: Simulation, demands: Demands) -> bool:

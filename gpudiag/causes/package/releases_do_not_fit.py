@@ -337,25 +337,9 @@ def _explain_framework(asked: Asked) -> Explained:
     )
 
 
-def _explain_keras(asked: Asked) -> Explained:
-    """Explain a part of Keras that another release has."""
-    asker, wanted, origin = asked.asker, asked.wanted, asked.origin
-    is_3 = any(map(_KERAS_3.search, asked.program.lines)) or origin.releases[0] > _LAST_WITH_KERAS_2
-    upgrade = run(
-        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}",
-        "releases that fit each other",
-        kind=Kind.INSTALL,
-    )
-    older = install("tensorflow<2.16", "keras<3", note="the last with Keras 2, on Python up to 3.11")
-    legacy = run(
-        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1",
-        "or Keras 2 in a newer TensorFlow, before Python starts",
-        kind=Kind.INSTALL,
-        role=Role.ALTERNATIVE,
-    )
-    own = edit(
-        "from tensorflow.keras import ...", "not from keras or tensorflow.python.keras; and: import tensorflow as tf"
-    )
+def _explain_old_or_new_keras(asked: Asked) -> Explained | None:
+    """Explain what Keras 3 alone has, or Keras up to 2.3 alone; None for other parts of Keras."""
+    asker, wanted = asked.asker, asked.wanted
     module = wanted.rpartition(" of ")[2]
     if module.startswith(_KERAS_3_ALONE):
         return _explained(
@@ -379,6 +363,30 @@ def _explain_keras(asked: Asked) -> Explained:
                 kind=Kind.INSTALL,
             ),
         )
+    return None
+
+
+def _explain_keras(asked: Asked) -> Explained:
+    """Explain a part of Keras that another release has."""
+    if (explained := _explain_old_or_new_keras(asked)) is not None:
+        return explained
+    asker, wanted, origin = asked.asker, asked.wanted, asked.origin
+    is_3 = any(map(_KERAS_3.search, asked.program.lines)) or origin.releases[0] > _LAST_WITH_KERAS_2
+    upgrade = run(
+        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}",
+        "releases that fit each other",
+        kind=Kind.INSTALL,
+    )
+    older = install("tensorflow<2.16", "keras<3", note="the last with Keras 2, on Python up to 3.11")
+    legacy = run(
+        "pip install tf_keras; export TF_USE_LEGACY_KERAS=1",
+        "or Keras 2 in a newer TensorFlow, before Python starts",
+        kind=Kind.INSTALL,
+        role=Role.ALTERNATIVE,
+    )
+    own = edit(
+        "from tensorflow.keras import ...", "not from keras or tensorflow.python.keras; and: import tensorflow as tf"
+    )
     if is_3:
         fix: tuple[Action, ...] = (older, legacy, upgrade)
     elif not asker:
