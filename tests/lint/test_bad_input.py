@@ -247,7 +247,7 @@ def test_notebook_of_another_language_is_left_alone(tmp_path: Path) -> None:
 )
 def test_what_doubles_is_followed_as_long_as_it_is_small(line: str, doubled: str) -> None:
     """Sixty lines that double a text would take all memory, if folding went on."""
-    head = f"import os, tensorflow\n{line}\n"
+    head = f"import os, tensorflow, horovod\n{line}\n"
     tail = "os.environ['CUDA_VISIBLE_DEVICES'] = s\n"
     assert rules_in(head + f"{doubled}\n" * 60 + tail) == []
     if doubled.startswith("s = ") and "t = " not in doubled and "%" not in doubled:

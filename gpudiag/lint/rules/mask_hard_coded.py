@@ -1,7 +1,8 @@
-"""CUDA_VISIBLE_DEVICES={value!r} replaces the mask that a launcher or the shell has given
+"""CUDA_VISIBLE_DEVICES={value!r} replaces the mask that the launcher of this program has given
 
-Slurm, Kubernetes and other launchers give a program its GPUs by this variable. A value in the program takes it other
-GPUs than its own, or none if the machine has fewer; the user's own setting in the shell is lost as well.
+Slurm, Kubernetes and other launchers give each process its GPUs by this variable. A value in the program takes it other
+GPUs than its own, or none if the machine has fewer, and all processes of a machine get the same. Only a program that
+shows that it is started by a launcher is reported.
 
 Bad
     import os
@@ -9,11 +10,15 @@ Bad
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
     import tensorflow as tf
 
+    rank = int(os.environ["SLURM_PROCID"])
+
 Good
     import os
 
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "1")
     import tensorflow as tf
+
+    rank = int(os.environ["SLURM_PROCID"])
 """
 
 from __future__ import annotations
@@ -26,10 +31,13 @@ from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
+_LAUNCHERS = ("SLURM_", "Slurm", "OMPI_", "PMI_RANK", "LOCAL_RANK", "WORLD_SIZE", "horovod", "mpi4py", "KUBERNETES_")
+"""What a program has that a launcher starts, as several processes."""
 RULE = Rule(
     severity=Severity.NOTE,
     advice="os.environ.setdefault('CUDA_VISIBLE_DEVICES', {value!r}), or set it in the shell",
     words=(MASK,),
+    also=_LAUNCHERS,
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_outside_the_allocation",
 )
@@ -39,7 +47,12 @@ _KEEPS = re.compile(rf"environ\.get\(\s*['\"]{MASK}|environ\.copy\(|environ\.pop
 """In a function that sets it for a while, and puts it back."""
 
 
+_LAUNCHED = re.compile("|".join(_LAUNCHERS))
+
+
 def find(program: Program) -> Matches:
+    if not program.mentions(_LAUNCHED):
+        return
     for event in masks(program):
         if event.functions and _KEEPS.search(event.functions[-1].text):
             continue
