@@ -67,10 +67,10 @@ class Entry:
         Raises ``msgspec.ValidationError`` if it is not a reading of this probe.
         """
         assert self.reading is not None
-        if not issubclass(self.reading, GpuReading):
-            return msgspec.convert(saved, self.reading)
         if "operation_raised" in saved:
             return msgspec.convert(saved, EndedReading)
+        if not issubclass(self.reading, GpuReading):
+            return msgspec.convert(saved, self.reading)
         listed = msgspec.convert({name: saved[name] for name in ("given", "seen") if name in saved}, GpuReading)
         return msgspec.convert(saved, self.reading) if listed.complete else listed
 

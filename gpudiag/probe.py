@@ -208,6 +208,11 @@ class GpuFaults(Faults):
         means="The GPU or one of its libraries answered with an error; nothing more was measured.",
         do=SEE_THE_CAUSE,
     )
+    process_ended = fail(
+        "TensorFlow ended the process ({end}) after {error}",
+        means="The GPU or one of its libraries answered with an error; nothing more was measured.",
+        do=SEE_THE_CAUSE,
+    )
     operation_hangs = fail(
         "{what}",
         means="A call of one of the GPU's libraries, or of the driver, never came back; nothing more was measured.",
@@ -309,10 +314,16 @@ class EndedReading(GpuReading, kw_only=True):
     """That of a probe which an operation on a GPU ended."""
 
     operation_raised: str
-    """Type and message of the error; of one that never returned which it was and how long it was waited for."""
+    """Type and message of the error, or its line in the log; of one that never returned which it was and how long it
+    was waited for."""
     hung: bool = False
+    process_end: str = ""
+    """How TensorFlow ended the process after the error, such as ``killed by SIGABRT``; "": it raised the error."""
 
     def unusable(self) -> Findings:
+        if self.process_end:
+            yield GpuFaults.process_ended.found(error=self.operation_raised, end=self.process_end)
+            return
         if self.hung:
             yield GpuFaults.operation_hangs.found(what=self.operation_raised)
             return

@@ -103,7 +103,8 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
-    if not first and (broken_at is not None or evidence.is_log_alone):
+    failed = any(row.status == "fail" or row.crash for row in evidence.rows)
+    if not first and (broken_at is not None or evidence.is_log_alone or failed):
         last = _ranked([rule for rule in rules if rule.declared.last_resort], looked)
         first = [cause for cause in last if broken_at is None or cause.stage is broken_at]
     folded = [cause for cause in causes if cause not in first]

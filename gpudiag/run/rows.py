@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from gpudiag.knowledge import log_lines
+from gpudiag.knowledge.codes import code_in
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Broken, Cause, Gpu, Limits, Row, Skipped
@@ -132,16 +133,26 @@ def _skipped_because(task: Task, ended: Ended, cause: Cause, facts: Facts) -> st
 
 def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedReading | None:
     """Return what the end of a probe says about its GPUs: an operation failed, or never returned; None if nothing."""
-    if not issubclass(task.entry.reading or object, GpuReading):
+    if not task.gpus:
         return None
-    raised = _what_hangs(ended, last_announced(lines))
+    lines, raised, end = tuple(lines), "", ""
+    if issubclass(task.entry.reading or object, GpuReading):
+        raised = _what_hangs(ended, last_announced(lines))
     hung = bool(raised)
-    if not hung and ended.result.cause is Cause.OPERATION_FAILED:
+    if ended.result.cause is Cause.OPERATION_FAILED and not hung:
         raised = ended.result.detail
+    if ended.result.cause is Cause.SIGNAL and not hung:
+        raised, end = _last_error_of_gpu(lines), ended.result.detail
     if not raised:
         return None
     given = tuple(gpu.pci_bus_id for gpu in task.gpus)
-    return EndedReading(given=given, seen=len(given), operation_raised=raised, hung=hung)
+    return EndedReading(given=given, seen=len(given), operation_raised=raised, hung=hung, process_end=end)
+
+
+def _last_error_of_gpu(lines: Sequence[str]) -> str:
+    """Return the error with which TensorFlow ended its process, if it is one of the driver or a library; else ""."""
+    errors = [line for line in lines if log_lines.is_error(line)]
+    return log_lines.text(errors[-1]) if errors and code_in(errors[-1]) else ""
 
 
 def _what_hangs(ended: Ended, announced: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,8 @@ from examples import Example
 from examples.machines import example_evidence, example_facts
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import Call, CallFacts, EnvironmentFacts, Facts
-from gpudiag.model.report import Finding, Judged, Row
+from gpudiag.model.report import Broken, Cause, Finding, Judged, Row, Severity
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import MIB, EndedReading, Raised
 from gpudiag.probes.comparison import Check
 from gpudiag.probes.libraries import (
@@ -92,7 +94,23 @@ def _without_keras(package: str, lacks: str, **variables: str) -> Evidence:
     return example_evidence(facts, row, listed=2)
 
 
+def _unexplained(outcome: Judged | Broken, *log: str) -> Evidence:
+    facts = example_facts(2)
+    row = Row("memory.allocator", (gpus_in_scope(facts)[1].uuid,), outcome, 0.0, log=log)
+    return replace(example_evidence(facts, row, listed=2), gpus=gpus_in_scope(facts))
+
+
+_LIMIT = "E0000 00:00:1.2 7 cuda_executor.cc:9] failed to set a limit: CUDA_ERROR_UNSUPPORTED_LIMIT: limit"
+_CRASHED = Broken(Cause.SIGNAL, "killed by SIGABRT")
+
 EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "probe_fails": (
+        Example("a code in the log", _unexplained(_CRASHED, _LIMIT)),
+        Example("no code", _unexplained(_CRASHED)),
+        Example("a finding", _unexplained(Judged((Finding("raised", Severity.FAIL, "raised CUDA_ERROR_ASSERT"),)))),
+        Example("a warning", _unexplained(Judged((Finding("slow", Severity.WARNING, "slow"),))), fires=False),
+        Example("gpudiag had no time for it", _unexplained(Broken(Cause.BUSY, "no time")), fires=False),
+    ),
     "library_fails": (
         Example("cuDNN", _machine((cudnn, (_CUDNN,), (_FAILED,)))),
         Example("cuDNN, and a path of the user's", _machine((cudnn, (_CUDNN,), (_FAILED,)), LD_LIBRARY_PATH="/opt")),

@@ -107,7 +107,7 @@ def test_an_operation_that_raised_is_found_and_nothing_else(entry: Entry) -> Non
     assert "InternalError: no" in judged.findings[0].message
     judged = judge(entry, {"given": given, "seen": len(given), "operation_raised": "it did not return", "hung": True})
     assert (kinds(judged), judged.findings[0].message) == ({"operation_hangs"}, "it did not return")
-    assert {"operation_failed", "operation_hangs"} <= {kind.name for kind in entry.kinds}
+    assert {"operation_failed", "operation_hangs", "process_ended"} <= {kind.name for kind in entry.kinds}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,7 @@ def test_every_kind_has_an_example(entry: Entry) -> None:
         "operation_failed",
         "operation_hangs",
         "other_gpu",
+        "process_ended",
         "wrong_result",
     }
 

@@ -199,7 +199,7 @@ def _devices_row(rows: Iterable[Row], *kinds: str) -> Answer:
     return NOT_KNOWN, ""
 
 
-_CREATED = ("creation_failed", "gpu_not_seen")
+_CREATED = ("creation_failed", "gpu_not_seen", "process_ended")
 
 
 def _context(evidence: Evidence) -> Answer:

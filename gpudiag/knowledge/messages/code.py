@@ -153,6 +153,7 @@ STRAY_ACCESS = FAMILY.fault(
             "LaunchFailure",
         )
     ),
+    meaning="a kernel read or wrote memory that is not its own, or the GPU failed while it ran",
     seen="CUDA",
 )
 CUDNN_OLDER = FAMILY.fault(

@@ -80,6 +80,15 @@ CODES = (
         (note("end threads and data pipelines before the program returns", kind=Kind.EDIT_PROGRAM),),
         True,
     ),
+    *(
+        Code(number, f"PROFILER_{name}", f"Profiler{runtime}", "", f"CUDA's profiler {state}", (_BUG,), True)
+        for number, name, runtime, state in (
+            (5, "DISABLED", "Disabled", "is switched off, or another one is in use"),
+            (6, "NOT_INITIALIZED", "NotInitialized", "was not started"),
+            (7, "ALREADY_STARTED", "AlreadyStarted", "was started twice"),
+            (8, "ALREADY_STOPPED", "AlreadyStopped", "was stopped twice"),
+        )
+    ),
     Code(
         34,
         "STUB_LIBRARY",
@@ -340,6 +349,7 @@ CODES = (
         (install("--force-reinstall", "tensorflow[and-cuda]"), *_DRIVER),
         True,
     ),
+    Code(600, "NOT_READY", "NotReady", "", "work that the GPU was given is not done yet", (_BUG,), True),
     Code(
         701,
         "LAUNCH_OUT_OF_RESOURCES",

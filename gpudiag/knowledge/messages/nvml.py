@@ -280,3 +280,24 @@ FAMILY.fault(
     fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
     stage="DRIVER",
 )
+for _name, _texts, _meaning in (
+    (
+        "invalid_argument",
+        "INVALID_ARGUMENT INVALID_STATE INSUFFICIENT_SIZE",
+        "NVML was called with a value that it does not take",
+    ),
+    ("not_ready", "NOT_READY", "the GPU is not ready to answer yet"),
+    ("no_data", "NO_DATA", "the GPU has nothing to report"),
+    ("gpu_not_found", "GPU_NOT_FOUND", "no GPU of that name is here"),
+    ("no_frequency", "FREQ_NOT_SUPPORTED", "the GPU does not run at that frequency"),
+    ("vgpu_without_ecc", "VGPU_ECC_NOT_SUPPORTED", "a vGPU cannot be used while its GPU checks its memory (ECC)"),
+    ("repeated_call", "ALREADY_INITIALIZED DEPRECATED", "NVML was called as older programs do"),
+):
+    FAMILY.sign(
+        f"nvml_{_name}",
+        *(
+            Text(f"NVML_ERROR_{_text}", "tensorflow 2.21 include/third_party/gpus/cuda/nvml/include/nvml.h")
+            for _text in _texts.split()
+        ),
+        meaning=_meaning,
+    )

@@ -90,6 +90,8 @@ TWO_VERSIONS = FAMILY.fault(
     Text("Driver/library version mismatch", "https://github.com/tensorflow/tensorflow/issues/4349"),
     Text("NVML/RM version mismatch", "nvidia-ml-py 13.615.71 pynvml.py:1058"),
     Text("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "nvidia-cuda-runtime-cu12 12.9.79 cuda.h:2959"),
+    Text("NVML_ERROR_LIB_RM_VERSION_MISMATCH", "tensorflow 2.21 include/third_party/gpus/cuda/nvml/include/nvml.h"),
+    meaning="the driver's libraries and its kernel module are of different versions",
 )
 NVML_LIBRARY_VERSION = FAMILY.sign(
     "nvml_library_version", Text("NVML library version: {version:v}", "https://github.com/k4yt3x/video2x/issues/1226")
@@ -185,6 +187,7 @@ OLD_DRIVER = FAMILY.fault(
     Text("cudaErrorInsufficientDriver", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
     "The NVIDIA driver on your system is too old (found version {found:d})",
     "NVIDIA driver on your system is too old",
+    meaning="the driver is older than the CUDA of the program needs",
 )
 PTX_TOO_NEW = FAMILY.fault(
     "ptx_too_new",

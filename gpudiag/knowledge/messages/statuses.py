@@ -109,7 +109,17 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
     ),
     ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
     ("CUDNN", "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW", "reports on work that it was given", (), True),
-    ("CUSOLVER", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE", "cannot solve this matrix", (), True),
+    ("CUSOLVER CUSPARSE", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT", "cannot solve this matrix", (), True),
+    ("CUSOLVER", "INVALID_LICENSE", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
+    (
+        "CUSOLVER",
+        "INVALID_WORKSPACE IRS_PARAMS_NOT_INITIALIZED IRS_PARAMS_INVALID IRS_PARAMS_INVALID_PREC "
+        "IRS_PARAMS_INVALID_REFINE IRS_PARAMS_INVALID_MAXITER IRS_INTERNAL_ERROR IRS_NOT_SUPPORTED IRS_OUT_OF_RANGE "
+        "IRS_NRHS_NOT_SUPPORTED_FOR_REFINE_GMRES IRS_INFOS_NOT_INITIALIZED IRS_INFOS_NOT_DESTROYED IRS_MATRIX_SINGULAR",
+        "could not solve a system by iterative refinement, or was called with other memory than it asked for",
+        (),
+        True,
+    ),
     (
         "CURAND",
         "DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE LENGTH_NOT_MULTIPLE",
@@ -131,7 +141,13 @@ _CUFFT: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
         (note("another length or batch", kind=Kind.EDIT_PROGRAM),),
         True,
     ),
-    ("INVALID_VALUE INVALID_TYPE", "was called with a value that it does not take", (_SAME, _PATH), True),
+    (
+        "INVALID_VALUE INVALID_TYPE INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR",
+        "was called with a value that it does not take",
+        (_SAME, _PATH),
+        True,
+    ),
+    ("LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
     ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), True),
     (
         "MISSING_DEPENDENCY NVRTC_FAILURE NVJITLINK_FAILURE",
@@ -189,6 +205,21 @@ _PRINTED = {
     ),
 }
 """Of each library the header that has its statuses, and those that it has: no other is a status of it."""
+_HEADERS = "tensorflow 2.21 include/third_party/gpus/cuda/include/"
+_OF_WHEEL = {
+    "CUSOLVER": (
+        f"{_HEADERS}cusolver_common.h",
+        "INVALID_WORKSPACE IRS_PARAMS_NOT_INITIALIZED IRS_PARAMS_INVALID IRS_PARAMS_INVALID_PREC "
+        "IRS_PARAMS_INVALID_REFINE IRS_PARAMS_INVALID_MAXITER IRS_INTERNAL_ERROR IRS_NOT_SUPPORTED IRS_OUT_OF_RANGE "
+        "IRS_NRHS_NOT_SUPPORTED_FOR_REFINE_GMRES IRS_INFOS_NOT_INITIALIZED IRS_INFOS_NOT_DESTROYED IRS_MATRIX_SINGULAR",
+    ),
+    "CUSPARSE": (f"{_HEADERS}cusparse.h", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT"),
+    "CUFFT": (
+        f"{_HEADERS}cufft.h",
+        "INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR LICENSE_ERROR",
+    ),
+}
+"""Those that the headers of TensorFlow's own wheel have, too."""
 
 
 def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: Text) -> Message:
@@ -204,8 +235,13 @@ def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possi
 
 
 def _printed(library: str, between: str, statuses: str) -> list[Text]:
-    witness, names = _PRINTED[library]
-    return [Text(f"{library}{between}{one}", witness) for one in statuses.split() if one in names.split()]
+    headers = (_PRINTED[library], _OF_WHEEL.get(library, ("", "")))
+    return [
+        Text(f"{library}{between}{one}", witness)
+        for witness, names in headers
+        for one in statuses.split()
+        if one in names.split()
+    ]
 
 
 for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
