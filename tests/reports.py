@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from examples.facts import example, example_gpu, example_with_gpus
-from gpudiag.fix import Action
+from gpudiag.fix import note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
@@ -23,12 +23,6 @@ from gpudiag.model.report import (
     World,
     conclude,
 )
-from gpudiag.model.schema_1 import action, advice
-
-
-def actions(*lines: str) -> tuple[Action, ...]:
-    """Return the actions that these lines are, as the files of causes declare them."""
-    return tuple(map(action, lines))
 
 
 def fix_lines(cause: RootCause) -> tuple[str, ...]:
@@ -42,18 +36,18 @@ CAP_IGNORED = Finding(
     "cap_ignored",
     Severity.FAIL,
     "took 2048 MiB, the cap was 1024 MiB",
-    advice("Unset TF_FORCE_GPU_ALLOW_GROWTH, which overrides the options of the session."),
+    (note("Unset TF_FORCE_GPU_ALLOW_GROWTH, which overrides the options of the session."),),
     figures={"taken_mib": 2048.0, "cap_mib": 1024.0},
 )
 MISSPELT = Finding(
     "misspelt",
     Severity.WARNING,
     "TF_FORCE_GPU_ALLOW_GROWHT=true has no effect: TensorFlow reads no such variable",
-    advice("Did you mean TF_FORCE_GPU_ALLOW_GROWTH?"),
+    (note("Did you mean TF_FORCE_GPU_ALLOW_GROWTH?"),),
     figures={"name": "TF_FORCE_GPU_ALLOW_GROWHT"},
 )
 OVERRIDDEN = Finding(
-    "overridden", Severity.NOTE, "growth is forced by a variable", advice("Nothing, if that is meant.")
+    "overridden", Severity.NOTE, "growth is forced by a variable", (note("Nothing, if that is meant."),)
 )
 
 
@@ -154,7 +148,7 @@ HOSTILE = (
 
 def hostile() -> Report:
     """Return a report with :data:`HOSTILE` in every text that comes from elsewhere."""
-    finding = Finding("hostile", Severity.FAIL, HOSTILE, advice(HOSTILE))
+    finding = Finding("hostile", Severity.FAIL, HOSTILE, (note(HOSTILE),))
     return report(
         row(f"host.{HOSTILE}", passed(HOSTILE, finding)),
         row("placement.log", Broken(Cause.EXCEPTION, HOSTILE), log=(HOSTILE, HOSTILE)),

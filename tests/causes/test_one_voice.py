@@ -11,13 +11,14 @@ from examples import examples
 from examples.hosts import cases
 from gpudiag import catalogue, causes
 from gpudiag.cause import Evidence
+from gpudiag.fix import export, run
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.report import Finding, Severity
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import words
 from gpudiag.run import views
 from gpudiag.run.views import with_one_voice
-from reports import actions, passed, row
+from reports import passed, row
 from voice import ANOTHER_QUESTION, HOST, checked, commands, contradictions, second_answers
 
 
@@ -59,7 +60,7 @@ def test_each_pair_that_answers_two_questions_is_met() -> None:
 
 def test_two_causes_with_two_commands_are_found_out() -> None:
     causes = [
-        RootCause(name, Stage.CONFIGURATION, Confidence.PROVED, "", (), actions(line), "")
+        RootCause(name, Stage.CONFIGURATION, Confidence.PROVED, "", (), (run(line),), "")
         for name, line in (("a", "export X_Y=1"), ("b", "unset X_Y"), ("c", "unset X_Y"))
     ]
     assert contradictions((), Diagnosis(causes=(causes[0],), folded=(causes[1],)))
@@ -67,10 +68,8 @@ def test_two_causes_with_two_commands_are_found_out() -> None:
 
 
 def test_a_second_answer_is_found_out() -> None:
-    cause = RootCause(
-        "nccl_small_shared_memory", Stage.CONFIGURATION, Confidence.PROVED, "", (), actions("do this"), ""
-    )
-    finding = Finding("small_shm", Severity.NOTE, "", actions("do that"))
+    cause = RootCause("nccl_small_shared_memory", Stage.CONFIGURATION, Confidence.PROVED, "", (), (run("do this"),), "")
+    finding = Finding("small_shm", Severity.NOTE, "", (run("do that"),))
     rows = [row("host.collectives", passed("", finding))]
     assert second_answers(rows, Diagnosis(causes=(cause,)))
     assert second_answers(rows, Diagnosis()) == []
@@ -78,10 +77,8 @@ def test_a_second_answer_is_found_out() -> None:
 
 
 def test_two_commands_are_found_out() -> None:
-    cause = RootCause(
-        "growth_not_read", Stage.CONFIGURATION, Confidence.PROVED, "", (), actions("export X_Y=false"), ""
-    )
-    finding = Finding("growth_value", Severity.WARNING, "", actions("export X_Y=true"))
+    cause = RootCause("growth_not_read", Stage.CONFIGURATION, Confidence.PROVED, "", (), (export("X_Y", "false"),), "")
+    finding = Finding("growth_value", Severity.WARNING, "", (export("X_Y", "true"),))
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis(causes=(cause,)))
     assert contradictions([row("host.environment", passed("", finding))], Diagnosis()) == []
 
@@ -101,12 +98,12 @@ def test_commands_are_read_from_texts(text: str, found: list[tuple[str, str]]) -
 
 def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> None:
     libraries = [
-        Finding("unopened", Severity.FAIL, "", actions("own advice"), figures={"library": name})
+        Finding("unopened", Severity.FAIL, "", (run("own advice"),), figures={"library": name})
         for name in ("libcufft.so.11", "libcusolver.so.11")
     ]
     found = Diagnosis(
         causes=tuple(
-            RootCause(rule, Stage.LIBRARIES, Confidence.PROVED, "a cause", (), actions(f"do {rule}"), "", about=(name,))
+            RootCause(rule, Stage.LIBRARIES, Confidence.PROVED, "a cause", (), (run(f"do {rule}"),), "", about=(name,))
             for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
         )
     )
@@ -119,7 +116,7 @@ def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> 
 
 
 def test_a_finding_without_its_cause_keeps_its_advice() -> None:
-    rows = (row("host.environment", passed("", Finding("growth_value", Severity.WARNING, "m", actions("own advice")))),)
+    rows = (row("host.environment", passed("", Finding("growth_value", Severity.WARNING, "m", (run("own advice"),)))),)
     assert with_one_voice(rows, Diagnosis()) == rows
 
 

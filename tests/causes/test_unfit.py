@@ -18,6 +18,7 @@ from examples.facts import example_with_gpus
 from gpudiag import causes
 from gpudiag.cause import Evidence, Known
 from gpudiag.comparison import last_pass
+from gpudiag.fix import run
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
 from gpudiag.model.facts import GpuState
@@ -27,7 +28,6 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import FORMATS, render
 from gpudiag.run.accounts import account
 from gpudiag.run.rejudging import rejudge
-from reports import actions
 from withheld import concluded, green, with_any_one_probe
 
 UNFIT = tuple(known for known in causes.all_of_them() if known.declared.unfit)
@@ -90,7 +90,7 @@ def of(known: Known, *gpus: str, stage: Stage = Stage.CONFIGURATION) -> RootCaus
         confidence=Confidence.PROVED,
         cause=f"it is {known.id}",
         evidence=("seen",),
-        fix=actions("fix it"),
+        fix=(run("fix it"),),
         url="https://example.org",
         unfit=known.declared.unfit,
         gpus=gpus,

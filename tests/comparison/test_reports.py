@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag.comparison.reports import Known, compare
+from gpudiag.fix import run
 from gpudiag.model import codec
 from gpudiag.model.change import Comparison, Subject
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
@@ -27,7 +28,7 @@ from gpudiag.model.facts import (
 from gpudiag.model.report import Broken, Cause, Judged, Report, Skipped, World, conclude
 from gpudiag.report import changes, comparison
 from gpudiag.report.masking import mask
-from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, actions, passed, report, row, sample
+from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, passed, report, row, sample
 
 SKIPPED = Skipped("no GPU")
 BROKEN = Broken(Cause.SIGNAL, "SIGSEGV")
@@ -44,7 +45,7 @@ def one(outcome: Judged | Skipped | Broken) -> Report:
 
 def diagnosed(*rules: str, stage: Stage = Stage.LIBRARIES, facts: Facts | None = None) -> Report:
     causes = tuple(
-        RootCause(rule, stage, Confidence.LIKELY, f"{rule} is so", (), actions("do it"), "") for rule in rules
+        RootCause(rule, stage, Confidence.LIKELY, f"{rule} is so", (), (run("do it"),), "") for rule in rules
     )
     made = report(gpus=GPUS, facts=facts)
     return replace(made, diagnosis=Diagnosis((Step(stage, StepStatus.FAILED),), causes))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from examples import Example
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
+from gpudiag.fix import export, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
-from gpudiag.model.schema_1 import action
 
-IN_THE_WAY = EnvironmentChange("/opt/x", "entry 3 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a:/b"))
+IN_THE_WAY = EnvironmentChange("/opt/x", "entry 3 of LD_LIBRARY_PATH (/opt/x)", export("LD_LIBRARY_PATH", "/a:/b"))
 MISSING = EnvironmentChange(
     "CUDA_HOME",
     "CUDA_HOME=/usr/local/cuda",
-    action("export CUDA_HOME=/usr/local/cuda"),
+    export("CUDA_HOME", "/usr/local/cuda"),
     "~/.bashrc line 12 sets it; this process was not started by a shell that read it",
     missing=True,
 )
@@ -27,9 +27,7 @@ EXAMPLES = {
     "environment_in_the_way": (
         Example("an entry of a list is in the way", _machine(IN_THE_WAY)),
         Example("a variable is missing that a file of the shell sets", _machine(MISSING)),
-        Example(
-            "two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", action("unset EDITOR")))
-        ),
+        Example("two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", unset("EDITOR")))),
         Example(
             "it fails in a clean environment, too", _machine(outcome=BisectionOutcome.NOT_THE_ENVIRONMENT), fires=False
         ),

@@ -17,11 +17,11 @@ from gpudiag.cli import cli
 from gpudiag.errors import UsageError
 from gpudiag.expectations import file, judging, writing
 from gpudiag.expectations.keys import KEYS
+from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import NvmlFacts, Unknown
 from gpudiag.model.report import Finding, Judged, Limits, Report, Row, Severity, Verdict, World, conclude
-from gpudiag.model.schema_1 import advice
 from gpudiag.report import words
 from reports import GPUS, MISSPELT, passed, report, row
 
@@ -314,7 +314,7 @@ def test_a_report_of_a_program_has_no_machine() -> None:
 
 
 def test_accepting_changes_one_finding_and_no_other() -> None:
-    other = Finding("other", Severity.FAIL, "other", advice("do"))
+    other = Finding("other", Severity.FAIL, "other", (note("do"),))
     of = report(row("host.environment", passed("", MISSPELT, other)), world=World(simulated=False))
     (first, *_) = judged(of, accept=[WAIVER]).rows
     assert isinstance(first, Row)

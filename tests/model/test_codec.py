@@ -18,12 +18,13 @@ from gpudiag.cli import describe
 from gpudiag.cli.explain import explain
 from gpudiag.comparison.reports import Known, compare
 from gpudiag.errors import ReportError, UsageError
+from gpudiag.fix import run
 from gpudiag.model import codec, renamed
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.model.report import Report, Verdict
 from gpudiag.report import masking, render
-from reports import GPUS, actions, passed, report, row, sample
+from reports import GPUS, passed, report, row, sample
 
 Plain = dict[str, Any]
 
@@ -35,7 +36,7 @@ def test_what_is_written_is_read_back() -> None:
 
 @pytest.mark.parametrize("name", renamed.CAUSES)
 def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
-    found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), actions("do"), "https://a.b")
+    found = RootCause(name, Stage.DRIVER, Confidence.PROVED, "said", ("seen",), (run("do"),), "https://a.b")
     saved = replace(report(), diagnosis=Diagnosis(causes=(found,), folded=(found,)))
     loaded = codec.decode(codec.encode(saved), "test").diagnosis
     today = replace(found, cause_id=renamed.CAUSES[name])
@@ -44,7 +45,7 @@ def test_a_saved_cause_has_the_name_of_today(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(renamed.REMOVED))
 def test_a_saved_report_shows_a_cause_that_is_not_looked_for_any_more(name: str) -> None:
-    cause = RootCause(name, Stage.PACKAGE, Confidence.LIKELY, "it is said", ("seen",), actions("do"), "https://a.b")
+    cause = RootCause(name, Stage.PACKAGE, Confidence.LIKELY, "it is said", ("seen",), (run("do"),), "https://a.b")
     saved = codec.decode(codec.encode(replace(report(), diagnosis=Diagnosis(causes=(cause,)))), "test")
     assert causes.get(name) is None
     for format_ in ("table", "json", "markdown", "html", "github"):

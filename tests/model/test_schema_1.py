@@ -61,6 +61,29 @@ def test_a_line_is_an_action(line: str, read: Action) -> None:
     assert read.line == line.replace("or: ", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "of"),
+    [
+        ("sudo reboot", Kind.REBOOT),
+        ("sudo apt install nvidia-driver-580  # of this distribution; then reboot", Kind.REBOOT),
+        ("sudo apt install nvidia-driver-580  # on the host", Kind.CHANGE_DRIVER),
+        ("sudo nvidia-smi --gpu-reset -i 0", Kind.RESET_GPU),
+        ("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", Kind.RELOAD_DRIVER),
+        ("pip uninstall -y tensorflow-metal", Kind.REMOVE),
+        ("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", Kind.REMOVE),
+        ("kill 4711  # if nobody waits for it", Kind.END_PROCESS),
+        ("pip cache purge; conda clean --all  # gives some back", Kind.COMMAND),
+        ("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", Kind.COMMAND),
+        ("docker run --rm --gpus all ubuntu nvidia-smi", Kind.START_CONTAINER),
+        ("mokutil --sb-state; sudo dmesg | tail", Kind.COMMAND),
+        ("sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot", Kind.COMMAND),
+        ("export CUDA_VISIBLE_DEVICES=0", Kind.SET_VARIABLE),
+    ],
+)
+def test_what_a_line_does_is_known(line: str, of: Kind) -> None:
+    assert action(line).kind is of
+
+
 def test_the_line_that_was_tried_has_its_change() -> None:
     trial = {"change": {"A": None}, "outcome": "works", "detail": "", "line": "unset A  # it hides"}
     saved = upgraded(old(diagnosis={"causes": [cause("look", "unset A  # it hides", trial=trial)]}))

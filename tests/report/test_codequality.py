@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpudiag.cli import delivery
+from gpudiag.fix import note
 from gpudiag.model.report import Finding, Limits, Report, Severity
-from gpudiag.model.schema_1 import advice
 from gpudiag.report import render
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
@@ -42,7 +42,7 @@ def test_what_fails_a_strict_run_is_critical() -> None:
 
 def test_a_fingerprint_is_of_what_was_found_and_not_of_what_was_measured() -> None:
     def fingerprints(message: str, *devices: int) -> list[str]:
-        found = Finding("cap_ignored", Severity.FAIL, message, advice("do"))
+        found = Finding("cap_ignored", Severity.FAIL, message, (note("do"),))
         rows = [row("memory.fraction", passed("", found), GPUS[device]) for device in devices]
         return [one["fingerprint"] for one in issues(report(*rows, gpus=GPUS))[1:]]
 
@@ -66,7 +66,7 @@ def test_the_summary_is_added_to_and_of_a_size_that_is_shown(tmp_path: Any, monk
     delivery.summarize(sample(), mask=True)
     assert file.read_text().startswith("before\n# gpudiag: FAIL\n")
     file.write_text("")
-    long = Finding("long", Severity.FAIL, "word " * 400_000, advice("do"))
+    long = Finding("long", Severity.FAIL, "word " * 400_000, (note("do"),))
     delivery.summarize(report(row("memory.fraction", passed("", long), GPUS[0]), gpus=GPUS), mask=False)
     assert len(file.read_bytes()) < 1 << 20
     assert file.read_text().endswith("a summary has at most 1 MiB.\n")

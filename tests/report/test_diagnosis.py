@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gpudiag.fix import run, unset
 from gpudiag.model.diagnosis import Confidence, Diagnosis, FixAttempt, RootCause, Stage, Step, StepStatus, TrialOutcome
 from gpudiag.model.report import Report
 from gpudiag.report import render
-from reports import GPUS, actions, passed, report, row
+from reports import GPUS, passed, report, row
 
 CAUSE = RootCause(
     "mask_hides_all",
@@ -16,7 +17,7 @@ CAUSE = RootCause(
     Confidence.PROVED,
     "CUDA_VISIBLE_DEVICES='7' hides all GPUs of this machine",
     ("NVML reports 2 GPUs; valid indices: 0 to 1",),
-    actions("unset CUDA_VISIBLE_DEVICES"),
+    (unset("CUDA_VISIBLE_DEVICES"),),
     "https://docs.nvidia.com/cuda/",
     FixAttempt({"CUDA_VISIBLE_DEVICES": None}, TrialOutcome.WORKS, "NVIDIA A100"),
 )
@@ -47,7 +48,7 @@ def test_the_cause_comes_before_the_probes(format_: str) -> None:
 
 def test_what_people_copy_is_on_one_line_whatever_the_width() -> None:
     command = f"export LD_LIBRARY_PATH={'/a/long/way' * 12}:$LD_LIBRARY_PATH"
-    found = Diagnosis(STEPS, (msgspec.structs.replace(CAUSE, fix=actions(command), url=f"https://{'x' * 90}.org"),))
+    found = Diagnosis(STEPS, (msgspec.structs.replace(CAUSE, fix=(run(command),), url=f"https://{'x' * 90}.org"),))
     lines = render(diagnosed(found), "table", width=60, color=False, verbose=False).splitlines()
     assert f"  fix       {command}" in lines
     assert f"  see       https://{'x' * 90}.org" in lines

@@ -7,11 +7,11 @@ from urllib.parse import unquote
 import pytest
 from msgspec.structs import replace
 
+from gpudiag.fix import note, unset
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Severity, World, conclude
-from gpudiag.model.schema_1 import advice
 from gpudiag.report import render
-from reports import actions, passed, report, row, sample
+from reports import passed, report, row, sample
 
 EVIL = "100%, a: b\r\n::error title=forged::x\n::set-output name=a::b"
 
@@ -36,7 +36,7 @@ def read(one: Report) -> list[tuple[str, str, str]]:
 
 
 def finding(severity: Severity, text: str = "too much") -> Finding:
-    return Finding("cap_ignored", severity, text, advice("do less"))
+    return Finding("cap_ignored", severity, text, (note("do less"),))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_verdict_is_first_then_the_causes() -> None:
         Confidence.PROVED,
         "a mask, it hides",
         ("A='': b",),
-        actions("unset A"),
+        (unset("A"),),
         "https://a.b",
     )
     broken = row("memory.limit", Broken(Cause.SIGNAL, "SIGSEGV"))

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 import gpudiag.report.page
+from gpudiag.fix import note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
 from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
-from gpudiag.model.schema_1 import advice
 from gpudiag.probes import listing
 from gpudiag.report import render
 from gpudiag.report.page import machine, operations, pictures, probe_sections
@@ -177,7 +177,7 @@ def test_what_a_report_holds_is_text() -> None:
         Row(
             "x.y",
             (ATTACK,),
-            Judged((Finding(ATTACK, Severity.FAIL, ATTACK, advice(ATTACK)),), (), ATTACK, ((ATTACK,), (ATTACK,))),
+            Judged((Finding(ATTACK, Severity.FAIL, ATTACK, (note(ATTACK),)),), (), ATTACK, ((ATTACK,), (ATTACK,))),
             1,
         ),
         Row("x.z", (), passed(), 1.0, placements=(Placement(ATTACK, ATTACK),), began_s=0.5),
@@ -201,7 +201,7 @@ def test_it_stays_small() -> None:
         Row(
             probe,
             (gpu.uuid,),
-            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", fix=advice(long)),), (), long),
+            Judged((msgspec.structs.replace(CAP_IGNORED, message=f"{probe} {long}", fix=(note(long),)),), (), long),
             1.0,
             reading=SavedReading({f"figure_{at}": f"{gpu.index} {at} {long}" for at in range(20)}),
             log=(long,) * 4,

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
+from gpudiag.fix import note
 from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
-from gpudiag.model.schema_1 import advice
 from gpudiag.report import render, words
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
@@ -172,7 +172,7 @@ SKIPPED = row("memory.growth", Skipped("no GPU"))
         (report(), ["error"]),
         (report(VERIFIED, gpus=GPUS, signal=2), ["error"]),
         (report(SKIPPED, limits=Limits(allow_no_gpu=True), signal=2), ["error"]),
-        (report(row("host.gpus", passed("", Finding("f", Severity.FAIL, "m", advice("a"))))), ["failure"]),
+        (report(row("host.gpus", passed("", Finding("f", Severity.FAIL, "m", (note("a"),))))), ["failure"]),
         (report(row("host.gpus", Broken(Cause.TIMEOUT, "60 s"))), ["error"]),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag import __file__ as package_file
+from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.facts import (
     Attempt,
@@ -31,7 +32,6 @@ from gpudiag.model.facts import (
 )
 from gpudiag.model.reading import SavedReading, plain_reading
 from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
-from gpudiag.model.schema_1 import advice
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 from gpudiag.report import FORMATS, masking, render, words
@@ -87,7 +87,7 @@ def telling() -> Report:
     gpus = tuple(Gpu.of(device, device.uuid) for device in devices())
     said = f"jdoe@gpu07: {UUIDS[0].upper()} {UUIDS[1][4:]} {MIG} {OLD_MIG} {UUIDS[0][4:].replace('-', '')}"
     finding = Finding(
-        "fault", Severity.FAIL, said, advice(f"See /home/jdoe/x and {said}"), figures={"path": "/home/jdoe", said: 1}
+        "fault", Severity.FAIL, said, (note(f"See /home/jdoe/x and {said}"),), figures={"path": "/home/jdoe", said: 1}
     )
     return msgspec.structs.replace(
         report(

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from gpudiag.fix import Action, check, export, install, note, run
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
-from gpudiag.model.schema_1 import advice as prose
 from gpudiag.report import render, words
 from gpudiag.text import one_line, plain
 from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
@@ -223,7 +222,7 @@ def test_simulated_gpus_are_announced_before_anything_else() -> None:
     assert "SIMULATED" not in table(sample())
 
 
-FAILED = Finding("fault", Severity.FAIL, "it is wrong", prose("mend it"))
+FAILED = Finding("fault", Severity.FAIL, "it is wrong", (note("mend it"),))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +280,7 @@ def test_a_small_report_as_a_whole() -> None:
     shown = report(
         row(
             "host.driver",
-            passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", prose("Mend."))),
+            passed("no NVIDIA driver", Finding("n", Severity.NOTE, "libcuda.so.1 is not there", (note("Mend."),))),
         ),
         row("placement.soft_fallback", passed("/GPU:99 runs on CPU:0"), s=0.123),
         row("placement.log", passed("a figure that is longer than its column, which is wide"), s=12.0),

@@ -9,13 +9,12 @@ import pytest
 
 import settled
 from gpudiag.cause import Premise
-from gpudiag.fix import Action, Kind
+from gpudiag.fix import Action, check, note, reboot
 from gpudiag.knowledge.relevance import evidence_lines
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
-from gpudiag.model.schema_1 import action
 from gpudiag.run import why
 from gpudiag.run.consistency import LEFT_OUT, contradict, premise, with_safe_fix, without_contradictions
-from reports import actions, fix_lines
+from reports import fix_lines
 
 LOGS = {log.name: log.log.splitlines() for log in settled.load()}
 CREATED = (
@@ -47,8 +46,8 @@ def shown(*lines: str) -> list[str]:
     return [cause.cause for cause in explained(*lines).causes]
 
 
-def cause(stage: Stage, confidence: Confidence, *fix: str, rule: str = "a_cause") -> RootCause:
-    return RootCause(rule, stage, confidence, "", (), actions(*fix), "")
+def cause(stage: Stage, confidence: Confidence, *fix: Action, rule: str = "a_cause") -> RootCause:
+    return RootCause(rule, stage, confidence, "", (), fix, "")
 
 
 # --- every pair of causes that the logs give -------------------------------------------------------------------------
@@ -120,39 +119,22 @@ def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tupl
 # --- harm ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "of"),
-    [
-        ("sudo reboot", Kind.REBOOT),
-        ("sudo apt install nvidia-driver-580  # of this distribution; then reboot", Kind.REBOOT),
-        ("sudo apt install nvidia-driver-580  # on the host", Kind.CHANGE_DRIVER),
-        ("sudo nvidia-smi --gpu-reset -i 0", Kind.RESET_GPU),
-        ("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", Kind.RELOAD_DRIVER),
-        ("pip uninstall -y tensorflow-metal", Kind.REMOVE),
-        ("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", Kind.REMOVE),
-        ("kill 4711  # if nobody waits for it", Kind.END_PROCESS),
-        ("pip cache purge; conda clean --all  # gives some back", Kind.COMMAND),
-        ("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", Kind.COMMAND),
-        ("docker run --rm --gpus all ubuntu nvidia-smi", Kind.START_CONTAINER),
-        ("mokutil --sb-state; sudo dmesg | tail", Kind.COMMAND),
-        ("sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot", Kind.COMMAND),
-        ("export CUDA_VISIBLE_DEVICES=0", Kind.SET_VARIABLE),
-    ],
-)
-def test_what_a_line_does_is_known(line: str, of: Kind) -> None:
-    assert action(line).kind is of
-
-
 def test_harm_needs_a_likely_cause_and_none_that_is_more_certain() -> None:
-    lines = ("nvidia-smi", "sudo reboot")
-    likely, possible = (cause(Stage.DRIVER, one, *lines) for one in (Confidence.LIKELY, Confidence.POSSIBLE))
+    fix = (check("nvidia-smi"), reboot())
+    likely, possible = (cause(Stage.DRIVER, one, *fix) for one in (Confidence.LIKELY, Confidence.POSSIBLE))
     proved = cause(Stage.DRIVER, Confidence.PROVED)
-    assert with_safe_fix(likely, (likely, possible)).fix == actions(*lines)
-    assert with_safe_fix(likely, (likely, proved)).fix == actions("nvidia-smi", f"# {LEFT_OUT}")
-    assert with_safe_fix(possible, (possible,)).fix == actions("nvidia-smi", f"# {LEFT_OUT}")
-    harmless = cause(Stage.DRIVER, Confidence.POSSIBLE, "nvidia-smi")
+    assert with_safe_fix(likely, (likely, possible)).fix == fix
+    assert with_safe_fix(likely, (likely, proved)).fix == (
+        check("nvidia-smi"),
+        note(LEFT_OUT),
+    )
+    assert with_safe_fix(possible, (possible,)).fix == (
+        check("nvidia-smi"),
+        note(LEFT_OUT),
+    )
+    harmless = cause(Stage.DRIVER, Confidence.POSSIBLE, check("nvidia-smi"))
     assert with_safe_fix(harmless, (harmless, proved)) == harmless
-    alone = cause(Stage.DRIVER, Confidence.POSSIBLE, "sudo reboot", rule="cuinit_fails")
+    alone = cause(Stage.DRIVER, Confidence.POSSIBLE, reboot(), rule="cuinit_fails")
     (line,) = with_safe_fix(alone, (alone,)).fix
     assert "gpudiag explain cuinit_fails" in line.note
 

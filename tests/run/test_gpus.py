@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from examples.facts import example_gpu, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
+from gpudiag.fix import run
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
 from gpudiag.model.facts import (
@@ -29,7 +30,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 from gpudiag.report import accounts
 from gpudiag.run.accounts import account
-from reports import actions, passed, report
+from reports import passed, report
 
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
@@ -132,7 +133,7 @@ def test_why_a_gpu_was_not_verified() -> None:
     uuid = gpus_in_scope(known)[1].uuid
     skipped = Row("memory.growth", (uuid,), Skipped("GPU 1 is used by process 7"), 0.0)
     assert told(known, skipped)[SECOND] == ("not verified", "skipped: GPU 1 is used by process 7")
-    cause = RootCause("a", Stage.DRIVER, Confidence.LIKELY, "the driver is old", (), actions("do"), "")
+    cause = RootCause("a", Stage.DRIVER, Confidence.LIKELY, "the driver is old", (), (run("do"),), "")
     diagnosis = Diagnosis((Step(Stage.DRIVER, StepStatus.FAILED),), (cause,))
     assert told(known, diagnosis=diagnosis)[SECOND] == ("not verified", "the driver is old")
 

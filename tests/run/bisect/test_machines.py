@@ -316,7 +316,7 @@ def test_the_head_of_a_report_says_it(gpudiag: Gpudiag) -> None:
     said = " ".join(done.stdout.split())
     assert "GPU not used because ~/cudnn in LD_LIBRARY_PATH is missing: TensorFlow gets its GPU as soon as" in said
     assert "seen ~/.bashrc line 2 sets it; this process was not started by a shell that read it" in said
-    assert "do export LD_LIBRARY_PATH=~/cudnn:" in said
+    assert "fix export LD_LIBRARY_PATH=~/cudnn:" in said
     report = codec.load(gpudiag.folder / "report.json")
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.stage) == ("environment_in_the_way", report.diagnosis.broken_at)

@@ -18,6 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
+from gpudiag.fix import export, run
 from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
 from gpudiag.model.diagnosis import (
@@ -34,7 +35,6 @@ from gpudiag.model.diagnosis import (
     TrialOutcome,
 )
 from gpudiag.model.report import Cause
-from gpudiag.model.schema_1 import action
 from gpudiag.report import words
 from gpudiag.run import attempts
 from gpudiag.run.bisect import elsewhere, here, wording
@@ -46,7 +46,7 @@ from gpudiag.run.bisect.smallest import smallest
 from gpudiag.run.bisect.tries import Tries
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.session import Session
-from reports import actions, fix_lines
+from reports import fix_lines
 
 WORKS = Reached(imported=True, listed=2, computed=True)
 FAILS = Reached(imported=True)
@@ -526,7 +526,7 @@ def test_a_value_is_expanded_if_that_needs_no_shell(value: str, meant: str | Non
 
 FOUND = Bisection(
     BisectionOutcome.FOUND,
-    (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", action("export LD_LIBRARY_PATH=/a")),),
+    (EnvironmentChange("/opt/x", "entry 2 of LD_LIBRARY_PATH (/opt/x)", export("LD_LIBRARY_PATH", "/a")),),
     before="TensorFlow lists no GPU",
     after="GPUs listed: 2",
     wanted=2,
@@ -536,7 +536,7 @@ FOUND = Bisection(
 
 
 def cause(rule: str, text: str, fix: str, stage: Stage = Stage.LIBRARIES) -> RootCause:
-    return RootCause(rule, stage, Confidence.LIKELY, text, (text,), actions(fix), "https://a.b")
+    return RootCause(rule, stage, Confidence.LIKELY, text, (text,), (run(fix),), "https://a.b")
 
 
 def diagnosis(*causes: RootCause, folded: tuple[RootCause, ...] = ()) -> Diagnosis:
@@ -561,7 +561,7 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
 def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() -> None:
     """Its line sets the variable for a new copy of the library."""
     added = replace(
-        FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", action("x"), missing=True),)
+        FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", run("x"), missing=True),)
     )
     other = cause("library_missing", "libcudnn.so.9 is missing", "export LD_LIBRARY_PATH=/new:$LD_LIBRARY_PATH")
     assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
