@@ -24,7 +24,6 @@ from conftest import Gpudiag  # noqa: E402
 from corpus import Item, items  # noqa: E402
 from gpudiag.model.diagnosis import Diagnosis  # noqa: E402
 from gpudiag.run.diagnosis import diagnose  # noqa: E402
-from warm import Warm  # noqa: E402
 
 REPORT = ROOT / "reports" / "diagnosis.md"
 HEAD = """# What is said of each machine of the corpus
@@ -92,24 +91,20 @@ def _cell(text: str) -> str:
 
 def rows(numbers: set[int], folder: Path) -> Iterator[Row]:
     """Yield a row for each machine of these numbers, or for every one."""
-    warm = Warm()
-    try:
-        for place, item in enumerate(items()):
-            if numbers and item.number not in numbers:
-                continue
-            if item.machine is None:
-                assert item.evidence is not None
-                yield Row(item, diagnose(item.evidence), None)
-                continue
-            own = folder / f"machine{place}"
-            own.mkdir()
-            machine = Gpudiag(own, warm)
-            arguments = staged.stage(item, machine)
-            began = time.monotonic()
-            report = staged.check(item, machine, arguments)
-            yield Row(item, report.diagnosis, time.monotonic() - began, str(own))
-    finally:
-        warm.close()
+    for place, item in enumerate(items()):
+        if numbers and item.number not in numbers:
+            continue
+        if item.machine is None:
+            assert item.evidence is not None
+            yield Row(item, diagnose(item.evidence), None)
+            continue
+        own = folder / f"machine{place}"
+        own.mkdir()
+        machine = Gpudiag(own)
+        arguments = staged.stage(item, machine)
+        began = time.monotonic()
+        report = staged.check(item, machine, arguments)
+        yield Row(item, report.diagnosis, time.monotonic() - began, str(own))
 
 
 def main() -> int:

@@ -29,7 +29,6 @@ from conftest import Gpudiag  # noqa: E402
 from corpus import items  # noqa: E402
 from gpudiag.model import codec  # noqa: E402
 from gpudiag.model.report import Report  # noqa: E402
-from warm import Warm  # noqa: E402
 
 RECORDED = TESTS / "recorded"
 MACHINES = ("2x16GiB", "1x16GiB")
@@ -62,18 +61,16 @@ def write(path: Path, content: object) -> None:
 def record_corpus(numbers: set[int]) -> None:
     """Check machines of the corpus as its tests do, and keep the reports."""
     with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as name:
-        warm = Warm()
         for place, item in enumerate(items()):
             if item.machine is None or not (item.number in numbers if numbers else item.recording.exists()):
                 continue
             own = Path(name, f"machine{place}")
             own.mkdir()
-            machine = Gpudiag(own, warm)
+            machine = Gpudiag(own)
             report = staged.check(item, machine, staged.stage(item, machine))
             item.recording.parent.mkdir(parents=True, exist_ok=True)
             item.recording.write_text(compact(_without_places(codec.encode(report), own)), encoding="utf-8")
             print(item, report.diagnosis.causes[0].cause_id if report.diagnosis.causes else "no cause", flush=True)
-        warm.close()
 
 
 def _without_places(text: str, folder: Path) -> str:

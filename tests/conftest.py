@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from gpudiag.hardware.waiting import children
 from gpudiag.isolate import linux
 from gpudiag.simulator import SimulatorMissing, library_directory
-from warm import COLD, Server, Warm, clean, descendants, modules
 
 DEADLINE_S = 400
 
@@ -27,7 +28,6 @@ collect_ignore = ["samples"]
 
 _EXITING = 0x4
 """PF_EXITING of Linux, among the flags of /proc/PID/stat."""
-_SERVER = pytest.StashKey[Server]()
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -35,6 +35,21 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     # to. What is handled here, by whatever function, is not ignored there.
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
+
+
+STARTING_FIXTURES = {"gpudiag", "suite", "server", "tensorflow"}
+STARTING_FOLDERS = {"faults", "isolate", "plugin", "simulator"}
+"""Tests that use these fixtures or are in these folders start programs, most of them with TensorFlow."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--until",
+        type=int,
+        metavar="TIME",
+        help="begin no test after this time (seconds since 1970), and take the tests in an order that depends on it: "
+        "what one run does not reach, another does",
+    )
 
 
 def pytest_configure() -> None:
@@ -54,9 +69,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before ``-m`` chooses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the tests that have files of their own, which run programs: a long one begun last would end alone."""
+    for item in items:
+        if STARTING_FIXTURES & {*getattr(item, "fixturenames", ())} or item.path.parent.name in STARTING_FOLDERS:
+            item.add_marker("starts")
     items.sort(key=lambda item: "tmp_path_factory" not in getattr(item, "fixturenames", ()))
+    if (until := config.getoption("until")) is not None:
+        random.Random(until).shuffle(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("until")
+    if until is not None and time.time() > until:
+        pytest.skip("not reached in time")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -66,13 +93,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-class Gpudiag:
-    """Runs ``gpudiag`` in a folder of its own, on this interpreter's modules, with a clean environment."""
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which tests run ``gpudiag``, but for what they set themselves."""
+    foreign = ("GPUDIAG_", "TF_", "CUDA_", "PYTEST_", "PYTHON")
+    return {name: value for name, value in environment.items() if not name.startswith(foreign)}
 
-    def __init__(self, folder: Path, warm: Warm | None = None) -> None:
+
+def modules() -> list[str]:
+    """Return the folders in which the tests find modules, each once: pytest names some twice in its workers."""
+    return list(dict.fromkeys(entry for entry in sys.path if entry))
+
+
+class Gpudiag:
+    """Runs ``gpudiag`` as a user does, in a folder of its own and with a clean environment."""
+
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.warm = warm
-        """Spares runs the start of interpreters and the import of TensorFlow; None: each begins as a user's does."""
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.path = modules()
@@ -86,9 +122,19 @@ class Gpudiag:
         """Without the bisection, which starts interpreters that import TensorFlow wherever a machine has a fault."""
 
     def command(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+        """Return how ``gpudiag`` is started: the installed command, where the test changes nothing of its modules."""
+        installed = Path(sys.executable).with_name("gpudiag")
+        changed = flags or self.libraries is not None or self.sabotages or self.path != modules()
+        if changed or not installed.exists():
+            return self.interpreter(*arguments, flags=flags)
+        return [str(installed), *arguments]
+
+    def interpreter(self, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+        """Return how ``gpudiag`` is started by an interpreter with these flags, and with the modules of the test."""
         boot = f"import sys; sys.path[:] = {self.path!r}; "
         if self.libraries is not None:
-            boot += f"import warm; warm.take_libraries({str(self.libraries)!r}); "
+            boot += "import pathlib; from gpudiag.simulator import machine; "
+            boot += f"machine.library_directory = lambda: pathlib.Path({str(self.libraries)!r}); "
         if self.sabotages:
             boot += f"import sabotages; sabotages.install({self.sabotages!r}); "
         boot += "from gpudiag.cli import main; main()"
@@ -107,19 +153,6 @@ class Gpudiag:
     def __call__(
         self, *arguments: str, flags: tuple[str, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        if self.warm is not None and not flags:
-            environment = {**self.environment, "TMPDIR": str(self.temporary), **variables}
-            done = self.warm.run(
-                arguments,
-                folder=self.folder,
-                environment=environment,
-                path=self.path,
-                libraries=self.libraries,
-                deadline_s=DEADLINE_S,
-                sabotages=self.sabotages,
-            )
-            if done is not None:
-                return done
         with self.start(*arguments, flags=flags, **variables) as process:
             try:
                 out, err = process.communicate(timeout=DEADLINE_S)
@@ -207,75 +240,65 @@ class Gpudiag:
         return self
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Give a worker of pytest-xdist the process that has imported gpudiag, which serves all of them."""
-    if COLD not in os.environ:
-        if _SERVER not in node.config.stash:
-            node.config.stash[_SERVER] = Server()
-        node.workerinput["warm"] = node.config.stash[_SERVER].address
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if (server := config.stash.get(_SERVER, None)) is not None:
-        server.close()
+@pytest.fixture
+def gpudiag(tmp_path: Path) -> Gpudiag:
+    return Gpudiag(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def warm(pytestconfig: pytest.Config) -> Iterator[Warm | None]:
-    """What runs gpudiag in forks of a process that has imported it; that starts where a test uses it."""
-    if COLD in os.environ:
-        yield None
-        return
-    process = Warm(getattr(pytestconfig, "workerinput", {}).get("warm"))
-    yield process
-    process.close()
+def tensorflow() -> Iterator[Any]:
+    """Children of a process that has imported TensorFlow, once for all tests of this worker."""
+    from far_side import children as importing  # here: it imports what needs the probes, and most tests need neither
 
-
-@pytest.fixture
-def gpudiag(tmp_path: Path, warm: Warm | None) -> Gpudiag:
-    return Gpudiag(tmp_path, warm)
+    with importing() as started:
+        yield started
 
 
 @pytest.fixture
 def wait_until() -> Callable[[Callable[[], bool]], None]:
     def wait(happened: Callable[[], bool]) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + DEADLINE_S
         while not happened():
-            assert time.monotonic() < until, "it did not happen within 30 s"
+            assert time.monotonic() < until, f"it did not happen within {DEADLINE_S} s"
             time.sleep(0.02)
 
     return wait
 
 
 @pytest.fixture(autouse=True)
-def _ends_what_it_started(request: pytest.FixtureRequest, warm: Warm | None) -> Iterator[None]:
+def _ends_what_it_started(request: pytest.FixtureRequest) -> Iterator[None]:
     """End what a test that fails has started: the tests after it have to do with it otherwise."""
     before = linux.children()
     yield
     if any(report.failed for report in request.node.stash.get(_REPORTS, [])):
-        stay, left = warm.processes() if warm is not None else (set(), set())
-        started = [one for one in psutil.Process().children() if one.pid not in before and one not in stay]
+        started = [child for child in psutil.Process().children() if child.pid not in before]
         grandchildren = [each for one in started for each in one.children(recursive=True)]
-        _end([*started, *grandchildren, *left, *_marked(request.node.funcargs.get("tmp_path"))])
+        _end([*started, *grandchildren, *_marked(request.node.funcargs.get("tmp_path"))])
 
 
 @pytest.fixture
-def no_child_left(tmp_path: Path, warm: Warm | None) -> Iterator[None]:
+def no_child_left(tmp_path: Path) -> Iterator[None]:
     """Fail where a test leaves a process behind that it, or one of its children, started; and end that process."""
-    before = _running(tmp_path, warm)
+    before = _running(tmp_path)
     yield
-    left = {process: _named(process) for process in _running(tmp_path, warm) - before}
+    left = {process: _named(process) for process in _running(tmp_path) - before}
     _end(left)
     if left:
         pytest.fail(f"left behind: {'; '.join(left.values())}", pytrace=False)
 
 
-def _running(folder: Path, warm: Warm | None) -> set[psutil.Process]:
+def _running(folder: Path) -> set[psutil.Process]:
     """Return the descendants of this process, and whatever else a test with this folder of its own has started."""
-    stay, left = warm.processes() if warm is not None else (set(), set())
-    found = {*descendants(os.getpid()), *_marked(folder)} - stay | left
-    return {process for process in found if not _has_gone(process)}
+    started = {*_descendants(os.getpid()), *_marked(folder)}
+    return {process for process in started if not _has_gone(process)}
+
+
+def _descendants(pid: int) -> Iterator[psutil.Process]:
+    """Yield the processes below one. Each knows its children; psutil asks every process for its parent."""
+    for child in children(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield psutil.Process(child)
+        yield from _descendants(child)
 
 
 def _marked(folder: Path | None) -> Iterator[psutil.Process]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from conftest import clean
 from examples.facts import example, example_gpu
 from gpudiag import catalogue
 from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, Supervision, supervise
@@ -16,7 +17,6 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Judged
 from gpudiag.probe import GpuReading, Measurement
 from gpudiag.run.servers import LOG_LEVELS
-from warm import Warm, clean, lent
 
 # Whatever the caller's variables are, they are not under test.
 _CLEARED: dict[str, str | None] = dict.fromkeys(os.environ.keys() - clean(os.environ).keys())
@@ -64,13 +64,12 @@ def kinds(judged: Judged) -> list[str]:
 
 
 @contextmanager
-def children(warm: Warm | None = None) -> Iterator[Children]:
-    """Import TensorFlow once; every call is a fork of that. With ``warm`` it is imported already."""
+def children() -> Iterator[Children]:
+    """Import TensorFlow once; every call is a fork of that."""
     servers = {
         "plain": ServerSpec(env=_CLEARED),
         "tensorflow": ServerSpec(preload="gpudiag.run.worker:preload", what="import tensorflow", env=_CLEARED),
     }
     with supervise(servers, Bounds()) as supervision:
-        with lent(warm):
-            supervision.prepare("tensorflow")
+        supervision.prepare("tensorflow")
         yield Children(supervision)

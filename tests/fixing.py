@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from conftest import Gpudiag
+from conftest import Gpudiag, modules
 from corpus import Item
 from gpudiag.probes.host.libraries import PACKAGES
 from gpudiag.simulator import library_directory
-from warm import modules
 
 KINDS = {
     "a sentence": r"#",

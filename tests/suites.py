@@ -12,7 +12,6 @@ from textwrap import dedent
 from xml.etree import ElementTree
 
 from conftest import DEADLINE_S, Gpudiag
-from warm import PYTEST
 
 INSTALLED = any(one.name == "gpudiag" for one in entry_points(group="pytest11"))
 BOOT = "import sys; sys.path[:] = {path!r}; import pytest; sys.exit(pytest.main())"
@@ -20,9 +19,7 @@ BOOT = "import sys; sys.path[:] = {path!r}; import pytest; sys.exit(pytest.main(
 # record_property warns of the family that is pytest's default.
 # pytest 9.2 wants to rewrite the loader of an editable installation, which Python has imported before.
 EDITABLE = "ignore:Module already imported so cannot be rewritten; _editable_:pytest.PytestAssertRewriteWarning"
-# So it does gpudiag where a session is a fork of a process that has imported it.
-IMPORTED = "ignore:Module already imported so cannot be rewritten; gpudiag:pytest.PytestAssertRewriteWarning"
-OPTIONS = ("-p", "no:cacheprovider", "-W", "error", "-W", EDITABLE, "-W", IMPORTED, "-o", "junit_family=xunit1")
+OPTIONS = ("-p", "no:cacheprovider", "-W", "error", "-W", EDITABLE, "-o", "junit_family=xunit1")
 
 
 @dataclass(frozen=True)
@@ -95,20 +92,9 @@ class Suite:
         return {**self.gpudiag.environment, "TMPDIR": str(self.gpudiag.temporary), **variables}
 
     def __call__(self, *arguments: str, **variables: str) -> Session:
-        """Run a session to its end; it is a fork of the warm process if that is the same."""
+        """Run a session to its end."""
         junit = self.gpudiag.folder / "junit.xml"
         junit.unlink(missing_ok=True)
-        if self.gpudiag.warm is not None:
-            done = self.gpudiag.warm.run(
-                (PYTEST, *self._words(f"--junitxml={junit}", *arguments)),
-                folder=self.folder,
-                environment=self._environment(variables),
-                path=self.gpudiag.path,
-                libraries=None,
-                deadline_s=DEADLINE_S,
-            )
-            if done is not None:
-                return Session(done.returncode, done.stdout, done.stderr, _tests(junit))
         with self.start(f"--junitxml={junit}", *arguments, **variables) as process:
             try:
                 out, err = process.communicate(timeout=DEADLINE_S)

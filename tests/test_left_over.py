@@ -86,7 +86,6 @@ def test_what_a_test_leaves_is_named_and_ended(suite: Suite) -> None:
 
 
 def test_tests_in_the_background_send_signals_all_the_same(suite: Suite) -> None:
-    suite.gpudiag.warm = None  # what it would be a fork of has started before, and ignores nothing
     ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGHUP)}
     try:
         done = suite("-p", "conftest", "-k", "signal", TMPDIR=str(suite.folder))

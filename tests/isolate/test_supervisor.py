@@ -101,7 +101,7 @@ def run_one(one: Job, bounds: Bounds = BOUNDS) -> JobResult:
 
 def is_gone(pid_file: Path) -> bool:
     pid = int(pid_file.read_text())
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return True
@@ -410,7 +410,7 @@ def test_no_child_outlives_a_supervisor_that_is_killed(server_is_stopped: bool, 
         "TMPDIR": str(scratch),
     }
     with subprocess.Popen([sys.executable, "-c", script], env=environment) as process:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while not (pid_file.exists() and orphan_file.exists()) and time.monotonic() < until:
             time.sleep(0.02)
         if server_is_stopped:
@@ -418,7 +418,7 @@ def test_no_child_outlives_a_supervisor_that_is_killed(server_is_stopped: bool, 
         process.kill()
     assert is_gone(pid_file)
     assert is_gone(orphan_file)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 300
     while list(scratch.iterdir()) and time.monotonic() < until:
         time.sleep(0.02)
     assert list(scratch.iterdir()) == [], "temporary files were left behind"
@@ -488,7 +488,7 @@ def test_what_ended_in_time_counts_although_the_supervisor_was_stopped() -> None
         "    supervisor.start(Job('first', 'processes.illbehaved:well', {}, 30, 'plain'))\n"
         "    while not supervisor.wait(1): pass\n"
         "    for n in range(4):\n"
-        "        supervisor.start(Job(str(n), 'processes.illbehaved:sleeps', {'seconds': 1 + n / 20}, 2.5, 'plain'))\n"
+        "        supervisor.start(Job(str(n), 'processes.illbehaved:sleeps', {'seconds': 1 + n / 20}, 6, 'plain'))\n"
         "    supervisor.wait(0.3)\n"
         "    print('go', flush=True)\n"
         "    ended = []\n"
@@ -502,7 +502,7 @@ def test_what_ended_in_time_counts_although_the_supervisor_was_stopped() -> None
         assert process.stdout is not None
         assert process.stdout.readline() == "go\n"
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4)
+        time.sleep(8)
         process.send_signal(signal.SIGCONT)
         assert process.stdout.readline() == "['', '', '', '']\n"
 
@@ -668,7 +668,7 @@ def _descriptors() -> list[int]:
 
 
 def _until_ended(supervisor: Supervisor) -> list[JobResult]:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if ended := supervisor.wait(0.5):
             return ended

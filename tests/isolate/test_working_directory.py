@@ -48,7 +48,6 @@ def test_a_module_of_any_name_in_the_working_directory_is_left_alone(gpudiag: Gp
     names = _imported_by_a_server()
     assert {"json", "re", "types", "operator", "collections", "msgspec", "select", "signal"} <= names
     mark = _litter(gpudiag.folder, names)
-    gpudiag.warm = None  # a fork server that is a fork of the tests' own imports nothing here
     # As the command of an installation starts: Python 3.13 itself looks for linecache before the first line of -c.
     # A variable that TensorFlow knows: the environment's facts start one more interpreter then.
     done = gpudiag("check", "host", "--allow-no-gpu", flags=SAFE_PATH, TF_CPP_MIN_LOG_LEVEL="1")

@@ -18,12 +18,6 @@ def suite(gpudiag: Gpudiag) -> Suite:
 
 
 @pytest.fixture
-def cold(gpudiag: Gpudiag) -> None:
-    """Start sessions, and their workers, as a user does, and not as forks of a process that has imported pytest."""
-    gpudiag.warm = None
-
-
-@pytest.fixture
 def plain(gpudiag: Gpudiag) -> None:
     """Do without TensorFlow, whose import takes seconds, where nothing depends on it."""
     gpudiag.without("tensorflow")

@@ -86,7 +86,7 @@ SUITE = """
 """
 
 
-def test_fixtures(suite: Suite, simulated: None, cold: None, no_child_left: None) -> None:
+def test_fixtures(suite: Suite, simulated: None, no_child_left: None) -> None:
     suite.write("test_all.py", SUITE)
     ran = suite("--gpudiag-simulate=2x8GiB", "--gpudiag-assign=none", TF_FORCE_GPU_ALLOW_GROWTH="true")
     assert set(ran.outcomes().values()) == {"passed"}, str(ran)

@@ -120,7 +120,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_cure(
     assert "Traceback" not in str(done)
 
 
-def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite, cold: None) -> None:
+def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite) -> None:
     suite.write(
         "test_modules.py",
         """
@@ -157,7 +157,7 @@ OWN_MARKERS = """
 """
 
 
-def test_without_the_plugin_its_markers_say_nothing(suite: Suite, plain: None, cold: None) -> None:
+def test_without_the_plugin_its_markers_say_nothing(suite: Suite, plain: None) -> None:
     """And are unknown to pytest, unless the project makes them known itself."""
     suite.plugin = False
     suite.write("conftest.py", OF_SESSION)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from far_side import Children, children
+from far_side import Children
 from gpudiag.errors import Disturbed, NoContext
 from gpudiag.hardware import cuda
 from gpudiag.isolate import JobResult
@@ -20,7 +19,6 @@ from gpudiag.model.report import Cause
 from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
 from gpudiag.run import context
-from warm import Warm
 
 MODULE = "run.test_apart"
 CONTEXT = context.ChildContext(())
@@ -43,12 +41,6 @@ REFUSALS: dict[str, type[Exception]] = {
     "cudaSetDevice() on GPU:0 failed. Status: out of memory": ValueError,
     "OOM when allocating tensor with shape[16777216]": ResourceExhaustedError,
 }
-
-
-@pytest.fixture(scope="module")
-def tensorflow(warm: Warm | None) -> Iterator[Children]:
-    with children(warm) as started:
-        yield started
 
 
 def call(children: Children, function: Any, **argument: Any) -> JobResult:

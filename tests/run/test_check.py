@@ -194,8 +194,10 @@ def test_the_deadline_of_a_run_breaks_what_had_not_finished(gpudiag: Gpudiag) ->
 
 def test_a_run_that_is_over_before_its_facts_are_gathered_is_broken_whatever_is_allowed(gpudiag: Gpudiag) -> None:
     done = gpudiag("check", "host", "--deadline", "0.001", "--allow-no-gpu", "--format", "json")
-    assert done.returncode == 3
-    assert {row.status for row in report_of(done.stdout).rows} == {"broken"}
+    rows = report_of(done.stdout).rows
+    assert {row.status for row in rows} == {"broken"}
+    busy = all(isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY for row in rows)
+    assert done.returncode == (5 if busy else 3), "what a busy machine stops is nobody's fault"
 
 
 def test_a_short_timeout_of_the_probes_does_not_cut_the_facts(gpudiag: Gpudiag) -> None:

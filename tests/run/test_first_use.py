@@ -5,24 +5,16 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from far_side import Children, children
+from far_side import Children
 from gpudiag.run import first_use
-from warm import Warm
 
 MODULE = "run.test_first_use"
-
-
-@pytest.fixture(scope="module")
-def tensorflow(warm: Warm | None) -> Iterator[Children]:
-    with children(warm) as started:
-        yield started
 
 
 def value(children: Children, function: Any, *, fresh: bool = False) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 from conftest import Gpudiag
@@ -47,14 +48,36 @@ class Children:
         self.allowed_s += seconds
 
 
+class Clock:
+    """The time of the module under test: it goes on when the test says so, however busy the machine is."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 @pytest.fixture
 def cat(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits until it is written to, and times that are short."""
     monkeypatch.setattr(standstill, "EVERY_S", 0.0)
     monkeypatch.setattr(standstill, "NAMED_FROM_S", 0.05)
+    monkeypatch.setattr(standstill, "time", Clock())
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        wake(process)
         yield process
         process.kill()
+
+
+def wake(cat: subprocess.Popen[bytes]) -> None:
+    """Let ``cat`` copy a line, and wait until it waits again."""
+    assert cat.stdin is not None
+    assert cat.stdout is not None
+    cat.stdin.write(b"x\n")
+    cat.stdin.flush()
+    assert cat.stdout.readline() == b"x\n"
+    while psutil.Process(cat.pid).status() != psutil.STATUS_SLEEPING:
+        time.sleep(0.001)
 
 
 class Watched:
@@ -67,10 +90,9 @@ class Watched:
         self.standstill = Standstill(self._jobs, "a", "plain", most_more_s)
 
     def look(self, seconds: float = 0.2) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        for _ in range(round(100 * seconds)):
+            vars(standstill)["time"].now += 0.01
             self.standstill.look()
-            time.sleep(0.01)
 
     def answer(self, value: bytes | None, cause: Cause | None = None) -> None:
         """Let the job that reads the call end."""
@@ -92,9 +114,7 @@ def test_a_process_that_waits_is_looked_at_once_and_gets_time(cat: subprocess.Po
     watched.look(0.05)
     named: Where | None = standstill.where
     assert (named, standstill.seconds > 0.15, standstill.returned_calls()) == (where, True, [])
-    assert cat.stdin is not None
-    cat.stdin.write(b"x")
-    cat.stdin.flush()
+    wake(cat)
     watched.look(0.1)
     (call,) = standstill.returned_calls()
     assert call == ReturnedCall(where, call.seconds)
@@ -123,9 +143,7 @@ def test_a_look_that_fails_names_nothing(cat: subprocess.Popen[bytes]) -> None:
 def test_a_look_at_an_earlier_standstill_says_nothing_of_this_one(cat: subprocess.Popen[bytes]) -> None:
     watched = Watched(cat)
     watched.look()
-    assert cat.stdin is not None
-    cat.stdin.write(b"x")
-    cat.stdin.flush()
+    wake(cat)
     watched.look(0.1)
     watched.answer(msgspec.json.encode(Where("cuInit")))
     assert watched.standstill.where is None

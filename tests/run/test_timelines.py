@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 5
+    until = time.monotonic() + 300
     while not condition() and time.monotonic() < until:
         time.sleep(0.001)
 
@@ -87,8 +87,8 @@ def test_a_slow_nvml_is_asked_less_often(asked: list[float], monkeypatch: pytest
     monkeypatch.setattr(nvml, "in_use", slow)
     memory = Timelines(("GPU-1",))
     with memory.running():
-        time.sleep(0.3)  # 30 questions without a rest; after one it rests for 0.5 s
-    assert len(asked) == 1
+        wait_for(lambda: len(asked) > 1)
+    assert asked[1] - asked[0] >= 0.5, "it rests for fifty times as long as the question took"
 
 
 def test_an_nvml_that_fails_costs_the_timeline_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import textwrap
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -322,9 +321,7 @@ def test_the_exit_status_says_what_came_of_it(
 
 def test_a_log_is_explained_without_tensorflow_and_without_facts(gpudiag: Gpudiag, tmp_path: Path) -> None:
     (tmp_path / "app.log").write_text(OLD_CUDNN)
-    began = time.monotonic()
     done = gpudiag("why", "app.log", flags=("-X", "importtime"))
-    assert time.monotonic() - began < 20
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
     assert "gpudiag.run.why" in imported
     assert not imported & {"tensorflow", "numpy", "pynvml", "gpudiag.facts"}

@@ -8,14 +8,13 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from far_side import ABSENT, Children, children
+from far_side import ABSENT, Children
 from gpudiag import catalogue
 from gpudiag.isolate import JobResult
 from gpudiag.knowledge.placement import Placement
@@ -25,12 +24,6 @@ from gpudiag.run import context, worker
 MODULE = "run.test_worker"
 """This file for a child: its ``sys.path`` has the folder of the tests, and none above it."""
 CONTEXT = context.ChildContext(())
-
-
-@pytest.fixture(scope="module")
-def tensorflow() -> Iterator[Children]:
-    with children() as started:
-        yield started
 
 
 def test_output_is_captured_where_no_folder_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

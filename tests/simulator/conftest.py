@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from warm import Warm
-
 from .on_machine import ForkServer, Inside
 
 
 @pytest.fixture(scope="session")
-def server(warm: Warm | None) -> Iterator[ForkServer]:
-    server = ForkServer(warm)
+def server() -> Iterator[ForkServer]:
+    server = ForkServer()
     yield server
     server.close()
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpudiag.run.servers import LOG_LEVELS
 from gpudiag.simulator import Gpu, Machine, MachineSpec
 from gpudiag.simulator.spec import _placed
-from warm import Warm, clean
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -54,9 +52,9 @@ class Outcome:
 
 
 class ForkServer:
-    """fork_server.py in a process of its own; with ``warm`` in one that has imported TensorFlow already."""
+    """fork_server.py in a process of its own."""
 
-    def __init__(self, warm: Warm | None) -> None:
+    def __init__(self) -> None:
         self._stack = ExitStack()
         machine = self._stack.enter_context(Machine(cards(1)))
         from_here, to_server = os.pipe()
@@ -66,19 +64,13 @@ class ForkServer:
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         # A child leaves without exit handlers, and so does not remove what AutoGraph wrote.
         environment["TMPDIR"] = self._stack.enter_context(TemporaryDirectory(prefix="gpudiag-"))
-        as_imported = {name: value for name, value in {**clean(environment), **LOG_LEVELS}.items() if value is not None}
-        as_imported["GPUDIAG_SIM_MACHINE"] = environment["GPUDIAG_SIM_MACHINE"]
-        lent = warm and warm.lender().start("simulator.fork_server:main", as_imported, fds)
-        if lent:
-            self._stack.enter_context(lent)
-        else:
-            process = subprocess.Popen(
-                [sys.executable, str(HERE / "fork_server.py"), *map(str, fds)],
-                env={**environment, "PYTHONPATH": MODULES},
-                stderr=subprocess.DEVNULL,
-                pass_fds=fds,
-            )
-            self._stack.callback(process.wait, 20)
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "fork_server.py"), *map(str, fds)],
+            env={**environment, "PYTHONPATH": MODULES},
+            stderr=subprocess.DEVNULL,
+            pass_fds=fds,
+        )
+        self._stack.callback(process.wait, 400)
         for fd in fds:
             os.close(fd)
         self._answers = self._stack.enter_context(os.fdopen(from_server))
@@ -117,7 +109,7 @@ class Inside:
         *,
         faults: tuple[str, ...] = (),
         environment: Mapping[str, str | None] | None = None,
-        deadline: float = 60,
+        deadline: float = 300,
         **arguments: Any,
     ) -> Outcome:
         machine_spec = cards(spec) if isinstance(spec, int) else spec
@@ -130,7 +122,7 @@ class Inside:
         function: str,
         *,
         environment: Mapping[str, str | None] | None = None,
-        deadline: float = 60,
+        deadline: float = 300,
         **arguments: Any,
     ) -> Outcome:
         changes = {"GPUDIAG_SIM_MACHINE": str(machine.directory), **(environment or {})}
@@ -145,7 +137,7 @@ class Inside:
 
 
 def run_python(
-    machine: Machine, *arguments: str, deadline: float = 90, **environment: str
+    machine: Machine, *arguments: str, deadline: float = 300, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter on the machine."""
     base = machine.environment()

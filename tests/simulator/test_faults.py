@@ -117,7 +117,7 @@ def test_slow_call() -> None:
     code = "t = time.monotonic(); cuda.cuInit(0); answers.append(time.monotonic() - t)"
     [seconds] = drive(["slow_call=cuInit:0.3"], code)
     assert isinstance(seconds, float)
-    assert 0.3 <= seconds < 3
+    assert seconds >= 0.3
 
 
 def test_any_function_can_fail_from_a_call_on() -> None:

@@ -299,7 +299,7 @@ def test_out_of_memory_after_ten_seconds(inside: Inside) -> None:
     assert "OOM when allocating tensor with shape[2048,262144] and type float on" in text
     assert "device:GPU:0 by allocator GPU_0_bfc" in text
     assert "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB" in outcome.log
-    assert 9 < outcome.seconds < 20
+    assert outcome.seconds > 9
 
 
 def test_growth_and_logical_device_rules(inside: Inside) -> None:

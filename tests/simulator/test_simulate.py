@@ -62,8 +62,6 @@ def finds_nothing(report: Report, gpus: int, gib: int) -> set[str]:
 @pytest.mark.parametrize(("gpus", "gib"), [(2, 16), pytest.param(4, 8, marks=pytest.mark.slow)], ids=["two", "four"])
 def test_every_probe_judges_a_healthy_machine_and_finds_nothing(gpus: int, gib: int, gpudiag: Gpudiag) -> None:
     probes: list[str] = [] if gpus == 2 else ON_GPUS
-    if gpus == 2:  # once as a user's run begins
-        gpudiag.warm = None
     report = report_of(gpudiag, *probes, "--simulate", f"{gpus}x{gib}GiB", status=0)
     assert finds_nothing(report, gpus, gib) == set(probes or (entry.name for entry in catalogue.entries()))
     assert {row.probe for row in report.rows if row.devices} >= set(CARD_PROBES)
@@ -79,15 +77,12 @@ def test_every_probe_of_an_area_does_so_spawned(area: str, gpudiag: Gpudiag) -> 
     By areas, so that they are shared among the workers of pytest. Between a fork and a new process lies the import of
     TensorFlow alone, whatever is measured after it.
     """
-    if area == "discovery":
-        gpudiag.warm = None
     report = report_of(gpudiag, "host", area, "--simulate", "2x16GiB", "--isolation", "spawn", status=0)
     assert finds_nothing(report, 2, 16) == {entry.name for entry in catalogue.select(["host", area])}
 
 
 @pytest.mark.slow
 def test_two_processes_that_meet_import_tensorflow_themselves_if_they_are_spawned(gpudiag: Gpudiag) -> None:
-    gpudiag.warm = None
     assert catalogue.get("memory.shared_gpu").peered
     done = gpudiag("check", "memory.shared_gpu", "--simulate", "1", "--isolation", "spawn", "--format", "json")
     (row,) = codec.decode(done.stdout, "standard output").rows

@@ -18,6 +18,8 @@ from conftest import Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.program import ProgramTrace
 
+pytestmark = pytest.mark.starts
+
 
 def _trace(*arguments: str, tmp_path: Path, input_: str = "", **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpudiag", "trace", "-o", str(tmp_path / "r.json"), *arguments]
@@ -135,11 +137,9 @@ def test_a_notebook_is_run_cell_by_cell(tmp_path: Path, trace: Traced) -> None:
 
 
 def test_after_the_time_that_is_given_it_is_ended(tmp_path: Path) -> None:
-    code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(9)); time.sleep(60)"
-    began = time.monotonic()
+    code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(9)); time.sleep(600)"
     done = _trace("--for", "2", "--exit-with", "program", *_python(code), tmp_path=tmp_path)
     assert done.returncode == 9
-    assert time.monotonic() - began < 60
     assert _program(tmp_path).ended == "still running after 2 s; ended by gpudiag, exit status 9"
 
 
@@ -209,7 +209,7 @@ def test_what_it_leaves_behind_goes_on(tmp_path: Path) -> None:
     )
     done = _trace(*_python(code), tmp_path=tmp_path)
     assert done.returncode == 0
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while not mark.exists() and time.monotonic() < until:
         time.sleep(0.1)
     assert mark.exists()

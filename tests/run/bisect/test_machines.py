@@ -198,30 +198,18 @@ def bisected(fault: Fault, gpudiag: Gpudiag, machine: Machine) -> tuple[Bisectio
     variables = {name: value.format(**names) for name, value in fault.variables.items()}
     environment = machine.environment({**gpudiag.environment, "TMPDIR": str(gpudiag.temporary)})
     environment |= {**variables, "LD_LIBRARY_PATH": library_path}
-    done = None
-    if gpudiag.warm is not None and not fault.venv and not fault.in_folder:
-        done = gpudiag.warm.run(
-            ("bisect",),
-            folder=gpudiag.folder,
-            environment=environment,
-            path=gpudiag.path,
-            libraries=None,
-            deadline_s=DEADLINE_S,
-        )
-    if done is None:
-        python = venv(gpudiag.folder, Path(names["site"])) if fault.venv else sys.executable
-        leave = "" if fault.in_folder else "sys.path.pop(0); "
-        boot = f"import sys; {leave}sys.path.append({str(TESTS)!r}); import warm; warm.bisect_here()"
-        command = [str(python), "-c", boot]
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=gpudiag.folder,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+    python = venv(gpudiag.folder, Path(names["site"])) if fault.venv else sys.executable
+    leave = "" if fault.in_folder else "sys.path.pop(0); "
+    boot = f"import sys; {leave}sys.path.append({str(TESTS)!r}); import bisecting; bisecting.bisect_here()"
+    done = subprocess.run(
+        [str(python), "-c", boot],
+        env=environment,
+        cwd=gpudiag.folder,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
     assert done.stdout, done.stderr
     return msgspec.json.decode(done.stdout, type=Bisection), names
 
