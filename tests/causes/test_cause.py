@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from examples import evidence, examples
+from examples import evidence, examples, found
 from examples.facts import example_with_gpus
 from gpudiag import causes
 from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
@@ -129,13 +129,21 @@ def test_names_that_causes_give_way_to_are_those_of_causes() -> None:
 
 
 def test_a_cause_gives_way_to_one_that_says_more() -> None:
-    module_not_loaded, nouveau = causes.get("module_not_loaded"), causes.get("nouveau_in_use")
-    assert module_not_loaded is not None
-    assert nouveau is not None
+    mask_hides_all = causes.get("mask_hides_all")
+    assert mask_hides_all is not None
+    assert "slurm_gave_no_gpu" in mask_hides_all.declared.unless
+    both = [one.evidence for one in examples()["slurm_gave_no_gpu"] if list(mask_hides_all.causes(one.evidence))]
+    assert both, "by itself it would be found"
+    assert not any(found("mask_hides_all", seen) for seen in both)
+
+
+def test_a_symptom_gives_way_to_what_it_follows_from() -> None:
     seen = evidence("nouveau_in_use", "loaded")
-    assert list(nouveau.causes(seen))
+    module_not_loaded = causes.get("module_not_loaded")
+    assert module_not_loaded is not None
+    assert module_not_loaded.declared.symptom
     assert list(module_not_loaded.causes(seen)), "by itself it would be found"
-    assert "nouveau_in_use" in module_not_loaded.declared.unless
+    assert not found("module_not_loaded", seen)
 
 
 def test_an_unknown_cause_is_none() -> None:

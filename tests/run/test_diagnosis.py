@@ -112,7 +112,7 @@ def test_a_log_that_is_empty_or_no_text_is_said_to_be(gpudiag: Gpudiag) -> None:
 
 def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     printed = gpudiag("explain", "mask_hides_all").stdout
-    assert "    unset CUDA_VISIBLE_DEVICES\n" in printed
+    assert "    fix    unset CUDA_VISIBLE_DEVICES   [set a variable]\n" in printed
     assert "https://" in printed
     nonsense = gpudiag("explain", "xyzzy")
     assert nonsense.stderr.endswith("'gpudiag list' lists the probes; a cause is named in a report.\n")
