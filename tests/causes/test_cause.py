@@ -129,12 +129,14 @@ def test_names_that_causes_give_way_to_are_those_of_causes() -> None:
 
 
 def test_a_cause_gives_way_to_one_that_says_more() -> None:
-    mask_hides_all = causes.get("mask_hides_all")
-    assert mask_hides_all is not None
-    assert "slurm_gave_no_gpu" in mask_hides_all.declared.unless
-    both = [one.evidence for one in examples()["slurm_gave_no_gpu"] if list(mask_hides_all.causes(one.evidence))]
+    library_missing, interrupted = causes.get("library_missing"), causes.get("installation_interrupted")
+    assert library_missing is not None
+    assert interrupted is not None
+    assert "installation_interrupted" in library_missing.declared.unless
+    seen = [one.evidence for one in examples()["installation_interrupted"] if list(interrupted.causes(one.evidence))]
+    both = [one for one in seen if list(library_missing.causes(one))]
     assert both, "by itself it would be found"
-    assert not any(found("mask_hides_all", seen) for seen in both)
+    assert not any(found("library_missing", one) for one in both)
 
 
 def test_a_symptom_gives_way_to_what_it_follows_from() -> None:
