@@ -132,7 +132,7 @@ ACCEPTED = {
         Accepted(  # measured, 2.21
             (),
             "any other value is the name of a file with flags, and TensorFlow aborts if there is no such file",
-            pattern=re.compile(r"-|[^\s=]*[/.]"),
+            pattern=re.compile(r"-|[^\s=]{0,400}[/.]"),
             described="flags that begin with --",
         ),
     ),
@@ -262,8 +262,8 @@ CONTEXT = frozenset(
 """Paths and launchers' marks that decide what is loaded and which part of a job this is."""
 
 _GPU_WORDS = re.compile(
-    r"(?:TF|XLA)_\w*(?:GPU|CUDA|CUDNN|XLA|MEMORY|GROWTH|ALLOC|MIXED_PRECISION|DEVICE|TF32|ONEDNN|DETERMINIS)\w*"
-    r"|XLA_PYTHON_CLIENT_\w+|PYTORCH_(?:CUDA_)?\w*ALLOC\w*"
+    r"(?:TF|XLA)_\w{0,99}(?:GPU|CUDA|XLA|MEMORY|GROWTH|ALLOC|MIXED_PRECISION|DEVICE|TF32|ONEDNN|DETERMINIS)\w{0,99}"
+    r"|XLA_PYTHON_CLIENT_\w+|PYTORCH_\w{0,99}ALLOC\w{0,99}"
 )
 """Names that look as if TensorFlow read them for its GPUs."""
 _READ_TOO = re.compile(

@@ -43,5 +43,5 @@ def find(program: Program) -> Matches:
 
 def _is_read(program: Program, attribute: str) -> bool:
     """Return whether an attribute of an object is used, otherwise than to set an option of what it is."""
-    use = re.compile(rf"\.{attribute}\b(?!\s*(?:\.\w[\w.]*\s*)?=[^=])|__dict__|getattr\(|vars\(")
+    use = re.compile(rf"\.{attribute}\b(?!\s{{0,9}}(?:\.\w[\w.]{{0,99}}\s{{0,9}})?=[^=])|__dict__|getattr\(|vars\(")
     return program.mentions(use)

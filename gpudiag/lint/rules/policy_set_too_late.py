@@ -36,7 +36,7 @@ RULE = Rule(
 _SETS = re.compile(
     r"keras\.(?:mixed_precision|config)\.(?:experimental\.)?(?:set_global_policy|set_dtype_policy|set_policy)\Z"
 )
-_LAYER = re.compile(r"keras\.(?:layers\.(?!Input|experimental)[A-Z]\w+|applications\.(?:\w+\.)*[A-Z]\w+)\Z")
+_LAYER = re.compile(r"keras\.(?:layers\.(?!Input|experimental)[A-Z]\w+|applications\.(?:\w{1,99}\.){0,3}[A-Z]\w+)\Z")
 
 
 def find(program: Program) -> Matches:

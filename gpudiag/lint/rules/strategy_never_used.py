@@ -93,7 +93,7 @@ def _how(strategy: Made, program: Program) -> str:
 
 _MODEL = re.compile(
     r"(?:keras\.(?:layers\.(?!Input)[A-Z]\w+|Sequential|Model|models\.(?:Sequential|Model|load_model|clone_model)"
-    r"|applications\.(?:\w+\.)*[A-Z]\w+)|Variable|saved_model\.load)\Z"
+    r"|applications\.(?:\w{1,99}\.){0,3}[A-Z]\w+)|Variable|saved_model\.load)\Z"
 )
 
 

@@ -41,7 +41,7 @@ RULE = Rule(
 )
 _CPU = re.compile(r"/?(?:device:)?cpu(?::\d+)?\Z", re.IGNORECASE)
 _WANTS_GPU = re.compile(
-    r"(?:train|fit|run)\w*\s+(?:it\s+)?on\s+(?:the\s+)?GPU|multi_gpu|set_memory_growth|_device_configuration|"
+    r"(?:train|fit|run)\w{0,9}\s{1,9}(?:it\s{1,9})?on\s{1,9}(?:the\s{1,9})?GPU|multi_gpu|set_memory_growth|_device_configuration|"
     r"TF_FORCE_GPU_ALLOW_GROWTH|MirroredStrategy",
     re.IGNORECASE,
 )
