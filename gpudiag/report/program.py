@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 
@@ -24,6 +25,8 @@ from gpudiag.text import counted, one_line, size
 _MOST = 12
 """Lines of a section, unless ``verbose``."""
 _MIB = 1 << 20
+_NAMES_GPU = re.compile(r"'(\d|GPU-|MIG-)")
+"""The value of CUDA_VISIBLE_DEVICES in a setting, if it begins with a GPU."""
 _LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1
 """Less is shown with ``verbose``."""
@@ -53,8 +56,10 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     if number:
         return f"{counted(number, 'finding')} on how the program uses its GPUs{settings}"
     if not trace.has_gpu:
-        made = any(one.devices for one in trace.processes)
-        return f"TensorFlow {'had no GPU, and none was asked for' if made else 'made no devices'}{settings}"
+        if not any(one.devices for one in trace.processes):
+            return f"TensorFlow made no devices{settings}"
+        named = any(one.what == "CUDA_VISIBLE_DEVICES" and _NAMES_GPU.match(one.value) for one in trace.settings)
+        return f"TensorFlow had no GPU{'' if named else ', and none was asked for'}{settings}"
     return f"{_on_the_cpu(trace)}; {settings_line(trace)}"
 
 
@@ -82,6 +87,10 @@ def _on_the_cpu(trace: ProgramTrace) -> str:
         return (
             f"{counted(len({one.op for one in fell}), 'type')} of operation that a GPU could run ran on the CPU{asked}"
         )
+    computed = [one for one in trace.processes if one.devices and one.operations]
+    without = [one for one in computed if not one.gpus]
+    if without:
+        return f"TensorFlow had no GPU in {len(without)} of {counted(len(computed), 'process')}"
     if not any("GPU" in device for one in trace.processes for device in trace.operations(one)):
         return "No operation was seen on a GPU"
     return "No operation that a GPU could run was seen on the CPU"
@@ -268,7 +277,8 @@ def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
     for one in shown if len(shown) > 1 or verbose else ():
         mask = "" if one.mask is None else f", CUDA_VISIBLE_DEVICES={one.mask!r}"
         fork = f" after TensorFlow was {one.forked_when}" if one.forked_when in ("listed", "initialised") else ""
-        devices = ", ".join(device.name for device in one.devices if device.name.startswith("GPU")) or "no GPU"
+        gpus = ", ".join(device.name for device in one.gpus)
+        devices = gpus or ("no GPU" if one.devices else "no devices were made")
         lines.append(
             (
                 str(one.pid),

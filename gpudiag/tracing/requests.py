@@ -7,6 +7,7 @@ made with, functions that TensorFlow does not have, and variables of other progr
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -291,7 +292,9 @@ def of_variable(
         return Effect("too late", why, export(name, value, "before Python starts"))
     reads = [one for one in notes.of("read") if one["name"] == name]
     if name in (CLUSTER, "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"):
-        return _read_by_python(name, note, later, reads, notes)
+        effect = _read_by_python(name, note, later, reads, notes)
+        is_late = effect is not None and effect.fate == "too late"
+        return None if is_late and is_passed_on(note, notes, family) else effect
     everywhere = [
         one for mine in family.values() for process in mine for one in process.of("read") if one["name"] == name
     ]
@@ -310,6 +313,28 @@ def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
     again = any(process.notes[0]["t"] > start["t"] for process in family.get(start.get("pid", 0), ()))
     first = [process.notes[0] for several in family.values() for process in several]
     return again or any(one["parent"] == start.get("pid") and one["how"] == "started" for one in first)
+
+
+def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
+    """Return whether another program was started with what a note of a variable sets.
+
+    That is a watched process that began with this value, as a child or in the place of this process, or any other
+    command that was given no other value. A fork is none: TensorFlow's state is copied with it.
+    """
+    start, name, value = notes.notes[0], note["name"], note["value"]
+    until = next(
+        (later["t"] for later in notes.of("variable") if later["name"] == name and later["t"] > note["t"]), math.inf
+    )
+    starts = [process.notes[0] for several in family.values() for process in several]
+    return any(
+        start.get("pid") in (begun.get("pid"), begun.get("parent"))
+        and (begun["how"], (begun.get("variables") or {}).get(name)) == ("started", value)
+        and begun["t"] > note["t"]
+        for begun in starts
+    ) or any(
+        note["t"] <= command["t"] <= until and command["pid"] not in family and name not in (command["given"] or {})
+        for command in notes.of("command")
+    )
 
 
 def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequence[Note], notes: Notes) -> Effect | None:

@@ -193,6 +193,8 @@ class _Judge:
             last = self.last_set.get(name, note)
             again = Effect(REPLACED, f"set again at {place(last['line'])}") if last and last is not note else None
             is_late = note is not None and self.steps.has_reached(_READ_AT[name])
+            if note is not None and (is_late or again) and requests.is_passed_on(note, self.notes, self.family):
+                return  # it is for another program, whose process is judged by what it was started with
             yield _with(one, again if again and not is_late else self._effect_of_variable(name, value, line))
         elif value is not None and (effect := requests.of_variable(name, value, note, self.notes, self.family)):
             yield _with(one, effect)

@@ -11,7 +11,7 @@ import pytest
 from gpudiag.causes.program import program_ran_out_of_memory
 from gpudiag.model.program import Booked, Copies, Device, OutOfMemory, Process, ProgramTrace, Setting
 from gpudiag.report import program as texts
-from gpudiag.tracing import gather, sampler
+from gpudiag.tracing import gather, report, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD, MOST_FILES
 from gpudiag.tracing.notes import Note, Notes
 
@@ -142,6 +142,32 @@ def test_the_headline_counts_how_settings_ended_and_never_says_more() -> None:
     assert texts.settings_line(_of_settings()) == "no GPU option was set"
     read = Setting("memory_growth", "True", "a.py:1", "took effect")  # as an older gpudiag wrote
     assert texts.settings_line(_of_settings(read)) == "1 setting: 1 not checked"
+
+
+def test_a_process_that_made_no_devices_is_not_said_to_have_no_gpu() -> None:
+    started = [Process(pid, 1, "started", (), "3", 0.0, "2.21.0") for pid in (7, 8)]
+    on_cpu = Process(9, 1, "started", (), "3", 0.0, "2.21.0", devices=(Device("CPU:0", 0),))
+    lines = dict(texts.sections(ProgramTrace(("python",), "", 1.0, (*started, on_cpu)), verbose=False))["processes"]
+    assert [line.partition(": ")[2].partition(",")[0] for _, line in lines] == [*["no devices were made"] * 2, "no GPU"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mask", "headline"),
+    [
+        ((False,), "'0'", "TensorFlow had no GPU; 1 setting: 1 replaced"),
+        ((False,), "'-1'", "TensorFlow had no GPU, and none was asked for; 1 setting: 1 replaced"),
+        ((True, False), "'0'", "TensorFlow had no GPU in 1 of 2 processes; 1 setting: 1 replaced"),
+        ((True,), "'0'", "No operation was seen on a GPU; 1 setting: 1 replaced"),
+    ],
+)
+def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mask: str, headline: str) -> None:
+    processes = tuple(
+        Process(pid, 1, "started", (), "3", 0.0, "2.21.0", operations=3, devices=(Device(name, 1 << 30),))
+        for pid, name in enumerate("GPU:0" if has_gpu else "CPU:0" for has_gpu in gpus)
+    )
+    setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", "replaced", "seen")
+    trace = ProgramTrace(("python",), "exit status 0", 1.0, processes, (setting,))
+    assert texts.headline(trace, report.made(trace, ())) == headline
 
 
 def test_a_peak_is_told_of_what_the_card_has_if_the_limit_is_more() -> None:

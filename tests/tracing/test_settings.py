@@ -269,3 +269,45 @@ def test_a_line_of_the_program_is_changed_where_it_is() -> None:
     assert instead("0,7", in_program=True) == "os.environ['CUDA_VISIBLE_DEVICES'] = '0'"
     assert instead("7,8", in_program=False) == "unset CUDA_VISIBLE_DEVICES"
     assert instead("7,8", in_program=True) == "# take it out of a.py:9"
+
+
+_LATE: Note = {**_variable("CUDA_VISIBLE_DEVICES", "1"), "t": 2.5}
+_OTHER_COMMAND: Note = {"k": "command", "t": 2.7, "line": "a.py:10", "pid": 9, "exported": None, "copy": False}
+
+
+def _next(pid: int, parent: int, how: str = "started", **variables: str) -> Notes:
+    begun = {**START, "t": 2.8, "how": how, "pid": pid, "parent": parent, "variables": variables}
+    return Notes((begun,), (), 0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("others", "command", "fates"),
+    [
+        ([_next(8, 7, CUDA_VISIBLE_DEVICES="1")], (), []),
+        ([_next(7, 1, CUDA_VISIBLE_DEVICES="1")], (), []),  # executed in the place of the first
+        ([], ({**_OTHER_COMMAND, "given": None},), []),
+        ([], ({**_OTHER_COMMAND, "given": {"CUDA_VISIBLE_DEVICES": "0"}},), ["too late"]),
+        ([], ({**_OTHER_COMMAND, "given": None, "t": 2.2},), ["too late"]),
+        ([_next(8, 7, CUDA_VISIBLE_DEVICES="0")], (), ["too late"]),
+        ([_next(8, 7, "forked", CUDA_VISIBLE_DEVICES="1")], (), ["too late"]),
+        ([_next(8, 3, CUDA_VISIBLE_DEVICES="1")], (), ["too late"]),
+    ],
+)
+def test_a_variable_for_a_program_that_is_started_later_is_not_judged_where_it_is_set(
+    others: list[Notes], command: tuple[Note, ...], fates: list[str]
+) -> None:
+    mine = Notes((START, IMPORTED, LISTED, _LATE, *command), (), 0, 0.0, 0)
+    family: dict[int, list[Notes]] = {7: [mine]}
+    for other in others:
+        family.setdefault(other.notes[0]["pid"], []).append(other)
+    assert [one.fate for one in settings.judged(mine, 7, (), family)] == fates
+
+
+def test_a_variable_that_a_child_began_with_is_not_called_replaced_when_it_is_set_again() -> None:
+    mine = Notes((START, _LATE, {**_LATE, "t": 3.0, "value": "-1"}), (), 0, 0.0, 0)
+    alone = [one.fate for one in settings.judged(mine, 7, (), {7: [mine]})]
+    family = {7: [mine], 8: [_next(8, 7, CUDA_VISIBLE_DEVICES="1")]}
+    assert (alone, [one.fate for one in settings.judged(mine, 7, (), family)]) == (
+        ["replaced", "not reached"],
+        ["not reached"],
+    )
