@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpudiag import fix
-from gpudiag.fix import Action, edit, export, unset
+from gpudiag.fix import Action, Kind, edit, export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
 from gpudiag.model.program import NOT_CHECKED, NOT_REACHED, REPLACED, Booked, Setting, place
 from gpudiag.tracing import effects, requests
@@ -48,9 +48,16 @@ _CONTEXT = ("memory_growth", "visible_devices", "logical_devices")
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "allocator_type", "virtual_devices")
 """Options of a session that are fixed by the first in a process."""
 _FIRST = fix.note("move the line directly after import tensorflow, before anything that makes a tensor or a model")
+_TO_MAKER = fix.note(
+    "give these options to what made the devices: the first session, or config= of tf.distribute.Server"
+)
 _REFUSED = {
-    "memory_growth": export(FORCE_GROWTH, "true", "the only way to get growth with logical devices"),
+    "when virtual devices configured": export(FORCE_GROWTH, "true", "the only way to get growth with logical devices"),
+    "Unrecognized device: [": edit(
+        "for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)", "one GPU a call, not a list"
+    ),
 }
+"""What to do about a growth that TensorFlow refuses, by a part of its error."""
 _MAKERS = {
     "session": "a session",
     "list_local_devices": "device_lib.list_local_devices (tf.test.is_gpu_available calls it)",
@@ -188,18 +195,21 @@ class _Judge:
         one = Setting(name, "unset" if value is None else repr(value), line, NOT_CHECKED, process=self.pid)
         known = misspelling_of(name)
         if known is not None and value is not None:
-            yield _with(one, Effect("misspelt", f"nothing reads {name}", _set(known, value, line)))
+            yield _with(one, Effect("misspelt", f"nothing reads {name}", _set(known, value, line, by_env=note is None)))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
             again = Effect(REPLACED, f"set again at {place(last['line'])}") if last and last is not note else None
             is_late = note is not None and self.steps.has_reached(_READ_AT[name])
             if note is not None and (is_late or again) and requests.is_passed_on(note, self.notes, self.family):
                 return  # it is for another program, whose process is judged by what it was started with
-            yield _with(one, again if again and not is_late else self._effect_of_variable(name, value, line))
+            yield _with(
+                one,
+                again if again and not is_late else self._effect_of_variable(name, value, line, by_env=note is None),
+            )
         elif value is not None and (effect := requests.of_variable(name, value, note, self.notes, self.family)):
             yield _with(one, effect)
 
-    def _effect_of_variable(self, name: str, value: str | None, line: str) -> Effect:
+    def _effect_of_variable(self, name: str, value: str | None, line: str, *, by_env: bool) -> Effect:
         read_at = _READ_AT[name]
         if line and self.steps.has_reached(read_at):
             where = self.steps.at.get(read_at, "")
@@ -207,18 +217,20 @@ class _Judge:
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
             return Effect("too late", why, export(name, value or "", f"or set it before {before}"))
         if name == GRAPH_FLAGS and self.final.step == "imported" and (refused := effects.of_refused_flags(value or "")):
-            return replace(refused, instead=_in_program(refused.instead, name, line)) if line else refused
+            return (
+                replace(refused, instead=_in_program(refused.instead, name, line, by_env=by_env)) if line else refused
+            )
         accepted = ACCEPTED.get(name)
         if accepted is not None and value is not None and not accepted.reads(value):
             meant = accepted.meant_by(value) or accepted.usual or next(iter(accepted.words), None)
-            instead = None if meant is None else _set(name, meant, line)
+            instead = None if meant is None else _set(name, meant, line, by_env=by_env)
             return Effect("ignored", f"{accepted.read}: {accepted.otherwise}", instead)
         if not self.final.has_reached(read_at):
             return Effect(NOT_REACHED, f"TensorFlow never read it: {_when_read(name)}")
         if value is None:
             return Effect(NOT_CHECKED, "what it was without it is not known")
         effect = effects.of_variable(name, value, self.observed, self.variables)
-        return replace(effect, instead=_in_program(effect.instead, name, line)) if line else effect
+        return replace(effect, instead=_in_program(effect.instead, name, line, by_env=by_env)) if line else effect
 
     def _assigned(self, note: Note) -> Setting:
         """Return what became of a function that was assigned to."""
@@ -230,7 +242,8 @@ class _Judge:
         what, error = note["what"], note["error"]
         if error:
             if "after being initialized" not in error and "after initialization" not in error:
-                return Effect("refused", error, _REFUSED.get(what))
+                growth = _REFUSED.items() if what == "memory_growth" else ()
+                return Effect("refused", error, next((action for part, action in growth if part in error), None))
             where = self.steps.at.get("made", "")
             return Effect(
                 "too late", f"TensorFlow had made its devices{f' at {place(where)}' if where else ''}: {error}", _FIRST
@@ -295,6 +308,9 @@ class _Judge:
         if name in _GPU_OPTIONS and first.get(name) != value:
             given = ", ".join(f"{name}={first[name]}" for name in _GPU_OPTIONS if name in first)
             where = place(self.steps.at.get("made", ""))
+            if self.steps.at.get("made") == note["line"]:  # by something that is not noted, or by this line before
+                why = f"the devices had been made before, with {given or 'other options'}; later options are not read"
+                return Effect("ignored", why, _TO_MAKER)
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
             by_session = self.steps.maker == "session"
             before = (
@@ -320,12 +336,12 @@ def _when_read(name: str) -> str:
     return _WORDS[_READ_AT[name]].format(reader="the CUDA driver" if name.startswith("CUDA") else "TensorFlow")
 
 
-def _in_program(action: Action | None, name: str, line: str) -> Action | None:
+def _in_program(action: Action | None, name: str, line: str, *, by_env: bool) -> Action | None:
     """Return what changes a variable as a change of the program's line that sets it."""
     if action is None or name not in (action.change or {}):
         return action
     value = (action.change or {})[name]
-    return fix.note(f"take it out of {place(line)}") if value is None else _set(name, value, line)
+    return fix.note(f"take it out of {place(line)}") if value is None else _set(name, value, line, by_env=by_env)
 
 
 def _variables_read(notes: Notes) -> dict[str, tuple[str, str]]:
@@ -345,7 +361,10 @@ def _variables_read(notes: Notes) -> dict[str, tuple[str, str]]:
     }
 
 
-def _set(name: str, value: str, line: str) -> Action:
+def _set(name: str, value: str, line: str, *, by_env: bool) -> Action:
+    """Return how to set a variable; ``by_env``: the line, if there is one, gives it to a process that it starts."""
+    if line and by_env:
+        return fix.note(f"change {name} in env= at {place(line)}, for example to {value!r}", kind=Kind.EDIT_PROGRAM)
     return edit(f"os.environ[{name!r}] = {value!r}") if line else export(name, value)
 
 

@@ -311,3 +311,35 @@ def test_a_variable_that_a_child_began_with_is_not_called_replaced_when_it_is_se
         ["replaced", "not reached"],
         ["not reached"],
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "command"),
+    [
+        ("when virtual devices configured", "export TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        ("Unrecognized device: [X]", "for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)"),
+        ("Cannot set memory growth on non-GPU and non-Pluggable devices", None),
+    ],
+)
+def test_the_fix_of_refused_growth_is_about_its_error(error: str, command: str | None) -> None:
+    (refused,) = _judged(IMPORTED, LISTED, {**GROWTH, "error": f"ValueError: {error}"}, _made())
+    assert (refused.fate, refused.instead and refused.instead.command) == ("refused", command)
+
+
+def test_a_variable_that_env_gives_is_changed_there() -> None:
+    given = {**_OTHER_COMMAND, "given": {"CUDA_VISIBLE_DEVICES": "2"}, "pid": 7}
+    start = {**START, "parent": 3, "variables": {"CUDA_VISIBLE_DEVICES": "2"}}
+    mine = Notes((start, IMPORTED, _listed(names=()), _made((), ())), (), 0, 0.0, 0)
+    parent = Notes(({**START, "pid": 3}, given), (), 0, 0.0, 0)
+    (mask,) = settings.judged(mine, 7, MACHINE, {3: [parent], 7: [mine]})
+    assert mask.fate == "other effect"
+    assert mask.instead is not None
+    assert mask.instead.note == "change CUDA_VISIBLE_DEVICES in env= at a.py:10, for example to '1'"
+
+
+def test_a_session_does_not_blame_its_own_line_for_the_devices() -> None:
+    made = {**_made(), "line": "a.py:9"}
+    (option,) = _judged(IMPORTED, LISTED, made, _session("a.py:9", per_process_gpu_memory_fraction=0.4))
+    assert (option.fate, "a.py:9" in option.why) == ("ignored", False)
+    assert option.instead is not None
+    assert "a.py:9" not in option.instead.note
