@@ -85,6 +85,7 @@ def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
         if row.area == "host" and one.kind not in _COULD_NOT_LOOK and not any(action in said for action in one.fix)
         if not one.cause
         for cause in causes
+        if cause.cause_id != "probe_fails"  # it only looks
         if (f"{row.probe}.{one.kind}", cause.cause_id) not in ANOTHER_QUESTION
     ]
 

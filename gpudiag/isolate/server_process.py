@@ -72,7 +72,7 @@ class ServerProcess:
         return one_line(self.output.text()[-_SENT_CHARACTERS:].rstrip().rpartition("\n")[2])
 
     def start(self, polling: Polling, on_output: Callable[[], object], on_message: Callable[[], object]) -> None:
-        """Start it; raises ``OSError``. The functions are called when it has written, and when it has sent something.
+        """Start it; raises ``OSError``, also if it cannot be sent what to preload. The functions are called when it has written, and when it has sent something.
 
         Without a process ``OSError`` leaves nothing open.
         """
@@ -110,7 +110,8 @@ class ServerProcess:
         os.set_blocking(output_read, False)
         polling.watch(output_read, on_output)
         polling.watch(control.fileno(), on_message)
-        self.send(Preload(self.spec.preload, self.spec.ahead))
+        with contextlib.suppress(ConnectionError):  # it has died: its closed socket is the next thing that is heard
+            send(control, Preload(self.spec.preload, self.spec.ahead))
 
     def send(self, message: ToServer) -> None:
         """Send a message, if it lives: if it has died, its closed socket is the next thing that is heard."""

@@ -386,7 +386,7 @@ def test_timelines_survive_json_and_old_reports_have_none() -> None:
 
 def test_a_traced_program_is_shown_with_its_memory_and_settings() -> None:
     shown = page("trace").shown
-    assert "4 findings on how the program uses its GPUs" in shown
+    assert "3 findings on how the program uses its GPUs" in shown
     assert "Memory of the program" in shown
     assert "limit 1,423 MiB: what TensorFlow may take" in shown
     assert "Settings" in shown

@@ -215,8 +215,7 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
-        ("stream_creation", Cause.SIGNAL),  # TensorFlow dies of SIGSEGV
-        ("allocation_from=1", Cause.OUTPUT_FLOOD),  # and here it logs without end
+        ("allocation_from=1", Cause.OUTPUT_FLOOD),  # TensorFlow logs without end
         ("slow_call=cuDevicePrimaryCtxRetain:100", Cause.TIMEOUT),
     ],
 )
@@ -228,6 +227,18 @@ def test_a_fault_that_kills_tensorflow_is_broken_and_never_green(fault: str, cau
     (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
     assert isinstance(row.outcome, Broken)
     assert row.outcome.cause is cause
+
+
+def test_an_error_after_which_tensorflow_is_killed_is_a_failure_of_the_gpu(gpudiag: Gpudiag) -> None:
+    fault = (
+        "--fault",
+        "stream_creation",
+        "--timeout",
+        "300",
+    )  # TensorFlow dies of SIGSEGV; on a busy machine it takes a while
+    report = report_of(gpudiag, "discovery.logical_devices", "host", "--simulate", "1", *fault, status=1)
+    (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
+    assert [finding.kind for finding in row.findings] == ["process_ended"]
 
 
 def test_simulated_gpus_count_only_where_they_were_asked_for_in_one_breath(gpudiag: Gpudiag) -> None:

@@ -57,8 +57,8 @@ def find(calls: CallFacts | None, rows: Rows, facts: Facts, gpus: Gpus, variable
     elif met:
         _, first = met[0]
         figures = first.figures
-        library, first_s = str(figures["library"]), float(figures["first_s"] or 0.0)
-        said = f"the first computation on {figures['device']} ({figures['what']}) takes {first_s:.0f} s"
+        library, first_s = str(figures.get("library") or ""), float(figures.get("first_s") or 0.0)
+        said = f"the first computation on {figures.get('device')} ({figures.get('what')}) takes {first_s:.0f} s"
         evidence = tuple(f"{row.probe}: {found.message}" for row, found in met[:3])
     else:
         return
