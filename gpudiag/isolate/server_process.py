@@ -72,9 +72,10 @@ class ServerProcess:
         return one_line(self.output.text()[-_SENT_CHARACTERS:].rstrip().rpartition("\n")[2])
 
     def start(self, polling: Polling, on_output: Callable[[], object], on_message: Callable[[], object]) -> None:
-        """Start it; raises ``OSError``, also if it cannot be sent what to preload. The functions are called when it has written, and when it has sent something.
+        """Start it; raises ``OSError``, also if it cannot be sent what to preload.
 
-        Without a process ``OSError`` leaves nothing open.
+        The functions are called when it has written, and when it has sent something. Without a process ``OSError``
+        leaves nothing open.
         """
         environment = dict(os.environ)
         # Warnings as errors are meant for the caller's own code; TensorFlow's import raises under them.
