@@ -103,7 +103,10 @@ def is_gone(pid_file: Path) -> bool:
     pid = int(pid_file.read_text())
     until = time.monotonic() + 300
     while time.monotonic() < until:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
             return True
         time.sleep(0.02)
     return False
