@@ -22,7 +22,7 @@ class Declared:
     """Short forms, such as ``-q``."""
     choices: tuple[str, ...] = ()
     minimum: float | None = None
-    """Of a number; without one an amount of seconds is above 0."""
+    """The smallest number that the option takes; if it is None, seconds must be above 0."""
     metavar: str | None = None
     type: Any = None
     """Converts the value, if the type of the field does not say how."""

@@ -23,12 +23,12 @@ class Polling:
         self._selector.register(fd, selectors.EVENT_READ, callback)
 
     def forget(self, fd: int) -> None:
-        """Watch ``fd`` no more; it need not be watched."""
+        """Stop watching ``fd``, if it is watched."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(fd)
 
     def close_fd(self, fd: int) -> None:
-        """Watch ``fd`` no more, and close it."""
+        """Stop watching ``fd`` and close it."""
         self.forget(fd)
         os.close(fd)
 

@@ -17,7 +17,10 @@ from gpudiag.model.report import RUN_ENDED, Cause, Gpu
 from gpudiag.run.jobs import Jobs
 
 SUSPECT_S = 20.0
-"""After so long with no result a GPU is asked, if no probe measures its memory: the context takes some of it."""
+"""Seconds without a result after which a GPU is asked whether it answers.
+
+It is not asked while a probe measures its memory, because the context of the question takes some.
+"""
 ANSWER_S = 35.0
 """How long a GPU may take to answer: one that makes its first context in 25 s is slow, and does not hang."""
 
@@ -34,7 +37,7 @@ def longest(slow_calls: Iterable[Call]) -> Call | None:
 
 @dataclass(frozen=True)
 class Silence:
-    """Why a GPU is waited for no more."""
+    """Why gpudiag no longer waits for a GPU."""
 
     call: Call | None
     """The call that never returned; None if none is known."""
@@ -78,7 +81,7 @@ class GpuWatch:
         return any(self._of(gpu).is_being_asked for gpu in gpus)
 
     def silence(self, gpus: tuple[Gpu, ...]) -> Silence | None:
-        """Return why one of ``gpus`` is waited for no more; None if all may answer."""
+        """Return why gpudiag no longer waits for one of ``gpus``; None if all of them may still answer."""
         return next((silence for gpu in gpus if (silence := self._of(gpu).silence) is not None), None)
 
     @property

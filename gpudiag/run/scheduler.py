@@ -153,7 +153,7 @@ class Scheduler:
                 self._finish(run, row)
 
     def _watch(self) -> None:
-        """See which probes stand still; those on a GPU that hangs are waited for no more."""
+        """Find the probes that stand still, and stop waiting for those on a GPU that hangs."""
         watch, now = self._session.gpu_watch, time.monotonic()
         for run in self._runs:
             task = run.task

@@ -22,7 +22,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         check("gpudiag check --require-gpus 1", "on every worker, before training"),
-        note("on a worker if that fails: what its report names as the cause"),
+        note("do what the report of a worker that fails names as its fix"),
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     needs_gpu=False,

@@ -34,7 +34,7 @@ def find(facts: Facts, variables: Variables) -> Matches:
                     _cure(name, known, facts),
                     unset(name)
                     if name.isidentifier()
-                    else note(f"take {name} out of the file that sets it: it is not a name that a shell can unset"),
+                    else note(f"take {name} out of the file that sets it: a shell cannot unset such a name"),
                 ),
             )
 

@@ -1535,7 +1535,10 @@ FAMILY.fault(
     "channels does not fit the layer",
     fix=(
         check("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
-        note("channels of the input: must be those of the layer (3 for images, not 4)", kind=Kind.EDIT_PROGRAM),
+        note(
+            "give the layer an input with as many channels as it was made for, such as 3 and not 4 for images",
+            kind=Kind.EDIT_PROGRAM,
+        ),
     ),
     possible=True,
     seen="2.1-2.21",
