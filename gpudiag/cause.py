@@ -90,7 +90,7 @@ class Rows(tuple[Row, ...]):
 
     def found(self, probe: str, kind: str) -> tuple[Finding, ...]:
         """Return the findings of this kind that the probe made, on any device."""
-        return tuple(one for row in self if row.probe == probe for one in row.findings if one.kind == kind)
+        return tuple(finding for row in self if row.probe == probe for finding in row.findings if finding.kind == kind)
 
     def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
         """Return the readings of the probe, on any device, but those of another version of it."""

@@ -22,10 +22,10 @@ def names() -> dict[str, Stage]:
     """
     found: dict[str, Stage] = {}
     for stage in Stage:
-        for one in pkgutil.iter_modules([str(Path(__path__[0], stage.name.lower()))]):
-            if one.name in found:
-                raise CatalogueError(f"two causes are called {one.name!r}")
-            found[one.name] = stage
+        for module in pkgutil.iter_modules([str(Path(__path__[0], stage.name.lower()))]):
+            if module.name in found:
+                raise CatalogueError(f"two causes are called {module.name!r}")
+            found[module.name] = stage
     return found
 
 
@@ -48,7 +48,7 @@ def get(name: str) -> Known | None:
 @cache
 def all_of_them() -> tuple[Known, ...]:
     """Return every cause, in the order of :func:`names`."""
-    return tuple(one for one in map(get, names()) if one is not None)
+    return tuple(cause for cause in map(get, names()) if cause is not None)
 
 
 def explaining(sign: Known) -> tuple[str, ...]:
@@ -59,4 +59,4 @@ def explaining(sign: Known) -> tuple[str, ...]:
     """
     if not sign.declared.row_only:
         return ()
-    return tuple(one.id for one in all_of_them() if sign.declared.finding in one.declared.views)
+    return tuple(cause.id for cause in all_of_them() if sign.declared.finding in cause.declared.views)

@@ -27,7 +27,7 @@ def takes(prefix: str = "", **records: type) -> Callable[[_Command], _Command]:
         @functools.wraps(command)
         def bound(**values: Any) -> Any:
             made = {
-                name: record(**{one.name: values.pop(_parameter(one)) for one in fields(record)})
+                name: record(**{field.name: values.pop(_parameter(field)) for field in fields(record)})
                 for name, record in records.items()
             }
             return command(**values, **made)

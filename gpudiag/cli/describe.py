@@ -104,7 +104,11 @@ def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
     from gpudiag.report import words
 
     yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
-    causes = [one for one in (*report.diagnosis.causes, *report.diagnosis.folded) if one.cause_id == rule.id]
+    causes = [
+        root_cause
+        for root_cause in (*report.diagnosis.causes, *report.diagnosis.folded)
+        if root_cause.cause_id == rule.id
+    ]
     if not causes:
         yield "    The report does not name this cause."
     for cause in causes:
@@ -136,7 +140,7 @@ def _measured(entry: Entry, report: Report, width: int) -> str:
     if not rows:
         parts.append("    The report holds no row of this probe.")
     for row in rows:
-        found = [f"    {line}" for one in row.findings for line in words.finding(one).splitlines()]
+        found = [f"    {line}" for finding in row.findings for line in words.finding(finding).splitlines()]
         outcome = f"{report.device_label(row)}: {row.status}, {words.figure(row)}".removeprefix(": ")
         parts.append(wrapped("\n".join([outcome, *found]), width))
         leaves = _leaves("", plain_reading(row.reading))

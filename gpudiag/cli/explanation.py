@@ -32,7 +32,9 @@ class Explanation(NamedTuple):
 
 def write(explanations: Iterable[Explanation], index: Path) -> None:
     """Write the index: a line for each explanation."""
-    index.write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in explanations), encoding="utf-8")
+    index.write_text(
+        "".join(f"{json.dumps(explanation, ensure_ascii=False)}\n" for explanation in explanations), encoding="utf-8"
+    )
 
 
 def indexed(name: str, index: Path | None = None) -> Explanation | None:

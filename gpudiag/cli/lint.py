@@ -34,7 +34,11 @@ def _configure(context: click.Context, path: Path | None) -> None:
     """Take the defaults of the command from the table ``lint`` of its configuration file."""
     from gpudiag.cli import config
 
-    parameters = [one for one in context.command.params if one.name not in ("paths", "list_rules", "fix", "diff")]
+    parameters = [
+        parameter
+        for parameter in context.command.params
+        if parameter.name not in ("paths", "list_rules", "fix", "diff")
+    ]
     config.take_defaults(context, path, parameters, section="lint")
 
 
@@ -136,7 +140,7 @@ def lint(
                 done += found
     if diff:
         return run.result().exit_code
-    run.found = [one for one in run.found if one not in done]
+    run.found = [finding for finding in run.found if finding not in done]
     result = run.result(fixed=len(done))
     if not run.files:
         say("gpudiag: note: no Python file and no notebook is there.")

@@ -112,17 +112,17 @@ def _listing(machines: list[Kept], format_: str | None) -> str:
     if format_ == "json":
         entries = [
             {
-                "name": one.title,
-                "owner": one.owner,
-                "spec": one.state.spec,
-                "gpus": one.state.gpus,
-                "faults": one.state.faults,
-                "shared": one.state.shared,
-                "since": one.state.since,
-                "processes": one.processes(),
-                "folder": one.folder,
+                "name": machine.title,
+                "owner": machine.owner,
+                "spec": machine.state.spec,
+                "gpus": machine.state.gpus,
+                "faults": machine.state.faults,
+                "shared": machine.state.shared,
+                "since": machine.state.since,
+                "processes": machine.processes(),
+                "folder": machine.folder,
             }
-            for one in machines
+            for machine in machines
         ]
         return json.dumps({"machines": entries}, indent=2) + "\n"
     if not machines:
@@ -131,13 +131,13 @@ def _listing(machines: list[Kept], format_: str | None) -> str:
 
     rows = [
         (
-            one.title,
-            one.state.summary,
-            "everybody" if one.state.shared else one.owner,
-            len(one.processes()),
-            one.state.since,
+            machine.title,
+            machine.state.summary,
+            "everybody" if machine.state.shared else machine.owner,
+            len(machine.processes()),
+            machine.state.since,
         )
-        for one in machines
+        for machine in machines
     ]
     return (
         tabulate(rows, ("machine", "what", "who may attach", "processes", "since"), "plain", disable_numparse=True)

@@ -154,7 +154,7 @@ def _keyed(
     loose = [key for key in unmatched if is_loose(key)]
     for key, value in old.items():
         candidates = unmatched if is_loose(key) else loose
-        other = key if key in new else next((one for one in candidates if is_same(key, one)), None)
+        other = key if key in new else next((candidate for candidate in candidates if is_same(key, candidate)), None)
         if other in unmatched:
             unmatched.remove(other)
             loose = [one for one in loose if one != other]
@@ -172,7 +172,7 @@ def _both(
         yield from _walk(place, old, new)
         return
     told = said or _summary
-    there = [None if one is None else told(one.value) or "there" for one in (old, new)]
+    there = [None if value is None else told(value.value) or "there" for value in (old, new)]
     yield Change(Subject.FACT, place.name, there[0], there[1], path=place.path)
 
 
@@ -229,17 +229,17 @@ def _paired(before: Iterable[_Value], after: Iterable[_Value]) -> list[tuple[_Va
     """Return each record with itself in the other report, or with None."""
     gone, come = list(before), list(after)
     pairs: list[tuple[_Value | None, _Value | None]] = []
-    kinds = {type(one.value) for one in (*gone, *come)}
+    kinds = {type(value.value) for value in (*gone, *come)}
     for level in range(max(len(_ways(kind)) for kind in kinds)):
-        for one in list(gone):
-            way = _ways(type(one.value))[min(level, len(_ways(type(one.value))) - 1)]
-            surely = level + 1 < len(_ways(type(one.value)))
-            other = next((two for two in come if _is_itself(one.value, two.value, way, surely=surely)), None)
+        for value in list(gone):
+            way = _ways(type(value.value))[min(level, len(_ways(type(value.value))) - 1)]
+            surely = level + 1 < len(_ways(type(value.value)))
+            other = next((two for two in come if _is_itself(value.value, two.value, way, surely=surely)), None)
             if other is not None:
-                gone.remove(one)
+                gone.remove(value)
                 come.remove(other)
-                pairs.append((one, other))
-    return [*pairs, *((one, None) for one in gone), *((None, two) for two in come)]
+                pairs.append((value, other))
+    return [*pairs, *((value, None) for value in gone), *((None, two) for two in come)]
 
 
 def _is_itself(one: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> bool:

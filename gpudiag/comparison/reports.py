@@ -121,15 +121,15 @@ def _gpu(gpu: Gpu) -> str:
 
 def _causes(old: Report, new: Report) -> Iterator[Change]:
     before, after = ([*report.diagnosis.causes, *report.diagnosis.folded] for report in (old, new))
-    for one in _beyond(after, before):
-        yield Change(Subject.CAUSE, one.cause_id, None, one.cause, worse=True)
-    for one in _beyond(before, after):
-        yield Change(Subject.CAUSE, one.cause_id, one.cause, None)
+    for cause in _beyond(after, before):
+        yield Change(Subject.CAUSE, cause.cause_id, None, cause.cause, worse=True)
+    for cause in _beyond(before, after):
+        yield Change(Subject.CAUSE, cause.cause_id, cause.cause, None)
 
 
 def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterator[RootCause]:
     """Yield the causes that ``others`` has not, or has less often: the figures of one may differ."""
-    left = Counter(one.cause_id for one in others)
+    left = Counter(other.cause_id for other in others)
     for cause in causes:
         if left[cause.cause_id] == 0:
             yield cause
@@ -190,7 +190,7 @@ def _by_place(report: Report) -> _Places:
 
 
 def _machine(old: Report, new: Report) -> Iterator[Change]:
-    said = [f"simulated {one.world.spec}" if one.world.simulated else "real" for one in (old, new)]
+    said = [f"simulated {report.world.spec}" if report.world.simulated else "real" for report in (old, new)]
     if said[0] != said[1]:
         yield Change(Subject.FACT, "machine", said[0], said[1], path="world")
 

@@ -118,7 +118,9 @@ def answer(topic: Sequence[str]) -> str:
     if found:
         return found
     asked = " ".join(words)
-    known = {name for one in _all_sections() for name in (*one.names, *re.findall(r"\w{4,}", one.title.lower()))}
+    known = {
+        name for section in _all_sections() for name in (*section.names, *re.findall(r"\w{4,}", section.title.lower()))
+    }
     near = nearest(asked, known)
     raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
 
@@ -133,7 +135,7 @@ def _page(word: str) -> str:
 def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
     """Return the one of ``sections`` that ``words`` ask for, or a list of those that they may mean; "" for none."""
     asked = " ".join(words)
-    if exact := [one for one in sections if asked in one.names]:
+    if exact := [section for section in sections if asked in section.names]:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)
     ranked = _ranked(sections, words)
     best, *others = [score for score, _ in ranked] or [0.0]
@@ -187,10 +189,10 @@ def _opened(section: Section) -> str:
 def _hits(sections: Sequence[Section]) -> str:
     """Return a list of sections, each with the command that opens it and its first words."""
     lines = []
-    for one in sections[:_MOST_HITS]:
-        text = one.summary
+    for section in sections[:_MOST_HITS]:
+        text = section.summary
         short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN].rpartition(' ')[0]} ..."
-        lines.append(f"- `gpudiag docs {_shortest(one)}`{': ' * bool(short)}{short}\n")
+        lines.append(f"- `gpudiag docs {_shortest(section)}`{': ' * bool(short)}{short}\n")
     return f"Several places of the manual say something about this:\n\n{''.join(lines)}"
 
 
@@ -199,19 +201,19 @@ def _shortest(section: Section) -> str:
     if section.level == 1:
         return section.page
     title = section.title.lower()
-    own = [one for one in section.names if one.startswith("--") or (one == title and " " not in one)]
+    own = [name for name in section.names if name.startswith("--") or (name == title and " " not in name)]
     return next((one for one in sorted(own, key=len) if _uses()[one] == 1), f"{section.page} {section.anchor}")
 
 
 @cache
 def _uses() -> Counter[str]:
     """Return of how many sections each name is."""
-    return Counter(name for one in _all_sections() for name in one.names)
+    return Counter(name for section in _all_sections() for name in section.names)
 
 
 def _all_sections() -> list[Section]:
-    return [one for page in pages() if page != INDEX for one in sections_of(page)]
+    return [section for page in pages() if page != INDEX for section in sections_of(page)]
 
 
 def _markdown(sections: Sequence[Section]) -> str:
-    return "\n\n".join(one.text for one in sections) + "\n"
+    return "\n\n".join(section.text for section in sections) + "\n"

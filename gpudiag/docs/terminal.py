@@ -103,11 +103,11 @@ class Terminal:
         """Return rows in columns, of which the last is filled; each row as a paragraph if that would be too narrow."""
         head, _, *rows = [_cells(line) for line in lines]
         widths = [max(map(self._columns, column)) for column in zip(head, *rows, strict=True)]
-        room = self.width - sum(one + 2 for one in widths[:-1])
+        room = self.width - sum(width + 2 for width in widths[:-1])
         if room < min(_LEAST_LAST_COLUMN, widths[-1]):
             return "\n".join(self._paragraph(head, row) for row in rows)
         widths[-1] = min(room, widths[-1])
-        return "\n".join(self._row(row, widths) for row in (head, ["-" * one for one in widths], *rows))
+        return "\n".join(self._row(row, widths) for row in (head, ["-" * width for width in widths], *rows))
 
     def _row(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = zip(row[:-1], widths, strict=False)

@@ -231,14 +231,14 @@ def _range(text: str) -> SpecifierSet:
         found = SpecifierSet(text)
     except InvalidSpecifier:
         raise ValueError("it is not a range of versions") from None
-    if any(one.operator == "===" for one in found):
+    if any(specifier_set.operator == "===" for specifier_set in found):
         raise ValueError("=== compares letters, not versions; write ==")
     return found
 
 
 def _is_possible(versions: SpecifierSet) -> bool:
     """Return whether a version is in the range: its ends are tried, and what is just above each, and 0."""
-    ends = [Version(one.version.removesuffix(".*")) for one in versions]
+    ends = [Version(version.version.removesuffix(".*")) for version in versions]
     release = [".".join(map(str, (*end.release, 0, 0, 0, 1))) for end in ends]
     tried = ["0", *map(str, ends), *(f"{end.epoch}!{text}" for end, text in zip(ends, release, strict=True))]
     return any(versions.contains(text, prereleases=True) for text in tried)

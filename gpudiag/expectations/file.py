@@ -110,8 +110,8 @@ def _findings(name: str) -> set[str]:
 
     own = {f"{AREA}.{key.name}.{kind}" for key in KEYS for kind in KINDS}
     probe = name.rpartition(".")[0]
-    entries = [one for one in catalogue.entries() if one.name == probe] or catalogue.entries()
-    return own | {f"{one.name}.{kind.name}" for one in entries for kind in views.kinds(one)}
+    entries = [entry for entry in catalogue.entries() if entry.name == probe] or catalogue.entries()
+    return own | {f"{entry.name}.{kind.name}" for entry in entries for kind in views.kinds(entry)}
 
 
 def _shown(value: Any) -> str:

@@ -131,10 +131,12 @@ class _Waivers:
 
     def applied(self, row: Row) -> Row:
         """Return ``row`` with its findings accepted for which there is a waiver that has not expired."""
-        return _with_findings(row, tuple(self._accepted(f"{row.probe}.{one.kind}", one) for one in row.findings))
+        return _with_findings(
+            row, tuple(self._accepted(f"{row.probe}.{finding.kind}", finding) for finding in row.findings)
+        )
 
     def _accepted(self, name: str, finding: Finding) -> Finding:
-        waivers = [one for one in self._expected.accept if one.finding == name]
+        waivers = [waiver for waiver in self._expected.accept if waiver.finding == name]
         if not waivers:
             return finding
         self._found.add(name)
@@ -154,19 +156,19 @@ class _Waivers:
         """Yield the row of the waivers themselves, if there are any."""
         waivers = self._expected.accept
         if waivers:
-            used = sum(one.finding in self._found and not self._has_expired(one) for one in waivers)
+            used = sum(waiver.finding in self._found and not self._has_expired(waiver) for waiver in waivers)
             figure = f"{used} of {counted(len(waivers), 'waiver')} in use"
             yield Row(f"{AREA}.accept", (), Judged(tuple(self._findings()), figure=figure), 0.0)
 
     def _findings(self) -> Iterator[Finding]:
         source = self._expected.source
-        for one in self._expected.accept:
-            figures: dict[str, Figure] = {"finding": one.finding, "until": one.until.isoformat()}
-            if one.finding not in self._found:
-                said = f"{one.finding} was accepted until {one.until}, and is not found here"
+        for waiver in self._expected.accept:
+            figures: dict[str, Figure] = {"finding": waiver.finding, "until": waiver.until.isoformat()}
+            if waiver.finding not in self._found:
+                said = f"{waiver.finding} was accepted until {waiver.until}, and is not found here"
                 fix = _edit(f"Remove it from {source} if no machine has it.")
                 yield Finding(UNUSED, Severity.NOTE, said, fix, figures=figures)
-            elif self._has_expired(one):
-                said = f"{one.finding} was accepted until {one.until}: {one.reason}"
+            elif self._has_expired(waiver):
+                said = f"{waiver.finding} was accepted until {waiver.until}: {waiver.reason}"
                 fix = _edit(f"Fix it; or decide again, and write a later date and the reason in {source}.")
                 yield Finding(EXPIRED, Severity.FAIL, said, fix, figures=figures)

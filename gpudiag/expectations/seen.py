@@ -77,7 +77,7 @@ def tensorflow(report: Report, _: Any = None) -> Seen:
     known = report.facts.tensorflow
     if isinstance(known, Unknown) or not known.distributions:
         return {"": None}
-    return {one.name: one.version for one in known.distributions}
+    return {distribution.name: distribution.version for distribution in known.distributions}
 
 
 def python(report: Report, _: Any = None) -> Seen:

@@ -77,7 +77,7 @@ def passing(report: Report) -> str:
         else:
             names = dict.fromkeys(row.probe for row in rows)
             patterns += [name for name in names if all(_passed(row) for row in rows if row.probe == name)]
-    return f"[\n{''.join(f'    {quoted(one)},{chr(10)}' for one in patterns)}]" if patterns else ""
+    return f"[\n{''.join(f'    {quoted(pattern)},{chr(10)}' for pattern in patterns)}]" if patterns else ""
 
 
 def _passed(row: Row) -> bool:

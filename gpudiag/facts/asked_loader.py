@@ -64,8 +64,8 @@ def _interpreter(program: Path) -> tuple[str | None, int]:
             start = stream.read(20)
             if start[4:6] != b"\2\1":  # 64 bit, little endian
                 return None, 0
-            named = (one for one in ELFFile(stream).iter_segments() if isinstance(one, InterpSegment))
-            return next((one.get_interp_name() for one in named), None), int.from_bytes(start[18:20], "little")
+            named = (segment for segment in ELFFile(stream).iter_segments() if isinstance(segment, InterpSegment))
+            return next((segment.get_interp_name() for segment in named), None), int.from_bytes(start[18:20], "little")
     except (OSError, ELFError):
         return None, 0
 

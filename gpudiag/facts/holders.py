@@ -33,7 +33,7 @@ def with_holders(device: NvmlDevice, root: Path) -> NvmlDevice:
     """
     if not device.processes or not _same_numbers(root):
         return device
-    processes = tuple(msgspec.structs.replace(one, holder=_holder(one, root)) for one in device.processes)
+    processes = tuple(msgspec.structs.replace(process, holder=_holder(process, root)) for process in device.processes)
     return msgspec.structs.replace(device, processes=processes)
 
 

@@ -110,7 +110,9 @@ def gather(root: Path = Path("/")) -> LibraryFacts:
     libraries = tuple(_library(name, loader, packaged, folders, simulated) for name in names)
     # Last, because a library that was opened serves those that need it.
     sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if simulated is None else ()))
-    libraries = tuple(one if one.source == _SIMULATED else _with_damaged(one, loader, sources) for one in libraries)
+    libraries = tuple(
+        library if library.source == _SIMULATED else _with_damaged(library, loader, sources) for library in libraries
+    )
     libdevice, elsewhere = _libdevice(package, root, folders)
     return LibraryFacts(
         opener=None if loader.opener is None else printable(str(loader.opener)),
@@ -437,7 +439,7 @@ def _release(package: Path) -> tuple[int, int]:
     """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) if there is none."""
     names = (folder.name for folder in package.parent.glob("t*-*.dist-info"))
     found = (re.match(r"(?:tensorflow(?:_(?:cpu|gpu|intel))?|tf_nightly)-(\d+)\.(\d+)", name) for name in names)
-    return max(((int(one[1]), int(one[2])) for one in found if one), default=(0, 0))
+    return max(((int(match[1]), int(match[2])) for match in found if match), default=(0, 0))
 
 
 def _folders(root: Path) -> Iterator[Path]:

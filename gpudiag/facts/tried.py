@@ -46,7 +46,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> T
     return TriedFacts(
         opened=tuple(Attempt(printable(f"/{node.relative_to(root)}"), _opened(node, root)) for node in nodes),
         written=tuple(_written(folder, purpose) for folder, purpose in _folders(environ)),
-        connected=tuple(one for one in connected if one is not None),
+        connected=tuple(attempt for attempt in connected if attempt is not None),
         confined=_confined(root),
     )
 
@@ -77,7 +77,7 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the folders that a program on a GPU writes to, and what for."""
     # TensorFlow takes the first that exists, and no other if that one cannot be written (GetLocalTempDirectories).
     candidates = filter(None, map(environ.get, _TEMPORARY))
-    yield next((Path(one) for one in candidates if Path(one).is_dir()), _LAST), "temporary files"
+    yield next((Path(candidate) for candidate in candidates if Path(candidate).is_dir()), _LAST), "temporary files"
     home = environ.get("HOME")
     if home:
         yield Path(home), "home"
@@ -91,7 +91,7 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 def _written(folder: Path, purpose: str) -> Attempt:
     """Write a nameless file where ``folder`` is, or would be created."""
-    place = next((one for one in (folder, *folder.absolute().parents) if one.exists()), folder)
+    place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     try:
         error = _try_to_write(place)
     except OSError as raised:

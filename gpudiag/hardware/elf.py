@@ -81,11 +81,11 @@ def functions(file: Path) -> tuple[tuple[int, int, str], ...]:
 
 
 def _functions(parsed: ELFFile) -> Iterator[tuple[int, int, str]]:
-    code = [one for one in parsed.iter_segments("PT_LOAD") if one["p_flags"] & P_FLAGS.PF_X]
+    code = [segment for segment in parsed.iter_segments("PT_LOAD") if segment["p_flags"] & P_FLAGS.PF_X]
     symbols = parsed.get_section_by_name(".dynsym")
     for symbol in symbols.iter_symbols() if isinstance(symbols, SymbolTableSection) else ():
         begin, size = symbol["st_value"], symbol["st_size"]
-        for one in code if size and symbol["st_info"]["type"] == "STT_FUNC" else ():
-            if one["p_vaddr"] <= begin < one["p_vaddr"] + one["p_filesz"]:
-                at = begin - one["p_vaddr"] + one["p_offset"]
+        for segment in code if size and symbol["st_info"]["type"] == "STT_FUNC" else ():
+            if segment["p_vaddr"] <= begin < segment["p_vaddr"] + segment["p_filesz"]:
+                at = begin - segment["p_vaddr"] + segment["p_offset"]
                 yield at, at + size, symbol.name

@@ -108,7 +108,11 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             held = nvml.nvmlDeviceGetMemoryInfo(handle)
-            known = {one.pid: one.used_bytes for one in _processes(nvml, handle) if one.used_bytes is not None}
+            known = {
+                process.pid: process.used_bytes
+                for process in _processes(nvml, handle)
+                if process.used_bytes is not None
+            }
             busy = _asked(nvml, "nvmlDeviceGetUtilizationRates", handle)
             percent = None if busy is None else int(busy.gpu)
             pci = _asked(nvml, "nvmlDeviceGetPciInfo", handle)
@@ -202,7 +206,9 @@ def _device(nvml: ModuleType, index: int) -> NvmlDevice:
         mig_mode=None if mig is None else ("enabled" if mig[0] else "disabled"),
         mig_uuids=tuple(instances),
         processes=_processes(nvml, handle),
-        mig_memory_bytes=tuple((int(one.total), int(one.used)) if one else (0, 0) for one in instances.values()),
+        mig_memory_bytes=tuple(
+            (int(instance.total), int(instance.used)) if instance else (0, 0) for instance in instances.values()
+        ),
         memory_error=memory_error,
     )
 
@@ -266,7 +272,11 @@ def _licensed(features: Any) -> bool | None:
     if features is None or not features.isGridLicenseSupported:
         return None
     count = min(features.licensableFeaturesCount, len(features.gridLicensableFeatures))
-    enabled = [one for one in features.gridLicensableFeatures[:count] if one.featureEnabled]
+    enabled = [
+        gridlicensablefeature
+        for gridlicensablefeature in features.gridLicensableFeatures[:count]
+        if gridlicensablefeature.featureEnabled
+    ]
     return any(one.featureState for one in enabled) if enabled else None
 
 

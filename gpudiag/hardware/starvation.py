@@ -81,7 +81,7 @@ class Starvation:
 
 def threads(pid: int) -> Threads:
     """Return what the kernel has counted for the threads of a process and of all below it, as far as it says."""
-    return {thread: times for one in _tree(pid) for thread, times in _of_process(one)}
+    return {thread: times for number in _tree(pid) for thread, times in _of_process(number)}
 
 
 def _tree(pid: int) -> Iterator[int]:

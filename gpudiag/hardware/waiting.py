@@ -72,10 +72,10 @@ def look(argument: dict[str, Any]) -> bytes:
     found = Where()
     for pid in _below(argument["pid"]):
         with contextlib.suppress(OSError):
-            for one in _threads(pid):
-                if one.call:
-                    return msgspec.json.encode(one)
-                found = found if found.file else one
+            for where in _threads(pid):
+                if where.call:
+                    return msgspec.json.encode(where)
+                found = found if found.file else where
     return msgspec.json.encode(found)
 
 

@@ -79,7 +79,7 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
         # What stands at the edge of a field may be a part of a longer word.
         inside = re.sub(r"^\w+", "", literal) if number else literal
         inside = inside if name is None else re.sub(r"(?<!\w)\w+$", "", inside)
-        words |= {one for one in _words(inside) if len(one) >= _LEAST}
+        words |= {word for word in _words(inside) if len(word) >= _LEAST}
         if name is not None:
             field = _AT_THE_END.get(kind or "") if number == len(parts) - 1 else None
             expression += f"(?P<{name}>" if name else "(?:"
@@ -137,14 +137,14 @@ def may_name_fault(line: str, words: Iterable[str]) -> bool:
     if table.keys().isdisjoint(words):
         return False  # nearly all lines of nearly all programs
     has = frozenset(words)
-    candidates = (one for word in has & table.keys() for one in table[word] if one.words <= has)
-    return any(one.words or one.pattern.search(one_line(line)) for one in candidates)
+    candidates = (text for word in has & table.keys() for text in table[word] if text.words <= has)
+    return any(text.words or text.pattern.search(one_line(line)) for text in candidates)
 
 
 @cache
 def _faults_by_word() -> dict[str, tuple[_Text, ...]]:
     faults = {
-        word: tuple(one for one in texts if one.message.worth in (Worth.FAULT, Worth.MISLEADING))
+        word: tuple(text for text in texts if text.message.worth in (Worth.FAULT, Worth.MISLEADING))
         for word, texts in _by_word().items()
     }
     return {word: texts for word, texts in faults.items() if texts}
@@ -153,15 +153,15 @@ def _faults_by_word() -> dict[str, tuple[_Text, ...]]:
 def _candidates(words: frozenset[str]) -> Iterator[_Text]:
     """Yield the texts whose words a line has all."""
     table = _by_word()
-    return (one for word in words & table.keys() for one in table[word] if one.words <= words)
+    return (text for word in words & table.keys() for text in table[word] if text.words <= words)
 
 
 def _recognised(line: str) -> tuple[Event, ...]:
     clean = one_line(line)
     found: dict[Message, Event] = {}
     matched = set[Message]()  # those of the table: the first text that matches says which code the line has
-    for one in sorted(_candidates(_words(clean)), key=lambda one: one.order):
-        if one.message not in matched and (event := one.event(line, clean)):
-            matched.add(one.message)
+    for text in sorted(_candidates(_words(clean)), key=lambda one: one.order):
+        if text.message not in matched and (event := text.event(line, clean)):
+            matched.add(text.message)
             found.setdefault(event.message, event)
     return tuple(found.values())

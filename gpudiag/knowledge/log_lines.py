@@ -204,7 +204,7 @@ def is_telling(line: str) -> bool:
 
 
 def _is_fault(messages: Iterable[Message]) -> bool:
-    return any(one.worth is Worth.FAULT for one in messages)
+    return any(message.worth is Worth.FAULT for message in messages)
 
 
 class Kept:
@@ -237,8 +237,8 @@ class Kept:
     def _pass(self, number: int, line: str) -> None:
         """Keep a line between the beginning and the end, if it matters."""
         events = recognised(line)
-        new = [one.message for one in events if self._times[one.message] < _MOST_OF_A_MESSAGE]
-        self._times.update(one.message for one in events)
+        new = [event.message for event in events if self._times[event.message] < _MOST_OF_A_MESSAGE]
+        self._times.update(event.message for event in events)
         room = self._between // 2 - self._of_events
         if new and room > 0:
             before = [one for one in self._passed if one[0] not in self._middle] if _is_fault(new) else []
@@ -404,7 +404,7 @@ def ended_by(log: Log, error: Message) -> bool:
     for line in reversed(log.lines):
         if not line.strip() or parse([line]):
             continue
-        if any(one.message is error for one in recognised(line)):
+        if any(event.message is error for event in recognised(line)):
             return True
         if not _OF_AN_ERROR.match(line):
             return False

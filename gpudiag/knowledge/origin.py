@@ -181,13 +181,13 @@ class Origin:
     def named(self) -> Version | None:
         """The release that the log names, or that is installed where it was written."""
         found = [
-            Version(int(one["major"]), int(one["minor"]))
+            Version(int(match["major"]), int(match["minor"]))
             for pattern in (_DESCRIBED, _NAMED)
-            for one in pattern.finditer(self._text)
+            for match in pattern.finditer(self._text)
         ]
         if self.stated.tensorflow and (of_form := re.match(r"([12])\.(\d{1,2})", self.stated.tensorflow.value)):
             found.append(Version(int(of_form[1]), int(of_form[2])))
-        known = [one for one in found if _LEAST <= one <= _MOST and not _contradicts(one, self._hinted)]
+        known = [version for version in found if _LEAST <= version <= _MOST and not _contradicts(version, self._hinted)]
         if known:
             return known[-1]
         installed = re.match(r"([12])\.(\d{1,2})\.", self._installed)
@@ -234,7 +234,7 @@ class Origin:
         if self.stated.python and (of_form := re.match(r"3\.(\d{1,2})(?:\.|$)", self.stated.python.value)):
             return f"3.{of_form[1]}"
         found = {int(next(filter(None, one))) for one in _PYTHON.findall(self._text)}
-        known = [one for one in found if _OLDEST_PYTHON <= one <= _NEWEST_PYTHON]
+        known = [number for number in found if _OLDEST_PYTHON <= number <= _NEWEST_PYTHON]
         return f"3.{known[0]}" if len(known) == 1 else ""
 
     @property

@@ -85,4 +85,4 @@ def devices_of(op: str, placements: Iterable[Placement]) -> tuple[str, ...]:
     oneDNN's replacement of an operation counts as that operation: TensorFlow on x86-64 executes an eager ``MatMul`` as
     ``_MklMatMul``.
     """
-    return tuple(dict.fromkeys(one.device for one in placements if one.op.removeprefix("_Mkl") == op))
+    return tuple(dict.fromkeys(placement.device for placement in placements if placement.op.removeprefix("_Mkl") == op))

@@ -138,7 +138,7 @@ def knows(cuda: str, capability: str) -> bool:
 
 def pythons(release: Version) -> tuple[str, str]:
     """Return the oldest and the newest Python that a release has wheels for, such as ``("3.9", "3.12")``."""
-    known = [one for one in WHEELS if one <= (release.major, release.minor)] or [min(WHEELS)]
+    known = [wheel for wheel in WHEELS if wheel <= (release.major, release.minor)] or [min(WHEELS)]
     return WHEELS[max(known)]["linux_x86_64"]
 
 

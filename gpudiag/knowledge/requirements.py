@@ -203,7 +203,7 @@ def not_published(lines: Iterable[str]) -> Stated | None:
                 found = Stated(line=one_line(line), needs=canonical(name), range=versions.lstrip("=").rstrip(",."))
     if found is None:
         return None
-    by = next((one for one in stated(everything) if one.needs == found.needs and one.by), None)
+    by = next((statement for statement in stated(everything) if statement.needs == found.needs and statement.by), None)
     return Stated(
         line=found.line, needs=found.needs, range=found.range, by=by.by if by else "", release=by.release if by else ""
     )

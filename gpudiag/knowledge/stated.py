@@ -246,7 +246,7 @@ class Stated:
         listed = [
             self.packages[name] for name in ("tensorflow", "tensorflow-gpu", "tensorflow-base") if name in self.packages
         ]
-        if any(_CPU_BUILD.search(one.line) for one in listed):
+        if any(_CPU_BUILD.search(statement.line) for statement in listed):
             return True
         return not listed and "tensorflow-cpu" in self.packages
 

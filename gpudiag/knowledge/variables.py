@@ -332,6 +332,8 @@ def misspelling_of(name: str) -> str | None:
     if name in SETTINGS | CONTEXT:
         return None
     words = sorted(name.upper().split("_"))
-    turned = [one for one in sorted(SETTINGS) if sorted(one.split("_")) == words]  # the same words in another order
+    turned = [
+        setting for setting in sorted(SETTINGS) if sorted(setting.split("_")) == words
+    ]  # the same words in another order
     near = turned or difflib.get_close_matches(name.upper(), SETTINGS, n=1, cutoff=_NEAR)
     return _NEVER_READ.get(name) or (near[0] if near else None)

@@ -52,7 +52,7 @@ class Run:
 
     def result(self, fixed: int = 0) -> Result:
         findings = sorted(
-            (one.finding for one in self.found),
+            (finding.finding for finding in self.found),
             key=lambda one: (one.file, one.cell or 0, one.line, one.column, one.rule),
         )
         return Result(gpudiag.__version__, self.files, tuple(findings), tuple(self.problems), fixed=fixed)
@@ -110,16 +110,22 @@ def _check(  # noqa: PLR0917
         imports = (one for one in _imports(source.raw) if one[0].rpartition(".")[2] in names)
         return any(os.path.realpath(project.file(*one, source.path) or "") in files for one in imports)
 
-    concerned += [one for one in scripts if one.path in paths or leads_there(one)]
+    concerned += [script for script in scripts if script.path in paths or leads_there(script)]
     selected = {module: module.source for module in map(project.module, concerned)}
     seen: set[tuple[str, str, int | None, int, int]] = set()
     shared = frozenset(name.rpartition(".")[2] for one in selected.values() for name, _ in _imports(one.raw))
     for module, source in selected.items():
-        for one in _checked(project, module, rules, selected, gpu_bytes, shared):
-            key = (one.finding.rule, one.finding.file, one.finding.cell, one.finding.line, one.finding.column)
+        for finding in _checked(project, module, rules, selected, gpu_bytes, shared):
+            key = (
+                finding.finding.rule,
+                finding.finding.file,
+                finding.finding.cell,
+                finding.finding.line,
+                finding.finding.column,
+            )
             if key not in seen:
                 seen.add(key)
-                run.found.append(one)
+                run.found.append(finding)
         run.problems += source.problems
     run.problems += unknown_names(list(selected.values()))
 

@@ -23,14 +23,14 @@ def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]
     An edit that overlaps another, or after which the text cannot be parsed, is left out.
     """
     by_source: dict[str, list[Found]] = defaultdict(list)
-    for one in found:
-        if one.edits:
-            by_source[one.source.shown].append(one)
+    for finding in found:
+        if finding.edits:
+            by_source[finding.source.shown].append(finding)
     for group in by_source.values():
         source = group[0].source
         pieces: dict[int, tuple[Piece, list[Found]]] = {}
-        for one in group:
-            pieces.setdefault(id(one.piece), (one.piece, []))[1].append(one)
+        for finding in group:
+            pieces.setdefault(id(finding.piece), (finding.piece, []))[1].append(finding)
         texts: dict[int, str] = {}
         done: list[Found] = []
         for key, (piece, ones) in pieces.items():
@@ -46,12 +46,12 @@ def _edited(text: str, found: list[Found]) -> tuple[str, list[Found]]:
     """Return a text with the edits of as many findings as go together, and those findings."""
     done: list[Found] = []
     taken: list[Edit] = []
-    for one in found:
-        edits = [edit for edit in one.edits if edit not in taken]  # two rules may ask for the same
+    for finding in found:
+        edits = [edit for edit in finding.edits if edit not in taken]  # two rules may ask for the same
         alone = not any(_overlap(edit, other) for edit in edits for other in taken)
         if alone and _is_python(_applied(text, [*taken, *edits])):
             taken += edits
-            done.append(one)
+            done.append(finding)
     return _applied(text, taken), done
 
 

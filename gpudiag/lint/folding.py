@@ -87,8 +87,8 @@ def bounded(parts: Iterable[Value], make: Callable[[list[Value], int], Value]) -
         taken.append(part)
         size += _size(part)
         if size > LARGEST:
-            for one in chain(taken, () if isinstance(parts, repeat) else parts):
-                use(one)  # what becomes of it is not followed any further
+            for value in chain(taken, () if isinstance(parts, repeat) else parts):
+                use(value)  # what becomes of it is not followed any further
             return UNKNOWN
     return make(taken, size)
 
@@ -216,11 +216,11 @@ def counts_all(value: Value) -> bool:
 
 def sliced(whole: Items, part: ast.Slice) -> Value:
     bounds: list[int | None] = []
-    for one in (part.lower, part.upper, part.step):
-        if one is None:
+    for expression in (part.lower, part.upper, part.step):
+        if expression is None:
             bounds.append(None)
-        elif isinstance(one, ast.Constant) and isinstance(one.value, int) and one.value:
-            bounds.append(one.value)
+        elif isinstance(expression, ast.Constant) and isinstance(expression.value, int) and expression.value:
+            bounds.append(expression.value)
         else:
             return UNKNOWN
     return items(whole.items[slice(bounds[0], bounds[1], bounds[2])])
@@ -244,15 +244,15 @@ def same(values: list[Value]) -> Value:
     if not values:
         return UNKNOWN
     first = values[0]
-    for one in values[1:]:
-        alike = one is first or (
-            isinstance(one, Const)
+    for value in values[1:]:
+        alike = value is first or (
+            isinstance(value, Const)
             and isinstance(first, Const)
-            and one.assumed == first.assumed
-            and type(one.value) is type(first.value)
-            and one.value == first.value
+            and value.assumed == first.assumed
+            and type(value.value) is type(first.value)
+            and value.value == first.value
         )
-        if not (alike or (isinstance(one, Name) and isinstance(first, Name) and one.path == first.path)):
+        if not (alike or (isinstance(value, Name) and isinstance(first, Name) and value.path == first.path)):
             return UNKNOWN
     return first
 
@@ -268,15 +268,15 @@ def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
         values = [scope[name] for scope in scopes if name in scope]
         alike = same(values)
         if alike is UNKNOWN:
-            telling = [one for one in values if not isinstance(one, Const) and one is not UNKNOWN]
-            others = (one for one in values if one not in telling)
-            only = all(isinstance(one, Const) and one.value is None for one in others)
+            telling = [value for value in values if not isinstance(value, Const) and value is not UNKNOWN]
+            others = (value for value in values if value not in telling)
+            only = all(isinstance(value, Const) and value.value is None for value in others)
             if telling and ((only and len(telling) == 1) or isinstance(telling[0], Name | Function | Class | Imported)):
                 alike = telling[0]
         if alike is UNKNOWN:
-            for one in values:
-                if isinstance(one, Made):
-                    one.used = True  # what becomes of it is not followed any further
+            for value in values:
+                if isinstance(value, Made):
+                    value.used = True  # what becomes of it is not followed any further
         kept[name] = alike
     return kept
 
@@ -395,7 +395,7 @@ def _reversed(args: list[Value]) -> Value | None:
 
 
 def _range_of(args: list[Value]) -> Value | None:
-    bounds = [one.value for one in args if isinstance(one, Const) and isinstance(one.value, int)]
+    bounds = [value.value for value in args if isinstance(value, Const) and isinstance(value.value, int)]
     if not args or len(bounds) != len(args) or (len(bounds) == 3 and not bounds[2]):
         return None
     numbers = range(*bounds)

@@ -11,17 +11,17 @@ from gpudiag.text import with_names
 
 def table(rules: Sequence[Known], width: int) -> str:
     """Return the names of rules and what each finds."""
-    longest = max((len(one.name) for one in rules), default=0)
+    longest = max((len(rule.name) for rule in rules), default=0)
     return "".join(
         textwrap.fill(
-            f"{one.name:<{longest}}  {with_names(one.message)}",
+            f"{rule.name:<{longest}}  {with_names(rule.message)}",
             max(width, longest + 30),
             subsequent_indent=" " * (longest + 2),
             break_on_hyphens=False,
             break_long_words=False,
         )
         + "\n"
-        for one in rules
+        for rule in rules
     )
 
 

@@ -102,7 +102,7 @@ class Event:
         """Return the first thing that surely happened before and had one of these effects; see :data:`Effects`."""
         if self.past is None:
             return None
-        found = [self.past.first[one] for one in effects if one in self.past.first]
+        found = [self.past.first[effect] for effect in effects if effect in self.past.first]
         return min(found, key=lambda one: one.number).event if found else None
 
     def history(self) -> Iterator[Event]:
@@ -260,15 +260,15 @@ class Program:
 
     def calls(self, *names: str) -> Iterator[Call]:
         """Yield the calls of these functions, by their canonical names."""
-        return (one for one in self.events if type(one) is Call and one.made.api in names)
+        return (event for event in self.events if type(event) is Call and event.made.api in names)
 
     def of(self, kind: type[Any]) -> Iterator[Any]:
         """Yield the events of a kind."""
-        return (one for one in self.events if type(one) is kind)
+        return (event for event in self.events if type(event) is kind)
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
         """Return whether the text of the program, or of a module of the project that it imports, has this."""
-        return any(one.mentions(pattern) for one in self.modules)
+        return any(module.mentions(pattern) for module in self.modules)
 
 
 _REMOVED_BELOW = re.compile(
@@ -296,7 +296,7 @@ def common(ends: list[Past | None], start: Past | None) -> Past | None:
             events.append(at.event)
             at = at.before
         suffixes.append(list(reversed(events)))
-    shared = set.intersection(*({one for event in events for one in event.effects} for events in suffixes))
+    shared = set.intersection(*({effect for event in events for effect in event.effects} for events in suffixes))
     past = start
     for event in suffixes[0]:
         if event.effects & shared:

@@ -36,8 +36,8 @@ class Words:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         groups: dict[tuple[str, ...], set[str]] = {}
-        for one in rules:
-            groups.setdefault(one.also, set()).update(one.words)
+        for rule in rules:
+            groups.setdefault(rule.also, set()).update(rule.words)
         self._groups = [
             ([word.encode() for word in _fewest(words)], [word.encode() for word in also])
             for also, words in sorted(groups.items())
@@ -47,7 +47,7 @@ class Words:
     def in_bytes(self, raw: bytes) -> bool:
         """Return whether a rule may say something about a file."""
         return any(
-            any(one in raw for one in words) and (not also or any(one in raw for one in also))
+            any(word in raw for word in words) and (not also or any(one in raw for one in also))
             for words, also in self._groups
         )
 
@@ -87,7 +87,7 @@ class Module:
 
     def is_telling(self, text: str) -> bool:
         """Return whether a part of its text has a word of a rule; what the rule also needs may be in another part."""
-        return any(one in text for one in self.words)
+        return any(word in text for word in self.words)
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
         """Return whether its text has this; looked for once, because many programs may import it."""
@@ -160,10 +160,10 @@ class Project:
 
     def _at(self, folder: str, name: str) -> str | None:
         *packages, last = name.split(".") if name else ("",)
-        for one in packages:
-            if one not in self._listed(folder):
+        for package in packages:
+            if package not in self._listed(folder):
                 return None
-            folder = f"{folder}{os.sep}{one}"
+            folder = f"{folder}{os.sep}{package}"
         for file in (f"{last}.py", f"{last}{os.sep}__init__.py") if last else ("__init__.py",):
             path = f"{folder}{os.sep}{file}"
             if file.partition(os.sep)[0] in self._listed(folder) and os.path.isfile(path):  # noqa: PTH113

@@ -112,12 +112,14 @@ class Known:
 @cache
 def known() -> tuple[Known, ...]:
     """Return every rule, by name."""
-    return tuple(_load(one.name) for one in sorted(pkgutil.iter_modules(rule_files.__path__), key=lambda one: one.name))
+    return tuple(
+        _load(module.name) for module in sorted(pkgutil.iter_modules(rule_files.__path__), key=lambda one: one.name)
+    )
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all rules without importing them."""
-    return tuple(sorted(one.name for one in pkgutil.iter_modules(rule_files.__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(rule_files.__path__)))
 
 
 def get(name: str) -> Known | None:
@@ -130,7 +132,7 @@ def _load(name: str) -> Known:
     module = importlib.import_module(f"{rule_files.__name__}.{name}")
     message, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
     text, bad, good = re.split(r"^(?:Bad|Good)\n", rest, flags=re.MULTILINE)
-    paragraphs = tuple(" ".join(one.split()) for one in text.split("\n\n") if one.strip())
+    paragraphs = tuple(" ".join(part.split()) for part in text.split("\n\n") if part.strip())
     example = [textwrap.dedent(one).strip("\n") + "\n" for one in (bad, good)]
     return Known(name, module.RULE, " ".join(message.split()), paragraphs, example[0], example[1], module.find)
 
@@ -140,4 +142,4 @@ def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...
     for name in (*select, *ignore):
         if name not in names():
             raise UsageError(f"no rule is called {name!r}. {nearest(name, names())}")
-    return tuple(one for one in known() if (not select or one.name in select) and one.name not in ignore)
+    return tuple(rule for rule in known() if (not select or rule.name in select) and rule.name not in ignore)

@@ -147,9 +147,9 @@ def device_names(call: Call) -> Iterator[str]:
     value = call.made.argument(0, "device_name" if call.api == "device" else "devices")
     if value is None and call.api == "distribute.OneDeviceStrategy":
         value = call.made.argument(0, "device")
-    for one in constants(value):
-        if isinstance(one, str):
-            yield one
+    for constant in constants(value):
+        if isinstance(constant, str):
+            yield constant
 
 
 _VERSION = re.compile(

@@ -203,7 +203,7 @@ def _parse(source: Source, piece: Piece) -> None:
     except ValueError as error:  # a NUL character
         source.problem(f"not checked: {error}", 1, piece.cell)
     returns = "\r" in piece.text
-    piece.lines = [one.rstrip("\r\n") for one in lines_of(piece.text)] if returns else piece.text.split("\n")
+    piece.lines = [line.rstrip("\r\n") for line in lines_of(piece.text)] if returns else piece.text.split("\n")
 
 
 def lines_of(text: str) -> list[str]:

@@ -67,13 +67,13 @@ def is_tf_function(decorator: Value) -> bool:
 def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Return the names of a function at its beginning."""
     parameters = function.node.args
-    names = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+    names = [posonlyarg.arg for posonlyarg in (*parameters.posonlyargs, *parameters.args)]
     scope: dict[str, Value] = {}
     defaults = dict(zip(reversed(names), reversed(parameters.defaults), strict=False))
     defaults |= {
         one.arg: value for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if value
     }
-    for at, name in enumerate((*names, *(one.arg for one in parameters.kwonlyargs))):
+    for at, name in enumerate((*names, *(kwonlyarg.arg for kwonlyarg in parameters.kwonlyargs))):
         given = args[at] if at < len(args) and at < len(names) else None
         if given is None:
             given = kwargs.get(name)

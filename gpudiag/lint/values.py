@@ -162,7 +162,7 @@ class Class(Value):
         if name in self.namespace:
             return self.namespace[name]
         found = (base.find(name) for base in self.bases if isinstance(base, Class))
-        return next((one for one in found if one is not None), None)
+        return next((value for value in found if value is not None), None)
 
     @property
     def has_outer_base(self) -> bool:
@@ -303,7 +303,7 @@ def devices(value: Value | None) -> Devices | None:
         inner_kind = of_all if whole.kind is None else whole.kind
         return Devices(inner_kind, whole.listing, value.index, one=not value.several, all=False)
     if isinstance(value, Items) and value.items:
-        inner = [devices(one) for one in value.items]
+        inner = [devices(item) for item in value.items]
         first = inner[0]
         if first and all(inner):
             return Devices(first.kind, first.listing, first.index if len(inner) == 1 else None, all=False)
@@ -323,7 +323,7 @@ def elements(value: Value | None) -> list[Value]:
 
 def constants(value: Value | None) -> Iterator[Any]:
     """Yield the constants in a value: itself, or the elements of a list."""
-    return (one.value for one in elements(value) if isinstance(one, Const))
+    return (element.value for element in elements(value) if isinstance(element, Const))
 
 
 _COUNTS = frozenset({"builtins.len"})

@@ -38,12 +38,12 @@ def report_in(content: bytes, origin: str, most: int) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as bundle:
             members = bundle.infolist()
-            for one in members:
-                if why := _wrong(one):
-                    raise ReportError(f"{origin}: not a bundle of gpudiag: {one.filename[:200]!a} {why}.")
-            if sum(one.file_size for one in members) > MOST_BYTES:
+            for member in members:
+                if why := _wrong(member):
+                    raise ReportError(f"{origin}: not a bundle of gpudiag: {member.filename[:200]!a} {why}.")
+            if sum(member.file_size for member in members) > MOST_BYTES:
                 raise ReportError(f"{origin}: not a bundle of gpudiag: it unpacks to more than {MOST_BYTES >> 20} MiB.")
-            reports = [one for one in members if one.filename == REPORT]
+            reports = [member for member in members if member.filename == REPORT]
             if len(reports) != 1:
                 raise ReportError(f"{origin}: a zip file, but not a bundle of gpudiag: it has {len(reports)} {REPORT}.")
             if reports[0].file_size > most:

@@ -55,9 +55,9 @@ class Comparison(Record):
     @property
     def worse(self) -> tuple[Change, ...]:
         """The changes for the worse."""
-        return tuple(one for one in self.changes if one.worse)
+        return tuple(change for change in self.changes if change.worse)
 
     @property
     def facts(self) -> tuple[Change, ...]:
         """The changes of the machine, those first that can explain why the newer report fails."""
-        return tuple(one for one in self.changes if one.subject is Subject.FACT)
+        return tuple(change for change in self.changes if change.subject is Subject.FACT)

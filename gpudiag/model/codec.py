@@ -102,7 +102,8 @@ def _with_names_of_today(report: Report) -> Report:
 
     def named(causes: tuple[RootCause, ...]) -> tuple[RootCause, ...]:
         return tuple(
-            msgspec.structs.replace(one, cause_id=renamed.CAUSES.get(one.cause_id, one.cause_id)) for one in causes
+            msgspec.structs.replace(cause, cause_id=renamed.CAUSES.get(cause.cause_id, cause.cause_id))
+            for cause in causes
         )
 
     found = report.diagnosis

@@ -303,7 +303,7 @@ class NvmlFacts(Family, tag="nvml"):
     @property
     def undescribed(self) -> dict[int, str]:
         """The GPUs that it counts and cannot describe: index to its message (as :mod:`gpudiag.hardware.nvml` does)."""
-        errors = (one.removeprefix("GPU ").partition(": ") for one in (self.error or "").split("; "))
+        errors = (part.removeprefix("GPU ").partition(": ") for part in (self.error or "").split("; "))
         return {int(index): why for index, colon, why in errors if colon and index.isascii() and index.isdecimal()}
 
 
@@ -526,17 +526,17 @@ class CallFacts(Family, tag="calls"):
     @property
     def hung(self) -> tuple[Call, ...]:
         """Those that did not return."""
-        return tuple(one for one in self.calls if one.seconds is None)
+        return tuple(call for call in self.calls if call.seconds is None)
 
     @property
     def driver_hangs(self) -> bool:
         """True: no process can start the CUDA driver, or NVML."""
-        return any(not one.gpu and not one.probe for one in self.hung)
+        return any(not call.gpu and not call.probe for call in self.hung)
 
     @property
     def driver_s(self) -> float:
         """How long a process waits until the CUDA driver and NVML have started."""
-        return sum(one.seconds or 0.0 for one in self.calls if not one.gpu and not one.probe)
+        return sum(call.seconds or 0.0 for call in self.calls if not call.gpu and not call.probe)
 
 
 class Facts(Record):

@@ -257,7 +257,7 @@ class Cluster(Record):
     @property
     def silent(self) -> tuple[Peer, ...]:
         """Those that do not accept connections."""
-        return tuple(one for one in self.peers if one.answer)
+        return tuple(peer for peer in self.peers if peer.answer)
 
 
 class Process(Record):
@@ -335,12 +335,12 @@ class ProgramTrace(Record):
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:
-        return tuple(one for one in self.processes if one.tensorflow)
+        return tuple(process for process in self.processes if process.tensorflow)
 
     @property
     def has_gpu(self) -> bool:
         """True if TensorFlow made a GPU device in one of its processes."""
-        return any(one.gpus for one in self.processes)
+        return any(process.gpus for process in self.processes)
 
     def operations(self, process: Process) -> dict[str, int]:
         """Return how many operations of a process ran on each device: of eager ones each run, of functions each node.

@@ -370,7 +370,7 @@ class Report(Record):
     @property
     def severities(self) -> dict[Severity, int]:
         """How many findings the rows have of each severity; 0 for one that no finding has."""
-        found = Counter(one.severity for row in self.rows for one in row.findings)
+        found = Counter(finding.severity for row in self.rows for finding in row.findings)
         return {severity: found[severity] for severity in Severity}
 
     @property

@@ -181,7 +181,7 @@ def compare(ctx: Context, reading: type[R], computations: Iterable[Computation],
     ctx.list_gpus()
     ctx.tf.config.set_soft_device_placement(False)
     made = create_devices(ctx)
-    ran = [_Run(ctx, one) for one in computations]
+    ran = [_Run(ctx, computation) for computation in computations]
     checks = tuple(check for device in made for check in _until_one_raises(device, ran))
     lacking = tuple(f"{run.name} ({run.limit})" for run in ran if run.limit)
     return reading(made=made, checks=checks, unchecked=(*unchecked, *lacking))

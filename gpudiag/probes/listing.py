@@ -81,7 +81,7 @@ def text(rows: Iterable[Listed], width: int) -> str:
 
 def _paragraph(row: Listed, width: int) -> str:
     lines = [row.name, *(_filled(one, width - 4) for one in (row.summary, f"({row.level}; needs {row.needs})"))]
-    return "\n".join([lines[0], *(textwrap.indent(one, "    ") for one in lines[1:])]) + "\n"
+    return "\n".join([lines[0], *(textwrap.indent(line, "    ") for line in lines[1:])]) + "\n"
 
 
 def _lines(rows: Sequence[Listed | None], left: int) -> Iterable[str]:
@@ -91,7 +91,7 @@ def _lines(rows: Sequence[Listed | None], left: int) -> Iterable[str]:
     last = max(len(line) for row in texts for line in _filled(row.summary, left).splitlines())
     for row in rows:
         if row is None:
-            yield "  ".join("-" * one for one in (*widths, last)) + "\n"
+            yield "  ".join("-" * width for width in (*widths, last)) + "\n"
             continue
         first, *more = _filled(row.summary, left).splitlines()
         yield "  ".join((*(cell.ljust(one) for cell, one in zip(row[:3], widths, strict=True)), first)) + "\n"

@@ -57,7 +57,7 @@ class Need:
 
     def of(self, devices: tuple[Device, ...], limit_bytes: int | None = None) -> tuple[Device, ...]:
         """Return those of ``devices`` that will do, each used up to ``limit_bytes``; for several, no MIG instance."""
-        memory = [one.total_bytes if limit_bytes is None else limit_bytes for one in devices]
+        memory = [device.total_bytes if limit_bytes is None else limit_bytes for device in devices]
         return tuple(
             one
             for one, size in zip(devices, memory, strict=True)
@@ -215,16 +215,16 @@ class Run:
         """
         devices, loan = self.found.devices, lending.loan(self._locks.folder)
         beyond = frozenset[str]() if loan is None else loan.held - loan.lent
-        if self.settings.assigns and devices and loan is not None and all(one.uuid in beyond for one in devices):
+        if self.settings.assigns and devices and loan is not None and all(device.uuid in beyond for device in devices):
             raise loan.refusal(devices[0].uuid)
-        return tuple(one for one in devices if one.uuid not in beyond)
+        return tuple(device for device in devices if device.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
         """What is given is named by UUID: if an index may be another card, that could be one the caller hid."""
         from gpudiag.model.visibility import indices_are_ambiguous
 
         devices = () if self.found.nvml is None else self.found.nvml.devices
-        hides = len({one.index for one in self.plan.devices}) < len(devices)
+        hides = len({device.index for device in self.plan.devices}) < len(devices)
         if hides and indices_are_ambiguous({**os.environ}, devices):
             raise pytest.UsageError(
                 f"gpudiag: CUDA_VISIBLE_DEVICES={self.found.mask!r} chooses among unequal GPUs by index, and CUDA may "
@@ -282,7 +282,7 @@ class Run:
 
     def free(self) -> tuple[Device, ...]:
         """Return the devices that no other session holds at this moment."""
-        return tuple(one for one in self.plan.devices if self._take((one,), keep=False))
+        return tuple(device for device in self.plan.devices if self._take((device,), keep=False))
 
     def _reserve(self, least: int, most: int, need: Need) -> tuple[Device, ...]:
         """Hold at most ``most`` devices that will do and no others; waits for other sessions to free ``least``."""
@@ -299,11 +299,11 @@ class Run:
         until = time.monotonic() + self.settings.wait_s
         while True:
             taken: list[Device] = []
-            for one in devices:
-                if len(taken) < most and self._take((one,)):
-                    taken.append(one)
+            for device in devices:
+                if len(taken) < most and self._take((device,)):
+                    taken.append(device)
             if len(taken) >= least:
-                lending.hold(self.folder, (one.uuid for one in taken), self._locks.folder)
+                lending.hold(self.folder, (device.uuid for device in taken), self._locks.folder)
                 return tuple(taken)
             self._release()
             if time.monotonic() >= until:
@@ -316,7 +316,7 @@ class Run:
     def _take(self, devices: tuple[Device, ...], *, keep: bool = True) -> bool:
         from gpudiag.model.report import Gpu
 
-        gpus = tuple(Gpu(one.index, one.name, one.uuid, "", one.total_bytes) for one in devices)
+        gpus = tuple(Gpu(device.index, device.name, device.uuid, "", device.total_bytes) for device in devices)
         taken = self._locks.take(gpus, exclusive=False)
         if taken and keep:
             self._held += gpus
@@ -380,7 +380,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     run = session.config.stash.get(RUN, None)
     if run is not None and _is_controller(session.config):
         specs = _specs(session.config)
-        if run.settings.assigns and (foreign := [one for one in specs if not one.startswith("popen")]):
+        if run.settings.assigns and (foreign := [spec for spec in specs if not spec.startswith("popen")]):
             raise pytest.UsageError(
                 f"gpudiag: --tx {foreign[0]}: only workers on this machine can be given its GPUs; use "
                 "--gpudiag-assign=none."
@@ -405,7 +405,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if asked is None or run.settings.assign == "device":
         places = len(devices)
     else:
-        places = sum(one.free_bytes // (asked + CONTEXT_BYTES) for one in devices)
+        places = sum(device.free_bytes // (asked + CONTEXT_BYTES) for device in devices)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(places, processors, psutil.virtual_memory().available >> 30))  # 1 GiB for each TensorFlow
 
@@ -511,7 +511,7 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
 def _lent(folder: Path, place: Place) -> dict[str, str]:
     """Return the variable by which what this process starts may use its place."""
     name = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-    return lending.lend(folder, name, (one.uuid for one in place.devices)) if place.devices else {}
+    return lending.lend(folder, name, (device.uuid for device in place.devices)) if place.devices else {}
 
 
 def _share(device: Device, users: int) -> int:

@@ -86,7 +86,7 @@ class Operations:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices on which they ran, such as ``GPU:0``; each once."""
-        return tuple(dict.fromkeys(one.device for one in self.placements))
+        return tuple(dict.fromkeys(placement.device for placement in self.placements))
 
     def on(self, device: str) -> Literal[True]:
         """Return True; raises ``AssertionError`` unless there were some and all ran on ``device``, say ``GPU:1``."""
@@ -111,24 +111,24 @@ class PlacementLog:
 
     def ops(self, op: str) -> Operations:
         """Return the operations of type ``op``, such as ``MatMul``, whichever library computes them."""
-        return Operations(op, tuple(one for one in self.placements if _plain(one.op) == op))
+        return Operations(op, tuple(placement for placement in self.placements if _plain(placement.op) == op))
 
     @property
     def cpu_fallbacks(self) -> tuple[Placement, ...]:
         """What computed on the CPU: all but what never runs elsewhere (datasets, arguments, shapes, summaries)."""
         found: dict[tuple[str, str, str], Placement] = {}
-        eager = {(_plain(one.op), one.device) for one in self.placements if not one.name}
-        for one in self.placements:
-            op = _plain(one.op)
+        eager = {(_plain(placement.op), placement.device) for placement in self.placements if not placement.name}
+        for placement in self.placements:
+            op = _plain(placement.op)
             # TensorFlow logs an eager operation once more as the only node of a graph, and oneDNN's in place of it too.
-            if one.device.startswith("CPU:") and (not one.name or (op, one.device) not in eager):
-                found.setdefault((op, one.device, _plain(one.name)), one)
+            if placement.device.startswith("CPU:") and (not placement.name or (op, placement.device) not in eager):
+                found.setdefault((op, placement.device, _plain(placement.name)), placement)
         return tuple(one for (op, *_), one in found.items() if not re.fullmatch(_NEVER_ON_A_GPU, op))
 
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
         """Raise ``AssertionError`` if an operation of a type that is not in ``allow`` computed on the CPU."""
         allowed = {allow} if isinstance(allow, str) else set(allow)
-        found = [one for one in self.cpu_fallbacks if _plain(one.op) not in allowed]
+        found = [placement for placement in self.cpu_fallbacks if _plain(placement.op) not in allowed]
         if found:
             raise AssertionError(f"ran on the CPU: {_text(found)} (GPUs: {', '.join(self.gpus) or 'none'})")
         if not self.placements:
@@ -166,15 +166,15 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
             with tf.device("CPU:0"):
                 tf.raw_ops.NoOp()  # if even this is not logged, the log is switched off
         log.placements = captured.placements
-        log.gpus = tuple(short_device(one.name) for one in tf.config.list_logical_devices("GPU"))
-        if not any(one.op == "NoOp" and not one.name for one in log.placements):
+        log.gpus = tuple(short_device(device.name) for device in tf.config.list_logical_devices("GPU"))
+        if not any(placement.op == "NoOp" and not placement.name for placement in log.placements):
             if level := os.environ.get(_LOG_LEVEL, "0").strip("0"):
                 raise RuntimeError(f"{_LOG_LEVEL}={level} hides TensorFlow's placements. Unset it before the import.")
             raise RuntimeError(
                 "TensorFlow logs no placements: its devices were made before the log was switched on. Mark the test "
                 "@pytest.mark.gpudiag_isolated, or import TensorFlow in the test's module and make no tensor there."
             )
-        fallbacks = sum(one.count for one in log.cpu_fallbacks)
+        fallbacks = sum(placement.count for placement in log.cpu_fallbacks)
         _record(request, CPU_FALLBACKS, lambda before: before + fallbacks)
 
     return capture
@@ -321,8 +321,8 @@ def _plain(name: str) -> str:
 def _text(placements: Iterable[Placement]) -> str:
     """Return ``MatMul x3 on CPU:0, AddV2 on CPU:0``."""
     ran = Counter[tuple[str, str]]()
-    for one in placements:
-        ran[_plain(one.op), one.device] += one.count
+    for placement in placements:
+        ran[_plain(placement.op), placement.device] += placement.count
     return ", ".join(f"{op}{f' x{count}' if count > 1 else ''} on {device}" for (op, device), count in ran.items())
 
 

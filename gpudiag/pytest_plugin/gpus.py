@@ -98,7 +98,7 @@ class Found:
     def simulated(self) -> bool:
         from gpudiag.model.report import SIMULATED
 
-        return self.nvml is not None and any(one.name.startswith(SIMULATED) for one in self.nvml.devices)
+        return self.nvml is not None and any(device.name.startswith(SIMULATED) for device in self.nvml.devices)
 
     @property
     def lack(self) -> str:
@@ -121,8 +121,8 @@ def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     """Return those of ``devices`` that one process sees."""
     from gpudiag.model.visibility import for_one_process
 
-    seen = for_one_process(tuple(one.uuid for one in devices))
-    return tuple(one for one in devices if one.uuid in seen)
+    seen = for_one_process(tuple(device.uuid for device in devices))
+    return tuple(device for device in devices if device.uuid in seen)
 
 
 def found(config: pytest.Config) -> Found:
@@ -141,9 +141,9 @@ def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
 
     physical = context().list_physical_devices("GPU")
     places = [
-        physical.index(one)
-        for one in context().get_visible_devices("GPU")
-        for _ in context().get_logical_device_configuration(one) or (None,)
+        physical.index(device)
+        for device in context().get_visible_devices("GPU")
+        for _ in context().get_logical_device_configuration(device) or (None,)
     ]
     known = {number: devices[place].label for number, place in enumerate(places) if place < len(devices)}
     return ", ".join(dict.fromkeys(known.get(number, f"GPU:{number}") for number in numbers))
@@ -157,7 +157,7 @@ def ask() -> Found:
     from gpudiag.model.facts import Facts, Unknown
     from gpudiag.model.report import Cause
 
-    types: dict[str, Any] = {one.name: one.type for one in msgspec.structs.fields(Facts)}
+    types: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Facts)}
     known: dict[str, Any] = {}
     unknown: dict[str, str] = {}
     families = {"nvml", "tensorflow"}

@@ -184,7 +184,9 @@ def _end_descendants() -> list[str]:
     for process in left:
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
-            if process.status() != psutil.STATUS_ZOMBIE and not any(one in word for one in _HELPERS for word in words):
+            if process.status() != psutil.STATUS_ZOMBIE and not any(
+                helper in word for helper in _HELPERS for word in words
+            ):
                 named.append(f"{' '.join(words) or process.name()} (process {process.pid})")
             process.kill()
     psutil.wait_procs(left, timeout=1)
@@ -341,7 +343,9 @@ class _Protocol:
 def _narrow(plugins: pytest.PytestPluginManager) -> None:
     """Keep what belongs to the session outside from being done here, now that all plug-ins are there."""
     plugins.register(_Protocol(plugins))
-    others = {one for one in plugins.get_plugins() if _package(one) not in ("_pytest", __name__.partition(".")[0])}
+    others = {
+        plugin for plugin in plugins.get_plugins() if _package(plugin) not in ("_pytest", __name__.partition(".")[0])
+    }
     installed = others - set(plugins._conftest_plugins)
     for name in _TELLING:
         setattr(plugins.hook, name, plugins.subset_hook_caller(name, others))

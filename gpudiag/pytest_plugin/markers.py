@@ -112,13 +112,13 @@ def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str
             filter(
                 None,
                 (
-                    size_text(one.total_bytes) if one.total_bytes else "memory not known",
-                    f"compute capability {one.capability[0]}.{one.capability[1]}" if one.capability else "",
-                    "a MIG instance, of which a process can use one" if one.is_instance and need.count > 1 else "",
+                    size_text(device.total_bytes) if device.total_bytes else "memory not known",
+                    f"compute capability {device.capability[0]}.{device.capability[1]}" if device.capability else "",
+                    "a MIG instance, of which a process can use one" if device.is_instance and need.count > 1 else "",
                 ),
             )
         )
-        for one in devices
+        for device in devices
     )
     here = counted(len(devices), "GPU")
     if len(need.of(devices)) < len(devices):

@@ -127,7 +127,7 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
     if expected is None or expected.must_pass is None:
         return expected, found.ignored
     chosen = catalogue.select(expected.must_pass)
-    quick = tuple(one.name for one in chosen if one.probe.quick)
+    quick = tuple(entry.name for entry in chosen if entry.probe.quick)
     left = len(chosen) - len(quick)
     note = f"{counted(left, 'probe')} of must-pass did not run: the check of pytest is the quick one"
     return msgspec.structs.replace(expected, must_pass=quick or None), (*found.ignored, *([note] if left else []))
@@ -178,11 +178,13 @@ def _failure(report: Report) -> list[str]:
 
 def _machine(run: Run) -> list[str]:
     found = run.found
-    kinds = Counter((one.name, one.total_bytes) for one in run.plan.devices)
+    kinds = Counter((device.name, device.total_bytes) for device in run.plan.devices)
     gpus = [f"{number} x {name}" + (f", {size_text(size)}" if size else "") for (name, size), number in kinds.items()]
     driver = "no driver" if found.nvml is None else f"driver {found.nvml.driver_version or 'none'}"
     installed = found.tensorflow.distributions if found.tensorflow is not None else ()
-    versions = " and ".join(f"{one.name} {one.version}" for one in installed) or "no TensorFlow"
+    versions = (
+        " and ".join(f"{distribution.name} {distribution.version}" for distribution in installed) or "no TensorFlow"
+    )
     return [
         *(["SIMULATED GPUs"] if found.simulated else ["real GPUs"] if gpus else []),
         " + ".join(gpus) or found.lack,

@@ -96,17 +96,19 @@ class Setting:
 def add_to(parser: pytest.Parser) -> None:
     """Add every setting to pytest's options and ini keys."""
     group = parser.getgroup("gpudiag", "GPUs (gpudiag)")
-    for one in ALL:
-        described = f"{one.help} (variable {one.variable}, ini key {one.key})"
-        if one.metavar is None:
-            group.addoption(one.option, dest=one.key, action="store_const", const="true", default=None, help=described)
+    for setting in ALL:
+        described = f"{setting.help} (variable {setting.variable}, ini key {setting.key})"
+        if setting.metavar is None:
+            group.addoption(
+                setting.option, dest=setting.key, action="store_const", const="true", default=None, help=described
+            )
         else:
-            group.addoption(one.option, dest=one.key, metavar=one.metavar, default=None, help=described)
-        parser.addini(one.key, one.help, default="")
+            group.addoption(setting.option, dest=setting.key, metavar=setting.metavar, default=None, help=described)
+        parser.addini(setting.key, setting.help, default="")
 
 
 def _read(config: pytest.Config) -> Settings:
-    values = {one.name: _value(one, config, os.environ) for one in ALL}
+    values = {setting.name: _value(setting, config, os.environ) for setting in ALL}
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _VARIABLES)
     if unknown:
         from gpudiag.errors import nearest
@@ -247,9 +249,9 @@ ALL = (
         "SECONDS",
     ),
 )
-_BY_NAME = {one.name: one for one in ALL}
+_BY_NAME = {setting.name: setting for setting in ALL}
 RUN_VARIABLE = f"{PREFIX}_RUN"
 """Names the folder of the run to its workers; set by the plugin itself."""
 SESSION_VARIABLE = f"{PREFIX}_SESSION"
 """Marks every process that a session starts; set by the plugin itself."""
-_VARIABLES = frozenset({*(one.variable for one in ALL), RUN_VARIABLE, SESSION_VARIABLE, lending.VARIABLE})
+_VARIABLES = frozenset({*(setting.variable for setting in ALL), RUN_VARIABLE, SESSION_VARIABLE, lending.VARIABLE})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpudiag.model.report import Report
 
 _FIRST = ("table", "json", "markdown", "junit")
-FORMATS = (*_FIRST, *(one.name for one in pkgutil.iter_modules(formats.__path__) if one.name not in _FIRST))
+FORMATS = (*_FIRST, *(module.name for module in pkgutil.iter_modules(formats.__path__) if module.name not in _FIRST))
 
 
 def _module(format_: str) -> Any:

@@ -13,11 +13,13 @@ _IN_SCOPE_UNUSABLE = (Fate.UNFIT, Fate.REFUSED, Fate.NO_KERNEL)
 
 def summary(report: Report) -> str:
     """Return how many GPUs are used: ``2 of 4 GPUs used; 2 hidden by CUDA_VISIBLE_DEVICES='0,1'``; "" without any."""
-    own = [one for one in report.accounts or () if one.fate is not Fate.OTHER_MAKER]
+    own = [account for account in report.accounts or () if account.fate is not Fate.OTHER_MAKER]
     if not own:
         return ""
-    used = sum(one.fate is Fate.USED for one in own)
-    rest = [f"{len(same)} {fate(same[0])}" for same in _alike(one for one in own if one.fate is not Fate.USED)]
+    used = sum(account.fate is Fate.USED for account in own)
+    rest = [
+        f"{len(same)} {fate(same[0])}" for same in _alike(account for account in own if account.fate is not Fate.USED)
+    ]
     return one_line("; ".join([f"{used} of {counted(len(own), 'GPU')} used", *rest]))
 
 
@@ -29,9 +31,10 @@ def of_each(report: Report) -> Iterator[tuple[str, str]]:
     """
     in_scope = {gpu.uuid for gpu in report.gpus}
     shown = [
-        one
-        for one in report.accounts or ()
-        if one.fate in _IN_SCOPE_UNUSABLE or (one.uuid not in in_scope and (report.gpus or one.fate is not Fate.HIDDEN))
+        account
+        for account in report.accounts or ()
+        if account.fate in _IN_SCOPE_UNUSABLE
+        or (account.uuid not in in_scope and (report.gpus or account.fate is not Fate.HIDDEN))
     ]
     for same in _alike(shown):
         yield _heading(same), f"{_names(same)}: {fate(same[0])}"
@@ -39,8 +42,8 @@ def of_each(report: Report) -> Iterator[tuple[str, str]]:
 
 def _alike(accounts: Iterator[GpuAccount] | list[GpuAccount]) -> list[list[GpuAccount]]:
     groups: dict[tuple[Fate, str, str], list[GpuAccount]] = {}
-    for one in accounts:
-        groups.setdefault((one.fate, one.why, one.maker), []).append(one)
+    for account in accounts:
+        groups.setdefault((account.fate, account.why, account.maker), []).append(account)
     return list(groups.values())
 
 
@@ -51,12 +54,12 @@ def fate(one: GpuAccount) -> str:
 
 
 def _heading(same: list[GpuAccount]) -> str:
-    numbers = [str(one.nvml) for one in same if one.nvml is not None]
+    numbers = [str(account.nvml) for account in same if account.nvml is not None]
     return f"GPU {','.join(numbers)}" if numbers else "GPU"
 
 
 def _names(same: list[GpuAccount]) -> str:
     """Return what the GPUs are called, and their PCI bus ids."""
-    names = dict.fromkeys(one.name or (one.maker if one.maker != "NVIDIA" else "") for one in same)
-    places = [one.pci_bus_id for one in same if one.pci_bus_id]
+    names = dict.fromkeys(account.name or (account.maker if account.maker != "NVIDIA" else "") for account in same)
+    places = [account.pci_bus_id for account in same if account.pci_bus_id]
     return ", ".join([*filter(None, names), *(["PCI " + " ".join(places)] if places else [])]) or "not described"

@@ -153,9 +153,14 @@ def _versions(report: Report) -> str:
     lines = [("gpudiag", report.gpudiag_version), *words.machine(report)]
     if not isinstance(facts.tensorflow, Unknown):
         known = facts.tensorflow
-        lines += [(one.name, one.version) for one in (*known.distributions, *known.companions, *known.frameworks)]
+        lines += [
+            (distribution.name, distribution.version)
+            for distribution in (*known.distributions, *known.companions, *known.frameworks)
+        ]
     if not isinstance(facts.libraries, Unknown):
-        lines += [(one.soname, one.version or "not known") for one in facts.libraries.libraries if one.path]
+        lines += [
+            (library.soname, library.version or "not known") for library in facts.libraries.libraries if library.path
+        ]
     widest = max(len(name) for name, _ in lines)
     return "".join(f"{name:{widest}}  {text}\n" for name, text in dict.fromkeys(lines))
 

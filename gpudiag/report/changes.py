@@ -18,7 +18,7 @@ def in_head(comparison: Comparison) -> tuple[str, list[str]]:
     """Return since when, and what changed on the machine since then: a line for each of the first changes."""
     old, new = comparison.old, comparison.new
     since = f"Since {old.source} ({_age(old, new)})"
-    facts = [change_text(one) for one in _essential(comparison.facts)]
+    facts = [change_text(change) for change in _essential(comparison.facts)]
     if not facts:
         return f"{since}, nothing has changed that gpudiag looks at", []
     more = len(facts) - MOST_IN_HEAD
@@ -29,11 +29,11 @@ def in_head(comparison: Comparison) -> tuple[str, list[str]]:
 def _essential(changes: Iterable[Change]) -> Iterator[Change]:
     """Yield what a person wants to know first: a new driver or a new package once, not each file and version of it."""
     by_thing: dict[str, list[Change]] = {}
-    for one in changes:
-        by_thing.setdefault(re.sub(r"\].*", "]", one.path), []).append(one)
+    for change in changes:
+        by_thing.setdefault(re.sub(r"\].*", "]", change.path), []).append(change)
     said: list[Change] = []
     for same in by_thing.values():
-        first = next((one for one in same if one.path.endswith("version")), same[0])
+        first = next((change for change in same if change.path.endswith("version")), same[0])
         if not any(_follows(first, before) for before in said):
             said.append(first)
     yield from said

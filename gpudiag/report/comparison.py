@@ -73,7 +73,7 @@ def summary(comparison: Comparison) -> str:
     }
     parts = []
     for subject, noun in names.items():
-        number = sum(one.subject is subject for one in worse)
+        number = sum(change.subject is subject for change in worse)
         if subject is Subject.OUTCOME and number:
             parts.append("1 outcome" if number == 1 else f"{number} outcomes")
         elif number:
@@ -88,9 +88,9 @@ def _side(side: Side) -> str:
 def _blocks(comparison: Comparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
     """Yield each heading with its lines, what got worse first, and whether each did get worse."""
     for subject, heading in _HEADINGS.items():
-        changes = [one for one in comparison.changes if one.subject is subject]
+        changes = [change for change in comparison.changes if change.subject is subject]
         together = _TOGETHER.get(subject)
-        lines = list(together(changes)) if together else [(change_text(one), one.worse) for one in changes]
+        lines = list(together(changes)) if together else [(change_text(change), change.worse) for change in changes]
         if lines:
             yield heading, sorted(lines, key=lambda line: not line[1])
 
@@ -100,7 +100,7 @@ def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     for same in _alike(changes, lambda one: ""):
         old, new = same[0].old or "not run", same[0].new or "not run"
         few = len(same) <= MOST_NAMED or not {None, "skipped"} & {same[0].old, same[0].new} or same[0].worse
-        names = ", ".join(one.name for one in same) if few else counted(len(same), "probe")
+        names = ", ".join(change.name for change in same) if few else counted(len(same), "probe")
         yield one_line(f"{old} -> {new}: {names}"), same[0].worse
 
 
@@ -108,7 +108,7 @@ def _findings(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     """Yield a line for all probes that found the same."""
     for same in _alike(changes, lambda one: one.name.rpartition(": ")[2]):
         kind = same[0].name.rpartition(": ")[2]
-        places = _few([one.name.rpartition(": ")[0] for one in same])
+        places = _few([change.name.rpartition(": ")[0] for change in same])
         yield change_text(msgspec.structs.replace(same[0], name=f"{kind} in {places}")), same[0].worse
 
 
@@ -118,34 +118,34 @@ def _facts(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     If much of one thing has changed, as of a library that was not found before, its other fields are only named.
     """
     things: dict[str, list[Change]] = {}
-    for one in changes:
-        things.setdefault(one.path.rpartition("]")[0] or one.path, []).append(one)
+    for change in changes:
+        things.setdefault(change.path.rpartition("]")[0] or change.path, []).append(change)
     lines: dict[tuple[str | None, ...], list[Change]] = {}
     for thing, same in things.items():
-        for one in same:
+        for change in same:
             much = len(same) >= MANY_FIELDS
-            alike = (_KEY.sub("[]", one.path), one.old, one.new)
+            alike = (_KEY.sub("[]", change.path), change.old, change.new)
             key: tuple[str | None, ...] = (thing,) if much else alike
-            lines.setdefault(key, []).append(one)
+            lines.setdefault(key, []).append(change)
     for key, same in lines.items():
         yield (_of_one_thing(same) if len(key) == 1 else _of_many(same)), False
 
 
 def _of_one_thing(changes: list[Change]) -> str:
     first, *rest = sorted(changes, key=lambda one: not one.path.endswith(".version"))
-    others = (one.path.rpartition("].")[2].replace("_", " ") for one in rest)
+    others = (change.path.rpartition("].")[2].replace("_", " ") for change in rest)
     return f"{change_text(first)}; also: {', '.join(filter(None, dict.fromkeys(others)))}"
 
 
 def _of_many(changes: list[Change]) -> str:
-    return change_text(msgspec.structs.replace(changes[0], name=_few([one.name for one in changes])))
+    return change_text(msgspec.structs.replace(changes[0], name=_few([change.name for change in changes])))
 
 
 def _alike(changes: list[Change], kind: Callable[[Change], str]) -> Iterable[list[Change]]:
     """Return the changes in groups of those that are of one kind and have the same values."""
     groups: dict[tuple[str, str | None, str | None, bool], list[Change]] = {}
-    for one in changes:
-        groups.setdefault((kind(one), one.old, one.new, one.worse), []).append(one)
+    for change in changes:
+        groups.setdefault((kind(change), change.old, change.new, change.worse), []).append(change)
     return groups.values()
 
 

@@ -215,9 +215,9 @@ class _Words:
 
     def __init__(self, report: Report) -> None:
         words, versions = _vocabulary()
-        products = [one.name for one in report.facts.nvml_devices] + [gpu.name for gpu in report.gpus]
+        products = [device.name for device in report.facts.nvml_devices] + [gpu.name for gpu in report.gpus]
         named = {word.lower() for product in products for word in re.findall(r"\w+", product)}
-        named |= {one.op.lower() for row in report.rows for one in row.placements}
+        named |= {placement.op.lower() for row in report.rows for placement in row.placements}
         self._words = words | named
         self._versions = versions | _versions(report.facts)
         before = _MASK.findall(msgspec.json.encode(report).decode())
@@ -277,11 +277,11 @@ def _versions(facts: Facts) -> set[str]:
     found: list[str | None] = []
     if not isinstance(facts.tensorflow, Unknown):
         known = facts.tensorflow
-        found += [one.version for one in (*known.distributions, *known.companions, *known.frameworks)]
+        found += [distribution.version for distribution in (*known.distributions, *known.companions, *known.frameworks)]
         found += known.ranges.values()
     if not isinstance(facts.libraries, Unknown):
-        found += [one.version for one in facts.libraries.libraries]
-        found += [copy.version for one in facts.libraries.libraries for copy in one.copies]
+        found += [library.version for library in facts.libraries.libraries]
+        found += [copy.version for library in facts.libraries.libraries for copy in library.copies]
     return {version for text in found if text for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
 
 

@@ -56,9 +56,11 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     if number:
         return f"{counted(number, 'finding')} on how the program uses its GPUs{settings}"
     if not trace.has_gpu:
-        if not any(one.devices for one in trace.processes):
+        if not any(process.devices for process in trace.processes):
             return f"TensorFlow made no devices{settings}"
-        named = any(one.what == "CUDA_VISIBLE_DEVICES" and _NAMES_GPU.match(one.value) for one in trace.settings)
+        named = any(
+            setting.what == "CUDA_VISIBLE_DEVICES" and _NAMES_GPU.match(setting.value) for setting in trace.settings
+        )
         return f"TensorFlow had no GPU{'' if named else ', and none was asked for'}{settings}"
     return f"{_on_the_cpu(trace)}; {settings_line(trace)}"
 
@@ -81,17 +83,16 @@ def _fate(setting: Setting) -> str:
 
 def _on_the_cpu(trace: ProgramTrace) -> str:
     """Return one clause: whether operations ran on the CPU for which TensorFlow has a kernel for GPUs."""
-    fell = [one for one in trace.placed if one.could_use_gpu]
+    fell = [placement for placement in trace.placed if placement.could_use_gpu]
     if fell:
-        asked = " where the CPU was asked for" if all(one.why == "scope" for one in fell) else ""
-        return (
-            f"{counted(len({one.op for one in fell}), 'type')} of operation that a GPU could run ran on the CPU{asked}"
-        )
-    computed = [one for one in trace.processes if one.devices and one.operations]
-    without = [one for one in computed if not one.gpus]
+        asked = " where the CPU was asked for" if all(placement.why == "scope" for placement in fell) else ""
+        types = counted(len({placement.op for placement in fell}), "type")
+        return f"{types} of operation that a GPU could run ran on the CPU{asked}"
+    computed = [process for process in trace.processes if process.devices and process.operations]
+    without = [process for process in computed if not process.gpus]
     if without:
         return f"TensorFlow had no GPU in {len(without)} of {counted(len(computed), 'process')}"
-    if not any("GPU" in device for one in trace.processes for device in trace.operations(one)):
+    if not any("GPU" in device for process in trace.processes for device in trace.operations(process)):
         return "No operation was seen on a GPU"
     return "No operation that a GPU could run was seen on the CPU"
 
@@ -115,7 +116,13 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
         ("memory", _memory(trace)),
         ("processes", _processes(trace, verbose=verbose)),
         ("clusters", _joined(trace)),
-        ("strategies", [(place(one.line), f"{one.strategy} on {', '.join(one.devices)}") for one in trace.replicas]),
+        (
+            "strategies",
+            [
+                (place(replica.line), f"{replica.strategy} on {', '.join(replica.devices)}")
+                for replica in trace.replicas
+            ],
+        ),
         ("not known", _unknown(trace)),
     ]
     return [(heading, _cut(lines, verbose=verbose)) for heading, lines in found if lines]
@@ -142,10 +149,10 @@ def _setting(setting: Setting, *, named: bool) -> str:
 def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
     on: dict[str, dict[str, int]] = {}
-    for one in trace.placed:
-        if not one.function:
-            ops = on.setdefault(f"{one.device}, host memory" if one.why == "host" else one.device, {})
-            ops[one.op] = ops.get(one.op, 0) + one.count
+    for placement in trace.placed:
+        if not placement.function:
+            ops = on.setdefault(f"{placement.device}, host memory" if placement.why == "host" else placement.device, {})
+            ops[placement.op] = ops.get(placement.op, 0) + placement.count
     for device, ops in sorted(on.items()):
         largest = sorted(ops.items(), key=lambda item: -item[1])
         few = ", ".join(f"{op} x{count:,}" for op, count in largest[:4])
@@ -158,12 +165,14 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
         "none": "no device was asked for",
         "host": "TensorFlow's kernel for this type keeps its tensors in the computer's memory",
     }
-    for one in sorted(trace.placed, key=lambda one: (one.why != "asked", -one.count)):
-        if one.why in said and (one.line or one.function or one.why != "host"):
-            inside = f" in {one.function}" if one.function else ""
-            where = place(one.line) if one.line else "?"
-            lines.append((where, f"{one.op} x{one.count:,}{inside} on {one.device}: {said[one.why]}"))
-    apart = {one.op: one.why for one in trace.placed if one.why in ("cpu only", "type")}
+    for placement in sorted(trace.placed, key=lambda one: (one.why != "asked", -one.count)):
+        if placement.why in said and (placement.line or placement.function or placement.why != "host"):
+            inside = f" in {placement.function}" if placement.function else ""
+            where = place(placement.line) if placement.line else "?"
+            lines.append(
+                (where, f"{placement.op} x{placement.count:,}{inside} on {placement.device}: {said[placement.why]}")
+            )
+    apart = {placement.op: placement.why for placement in trace.placed if placement.why in ("cpu only", "type")}
     if apart:
         names = sorted(f"{op} (for its type)" if why == "type" else op for op, why in apart.items())
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
@@ -173,14 +182,15 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
 
 def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
-    for one in sorted(trace.functions, key=lambda one: -one.runs):
-        if one.runs or one.devices:
-            devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(one.devices.items()) if name)
-            copies = f"; {_copies(one.copies)} between host and GPU in each run" if one.copies else ""
-            traced = f", traced {one.traced} times" if one.traced > 1 else ""
-            where = "compiled by XLA" if one.compiled and not devices else devices or "not known"
-            text = f"{one.name}: {counted(one.runs, 'run', ',')}{traced}; operations: {where}{copies}{_clusters(one)}"
-            lines.append((place(one.line) if one.line else "function", text))
+    for function in sorted(trace.functions, key=lambda one: -one.runs):
+        if function.runs or function.devices:
+            devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(function.devices.items()) if name)
+            copies = f"; {_copies(function.copies)} between host and GPU in each run" if function.copies else ""
+            traced = f", traced {function.traced} times" if function.traced > 1 else ""
+            where = "compiled by XLA" if function.compiled and not devices else devices or "not known"
+            runs = counted(function.runs, "run", ",")
+            text = f"{function.name}: {runs}{traced}; operations: {where}{copies}{_clusters(function)}"
+            lines.append((place(function.line) if function.line else "function", text))
     return lines
 
 
@@ -208,17 +218,28 @@ def _few(names: list[str]) -> str:
 
 def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
     lines = []
-    copies = [one for one in trace.copies if verbose or one.count >= _LEAST_COPIES or one.bytes >= _MIB]
+    copies = [
+        copies_made
+        for copies_made in trace.copies
+        if verbose or copies_made.count >= _LEAST_COPIES or copies_made.bytes >= _MIB
+    ]
     # Many small ones cost more time than a few large ones: each is waited for.
-    for one in sorted(copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
-        inside = f" by {one.function}" if one.function else "" if one.direct else ", by a library"
-        if one.count == one.unsized:
+    for copies_made in sorted(copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
+        inside = (
+            f" by {copies_made.function}" if copies_made.function else "" if copies_made.direct else ", by a library"
+        )
+        if copies_made.count == copies_made.unsized:
             sizes = "sizes not known"
         else:
-            unsized = f", and {_copies(one.unsized)} of unknown size" if one.unsized else ""
-            sized = one.count - one.unsized
-            sizes = f"{size(one.bytes)} in all, {size(one.bytes / sized)} each{unsized}"
-        lines.append((place(one.line) if one.line else "?", f"{_copies(one.count)} {one.direction}{inside}: {sizes}"))
+            unsized = f", and {_copies(copies_made.unsized)} of unknown size" if copies_made.unsized else ""
+            sized = copies_made.count - copies_made.unsized
+            sizes = f"{size(copies_made.bytes)} in all, {size(copies_made.bytes / sized)} each{unsized}"
+        lines.append(
+            (
+                place(copies_made.line) if copies_made.line else "?",
+                f"{_copies(copies_made.count)} {copies_made.direction}{inside}: {sizes}",
+            )
+        )
     for waited in trace.waited:
         if waited.seconds >= _LEAST_WAITED_S:
             text = (
@@ -274,41 +295,52 @@ def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
     with_tensorflow = trace.with_tensorflow
     shown = trace.processes if verbose else with_tensorflow
     lines = []
-    for one in shown if len(shown) > 1 or verbose else ():
-        mask = "" if one.mask is None else f", CUDA_VISIBLE_DEVICES={one.mask!r}"
-        fork = f" after TensorFlow was {one.forked_when}" if one.forked_when in ("listed", "initialised") else ""
-        gpus = ", ".join(device.name for device in one.gpus)
-        devices = gpus or ("no GPU" if one.devices else "no devices were made")
+    for process in shown if len(shown) > 1 or verbose else ():
+        mask = "" if process.mask is None else f", CUDA_VISIBLE_DEVICES={process.mask!r}"
+        fork = (
+            f" after TensorFlow was {process.forked_when}" if process.forked_when in ("listed", "initialised") else ""
+        )
+        gpus = ", ".join(device.name for device in process.gpus)
+        devices = gpus or ("no GPU" if process.devices else "no devices were made")
         lines.append(
             (
-                str(one.pid),
-                f"{one.how}{fork} by {one.parent}{mask}: {devices}, {counted(one.operations, 'operation', ',')}",
+                str(process.pid),
+                f"{process.how}{fork} by {process.parent}{mask}: {devices}, "
+                f"{counted(process.operations, 'operation', ',')}",
             )
         )
-    for one in with_tensorflow:
-        if one.last_operation and trace.ended != "exit status 0":
+    for process in with_tensorflow:
+        if process.last_operation and trace.ended != "exit status 0":
             lines.append(
-                (str(one.pid), f"last operation: {one.last_operation}, at {one.last_s:.1f} s of {trace.seconds:.1f}")
+                (
+                    str(process.pid),
+                    f"last operation: {process.last_operation}, at {process.last_s:.1f} s of {trace.seconds:.1f}",
+                )
             )
-        lines += [(str(one.pid), error) for error in one.errors[-3:]]
+        lines += [(str(process.pid), error) for error in process.errors[-3:]]
     return lines
 
 
 def _joined(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
-    for one in trace.clusters:
-        where = place(one.line)
-        joined = "joined" if one.joined else f"still joining at the end, since {one.at_s:.1f} s of {trace.seconds:.1f}"
-        lines.append((where, f"{one.task} of {len(one.peers) + 1} tasks of TF_CONFIG: {joined}"))
+    for cluster in trace.clusters:
+        where = place(cluster.line)
+        joined = (
+            "joined"
+            if cluster.joined
+            else f"still joining at the end, since {cluster.at_s:.1f} s of {trace.seconds:.1f}"
+        )
+        lines.append((where, f"{cluster.task} of {len(cluster.peers) + 1} tasks of TF_CONFIG: {joined}"))
         lines += [
-            (where, f"{peer.task} at {peer.address} does not accept connections: {peer.answer}") for peer in one.silent
+            (where, f"{peer.task} at {peer.address} does not accept connections: {peer.answer}")
+            for peer in cluster.silent
         ]
     return lines
 
 
 def _unknown(trace: ProgramTrace) -> list[tuple[str, str]]:
-    lines = [("TensorFlow", text) for one in trace.processes[:1] for text in one.missing]
-    lost = sum(one.lost for one in trace.processes)
+    lines = [("TensorFlow", text) for process in trace.processes[:1] for text in process.missing]
+    lost = sum(process.lost for process in trace.processes)
     if lost:
         lines.append(("notes", f"{lost} did not fit: what they said is missing here"))
     return lines

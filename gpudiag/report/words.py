@@ -233,13 +233,16 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
 
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
-    later = [("then", f"{one.cause} ({one.cause_id}): {one.fix[0].text}") for one in diagnosis.folded]
+    later = [
+        ("then", f"{root_cause.cause} ({root_cause.cause_id}): {root_cause.fix[0].text}")
+        for root_cause in diagnosis.folded
+    ]
     later += [("line", text) for text in diagnosis.unexplained]
     if diagnosis.unexplained:
         later.append(("add", _DECIDES))
     later += [("means", text) for text in diagnosis.misleading]
     later += [("harmless", text) for text in diagnosis.harmless]
-    later += [("broke", f"{one.part}: {one.why}") for one in diagnosis.failed]
+    later += [("broke", f"{failure.part}: {failure.why}") for failure in diagnosis.failed]
     later += [("bisected", text) for text in _bisected(diagnosis.bisection)]
     return [(heading, one_line(text)) for heading, text in later]
 
@@ -364,7 +367,7 @@ def next_of(report: Report) -> Next:
         case Verdict.BROKEN:
             broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
             if not broken:
-                parts = ", ".join(one.part for one in report.diagnosis.failed)
+                parts = ", ".join(failure.part for failure in report.diagnosis.failed)
                 return Next(
                     one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
                 )
@@ -434,7 +437,8 @@ def _tensorflow(facts: Facts) -> str:
     if tensorflow.module_path is None:
         return "not installed"
     name = " and ".join(
-        one.version if one.name == "tensorflow" else f"{one.version} ({one.name})" for one in tensorflow.distributions
+        distribution.version if distribution.name == "tensorflow" else f"{distribution.version} ({distribution.name})"
+        for distribution in tensorflow.distributions
     )
     build = tensorflow.build
     if build is None:

@@ -109,7 +109,7 @@ class _Ledger:
     def _named(self) -> dict[str, physical_devices.Device]:
         """What CUDA and TensorFlow call each GPU, by its PCI bus id."""
         readings = Rows(self._evidence.rows).readings("discovery.physical_devices", physical_devices.Reading)
-        return {one.pci_bus_id.lower(): one for reading in readings for one in reading.devices}
+        return {device.pci_bus_id.lower(): device for reading in readings for device in reading.devices}
 
     @cached_property
     def _verified(self) -> dict[str, str]:

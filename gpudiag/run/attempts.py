@@ -74,8 +74,8 @@ def _last_error(result: JobResult) -> str:
     """Return why a process ended that did not say why: its last fatal line, or its last error."""
     if result.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
         return ""
-    found = [one for one in log_lines.parse(result.stderr.splitlines()) if one.level in "EF"]
-    worst = [one for one in found if one.level == "F"] or found
+    found = [line for line in log_lines.parse(result.stderr.splitlines()) if line.level in "EF"]
+    worst = [line for line in found if line.level == "F"] or found
     return one_line(worst[-1].text)[:_MOST_CHARACTERS] if worst else ""
 
 

@@ -25,8 +25,8 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
     assert known is not None
     (proof,) = known.causes(Evidence(facts, bisection=bisection))
     proof = msgspec.structs.replace(proof, stage=diagnosis.broken_at or proof.stage)
-    same = [one for one in diagnosis.causes if _is_about(one, bisection)]
-    later = tuple(one for one in diagnosis.folded if one.stage is Stage.CONFIGURATION)
+    same = [cause for cause in diagnosis.causes if _is_about(cause, bisection)]
+    later = tuple(cause for cause in diagnosis.folded if cause.stage is Stage.CONFIGURATION)
     first = _proved(same[0], proof) if same else proof
     return msgspec.structs.replace(diagnosis, causes=(first,), folded=later)
 

@@ -59,8 +59,8 @@ def _shown_by(entry: Entry) -> Sequence[Known]:
 def _by_row() -> dict[str, list[Known]]:
     """Return the causes of each row of the host that shows some."""
     found: dict[str, list[Known]] = {}
-    for one in causes.all_of_them():
-        found.setdefault(one.row, []).append(one)
+    for cause in causes.all_of_them():
+        found.setdefault(cause.row, []).append(cause)
     return found
 
 
@@ -88,7 +88,7 @@ def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]
 def _of_row(row: Row, explained: dict[str, list[RootCause]]) -> Row:
     if not isinstance(row.outcome, Judged):
         return row
-    findings = tuple(_of_finding(one, explained.get(f"{row.probe}.{one.kind}", [])) for one in row.findings)
+    findings = tuple(_of_finding(finding, explained.get(f"{row.probe}.{finding.kind}", [])) for finding in row.findings)
     if findings == row.findings:
         return row
     return msgspec.structs.replace(row, outcome=msgspec.structs.replace(row.outcome, findings=findings))

@@ -310,7 +310,7 @@ def processes_on(is_meant: Callable[[Path], bool]) -> Iterator[int]:
             values = environment.read_bytes().split(b"\0")
         except OSError:
             continue  # gone, or somebody else's
-        if any(is_meant(Path(os.fsdecode(one[len(variable) :]))) for one in values if one.startswith(variable)):
+        if any(is_meant(Path(os.fsdecode(value[len(variable) :]))) for value in values if value.startswith(variable)):
             yield int(environment.parent.name)
 
 

@@ -55,12 +55,12 @@ def unknown_tensorflow() -> str:
     found = (
         re.match(r"(?:tensorflow|tf_nightly)-((\d{1,4})\.(\d{1,4})[^-]{0,80})\.dist-info$", name) for name in names
     )
-    for one in found:
-        if one and (not FIRST_RELEASE <= (int(one[2]), int(one[3])) <= LAST_RELEASE or "dev" in one[1]):
+    for match in found:
+        if match and (not FIRST_RELEASE <= (int(match[2]), int(match[3])) <= LAST_RELEASE or "dev" in match[1]):
             first, last = (f"{major}.{minor}" for major, minor in (FIRST_RELEASE, LAST_RELEASE))
             after = f"{LAST_RELEASE[0]}.{LAST_RELEASE[1] + 1}"
             return (
-                f"simulated GPUs know TensorFlow {first} to {last}, and this is {one[1]}: "
+                f"simulated GPUs know TensorFlow {first} to {last}, and this is {match[1]}: "
                 f"pip install 'tensorflow>={first},<{after}'"
             )
     return ""

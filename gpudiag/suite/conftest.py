@@ -84,8 +84,8 @@ class ProbeItem(_Item):
             pytest.skip(words.figure(row))
         if row.devices:
             self.user_properties.append((DEVICE, report.device_label(row)))
-        failing = [one for one in row.findings if one.severity in report.limits.failing]
-        others = [words.finding(one) for one in row.findings if one not in failing]
+        failing = [finding for finding in row.findings if finding.severity in report.limits.failing]
+        others = [words.finding(finding) for finding in row.findings if finding not in failing]
         self.add_report_section("call", "gpudiag", "\n".join([words.figure(row), *others]))
         if isinstance(row.outcome, Broken):
             raise Found("\n".join([f"broken: {words.figure(row)}", *row.log]))
@@ -111,7 +111,9 @@ class VerdictItem(_Item):
             causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
             items = {item.probe for item in self.session.items if isinstance(item, ProbeItem)}
             # That of a requirement is run also where -k leaves its item out.
-            others = [words.finding(one) for row in report.rows if row.probe not in items for one in row.findings]
+            others = [
+                words.finding(finding) for row in report.rows if row.probe not in items for finding in row.findings
+            ]
             cure = _WITHOUT if report.verdict is Verdict.NOT_VERIFIED and report.facts.without_gpu else ""
             told = [said, words.headline(report), *causes, *others, cure or words.next_step(report)]
             raise Found("\n".join(filter(None, told)))
@@ -160,7 +162,7 @@ def _run(session: pytest.Session) -> Report:
         if RUN in config.stash or WORKER in config.stash:
             # The plugin has given this process some of the devices, and holds the locks of all that the session uses.
             locks = stack.enter_context(Folder("locks"))
-            mask = {MASK: ",".join(one.uuid for one in _devices(config))} if _devices(config) else {}
+            mask = {MASK: ",".join(device.uuid for device in _devices(config))} if _devices(config) else {}
             given = replace(given, locks=locks, environment={**given.environment, **mask})
         options = Options(
             entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),

@@ -369,10 +369,10 @@ def _growth(names: Sequence[str], observed: Observed, variables: Variables, *, w
         if variables.get(name, ("",))[0]:
             return Effect(NOT_CHECKED, f"with {name} memory does not show it")
     found = list(observed.growth(names))
-    against = next((one for one in found if one.grows is (not wanted)), None)
+    against = next((growth for growth in found if growth.grows is (not wanted)), None)
     if against is not None:
         return Effect("ignored", against.why)
-    shown = next((one for one in found if one.grows is wanted), None)
+    shown = next((growth for growth in found if growth.grows is wanted), None)
     if shown is not None:
         return Effect(TOOK_EFFECT, shown.why)
     return Effect(NOT_CHECKED, found[0].why)

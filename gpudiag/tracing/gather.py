@@ -68,15 +68,15 @@ def gathered(
         ended=ended,
         seconds=round(seconds, 3),
         processes=_within_bound(tuple(_process(notes, began, booked, family) for notes, _ in known)),
-        settings=_once(one for notes, pid in known for one in settings.judged(notes, pid, booked, family)),
-        placed=tuple(one for notes, pid in known for one in _placed(notes, pid)),
-        functions=tuple(one for notes, pid in known for one in _functions(notes, pid)),
-        out_of_memory=tuple(one for notes, pid in known for one in _out_of_memory(notes, pid)),
-        replicas=tuple(one for notes, pid in known for one in _replicas(notes, pid)),
-        not_compiled=tuple(one for notes, pid in known for one in _not_compiled(notes, pid)),
-        copies=tuple(one for notes, pid in known for one in _copies(notes, pid)),
-        waited=tuple(one for notes, pid in known for one in _waited(notes, pid)),
-        clusters=tuple(one for notes, pid in known for one in _clusters(notes, pid, began, answers or {})),
+        settings=_once(setting for notes, pid in known for setting in settings.judged(notes, pid, booked, family)),
+        placed=tuple(placement for notes, pid in known for placement in _placed(notes, pid)),
+        functions=tuple(function for notes, pid in known for function in _functions(notes, pid)),
+        out_of_memory=tuple(allocation for notes, pid in known for allocation in _out_of_memory(notes, pid)),
+        replicas=tuple(replica for notes, pid in known for replica in _replicas(notes, pid)),
+        not_compiled=tuple(function for notes, pid in known for function in _not_compiled(notes, pid)),
+        copies=tuple(copies_made for notes, pid in known for copies_made in _copies(notes, pid)),
+        waited=tuple(wait for notes, pid in known for wait in _waited(notes, pid)),
+        clusters=tuple(cluster for notes, pid in known for cluster in _clusters(notes, pid, began, answers or {})),
         booked=booked,
         scopes=tuple(
             Scope(note["device"], note["line"], pid)
@@ -108,14 +108,14 @@ def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
     seen: set[tuple[str, ...]] = set()
     kept: list[Setting] = []
     every = list(found)
-    read = {(one.what, one.value) for one in every if not one.line and one.fate != NOT_REACHED}
-    for one in every:
-        if not one.line and one.fate == NOT_REACHED and (one.what, one.value) in read:
+    read = {(setting.what, setting.value) for setting in every if not setting.line and setting.fate != NOT_REACHED}
+    for setting in every:
+        if not setting.line and setting.fate == NOT_REACHED and (setting.what, setting.value) in read:
             continue
-        key = (one.what, one.value, one.line, one.fate) if not one.line else (str(len(kept)),)
+        key = (setting.what, setting.value, setting.line, setting.fate) if not setting.line else (str(len(kept)),)
         if key not in seen:
             seen.add(key)
-            kept.append(one)
+            kept.append(setting)
     return tuple(kept)
 
 
@@ -211,7 +211,7 @@ def _gpus(made: Note, mask: str | None) -> dict[str, str]:
     listed = [str(index) for index, _ in enumerate(made.get("gpus", ()))]
     numbers = [entry.strip() for entry in mask.split(",")] if mask is not None else listed
     visible = str(options.get("visible_device_list") or "")
-    chosen = [int(one) for one in visible.split(",") if one.strip().isdecimal()] if visible else range(len(listed))
+    chosen = [int(part) for part in visible.split(",") if part.strip().isdecimal()] if visible else range(len(listed))
     parts = options.get("virtual_devices") or [[] for _ in chosen]
     found: dict[str, str] = {}
     for number, limits in zip(chosen, parts, strict=False):
@@ -293,8 +293,8 @@ def _with_host(graph: Note) -> dict[str, int]:
 
 def _most(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for one in counts:
-        for name, number in one.items():
+    for count in counts:
+        for name, number in count.items():
             found[name] = max(found.get(name, 0), number)
     return found
 
@@ -312,7 +312,7 @@ def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
         if note["what"] == "copy" and (count := notes.count(note)):
             size = notes.counters[note["slot"] + 1]
             yield Copies(note["op"], note["line"], count, size, direct=bool(note["kernel"]), process=pid)
-    lines = {one.name: one.line for one in _functions(notes, pid)}
+    lines = {function.name: function.line for function in _functions(notes, pid)}
     for (direction, name), (count, size, unsized) in inside.items():
         if count:
             yield Copies(direction, lines.get(name, ""), count, size, name, unsized, process=pid)

@@ -54,8 +54,8 @@ def made(
 def _exit_code(report: Report) -> int:
     """Return the exit status of ``gpudiag trace``: whether a setting was ignored, or an operation fell back."""
     diagnosis = report.diagnosis
-    for one in (*diagnosis.causes, *diagnosis.folded):
-        known = causes.get(one.cause_id)
+    for cause in (*diagnosis.causes, *diagnosis.folded):
+        known = causes.get(cause.cause_id)
         if known is not None and known.declared.severity is not Severity.NOTE:
             return SOMETHING_WRONG
     return GPUDIAG_BROKE if diagnosis.failed else NOTHING_WRONG

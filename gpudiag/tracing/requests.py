@@ -164,7 +164,7 @@ def of_no_option(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting
             if note["value"] and observed.made:
                 value = ", ".join(f"{name}={value}" for name, value in note["value"].items())
                 why = "this ConfigProto is given to nothing: its options hold for the session that is made with it"
-                at = next((place(one["line"]) for one in settings if one["what"] == "session"), "")
+                at = next((place(setting["line"]) for setting in settings if setting["what"] == "session"), "")
                 growth = edit(
                     "tf.config.experimental.set_memory_growth(gpu, True)", "of each GPU; other options: tf.config"
                 )
@@ -339,7 +339,7 @@ def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]
 
 def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequence[Note], notes: Notes) -> Effect | None:
     """Return what became of a variable that TensorFlow or Keras reads from os.environ."""
-    mine = [one for one in reads if one["by"] in ("tensorflow", "keras")]
+    mine = [read for read in reads if read["by"] in ("tensorflow", "keras")]
     after = [one for one in mine if one in later]
     if note.get("direct") and (mine or notes.first("initialised")):
         why = "os.putenv does not change os.environ, from which it is read"

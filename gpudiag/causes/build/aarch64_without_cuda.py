@@ -23,7 +23,9 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, build: CpuBuild, system: SystemFacts) -> Matches:
-    packages = [one.name for one in build.installed.companions if one.name.startswith("nvidia-")]
+    packages = [
+        distribution.name for distribution in build.installed.companions if distribution.name.startswith("nvidia-")
+    ]
     if system.machine != "aarch64" or not (packages or facts.nvml_devices):
         return
     useless = [f"{len(packages)} packages of NVIDIA beside it, of no use to it"] if packages else []

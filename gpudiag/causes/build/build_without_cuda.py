@@ -28,7 +28,9 @@ def find(facts: Facts, build: CpuBuild) -> Matches:
         run(f"pip uninstall -y {names(installed)}", kind=Kind.REMOVE),
         run(f"pip install '{reinstall(installed)['with_cuda']}'", kind=Kind.INSTALL),
     )
-    hides = next((one for one in installed.distributions if one.location != own.location), None)
+    hides = next(
+        (distribution for distribution in installed.distributions if distribution.location != own.location), None
+    )
     hide: Action | None = None
     if hides is not None:  # of two installations the wrong one goes
         first = run(f"{executable(facts)} -m pip uninstall -y {own.name}", f"in {own.location}", kind=Kind.REMOVE)

@@ -41,21 +41,21 @@ CAUSE = Cause(
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     refused = [
-        one for one in program.all(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED) if "CPU" in one["devices"].upper()
+        event for event in program.all(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED) if "CPU" in event["devices"].upper()
     ]
-    refused = [one for one in refused if not has_gpu(one["devices"])]
-    said = Log(one.line for one in refused).said(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
+    refused = [event for event in refused if not has_gpu(event["devices"])]
+    said = Log(event.line for event in refused).said(DEVICE_NOT_AVAILABLE, DEVICE_NOT_SATISFIED)
     windows = program.said(NO_WINDOWS_GPU)
     listed = program.said(NO_GPU_LISTED) or lists_no_gpu(program.lines)
     # cuDNN's operations are on GPUs alone; Keras names the devices that it found.
-    registered = re.findall(r"(?<![\w])GPU", " ".join(one["devices"] for one in program.all(REGISTERED_DEVICES)))
+    registered = re.findall(r"(?<![\w])GPU", " ".join(event["devices"] for event in program.all(REGISTERED_DEVICES)))
     needed = () if registered else program.said(NEEDS_GPU)
-    needed = needed or tuple(one.text for one in program.all(MULTI_GPU_MODEL) if _has_xla_alone(one.line))
+    needed = needed or tuple(event.text for event in program.all(MULTI_GPU_MODEL) if _has_xla_alone(event.line))
     if not (said or windows or listed or needed):
         return
     if windows:
         yield Match((*windows, *said, *listed)[:3], Confidence.PROVED, {"why": WINDOWS.text}, fix=WINDOWS.fix)
-    elif any("XLA_GPU" in one["devices"].upper() for one in refused):
+    elif any("XLA_GPU" in event["devices"].upper() for event in refused):
         why = of_xla_alone(origin)
         yield Match(said, why.confidence, {"why": why.text}, fix=why.fix)
     else:

@@ -31,11 +31,11 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     said = origin.stated.complaint or _on_windows(program, origin) or _of_the_list(origin)
     if said is None or program.first(DEVICE_CREATED):
         return
-    if any(one.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for one in recognised(said)):
+    if any(event.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(said)):
         return
     why = without_gpu(program, origin)
     stated = origin.stated
-    facts = [one.line for one in (stated.tensorflow, stated.system, stated.cuda) if one is not None]
+    facts = [statement.line for statement in (stated.tensorflow, stated.system, stated.cuda) if statement is not None]
     yield Match(tuple(dict.fromkeys((said, *facts[:3]))), why.confidence, {"why": why.text}, fix=why.fix)
 
 

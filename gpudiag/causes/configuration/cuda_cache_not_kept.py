@@ -29,7 +29,7 @@ _OFF = "CUDA_CACHE_DISABLE"
 def find(variables: Variables, rows: Rows, tried: TriedFacts | None) -> Matches:
     compiled = rows.found("discovery.device_details", "ptx_only")
     off = variables.get(_OFF, "0") not in ("", "0")
-    failed = next((one for one in written(tried, "CUDA cache") if one.error), None)
+    failed = next((attempt for attempt in written(tried, "CUDA cache") if attempt.error), None)
     if not compiled or not (off or failed):
         return
     why = f"{_OFF}={variables.get(_OFF)}" if failed is None else f"{failed.path}: {meaning(failed.error)}"

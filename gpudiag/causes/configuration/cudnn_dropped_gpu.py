@@ -36,7 +36,9 @@ def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
     readings = gpus.rows.readings("discovery.physical_devices", physical_devices.Reading)
     loaded = next((reading.cudnn for reading in readings if reading.cudnn), None)
     companions = () if installed is None else installed.companions
-    by_pip = next((one for one in companions if one.name.startswith("nvidia-cudnn-cu")), None)
+    by_pip = next(
+        (distribution for distribution in companions if distribution.name.startswith("nvidia-cudnn-cu")), None
+    )
     version = loaded or (by_pip.version if by_pip else None)
     if version is None or _numbers(version) <= _LAST_CUDNN:
         return

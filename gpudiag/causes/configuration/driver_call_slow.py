@@ -28,10 +28,10 @@ CAUSE = Cause(
 
 
 def find(calls: CallFacts, facts: Facts, gpus: Gpus) -> Matches:
-    known = [one for one in calls.calls if one.of_driver and one.seconds is not None]
+    known = [call for call in calls.calls if call.of_driver and call.seconds is not None]
     if slow := slowest(known, gpus):
         kept = [device.state.persistence for device in facts.nvml_devices]
-        quick = {one.name: one.seconds or 0.0 for one in known if (one.seconds or 0.0) < SLOW_S}
+        quick = {call.name: call.seconds or 0.0 for call in known if (call.seconds or 0.0) < SLOW_S}
         others = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in quick.items())
         yield Match(
             evidence=(

@@ -49,7 +49,7 @@ def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
     failed = [event.text for event in log.all(KERNEL_NOT_COMPILED, PTX_REFUSED)]
     yield Match(
         evidence=tuple(
-            dict.fromkeys((*(one.message for one in found), *(event.text for event in in_log[:1]), *failed[:1]))
+            dict.fromkeys((*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]))
         ),
         confidence=Confidence.PROVED if found else Confidence.LIKELY,
         figures={

@@ -36,12 +36,14 @@ def find(gpus: GpusInScope) -> Matches:
     )
     if not slowed:
         return
-    found = [reason for reason in _REASONS if any(reason in (one.state.slowed_by or ()) for one in slowed)]
+    found = [
+        reason for reason in _REASONS if any(reason in (nvml_device.state.slowed_by or ()) for nvml_device in slowed)
+    ]
     yield Match(
         evidence=tuple(
-            f"NVML: GPU {one.index}: {', '.join(one.state.slowed_by or ())}; {one.state.clock_mhz} of "
-            f"{one.state.clock_max_mhz} MHz"
-            for one in slowed
+            f"NVML: GPU {nvml_device.index}: {', '.join(nvml_device.state.slowed_by or ())}; "
+            f"{nvml_device.state.clock_mhz} of {nvml_device.state.clock_max_mhz} MHz"
+            for nvml_device in slowed
         ),
         confidence=Confidence.LIKELY,
         figures={

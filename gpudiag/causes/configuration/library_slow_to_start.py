@@ -43,16 +43,18 @@ CAUSE = Cause(
 
 def find(calls: CallFacts | None, rows: Rows, facts: Facts, gpus: Gpus, variables: Variables) -> Matches:
     where = {gpu.uuid: f" on GPU {gpu.index}" for gpu in gpus} | {"": ""}
-    slow = [one for one in (calls.calls if calls else ()) if not one.of_driver and (one.seconds or 0.0) >= SLOW_S]
+    slow = [call for call in (calls.calls if calls else ()) if not call.of_driver and (call.seconds or 0.0) >= SLOW_S]
     took = slowest(slow, gpus)
-    met = [(row, one) for row in rows for one in row.findings if one.kind == LibraryFaults.slow.name]
+    met = [(row, finding) for row in rows for finding in row.findings if finding.kind == LibraryFaults.slow.name]
     if slow:
         longest = max(slow, key=lambda one: one.seconds or 0.0)
         library = library_of(longest.name)
         said = " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in took.items())
         evidence = (
-            *(f"{one.probe}: {one.name}{where.get(one.gpu, '')} took {one.seconds:.1f} s" for one in slow),
-            *dict.fromkeys(f"the process waits in {one.file}" for one in slow if one.file and one.file != one.name),
+            *(f"{call.probe}: {call.name}{where.get(call.gpu, '')} took {call.seconds:.1f} s" for call in slow),
+            *dict.fromkeys(
+                f"the process waits in {call.file}" for call in slow if call.file and call.file != call.name
+            ),
         )
     elif met:
         _, first = met[0]

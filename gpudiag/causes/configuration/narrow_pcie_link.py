@@ -49,10 +49,10 @@ def find(gpus: GpusInScope) -> Matches:
         first = narrow[0].state
         yield Match(
             evidence=tuple(
-                f"NVML: GPU {one.index}, performance state P{one.state.performance_state}: PCI Express "
-                f"{one.state.pcie_generation} x{one.state.pcie_width}, at most {one.state.pcie_generation_max} "
-                f"x{one.state.pcie_width_max}"
-                for one in narrow
+                f"NVML: GPU {device.index}, performance state P{device.state.performance_state}: "
+                f"PCI Express {device.state.pcie_generation} x{device.state.pcie_width}, "
+                f"at most {device.state.pcie_generation_max} x{device.state.pcie_width_max}"
+                for device in narrow
             ),
             confidence=Confidence.LIKELY,
             figures={

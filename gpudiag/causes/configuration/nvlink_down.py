@@ -33,7 +33,7 @@ def find(gpus: GpusInScope, kernel: KernelLog) -> Matches:
     if down:
         yield Match(
             evidence=(
-                *(f"NVML: GPU {one.index}: {_active(one)} NVLinks active" for one in devices),
+                *(f"NVML: GPU {nvml_device.index}: {_active(nvml_device)} NVLinks active" for nvml_device in devices),
                 *kernel.last("nvlink", "Xid"),
             ),
             confidence=Confidence.LIKELY,

@@ -34,16 +34,21 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
     if not wrong:
         return
     yield Match(
-        evidence=tuple(f"{one.name} {one.version}, TensorFlow asks for {installed.ranges[one.name]}" for one in wrong)
+        evidence=tuple(
+            f"{distribution.name} {distribution.version}, TensorFlow asks for {installed.ranges[distribution.name]}"
+            for distribution in wrong
+        )
         + tuple(
-            f"{framework} asks for {one.name}{versions}"
-            for one in wrong
-            for framework, versions in installed.required_by_others.get(one.name, {}).items()
+            f"{framework} asks for {distribution.name}{versions}"
+            for distribution in wrong
+            for framework, versions in installed.required_by_others.get(distribution.name, {}).items()
         )
         + beside(installed),
         figures={
-            "packages": ", ".join(f"{one.name} {one.version}" for one in wrong),
-            "requirements": " ".join(f"'{one.name}{installed.ranges[one.name]}'" for one in wrong),
+            "packages": ", ".join(f"{distribution.name} {distribution.version}" for distribution in wrong),
+            "requirements": " ".join(
+                f"'{distribution.name}{installed.ranges[distribution.name]}'" for distribution in wrong
+            ),
             "with_cuda": reinstall(installed)["with_cuda"],
         },
     )

@@ -38,8 +38,8 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         evidence=tuple(f"{folder(pair[0])}: {' and '.join(f'{o.name} {o.version}' for o in pair)}" for pair in pairs)
         + beside(installed),
         figures={
-            "packages": ", ".join(one.name for pair in pairs for one in pair),
-            "names": " ".join(one.name for pair in pairs for one in pair),
+            "packages": ", ".join(distribution.name for pair in pairs for distribution in pair),
+            "names": " ".join(distribution.name for pair in pairs for distribution in pair),
             "wanted": " ".join(f"'{wanted(installed, pair)}'" for pair in pairs),
             "with_cuda": reinstall(installed)["with_cuda"],
         },

@@ -26,7 +26,7 @@ CAUSE = Cause(
 
 def find(program: Program) -> Matches:
     said = program.said(INDEX_NOT_VISIBLE, most=1)
-    kinds = list(dict.fromkeys(one["kind"] for one in program.all(PLUGIN_DEVICE)))
+    kinds = list(dict.fromkeys(event["kind"] for event in program.all(PLUGIN_DEVICE)))
     if said and kinds:
         listed = program.said(PLUGIN_DEVICE, most=1)
         yield Match((*said, *listed), Confidence.LIKELY, {"kinds": ", ".join(kinds), "kind": kinds[0]})

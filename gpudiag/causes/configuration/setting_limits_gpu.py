@@ -65,4 +65,4 @@ def _number(variables: Variables, name: str) -> int:
 
 
 def _has_mps(tried: TriedFacts | None) -> bool:
-    return any("mps" in one.path and one.error is None for one in (tried.connected if tried else ()))
+    return any("mps" in attempt.path and attempt.error is None for attempt in (tried.connected if tried else ()))

@@ -39,7 +39,7 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
     problem = None if folder is None else _problem(folder)
     if folder is None or problem is None:
         return
-    home = next((one for one in written(tried, "home") if _problem(one) is None), None)
+    home = next((attempt for attempt in written(tried, "home") if _problem(attempt) is None), None)
     stage = broken.stage if broken is not None and broken.stage in _OF_THE_DRIVER else None
     yield Match(
         evidence=(f"write to {folder.path}: {problem}",),

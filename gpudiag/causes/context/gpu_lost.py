@@ -40,7 +40,7 @@ _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FI
 def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed | None, kernel: KernelLog) -> Matches:
     lost = {index: why for index, why in lost_gpus(gpus.facts).items() if _LOST.search(why)}
     failed = [finding.message for finding in gpus.rows.found("discovery.logical_devices", "product_failed")]
-    raised = [one.text for one in errors if one.stage is not Stage.PACKAGE] + failed
+    raised = [error.text for error in errors if error.stage is not Stage.PACKAGE] + failed
     said = Log((*raised, *map(text, devices_log(gpus.rows)), *program.lines))
     words = list(dict.fromkeys(event.line for event in said.all(GPU_FAILED, CUDA_UNKNOWN)))
     if not lost and not words:

@@ -35,6 +35,6 @@ _RANKS = re.compile(r"(?i)\b(?:mpirun|mpiexec|horovodrun|horovod|torchrun|srun)\
 def find(program: LogAlone, origin: Origin) -> Matches:
     mig = next(filter(_MIG.search, origin.stated.prose), None)
     ranks = next(filter(_RANKS.search, program.lines), None)
-    failed = next((one for one in program.events if one.message.worth is Worth.FAULT), None)
+    failed = next((event for event in program.events if event.message.worth is Worth.FAULT), None)
     if mig and ranks and failed:
         yield Match(tuple(dict.fromkeys((text(mig), text(ranks), text(failed.line)))), Confidence.LIKELY)

@@ -28,10 +28,10 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
     value = variables.get(TYPES, "")
     enabled = value.split(",")  # as TensorFlow does: letter by letter, blanks included
     if value and "GPU" not in enabled and none is not None:
-        said = tuple(one.line for one in listing.all(GPU_TYPE_DISABLED))
+        said = tuple(event.line for event in listing.all(GPU_TYPE_DISABLED))
         what = "has no entry GPU, and TensorFlow looks for none"
         yield _types(value, (f"{TYPES}={value}", *said), what, Stage.DEVICE_FILTER)
-    elif broken := next((one for one in errors if value and Log((one.text,)).first(NO_CPU_FACTORY)), None):
+    elif broken := next((error for error in errors if value and Log((error.text,)).first(NO_CPU_FACTORY)), None):
         what = "has no entry CPU, without which TensorFlow makes no device at all"
         yield _types(value, (f"{TYPES}={value}", broken.text), what, broken.stage)
     elif said := program.said(GPU_TYPE_DISABLED, most=1):

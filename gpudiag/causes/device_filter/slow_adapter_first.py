@@ -27,7 +27,7 @@ _INTEGRATED = re.compile(
 
 
 def find(program: LogAlone) -> Matches:
-    adapters = {int(one["number"]): one["name"] for one in program.all(DIRECTML_ADAPTER)}
+    adapters = {int(event["number"]): event["name"] for event in program.all(DIRECTML_ADAPTER)}
     fast = [number for number, name in sorted(adapters.items()) if not _INTEGRATED.search(name)]
     if fast and 0 in adapters and 0 not in fast:
         yield Match(

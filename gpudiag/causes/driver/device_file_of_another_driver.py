@@ -26,13 +26,13 @@ _NO_DRIVER = ("ENXIO", "ENODEV")
 
 
 def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
-    stale = [one for one in tried.opened if one.error in _NO_DRIVER]
+    stale = [attempt for attempt in tried.opened if attempt.error in _NO_DRIVER]
     if not stale:
         return
     inside = container(facts)
-    files = " ".join(one.path for one in stale)
+    files = " ".join(attempt.path for attempt in stale)
     yield Match(
-        evidence=tuple(f"open {one.path}: {meaning(one.error)}" for one in stale),
+        evidence=tuple(f"open {attempt.path}: {meaning(attempt.error)}" for attempt in stale),
         figures={"files": files},
         fix=(
             CAUSE.fix[0],

@@ -38,7 +38,7 @@ _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files: NoAccess | None) -> Matches:
     if tried is not None and none is not None and (needed := _refused(tried)):
         evidence = (
-            *(f"open {one.path}: {meaning(one.error)}" for one in tried.opened if one.path in needed),
+            *(f"open {attempt.path}: {meaning(attempt.error)}" for attempt in tried.opened if attempt.path in needed),
             *(
                 f"{node.mode} {node.path}: its permissions allow it"
                 for node in getattr(facts.device_nodes, "nodes", ())
@@ -52,8 +52,8 @@ def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files:
 
 def _refused(tried: TriedFacts) -> list[str]:
     """Return the files without which no GPU can be used, and whose opening is not permitted."""
-    kept = [one.path for one in tried.opened if one.error == "EPERM"]
-    gpus = [one.path for one in tried.opened if re.fullmatch(r"/dev/nvidia\d+", one.path)]
+    kept = [attempt.path for attempt in tried.opened if attempt.error == "EPERM"]
+    gpus = [attempt.path for attempt in tried.opened if re.fullmatch(r"/dev/nvidia\d+", attempt.path)]
     # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.
     return [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
 

@@ -29,8 +29,8 @@ _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneListed) -> Matches:
     let_in = {node.path: node for node in nodes.nodes if permitted(node, nodes)}
-    kept = [one for one in tried.opened if one.error == "EACCES" and one.path in let_in]
-    if not any(one.path in _CONTROL for one in kept):
+    kept = [attempt for attempt in tried.opened if attempt.error == "EACCES" and attempt.path in let_in]
+    if not any(attempt.path in _CONTROL for attempt in kept):
         return
     label = tried.confined or ""
     selinux, inside = ":" in label, container(facts)
@@ -39,13 +39,13 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
     command = "podman run --device nvidia.com/gpu=all" if inside == "podman" else "docker run --gpus all"
     yield Match(
         evidence=(
-            *(f"open {one.path}: {meaning(one.error)}" for one in kept),
-            *(f"{let_in[one.path].mode} {one.path}: its permissions allow it" for one in kept),
+            *(f"open {attempt.path}: {meaning(attempt.error)}" for attempt in kept),
+            *(f"{let_in[attempt.path].mode} {attempt.path}: its permissions allow it" for attempt in kept),
             *([f"label or profile of this process: {label}"] if label else []),
         ),
         confidence=Confidence.PROVED if label else Confidence.LIKELY,
         figures={
-            "files": " ".join(one.path for one in kept),
+            "files": " ".join(attempt.path for attempt in kept),
             "module": "SELinux" if selinux else "AppArmor" if label else "SELinux, AppArmor or the like",
         },
         fix=(

@@ -30,20 +30,20 @@ CAUSE = Cause(
 
 def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
     named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
-    hung = [one for one in calls.hung if one.of_driver]
-    failing = [gpu for gpu in gpus.gpus if any(one.gpu == gpu.uuid for one in hung)]
+    hung = [call for call in calls.hung if call.of_driver]
+    failing = [gpu for gpu in gpus.gpus if any(call.gpu == gpu.uuid for call in hung)]
     rest = gpus.without(failing, "until it is repaired")
-    for one in hung[:1]:
-        where = f" on {named.get(one.gpu, one.gpu)}" if one.gpu else ""
+    for call in hung[:1]:
+        where = f" on {named.get(call.gpu, call.gpu)}" if call.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
-        met = f"{one.probe}: " if one.probe else ""
+        met = f"{call.probe}: " if call.probe else ""
         yield Match(
             evidence=(
-                f"{met}{one.name} did not return within {one.waited_s:.0f} s{where}",
-                *([f"the process waits in {one.file}"] if one.file and one.file != one.name else []),
+                f"{met}{call.name} did not return within {call.waited_s:.0f} s{where}",
+                *([f"the process waits in {call.file}"] if call.file and call.file != call.name else []),
                 *others,
             ),
-            figures={"call": one.name, "where": where},
-            fix=(*CAUSE.fix, rest if one.gpu and rest.change else None),
-            stage=Stage.CONTEXT if one.gpu or one.probe else Stage.DRIVER,
+            figures={"call": call.name, "where": where},
+            fix=(*CAUSE.fix, rest if call.gpu and rest.change else None),
+            stage=Stage.CONTEXT if call.gpu or call.probe else Stage.DRIVER,
         )

@@ -33,5 +33,5 @@ CAUSE = Cause(
 
 def find(gpu: NoDevice, facts: Facts) -> Matches:
     visible = mask_in_force(facts).devices
-    if gpu.with_all_files and any(one.mig_mode != "enabled" or one.mig_uuids for one in visible):
+    if gpu.with_all_files and any(device.mig_mode != "enabled" or device.mig_uuids for device in visible):
         yield gpu.match(Confidence.POSSIBLE)

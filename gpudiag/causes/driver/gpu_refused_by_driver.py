@@ -37,5 +37,9 @@ CAUSE = Cause(
 def find(gpu: NoDevice, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
     if gpu.with_all_files and not gpu.nvml.devices and gpu.nvml.error is None and gpu.nodes.pci_gpus:
         found = gpu.match(Confidence.LIKELY)
-        opened = [f"open {one.path}: {meaning(one.error)}" for one in tried.opened if one.error] if tried else []
+        opened = (
+            [f"open {attempt.path}: {meaning(attempt.error)}" for attempt in tried.opened if attempt.error]
+            if tried
+            else []
+        )
         yield replace(found, evidence=(*found.evidence, *opened, *kernel.last("NVRM")))

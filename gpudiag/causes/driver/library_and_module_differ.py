@@ -58,15 +58,15 @@ def find(program: Program, origin: Origin) -> Matches:
     said = program.all(TWO_VERSIONS) or _reported(program)
     if not said:
         return
-    library = next((one["library"] for one in said if one["library"]), "")
+    library = next((event["library"] for event in said if event["library"]), "")
     nvml = program.first(NVML_LIBRARY_VERSION)
     library = library or (nvml["version"] if nvml else "")
-    module = next((one["module"] for one in said if one["module"]), "")
+    module = next((event["module"] for event in said if event["module"]), "")
     named = [f"library {library}"] if library else []
     named += [f"kernel module {module}"] if module else []
     order = (_IMAGE, _REBOOT, _RELOAD) if origin.container else (_REBOOT, _RELOAD, _IMAGE)
     yield Match(
-        program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION) or tuple(text(one.line) for one in said),
+        program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION) or tuple(text(event.line) for event in said),
         figures={"versions": ", ".join(named) or "the log does not say which"},
         fix=(order[0], order[1], order[2]),
     )

@@ -33,7 +33,7 @@ _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     if not re.search(r"\bCUDA_ERROR_MPS_|MPS client", failed):
         return
-    control = next((one for one in tried.connected if one.path.endswith("/control")), None)
+    control = next((attempt for attempt in tried.connected if attempt.path.endswith("/control")), None)
     folder = control.path.rpartition("/")[0] if control else facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
     refused = control is not None and control.error is not None
     why = (

@@ -35,7 +35,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.said(NO_CUDA_DEVICE)
     if not said or program.first(NO_LIBCUDA):
         return
-    masks = [one["value"] for one in program.all(MASK_PRINTED, MASK_IN_CODE)]
+    masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
     mask = masks[-1] if masks else None
     given = start(
         "docker run --gpus all ...", "in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"

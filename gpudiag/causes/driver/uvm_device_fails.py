@@ -31,7 +31,7 @@ _OTHERS = (None, "EPERM", "EACCES", "ENXIO", "ENODEV", "ENOENT")
 
 
 def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -> Matches:
-    failed = [one for one in tried.opened if one.path == "/dev/nvidia-uvm" and one.error not in _OTHERS]
+    failed = [attempt for attempt in tried.opened if attempt.path == "/dev/nvidia-uvm" and attempt.error not in _OTHERS]
     if not failed:
         return
     yield Match(

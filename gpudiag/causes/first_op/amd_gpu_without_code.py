@@ -76,7 +76,7 @@ def find(program: LogAlone) -> Matches:
 def _named(lines: Iterable[str]) -> tuple[_Generation, str, str] | None:
     """Return the generation of the GPU that the lines name, its name there, and the line."""
     for line in lines:
-        for one in _GENERATIONS:
-            if found := one.gpus.search(line):
-                return one, found[0], line
+        for generation in _GENERATIONS:
+            if found := generation.gpus.search(line):
+                return generation, found[0], line
     return None

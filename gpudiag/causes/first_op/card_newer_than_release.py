@@ -58,9 +58,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     first = numbers(NEW_IN.get(card.capability, "0"))
     # CUDA 10 and older start on a newer GPU, and whatever comes first fails.
     strict = numbers(cuda) < _STRICT
-    at_work = [one for one in program.events if one.message.worth is Worth.FAULT] if strict else []
-    said = said or tuple(dict.fromkeys(text(one.line) for one in at_work if _OF_LIBRARIES.search(one.line)))[:2]
-    named = any(one.message.worth is Worth.FAULT and one.message is not ENDED_BY_SIGNAL for one in program.events)
+    at_work = [event for event in program.events if event.message.worth is Worth.FAULT] if strict else []
+    said = said or tuple(dict.fromkeys(text(event.line) for event in at_work if _OF_LIBRARIES.search(event.line)))[:2]
+    named = any(event.message.worth is Worth.FAULT and event.message is not ENDED_BY_SIGNAL for event in program.events)
     crashed = () if said or named else tuple(line.strip() for line in program.lines if _CRASH.match(line))[:1]
     # Of a later minor number the code of the major one runs; cuBLAS and cuDNN of before CUDA 10 do not always.
     exact = strict and numbers(cuda) < first and program.first(BLAS_CALL_FAILED, NO_HANDLE) is not None
@@ -78,10 +78,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 def _opened(program: LogAlone, cuda: str, release: str) -> tuple[tuple[str, ...], str, str]:
     """Return the line that says which CUDA of before 11 was opened, that CUDA, and in words whose it is."""
-    for one in program.all(LIBRARY_OPENED):
-        if found := _RUNTIME_BEFORE_11.match(one["library"]):
+    for event in program.all(LIBRARY_OPENED):
+        if found := _RUNTIME_BEFORE_11.match(event["library"]):
             number = f"{found[1]}.{found[2]}"
-            return (text(one.line),), number, "which this build of TensorFlow opens"
+            return (text(event.line),), number, "which this build of TensorFlow opens"
     return (), cuda, release
 
 

@@ -36,11 +36,11 @@ def find(rows: Rows) -> Matches:
     found = (*rows.found("libraries.copies", "corrupted"), *rows.found("libraries.copies", "sometimes_wrong"))
     if not found:
         return
-    ends = [{"source": "memory", "target": one.figures.get("device"), **one.figures} for one in found]
-    ways = [(str(one["source"]), str(one["target"])) for one in ends]
+    ends = [{"source": "memory", "target": finding.figures.get("device"), **finding.figures} for finding in found]
+    ways = [(str(end["source"]), str(end["target"])) for end in ends]
     between = all(one.startswith("GPU:") for way in ways for one in way)
     yield Match(
-        evidence=tuple(one.message for one in found[:3]),
+        evidence=tuple(finding.message for finding in found[:3]),
         figures={"way": "between GPUs" if between else f"from {ways[0][0]} to {ways[0][1]}"},
         fix=() if between else _OF_A_GPU,
     )

@@ -27,7 +27,7 @@ _MOST_SEEN = 4
 
 def find(gpus: ChosenGpus) -> Matches:
     found = list(gpus.rows.found("discovery.logical_devices", "wrong_result"))
-    buses = [str(one.figures["pci_bus_id"]) for one in found]
+    buses = [str(finding.figures["pci_bus_id"]) for finding in found]
     for number, gpu in enumerate(gpus.gpus):
         if several := _of_several_libraries(gpus, f"GPU:{number}"):
             found += several
@@ -37,7 +37,7 @@ def find(gpus: ChosenGpus) -> Matches:
         return
     others = gpus.without(wrong, "until it is repaired")
     yield Match(
-        evidence=tuple(one.message for one in found[:_MOST_SEEN]),
+        evidence=tuple(finding.message for finding in found[:_MOST_SEEN]),
         figures={
             "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
             "verb": "computes" if len(wrong) == 1 else "compute",

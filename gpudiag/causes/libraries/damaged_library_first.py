@@ -31,23 +31,28 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
-    found = [one for one in libraries.libraries if one.instead is not None]
+    found = [library for library in libraries.libraries if library.instead is not None]
     if not found:
         return
-    damaged = list(dict.fromkeys(folder for one in found for folder in one.damaged_folders))
-    good = list(dict.fromkeys(str(PurePath(one.instead or "").parent) for one in found))
+    damaged = list(dict.fromkeys(folder for library in found for folder in library.damaged_folders))
+    good = list(dict.fromkeys(str(PurePath(library.instead or "").parent) for library in found))
     without = taken_away(facts, damaged, good)
     yield Match(
-        evidence=(*map(seen, found), *(f"{file} opens" for file in dict.fromkeys(one.instead for one in found))),
+        evidence=(
+            *map(seen, found),
+            *(f"{file} opens" for file in dict.fromkeys(library.instead for library in found)),
+        ),
         figures={
-            "files": ", ".join(dict.fromkeys(file for one in found for file in one.damaged)),
-            "good": ", ".join(dict.fromkeys(one.instead or "" for one in found)),
+            "files": ", ".join(dict.fromkeys(file for library in found for file in library.damaged)),
+            "good": ", ".join(dict.fromkeys(library.instead or "" for library in found)),
         },
         fix=(without,),
-        about=(*(one.soname for one in found), *damaged),
+        about=(*(library.soname for library in found), *damaged),
         tried=without,
-        stage=_stage([one.soname for one in found]),
-        unfit=None if {one.soname for one in found} - {*(OPTIONAL if len(gpus) < 2 else (PROFILER,))} else False,
+        stage=_stage([library.soname for library in found]),
+        unfit=None
+        if {library.soname for library in found} - {*(OPTIONAL if len(gpus) < 2 else (PROFILER,))}
+        else False,
     )
 
 

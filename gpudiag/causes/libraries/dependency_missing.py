@@ -24,14 +24,17 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
-    for one in unopened(facts):
-        lacking = lacks_known(one)
-        if good_copy(one) is not None or one.instead is not None or not lacking:
+    for library in unopened(facts):
+        lacking = lacks_known(library)
+        if good_copy(library) is not None or library.instead is not None or not lacking:
             continue
         yield Match(
-            evidence=(seen(one), *(f"{name} is needed by {one.lacks[name]} and found nowhere" for name in lacking)),
+            evidence=(
+                seen(library),
+                *(f"{name} is needed by {library.lacks[name]} and found nowhere" for name in lacking),
+            ),
             figures={
-                "library": one.soname,
+                "library": library.soname,
                 "names": ", ".join(lacking),
                 "requirements": " ".join(dict.fromkeys(requirement(facts, name) for name in lacking)),
             },

@@ -31,7 +31,7 @@ _OURS = re.compile(r"~+(vidia|ensorflow)")
 
 def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> Matches:
     left = [path for path in tensorflow.half_removed if _OURS.match(PurePath(path).name)]
-    lacking = [one.soname for one in unopened(facts)]
+    lacking = [library.soname for library in unopened(facts)]
     if not left or not (libraries.incomplete or lacking):
         return
     packages = [owner.replace(" ", "==") for owner in libraries.incomplete]

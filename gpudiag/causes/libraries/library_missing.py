@@ -33,34 +33,36 @@ CAUSE = Cause(
 
 def find(facts: Facts) -> Matches:
     missing = [
-        one
-        for one in unopened(facts)
-        if one.soname != RUNTIME and not good_copy(one) and one.instead is None and not lacks_known(one)
-        if one.soname.partition(".")[0] in PACKAGES
+        library
+        for library in unopened(facts)
+        if library.soname != RUNTIME and not good_copy(library) and library.instead is None and not lacks_known(library)
+        if library.soname.partition(".")[0] in PACKAGES
     ]
     if not missing:
         return
-    damaged = [package for one in missing if (package := installed(facts, one.soname)) is not None]
-    absent = [one for one in missing if installed(facts, one.soname) is None]
+    damaged = [package for library in missing if (package := installed(facts, library.soname)) is not None]
+    absent = [library for library in missing if installed(facts, library.soname) is None]
     commands = []
     if absent and not any(installed(facts, name) for name in PACKAGES):
         commands.append(f"pip install {with_cuda(facts)}")
     elif absent:
-        commands.append(f"pip install {' '.join(dict.fromkeys(requirement(facts, one.soname) for one in absent))}")
+        commands.append(
+            f"pip install {' '.join(dict.fromkeys(requirement(facts, library.soname) for library in absent))}"
+        )
     if damaged:
         again = " ".join(dict.fromkeys(f"{package.name}=={package.version}" for package in damaged))
         commands.append(f"pip install --force-reinstall --no-deps {again}")
-    first = [folder for one in missing for folder in one.damaged_folders]
+    first = [folder for library in missing for folder in library.damaged_folders]
     yield Match(
         evidence=(*map(seen, missing), *passed_over(missing)),
         figures={
-            "names": ", ".join(one.soname for one in missing),
-            "packages": ", ".join(dict.fromkeys(PACKAGES[one.soname.partition(".")[0]] for one in missing)),
+            "names": ", ".join(library.soname for library in missing),
+            "packages": ", ".join(dict.fromkeys(PACKAGES[library.soname.partition(".")[0]] for library in missing)),
         },
-        about=tuple(one.soname for one in missing),
+        about=tuple(library.soname for library in missing),
         fix=(
             run("; ".join(commands), kind=Kind.INSTALL),
-            then_cusolver(facts) if any(one.soname.startswith("libcusolver") for one in absent) else None,
+            then_cusolver(facts) if any(library.soname.startswith("libcusolver") for library in absent) else None,
             note(
                 f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first",
                 kind=Kind.EDIT_PROGRAM,

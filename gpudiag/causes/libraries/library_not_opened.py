@@ -26,5 +26,8 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
-    for one in unopened(facts):
-        yield Match(evidence=(f"{one.soname}: {one.error}",), figures={"library": one.soname, "error": one.error})
+    for library in unopened(facts):
+        yield Match(
+            evidence=(f"{library.soname}: {library.error}",),
+            figures={"library": library.soname, "error": library.error},
+        )

@@ -30,19 +30,19 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
-    for one in with_other_soname(facts):
-        link = f", a link to {one.file}" if one.file != one.path else ""
-        path = quote(one.path or one.soname)
+    for library in with_other_soname(facts):
+        link = f", a link to {library.file}" if library.file != library.path else ""
+        path = quote(library.path or library.soname)
         keep = run(f"mv {path} {path}.away", "unless it passes all calls on to the right one")
         yield Match(
-            evidence=(f"{one.path}{link}: DT_SONAME is {one.own_soname}",),
+            evidence=(f"{library.path}{link}: DT_SONAME is {library.own_soname}",),
             # A library that passes calls on to the right one has its own name, too.
-            confidence=Confidence.PROVED if is_another_release(one) else Confidence.LIKELY,
+            confidence=Confidence.PROVED if is_another_release(library) else Confidence.LIKELY,
             figures={
-                "library": one.soname,
-                "path": one.path,
-                "own": one.own_soname,
-                "requirement": requirement(facts, one.soname),
+                "library": library.soname,
+                "path": library.path,
+                "own": library.own_soname,
+                "requirement": requirement(facts, library.soname),
             },
-            fix=(run(f"rm {path}", kind=Kind.REMOVE) if is_another_release(one) else keep, CAUSE.fix[1]),
+            fix=(run(f"rm {path}", kind=Kind.REMOVE) if is_another_release(library) else keep, CAUSE.fix[1]),
         )

@@ -32,7 +32,7 @@ def find(log: EveryLog, origin: Origin) -> Matches:
     refused = log.all(HOST_MEMORY_REFUSED)
     if not refused:
         return
-    largest = max(int(one["bytes"]) for one in refused)
+    largest = max(int(event["bytes"]) for event in refused)
     yield Match(
         log.said(HOST_MEMORY_REFUSED),
         figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},

@@ -47,7 +47,7 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         return
     taken = [device for device in devices_in_scope(facts) if device.memory_used_bytes > device.memory_total_bytes / 2]
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
-    pids = [str(one.pid) for device in taken for one in device.processes]
+    pids = [str(process.pid) for device in taken for process in device.processes]
     uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
     other = export("CUDA_VISIBLE_DEVICES", uuids, "or another GPU") if uuids else gpus.hidden_and_free
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []

@@ -40,7 +40,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
         return
     name, processes, variable = started
     visible, gpus = len(gpus_in_scope(facts)), len(facts.nvml_devices)
-    pids = ",".join(dict.fromkeys(str(one.pid) for gpu in taken for one in gpu.processes))
+    pids = ",".join(dict.fromkeys(str(process.pid) for gpu in taken for process in gpu.processes))
     number = "os.environ['LOCAL_RANK']" if rank is None else f"os.environ['{rank.variable}']"
     if name == _XDIST:
         number = f"str(int({number}[2:]) % {gpus})"

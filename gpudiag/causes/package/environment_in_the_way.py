@@ -35,11 +35,11 @@ def find(bisection: Bisection) -> Matches:
         evidence=(
             f"as it is: {bisection.before}",
             f"{'with' if missing else 'without'} {'it' if len(changes) == 1 else 'these'}: {bisection.after}{unsure}",
-            *dict.fromkeys(one.origin for one in changes if one.origin),
+            *dict.fromkeys(change.origin for change in changes if change.origin),
         ),
         confidence=Confidence.PROVED if whole else Confidence.LIKELY,
         figures={
-            "what": f"{_joined([one.what for one in changes])} {verb}",
+            "what": f"{_joined([change.what for change in changes])} {verb}",
             "works": "gets its GPU" if bisection.wanted else "can be imported",
             "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
@@ -49,7 +49,7 @@ def find(bisection: Bisection) -> Matches:
 
 def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[Action, ...]:
     """Return what to do, ``unset`` for several variables in one."""
-    fixes = distinct(one.fix for one in changes if one.fix is not None)
+    fixes = distinct(change.fix for change in changes if change.fix is not None)
     names = [name for fix in fixes for name in fix.change or {} if _only_unsets(fix)]
     rest = [fix for fix in fixes if not _only_unsets(fix)]
     return (*([unset(*names)] if names else []), *rest) or (check("gpudiag why --bisect 300", "says which"),)

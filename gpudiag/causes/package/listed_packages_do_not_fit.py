@@ -49,17 +49,24 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if (takes := _takes(name, release)) and not _is_in(has.value, takes)
     ]
     text = "\n".join(program.lines).lower()
-    named = [one for one in wrong if f"/{one.name.replace('-', '_')}/" in text or f"'{one.name}" in text]
+    named = [
+        mismatch for mismatch in wrong if f"/{mismatch.name.replace('-', '_')}/" in text or f"'{mismatch.name}" in text
+    ]
     if not wrong:
         return
     chosen = (named or wrong)[:3]
-    what = " and ".join(f"{one.name} {one.has.value} is installed, and it takes {one.takes}" for one in chosen)
+    what = " and ".join(
+        f"{mismatch.name} {mismatch.has.value} is installed, and it takes {mismatch.takes}" for mismatch in chosen
+    )
     yield Match(
-        (listed[own].line, *(one.has.line for one in chosen)),
+        (listed[own].line, *(mismatch.has.line for mismatch in chosen)),
         Confidence.LIKELY if named else Confidence.POSSIBLE,
         {"what": f"packages do not fit {own} {listed[own].value}: {what}"},
         fix=(
-            run(f"pip install {' '.join(repr(one.name + _written(one.takes)) for one in chosen)}", kind=Kind.INSTALL),
+            run(
+                f"pip install {' '.join(repr(mismatch.name + _written(mismatch.takes)) for mismatch in chosen)}",
+                kind=Kind.INSTALL,
+            ),
             check("python -m pip check", "must say that nothing is broken"),
         ),
     )
@@ -95,6 +102,6 @@ def _is_explained(program: LogAlone) -> bool:
 
     Then the list decides nothing.
     """
-    faults = [one.message for one in program.events if one.message.worth is Worth.FAULT]
+    faults = [event.message for event in program.events if event.message.worth is Worth.FAULT]
     others = [message for message in faults if message not in FAMILY.messages and not message.follows]
     return bool(others) or not (faults or suspicious(program.lines))

@@ -39,7 +39,10 @@ _PATH = re.compile(r"'(/[^'\n]{1,300})'")
 
 def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
     named = next(iter(failed.distributions), "")
-    known = next((one for one in installed.requirements if one.name == named and one.version), None)
+    known = next(
+        (requirement for requirement in installed.requirements if requirement.name == named and requirement.version),
+        None,
+    )
     own = chosen(installed)
     who = version_of(installed, named) if named else f"{own.name} {own.version}".strip()
     which = f"{known.name}=={known.version}" if known else named or f"{own.name}=={own.version}".removesuffix("==")

@@ -45,7 +45,9 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
         return
     folder = PurePath(path).parent
     rest = rest_of_path(facts, folder)
-    real = next((one for one in installed.companions if one.name.replace("-", "_") == name), None)
+    real = next(
+        (distribution for distribution in installed.companions if distribution.name.replace("-", "_") == name), None
+    )
     yield Match(
         evidence=(
             f"import tensorflow: {error}",

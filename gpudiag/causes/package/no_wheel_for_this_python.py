@@ -158,7 +158,7 @@ def _listed(lines: Iterable[str]) -> list[str]:
     """Return the versions that pip lists for this machine, the oldest first."""
     for line in lines:
         if listed := _LISTED.search(line):
-            return [one.strip() for one in listed["versions"].split(",")]
+            return [part.strip() for part in listed["versions"].split(",")]
     return []
 
 
@@ -215,7 +215,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
     """Return why pip has no wheel of another distribution than TensorFlow, and the lines of the fix."""
     systems = OTHERS.get(canonical(name), {})
     if systems and (span := systems.get(origin.system)) is None:
-        have = ", ".join(_NAMES[one] for one in systems)
+        have = ", ".join(_NAMES[system] for system in systems)
         return (
             f"{name} has wheels for {have} alone",
             run(f"pip uninstall {name}", "take it out of the requirements: this system has none", kind=Kind.REMOVE),

@@ -30,7 +30,7 @@ def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matche
     guilty = next((file for file in installed.plugins if any(file in line for line in told)), None)
     if guilty is None:
         return
-    owners = " ".join(one.name for one in installed.plugin_distributions)
+    owners = " ".join(distribution.name for distribution in installed.plugin_distributions)
     yield Match(
         evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
         figures={"file": guilty},

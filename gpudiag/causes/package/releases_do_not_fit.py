@@ -68,7 +68,7 @@ _KERAS_UP_TO_2_3 = ("keras.legacy", "keras.backend.tensorflow_backend", "keras.e
 
 
 _IN_EVERY_KERAS = tuple(
-    f"keras.{one}" for one in ("models", "layers", "optimizers", "callbacks", "datasets", "losses", "backend")
+    f"keras.{backend}" for backend in ("models", "layers", "optimizers", "callbacks", "datasets", "losses", "backend")
 )
 
 

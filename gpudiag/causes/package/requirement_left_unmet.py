@@ -72,7 +72,8 @@ def _is_unmet(one: Stated) -> bool:
 def _is_known(line: str) -> bool:
     """Return whether a line names a fault by itself: what pip says of packages is then most often beside the point."""
     return any(
-        one.message.worth is Worth.FAULT and one.message.fix and not one.message.follows for one in recognised(line)
+        event.message.worth is Worth.FAULT and event.message.fix and not event.message.follows
+        for event in recognised(line)
     )
 
 

@@ -61,5 +61,5 @@ def _newest_python(facts: Facts) -> str:
     """Return the newest Python that there are wheels for, if there are none for this one; else ""."""
     system = facts.system
     own = None if isinstance(system, Unknown) else release(system.python)
-    first, last = (release(one) for one in pythons(NEWEST))
+    first, last = (release(python) for python in pythons(NEWEST))
     return pythons(NEWEST)[1] if own and first and last and not first <= own <= last else ""

@@ -107,6 +107,6 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
 
 def _release(package: str, lines: tuple[str, ...]) -> str:
     """Return the release that pip builds, as far as the lines say it."""
-    found = (one for line in lines for one in _RELEASE.finditer(line))
-    ours = (one for one in found if one["own"] or canonical(one["name"] or one["file"]) == canonical(package))
-    return next((one["pinned"] or one["archive"] or one["own"] for one in ours), "")
+    found = (match for line in lines for match in _RELEASE.finditer(line))
+    ours = (match for match in found if match["own"] or canonical(match["name"] or match["file"]) == canonical(package))
+    return next((our["pinned"] or our["archive"] or our["own"] for our in ours), "")

@@ -42,7 +42,7 @@ def find(program: Program, origin: Origin) -> Matches:
             fix=libraries(origin) if of_cuda and not named["dll"].startswith("nvcuda") else (),
         )
         return
-    loaded = [one for one in program.all(DLL_NOT_LOADED) if one["module"].startswith(("_pywrap", "pywrap"))]
+    loaded = [event for event in program.all(DLL_NOT_LOADED) if event["module"].startswith(("_pywrap", "pywrap"))]
     unnamed = program.all(DLL_NOT_LOADED) if any("tensorflow" in line for line in program.lines) else []
     if not (loaded or unnamed):
         return

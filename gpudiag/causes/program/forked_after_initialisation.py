@@ -25,13 +25,17 @@ _STEPS = {"initialised": "made its devices", "listed": "listed its devices"}
 
 
 def find(program: ProgramTrace) -> Matches:
-    forked = [one for one in program.processes if one.forked_when in _STEPS and (one.used_after_fork or one.operations)]
+    forked = [
+        process
+        for process in program.processes
+        if process.forked_when in _STEPS and (process.used_after_fork or process.operations)
+    ]
     if not forked:
         return
     first = forked[0]
-    parent = next((one for one in program.processes if one.pid == first.parent), None)
+    parent = next((process for process in program.processes if process.pid == first.parent), None)
     made = f"; its devices were made at {place(parent.initialised_at)}" if parent and parent.initialised_at else ""
-    hung = [one for one in forked if not one.operations]
+    hung = [process for process in forked if not process.operations]
     yield Match(
         evidence=(
             f"{len(forked)} forked of process {first.parent}{made}",

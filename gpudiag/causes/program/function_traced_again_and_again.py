@@ -26,10 +26,12 @@ _MANY = 6
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.functions:
-        if one.traced >= _MANY and 0 < one.runs <= 4 * one.traced:  # one that never ran is part of another
+    for function in program.functions:
+        if (
+            function.traced >= _MANY and 0 < function.runs <= 4 * function.traced
+        ):  # one that never ran is part of another
             yield Match(
-                evidence=(f"{place(one.line)}: {one.traced} graphs for {one.runs} runs",),
-                figures={"function": one.name, "times": one.traced},
+                evidence=(f"{place(function.line)}: {function.traced} graphs for {function.runs} runs",),
+                figures={"function": function.name, "times": function.traced},
             )
             return

@@ -28,12 +28,12 @@ _SWITCHES = {
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.settings:
-        if one.what in _SWITCHES and one.value == "True" and one.fate == "took effect":
-            what, instead = _SWITCHES[one.what]
+    for setting in program.settings:
+        if setting.what in _SWITCHES and setting.value == "True" and setting.fate == "took effect":
+            what, instead = _SWITCHES[setting.what]
             yield Match(
-                evidence=(f"{place(one.line)}: {one.what} {one.value}",),
-                figures={"what": what, "where": place(one.line)},
+                evidence=(f"{place(setting.line)}: {setting.what} {setting.value}",),
+                figures={"what": what, "where": place(setting.line)},
                 fix=(instead,),
             )
             return

@@ -27,16 +27,18 @@ CAUSE = Cause(
 
 
 def find(program: ProgramTrace) -> Matches:
-    fell = [one for one in program.placed if one.why == "asked"]
+    fell = [placement for placement in program.placed if placement.why == "asked"]
     if not fell:
         return
     lines: Counter[str] = Counter()
-    for one in fell:
-        inside = f" in {one.function}" if one.function else ""
-        lines[f"{place(one.line)}: {one.op}{inside} asked for {one.asked}, ran on {one.device}"] += one.count
+    for placement in fell:
+        inside = f" in {placement.function}" if placement.function else ""
+        lines[
+            f"{place(placement.line)}: {placement.op}{inside} asked for {placement.asked}, ran on {placement.device}"
+        ] += placement.count
     made = sorted({device.name for process in program.processes for device in process.devices})
-    asked = ", ".join(dict.fromkeys(one.asked for one in fell))
-    ran = ", ".join(dict.fromkeys(one.device for one in fell))
+    asked = ", ".join(dict.fromkeys(placement.asked for placement in fell))
+    ran = ", ".join(dict.fromkeys(placement.device for placement in fell))
     gpus = [name for name in made if name.startswith("GPU")]
     first = _first(program, gpus)
     yield Match(
@@ -44,7 +46,7 @@ def find(program: ProgramTrace) -> Matches:
             *(f"{line} ({count} times)" if count > 1 else line for line, count in lines.most_common(MOST)),
             f"TensorFlow made {', '.join(made)}",
         ),
-        figures={"count": sum(one.count for one in fell), "asked": asked, "device": ran},
+        figures={"count": sum(placement.count for placement in fell), "asked": asked, "device": ran},
         fix=(first, CAUSE.fix[1]),
     )
 
@@ -53,7 +55,7 @@ def _first(program: ProgramTrace, gpus: list[str]) -> Action:
     """Return what to do first: it depends on whether there are GPUs, and on who hides them."""
     if gpus:
         return note(f"TensorFlow has {', '.join(gpus)} here: ask for one of these")
-    for one in program.settings:
-        if one.what == "visible_devices" and one.value.endswith("[]") and one.fate == "took effect":
-            return note(f"{place(one.line)} hides every GPU: take it out")
+    for setting in program.settings:
+        if setting.what == "visible_devices" and setting.value.endswith("[]") and setting.fate == "took effect":
+            return note(f"{place(setting.line)} hides every GPU: take it out")
     return check("gpudiag why", "no GPU is listed")

@@ -30,14 +30,14 @@ CAUSE = Cause(
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
         gpus = [one.name for one in process.devices if one.name.startswith("GPU")]
-        mine = [one for one in program.placed if one.process == process.pid]
-        used = any(one.device.startswith("GPU") for one in mine) or any(
+        mine = [placement for placement in program.placed if placement.process == process.pid]
+        used = any(placement.device.startswith("GPU") for placement in mine) or any(
             device.startswith("GPU")
-            for one in program.functions
-            if one.process == process.pid
-            for device in one.devices
+            for function in program.functions
+            if function.process == process.pid
+            for device in function.devices
         )
-        could = [one for one in mine if one.why in ("scope", "variable", "none")]
+        could = [placement for placement in mine if placement.why in ("scope", "variable", "none")]
         if gpus and could and not used:
             yield Match(
                 evidence=(*cpu_scopes(program, process.pid), *on_cpu(could))[:MOST], figures={"gpus": ", ".join(gpus)}

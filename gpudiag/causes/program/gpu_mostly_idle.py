@@ -35,11 +35,11 @@ def find(program: ProgramTrace) -> Matches:
         idle, watched = card.idle_s, card.watched_s
         if idle is None or watched < _LEAST_S or idle < _MOSTLY * watched or str(card.index) not in used:
             continue
-        slow = [one for one in program.waited if one.seconds >= 0.1 * watched]
+        slow = [wait for wait in program.waited if wait.seconds >= 0.1 * watched]
         yield Match(
             evidence=(
                 f"NVML: idle in {idle:.0f} s of {watched:.0f} since TensorFlow made its devices",
-                *(f"{place(one.line)}: waited {one.seconds:.0f} s for tf.data" for one in slow[:3]),
+                *(f"{place(wait.line)}: waited {wait.seconds:.0f} s for tf.data" for wait in slow[:3]),
             ),
             figures={"gpu": card.index, "share": f"{100 * idle / watched:.0f}"},
         )

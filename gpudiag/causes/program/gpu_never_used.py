@@ -66,7 +66,7 @@ def find(program: ProgramTrace) -> Matches:
 
 def _asked(program: ProgramTrace, process: Process) -> set[str]:
     """Return the devices that the program asked for: by name, or by a list of several GPUs that leaves out others."""
-    names = {name for one in program.replicas if one.process == process.pid for name in one.devices}
+    names = {name for replica in program.replicas if replica.process == process.pid for name in replica.devices}
     names |= {placed.asked for placed in program.placed if placed.process == process.pid}
     several = [
         setting

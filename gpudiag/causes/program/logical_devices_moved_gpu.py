@@ -28,7 +28,7 @@ CAUSE = Cause(
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
         used, asked, cards = _used(program, process), _asked(program, process), _cards(process)
-        split = next((one for one in program.settings if one.what == "logical_devices"), None)
+        split = next((setting for setting in program.settings if setting.what == "logical_devices"), None)
         for number, (card, names) in enumerate(cards.items()):
             meant = f"GPU:{number}"
             if split is None or meant in names or meant not in asked or used.intersection(names):
@@ -56,10 +56,12 @@ def _cards(process: Process) -> dict[str, list[str]]:
 
 
 def _used(program: ProgramTrace, process: Process) -> set[str]:
-    by_functions = {name for one in program.functions if one.process == process.pid for name in one.devices}
-    return by_functions | {one.device for one in program.placed if one.process == process.pid}
+    by_functions = {
+        name for function in program.functions if function.process == process.pid for name in function.devices
+    }
+    return by_functions | {placement.device for placement in program.placed if placement.process == process.pid}
 
 
 def _asked(program: ProgramTrace, process: Process) -> set[str]:
-    by_strategies = {name for one in program.replicas if one.process == process.pid for name in one.devices}
-    return by_strategies | {one.asked for one in program.placed if one.process == process.pid}
+    by_strategies = {name for replica in program.replicas if replica.process == process.pid for name in replica.devices}
+    return by_strategies | {placement.asked for placement in program.placed if placement.process == process.pid}

@@ -28,18 +28,21 @@ _INSTEAD = {
 
 def find(program: ProgramTrace) -> Matches:
     small = [
-        one
-        for one in program.copies
-        if one.direct
-        and not one.function
-        and one.direction in _INSTEAD
-        and one.count >= _MANY
-        and one.bytes <= SMALL_BYTES * one.count
+        copies_made
+        for copies_made in program.copies
+        if copies_made.direct
+        and not copies_made.function
+        and copies_made.direction in _INSTEAD
+        and copies_made.count >= _MANY
+        and copies_made.bytes <= SMALL_BYTES * copies_made.count
     ]
     if small:
         worst = max(small, key=lambda one: one.count)
         yield Match(
-            evidence=tuple(f"{place(one.line)}: {one.count} copies {one.direction}" for one in small[:3]),
+            evidence=tuple(
+                f"{place(copies_made.line)}: {copies_made.count} copies {copies_made.direction}"
+                for copies_made in small[:3]
+            ),
             figures={
                 "count": worst.count,
                 "size": worst.bytes // worst.count,

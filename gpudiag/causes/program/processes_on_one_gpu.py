@@ -107,7 +107,9 @@ def _own_gpu(process: Process) -> Action:
 
 def _at_once(processes: list[Process]) -> list[Process]:
     """Return the processes that hold the GPU while another one does."""
-    return [one for one in processes if any(_overlap(one, other) for other in processes if one is not other)]
+    return [
+        process for process in processes if any(_overlap(process, other) for other in processes if process is not other)
+    ]
 
 
 def _overlap(one: Process, other: Process) -> bool:

@@ -27,19 +27,19 @@ _FRACTION = "per_process_gpu_memory_fraction"
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.out_of_memory[:1]:
-        free = max(0, one.limit_bytes - one.used_bytes)
+    for allocation in program.out_of_memory[:1]:
+        free = max(0, allocation.limit_bytes - allocation.used_bytes)
         yield Match(
-            evidence=tuple(_seen(program, one, free)),
+            evidence=tuple(_seen(program, allocation, free)),
             figures={
-                "device": one.device or "a device",
-                "asked": _mib(one.asked_bytes) if one.asked_bytes else "what was asked for",
-                "used": _mib(one.used_bytes),
-                "limit": _mib(one.limit_bytes),
+                "device": allocation.device or "a device",
+                "asked": _mib(allocation.asked_bytes) if allocation.asked_bytes else "what was asked for",
+                "used": _mib(allocation.used_bytes),
+                "limit": _mib(allocation.limit_bytes),
             },
             fix=(
-                _first(program, one, free),
-                export("TF_GPU_ALLOCATOR", "cuda_malloc_async") if 0 < one.asked_bytes <= free else None,
+                _first(program, allocation, free),
+                export("TF_GPU_ALLOCATOR", "cuda_malloc_async") if 0 < allocation.asked_bytes <= free else None,
             ),
         )
 

@@ -23,14 +23,18 @@ CAUSE = Cause(
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.replicas:
-        absent = [device for device in one.devices if device.startswith("GPU") and one.made and device not in one.made]
-        if absent or (len(set(one.devices)) < len(one.devices)):
+    for replica in program.replicas:
+        absent = [
+            device
+            for device in replica.devices
+            if device.startswith("GPU") and replica.made and device not in replica.made
+        ]
+        if absent or (len(set(replica.devices)) < len(replica.devices)):
             yield Match(
                 evidence=(
-                    f"{place(one.line)}: {one.strategy} on {', '.join(one.devices)}",
-                    f"TensorFlow made {', '.join(one.made)}",
+                    f"{place(replica.line)}: {replica.strategy} on {', '.join(replica.devices)}",
+                    f"TensorFlow made {', '.join(replica.made)}",
                 ),
-                figures={"strategy": one.strategy, "replicas": len(one.devices)},
+                figures={"strategy": replica.strategy, "replicas": len(replica.devices)},
             )
             return

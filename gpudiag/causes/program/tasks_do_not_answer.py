@@ -26,19 +26,19 @@ _NAMED = 3
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.clusters:
-        silent = one.silent
-        if not silent or (one.joined and program.ended.startswith("exit status 0")):
+    for cluster in program.clusters:
+        silent = cluster.silent
+        if not silent or (cluster.joined and program.ended.startswith("exit status 0")):
             continue  # the others may end first
         host, _, port = silent[0].address.rpartition(":")
-        stands = f"joined it at {one.at_s:.1f} s" if one.joined else f"stands here since {one.at_s:.1f} s"
+        stands = f"joined it at {cluster.at_s:.1f} s" if cluster.joined else f"stands here since {cluster.at_s:.1f} s"
         yield Match(
             evidence=(
-                f"{place(one.line)}: {one.task} {stands} of {program.seconds:.1f}",
+                f"{place(cluster.line)}: {cluster.task} {stands} of {program.seconds:.1f}",
                 *(f"{peer.task} at {peer.address}: {peer.answer}" for peer in silent[:MOST]),
             ),
             figures={
-                "task": one.task,
+                "task": cluster.task,
                 "others": _names(silent),
                 "host": host.strip("[]"),
                 "port": port,
@@ -47,7 +47,7 @@ def find(program: ProgramTrace) -> Matches:
 
 
 def _names(peers: tuple[Peer, ...]) -> str:
-    few = [one.task for one in peers[:_NAMED]]
+    few = [peer.task for peer in peers[:_NAMED]]
     if len(peers) > _NAMED:
         return f"{', '.join(few)} and {len(peers) - _NAMED} more"
     return " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))

@@ -23,8 +23,8 @@ CAUSE = Cause(
 
 
 def find(program: ProgramTrace) -> Matches:
-    for one in program.not_compiled[:1]:
+    for function in program.not_compiled[:1]:
         yield Match(
-            evidence=(f"{place(one.line)}: for {one.device}: {', '.join(one.operations)}",),
-            figures={"function": one.function, "operations": ", ".join(one.operations)},
+            evidence=(f"{place(function.line)}: for {function.device}: {', '.join(function.operations)}",),
+            figures={"function": function.function, "operations": ", ".join(function.operations)},
         )

@@ -67,22 +67,26 @@ def _that_brings(name: str) -> Action:
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
-    opened = [one for one in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(_name(one))]
+    opened = [event for event in program.all(LIBRARY_NOT_OPENED, LIBRARY_QUOTED) if _OF_CUDA.match(_name(event))]
     names = list(dict.fromkeys(map(_name, opened)))
     # TensorFlow up to 1.15 is linked with them, so that its import fails.
-    linked = [] if names else [one for one in program.all(LIBRARY_ASKED_FOR) if _is_linked(one.line, one["library"])]
-    names += list(dict.fromkeys(f"{one['library']}.so.{one['version']}" for one in linked))
+    linked = (
+        [] if names else [event for event in program.all(LIBRARY_ASKED_FOR) if _is_linked(event.line, event["library"])]
+    )
+    names += list(dict.fromkeys(f"{event['library']}.so.{event['version']}" for event in linked))
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
     only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
     # Every machine without CUDA says so, and it means nothing there; unless it has a GPU, or was set up for one.
-    driver = bool(names) and any(one["library"] in _OF_THE_DRIVER for one in program.all(LIBRARY_OPENED))
+    driver = bool(names) and any(event["library"] in _OF_THE_DRIVER for event in program.all(LIBRARY_OPENED))
     named = [line for _, line in origin.stated.cards]
-    meant = driver or named or any(MEANT_FOR_A_GPU.search(one.line) for one in opened)
+    meant = driver or named or any(MEANT_FOR_A_GPU.search(event.line) for event in opened)
     if only_the_runtime and not (meant and (names or linked)):
         return
-    shown = dict.fromkeys(text(one.line) for one in (*opened, *linked, *says))
+    shown = dict.fromkeys(text(event.line) for event in (*opened, *linked, *says))
     needs = f"{', '.join(names)}" if names else "the log does not say which"
-    behind = dict.fromkeys(found[1] for one in opened if (found := _BEHIND.search(one.line)) and found[1] not in names)
+    behind = dict.fromkeys(
+        found[1] for event in opened if (found := _BEHIND.search(event.line)) and found[1] not in names
+    )
     if behind:
         needs += f", which needs {', '.join(behind)}; that is not found"
     wrong = unfit(origin)
@@ -98,7 +102,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 def _of_no_wheel(names: list[str]) -> tuple[Action, ...]:
     """Return what helps if a library is of a CUDA that no wheel of pypi.org was built for; nothing if there is one."""
     for name in names:
-        if (found := _BEFORE_11.match(name)) and found[1] not in {one.cuda for one in GENERATIONS}:
+        if (found := _BEFORE_11.match(name)) and found[1] not in {generation.cuda for generation in GENERATIONS}:
             return (
                 start(
                     "docker run --runtime nvidia ...",

@@ -33,8 +33,8 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, listing: Listing) -> Matches:
-    for one in unopened(facts):
-        if one.soname != RUNTIME or good_copy(one) is not None or one.instead is not None:
+    for library in unopened(facts):
+        if library.soname != RUNTIME or good_copy(library) is not None or library.instead is not None:
             continue
         package = installed(facts, RUNTIME)
         command = run(f"pip install {with_cuda(facts)}", kind=Kind.INSTALL)
@@ -44,8 +44,8 @@ def find(facts: Facts, listing: Listing) -> Matches:
             )
         yield Match(
             evidence=(
-                seen(one),
-                *passed_over([one]),
+                seen(library),
+                *passed_over([library]),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
                 *_of_the_driver(facts, listing),
             ),

@@ -368,4 +368,7 @@ def _if_older(origin: Origin) -> tuple[Action, ...]:
     older = origin.generations[:-1]
     if not 0 < len(older) < _SEVERAL:
         return ()
-    return tuple(note(f"if it is {one}: CUDA {one.cuda} with cuDNN {one.cudnn}") for one in reversed(older))
+    return tuple(
+        note(f"if it is {generation}: CUDA {generation.cuda} with cuDNN {generation.cudnn}")
+        for generation in reversed(older)
+    )

@@ -104,7 +104,7 @@ class NoAccess:
     @property
     def by_their_group(self) -> tuple[DeviceNode, ...]:
         """Those that members of their group may open."""
-        return tuple(one for one in self.by_their_mode if one.mode[4:6] == "rw" and one.group not in ("root", ""))
+        return tuple(node for node in self.by_their_mode if node.mode[4:6] == "rw" and node.group not in ("root", ""))
 
     @property
     def user(self) -> str:

@@ -61,7 +61,7 @@ def addresses(devices: Iterable[NvmlDevice | Gpu]) -> tuple[str, ...]:
 
 def written(tried: TriedFacts | None, purpose: str) -> Iterator[Attempt]:
     """Yield what came of writing to the folders for ``purpose``."""
-    yield from () if tried is None else (one for one in tried.written if one.purpose == purpose)
+    yield from () if tried is None else (attempt for attempt in tried.written if attempt.purpose == purpose)
 
 
 @dataclass(frozen=True)

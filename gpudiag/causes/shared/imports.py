@@ -124,5 +124,5 @@ def interpreter(facts: Facts) -> tuple[str, ...]:
 
 def version_of(installed: TensorflowFacts, name: str) -> str:
     """Return ``NAME VERSION`` of a distribution that TensorFlow requires; its name alone if no version is known."""
-    known = next((one for one in installed.requirements if one.name == name), None)
+    known = next((requirement for requirement in installed.requirements if requirement.name == name), None)
     return f"{name} {known.version}" if known is not None and known.version else name

@@ -64,16 +64,16 @@ def library_of(call: str) -> str:
 def slowest(calls: Iterable[Call], gpus: tuple[Gpu, ...]) -> dict[str, float]:
     """Return each slow call, and the GPU if it is not slow on all of them, to the longest time that it took."""
     by_name: dict[str, list[Call]] = {}
-    for one in calls:
-        if (one.seconds or 0.0) >= SLOW_S:
-            by_name.setdefault(one.name, []).append(one)
+    for call in calls:
+        if (call.seconds or 0.0) >= SLOW_S:
+            by_name.setdefault(call.name, []).append(call)
     indices = {gpu.uuid: str(gpu.index) for gpu in gpus}
     found = {}
     for name, those in by_name.items():
-        known = dict.fromkeys(indices.get(one.gpu, "") for one in those)
+        known = dict.fromkeys(indices.get(call.gpu, "") for call in those)
         everywhere = "" in known or len(known) == len(indices) > 1
         where = "" if everywhere else f" on GPU {' and '.join(known)}"
-        found[name + where] = max(one.seconds or 0.0 for one in those)
+        found[name + where] = max(call.seconds or 0.0 for call in those)
     return found
 
 
@@ -96,8 +96,8 @@ def seen(one: Library) -> str:
 
 def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
     """Yield what is wrong with the files that have the right name, and that the loader passes over."""
-    for one in libraries:
-        for file, why in one.passed_over.items():
+    for library in libraries:
+        for file, why in library.passed_over.items():
             yield f"{file} {why}: the loader passes over it"
 
 
@@ -113,7 +113,11 @@ def taken_away(facts: Facts, folders: list[str], good: list[str]) -> Action:
     """Return what takes ``folders`` out of the path, or puts ``good`` first, if they are needed."""
     libraries = facts.libraries
     known = () if isinstance(libraries, Unknown) else libraries.libraries
-    sound = [str(PurePath(one.path).parent) for one in known if one.path and one.error is None and one.source == PATH]
+    sound = [
+        str(PurePath(library.path).parent)
+        for library in known
+        if library.path and library.error is None and library.source == PATH
+    ]
     if good and any(folder in folders for folder in sound):
         return put_first(facts, good)
     entries = () if isinstance(libraries, Unknown) else libraries.search_path
@@ -127,13 +131,13 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     if isinstance(libraries, Unknown):
         return
     found: list[tuple[Library, LibraryCopy]] = []
-    for one in unopened(facts):
-        copy = good_copy(one)
-        if (one.soname == RUNTIME) is not runtime or copy is None or one.instead is not None:
+    for library in unopened(facts):
+        copy = good_copy(library)
+        if (library.soname == RUNTIME) is not runtime or copy is None or library.instead is not None:
             continue
         on_runpath = str(PurePath(copy.path).parent) in libraries.runpath
         if packaged is None or (is_packaged(copy) and not on_runpath) is packaged:
-            found.append((one, copy))
+            found.append((library, copy))
     if not found:
         return
     folders = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in found))

@@ -45,9 +45,9 @@ def free_bytes(device: NvmlDevice) -> int:
 def holders(device: NvmlDevice) -> str:
     """Say who holds memory of a GPU."""
     known = [
-        f"{'process' if one.computes else 'the drawing process'} {one.pid}{_who(one.holder)} holds "
-        + ("some, NVML does not report how much" if one.used_bytes is None else gib(one.used_bytes))
-        for one in sorted(device.processes, key=lambda one: -(one.used_bytes or 0))
+        f"{'process' if process.computes else 'the drawing process'} {process.pid}{_who(process.holder)} holds "
+        + ("some, NVML does not report how much" if process.used_bytes is None else gib(process.used_bytes))
+        for process in sorted(device.processes, key=lambda one: -(one.used_bytes or 0))
     ]
     if not known and device.memory_used_bytes > IDLE_BYTES:
         known = ["a process that NVML does not list holds the rest"]
@@ -80,8 +80,12 @@ def unseen(device: NvmlDevice) -> bool:
 def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
     """Return the command that shows who is on these GPUs, or ends what was left behind."""
     processes = [process for device in devices for process in device.processes]
-    pids = dict.fromkeys(str(one.pid) for one in processes)
-    gone = dict.fromkeys(str(one.pid) for one in processes if one.holder is not None and one.holder.parent_gone)
+    pids = dict.fromkeys(str(gpu_process.pid) for gpu_process in processes)
+    gone = dict.fromkeys(
+        str(gpu_process.pid)
+        for gpu_process in processes
+        if gpu_process.holder is not None and gpu_process.holder.parent_gone
+    )
     if gone and len(gone) == len(pids):
         return run(f"kill {' '.join(gone)}", "if nobody waits for it: what started it has ended", kind=Kind.END_PROCESS)
     if container(facts) and devices and all(map(unseen, devices)):
@@ -94,7 +98,11 @@ def checked(rows: Rows, message: Message) -> tuple[str, ...]:
     met = []
     for row in rows:
         if row.area in ("discovery", "libraries"):
-            met += [row.outcome.detail] if isinstance(row.outcome, Broken) else [one.message for one in row.findings]
+            met += (
+                [row.outcome.detail]
+                if isinstance(row.outcome, Broken)
+                else [finding.message for finding in row.findings]
+            )
             met += row.log if isinstance(row.outcome, Broken) or row.findings else ()
     return Log(met).said(message, most=1)
 

@@ -102,7 +102,9 @@ def first(log: EveryLog, message: Message) -> str | None:
 def warned(log: EveryLog, *words: str) -> str | None:
     """Return the first line in which NCCL warns of one of these."""
     warnings = log.all(NCCL_WARNING)
-    return next((one.line.strip() for one in warnings if any(word in one["what"].lower() for word in words)), None)
+    return next(
+        (event.line.strip() for event in warnings if any(word in event["what"].lower() for word in words)), None
+    )
 
 
 def is_named(program: Program) -> bool:

@@ -42,18 +42,20 @@ class FailedImport:
 
 
 def names(installed: TensorflowFacts) -> str:
-    return " ".join(dict.fromkeys(one.name for one in installed.distributions))
+    return " ".join(dict.fromkeys(distribution.name for distribution in installed.distributions))
 
 
 def chosen(installed: TensorflowFacts) -> Distribution:
     """Return the distribution to keep: the one with CUDA, if it is among them; one of no version for none."""
-    named = [one for one in installed.distributions if one.name in ("tensorflow", "tf-nightly")]
+    named = [
+        distribution for distribution in installed.distributions if distribution.name in ("tensorflow", "tf-nightly")
+    ]
     return next(iter((*named, *installed.distributions)), Distribution("tensorflow", "", ""))
 
 
 def shown(installed: TensorflowFacts) -> Iterator[str]:
-    for one in installed.distributions:
-        yield f"{one.name} {one.version} in {one.location}"
+    for distribution in installed.distributions:
+        yield f"{distribution.name} {distribution.version} in {distribution.location}"
 
 
 def reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool | None]:
@@ -90,7 +92,7 @@ def sure_of_mixture(installed: TensorflowFacts) -> Confidence:
     """Metadata of several distributions may be a leftover: what the files are decides, if it is known."""
     if any(installed.overwritten.values()):
         return Confidence.PROVED
-    compared = {one.name for one in installed.distributions} <= set(installed.overwritten)
+    compared = {distribution.name for distribution in installed.distributions} <= set(installed.overwritten)
     return Confidence.POSSIBLE if compared else Confidence.LIKELY
 
 
@@ -113,8 +115,10 @@ class CpuBuild:
 
 def altered(installed: TensorflowFacts) -> bool:
     """Return True if files are not those that the only distribution of TensorFlow has installed."""
-    return bool(installed.altered) and len({one.name for one in installed.distributions}) == 1
+    return bool(installed.altered) and len({distribution.name for distribution in installed.distributions}) == 1
 
 
 def beside(installed: TensorflowFacts) -> tuple[str, ...]:
-    return tuple(f"{one.name} {one.version} is installed beside it" for one in installed.frameworks)
+    return tuple(
+        f"{distribution.name} {distribution.version} is installed beside it" for distribution in installed.frameworks
+    )

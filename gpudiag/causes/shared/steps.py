@@ -48,7 +48,7 @@ class FirstFailed(Step):
     @classmethod
     def of(cls, evidence: Evidence) -> FirstFailed | None:
         return next(
-            (cls(one.stage, one.status, one.evidence) for one in trace(evidence) if one.status is FAILED),
+            (cls(step.stage, step.status, step.evidence) for step in trace(evidence) if step.status is FAILED),
             None,
         )
 
@@ -62,9 +62,9 @@ def cuinit_error(listing: Listing) -> str:
 def hung(evidence: Evidence, *, of_gpus: bool) -> str:
     """Return which first call of the driver never came back, on a GPU or before any; "" if none is known."""
     calls = evidence.facts.calls
-    known = () if isinstance(calls, Unknown) else [one for one in calls.hung if one.of_driver]
-    found = [one for one in known if bool(one.gpu or one.probe) is of_gpus]
-    return "; ".join(f"{one.name} did not return within {one.waited_s:.0f} s" for one in found)
+    known = () if isinstance(calls, Unknown) else [call for call in calls.hung if call.of_driver]
+    found = [call for call in known if bool(call.gpu or call.probe) is of_gpus]
+    return "; ".join(f"{call.name} did not return within {call.waited_s:.0f} s" for call in found)
 
 
 class CuInitFailed(str):

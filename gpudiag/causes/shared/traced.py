@@ -37,9 +37,8 @@ def _named(what: str, several: Iterable[Setting]) -> str:
     """Return what is said of settings in a sentence: of a session the options that are meant."""
     if what not in ("session", "enable_eager_execution"):
         return what
-    return (
-        f"{' and '.join(dict.fromkeys(one.value.partition('=')[0] for one in several))} of the {what.partition('_')[0]}"
-    )
+    options = dict.fromkeys(setting.value.partition("=")[0] for setting in several)
+    return f"{' and '.join(options)} of the {what.partition('_')[0]}"
 
 
 _BECAUSE = {
@@ -59,7 +58,7 @@ def cpu_scopes(program: ProgramTrace, process: int) -> tuple[str, ...]:
 def on_cpu(placed: Iterable[Placed]) -> tuple[str, ...]:
     """Return a line for each kind of operation that ran on the CPU and could have run on a GPU."""
     return tuple(
-        f"{place(one.line)}: {one.op} x{one.count}{f' in {one.function}' if one.function else ''} on the CPU: "
-        f"{_BECAUSE[one.why]}"
-        for one in sorted(placed, key=lambda one: -one.count)
+        f"{place(placement.line)}: {placement.op} x{placement.count}"
+        f"{f' in {placement.function}' if placement.function else ''} on the CPU: {_BECAUSE[placement.why]}"
+        for placement in sorted(placed, key=lambda one: -one.count)
     )

@@ -30,7 +30,7 @@ def is_without_gpu(log: Log, origin: Origin) -> bool:
     """
     if origin.stated.has_no_gpu:
         return True
-    no_runtime = any(RUNTIME.match(one["library"]) for one in log.all(LIBRARY_NOT_OPENED))
+    no_runtime = any(RUNTIME.match(event["library"]) for event in log.all(LIBRARY_NOT_OPENED))
     return (no_runtime or bool(_of_no_driver(log))) and not _is_meant(log, origin, no_runtime=no_runtime)
 
 
@@ -47,7 +47,7 @@ def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
 
 def _of_no_driver(log: Log) -> tuple[str, ...]:
     """Return how TensorFlow itself says that the driver's library is missing; a program that ended by it needs it."""
-    return tuple(one.text for one in log.all(*_OF_NO_DRIVER) if _LOGGED.search(one.line))
+    return tuple(event.text for event in log.all(*_OF_NO_DRIVER) if _LOGGED.search(event.line))
 
 
 def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
@@ -55,7 +55,7 @@ def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
     stated = origin.stated
     if origin.singularity or origin.wsl or origin.wsl_1 or stated.cards or stated.complaint or stated.cuda:
         return True
-    if any(one["library"] not in ("libcuda.so.1", "nvcuda.dll") for one in log.all(LIBRARY_OPENED)):
+    if any(event["library"] not in ("libcuda.so.1", "nvcuda.dll") for event in log.all(LIBRARY_OPENED)):
         return True  # CUDA's libraries are there
     # An image without CUDA that is started without a GPU is one for the CPU.
     if origin.container and not (no_runtime and any(map(_STARTS_CONTAINER.search, log.lines))):
@@ -71,6 +71,6 @@ def _asks_for_gpu(line: str) -> bool:
     """Return whether a line which TensorFlow did not log names a GPU or CUDA, and does not only follow from there."""
     if _LOGGED.search(line) or not _SAYS_GPU.search(line):
         return False
-    return all(one.message.worth not in (Worth.HARMLESS, Worth.MISLEADING) for one in recognised(line)) and not (
+    return all(event.message.worth not in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)) and not (
         Log([line]).all(*_OF_NO_DRIVER, LIBRARY_NOT_OPENED)
     )

@@ -13,6 +13,7 @@ import pkgutil
 from gpudiag.knowledge.message import Family, Message
 
 FAMILIES: dict[str, Family] = {
-    one.name: importlib.import_module(f"{__name__}.{one.name}").FAMILY for one in pkgutil.iter_modules(__path__)
+    module.name: importlib.import_module(f"{__name__}.{module.name}").FAMILY
+    for module in pkgutil.iter_modules(__path__)
 }
 MESSAGES: tuple[Message, ...] = tuple(message for family in FAMILIES.values() for message in family.messages)

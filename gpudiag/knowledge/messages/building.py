@@ -267,10 +267,10 @@ _FIND_PACKAGE = "cmake 4.4 Modules/FindPackageHandleStandardArgs.cmake:514"
 for _name, _packages, _what, _fix in _CMAKE:
     FAMILY.fault(
         f"cmake_no_{_name.lower()}",
-        *(Text(f"Could NOT find {one}", _FIND_PACKAGE) for one in _packages.split()),
+        *(Text(f"Could NOT find {part}", _FIND_PACKAGE) for part in _packages.split()),
         *(
-            Text(f'Could not find a package configuration file provided by "{one}"', "cmake 4.4 bin/cmake")
-            for one in _packages.split()
+            Text(f'Could not find a package configuration file provided by "{part}"', "cmake 4.4 bin/cmake")
+            for part in _packages.split()
         ),
         meaning=f"the build does not find {_what}",
         fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find what newer systems have")),

@@ -137,12 +137,15 @@ FAMILY.fault(
     "MIOpen Error: {what}",
     "MIOpen(HIP): Error {what}",
     *(
-        Text(f"miopenStatus{one}", "tensorflow 2.21 xla/stream_executor/rocm/rocm_dnn.cc")
-        for one in ("UnknownError", "InternalError", "NotInitialized", "AllocFailed", "UnsupportedOp")
+        Text(f"miopenStatus{unsupported_op}", "tensorflow 2.21 xla/stream_executor/rocm/rocm_dnn.cc")
+        for unsupported_op in ("UnknownError", "InternalError", "NotInitialized", "AllocFailed", "UnsupportedOp")
     ),
-    *(f"rocblas_status_{one}" for one in ("internal_error", "not_implemented", "memory_error", "arch_mismatch")),
-    *(f"HIPBLAS_STATUS_{one}" for one in ("INTERNAL_ERROR", "NOT_SUPPORTED", "ALLOC_FAILED", "EXECUTION_FAILED")),
-    *(f"HIPBLAS_STATUS_{one}" for one in ("NOT_INITIALIZED", "ARCH_MISMATCH")),
+    *(
+        f"rocblas_status_{mismatch}"
+        for mismatch in ("internal_error", "not_implemented", "memory_error", "arch_mismatch")
+    ),
+    *(f"HIPBLAS_STATUS_{failed}" for failed in ("INTERNAL_ERROR", "NOT_SUPPORTED", "ALLOC_FAILED", "EXECUTION_FAILED")),
+    *(f"HIPBLAS_STATUS_{mismatch}" for mismatch in ("NOT_INITIALIZED", "ARCH_MISMATCH")),
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
     fix=(_FITTING, _NAMES, run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL)),

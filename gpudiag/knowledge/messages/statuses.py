@@ -237,10 +237,10 @@ def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possi
 def _printed(library: str, between: str, statuses: str) -> list[Text]:
     headers = (_PRINTED[library], _OF_WHEEL.get(library, ("", "")))
     return [
-        Text(f"{library}{between}{one}", witness)
+        Text(f"{library}{between}{part}", witness)
         for witness, names in headers
-        for one in statuses.split()
-        if one in names.split()
+        for part in statuses.split()
+        if part in names.split()
     ]
 
 
@@ -249,7 +249,7 @@ for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
         _first, *_ = _statuses.split()
         _texts = _printed(_library, "_STATUS_", _statuses)
         if _library == "CUBLAS":
-            _known = [CUBLAS_TEXTS[one] for one in _statuses.split() if one in CUBLAS_TEXTS]
+            _known = [CUBLAS_TEXTS[part] for part in _statuses.split() if part in CUBLAS_TEXTS]
             _texts += [Text(f"{says}: {known}", "") for says in _CUBLAS_SAYS for known in _known]
         if _texts:
             _add(_library, _first, _meaning, _fix, _possible, *_texts)

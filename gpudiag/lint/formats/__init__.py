@@ -7,7 +7,7 @@ import pkgutil
 
 from gpudiag.lint.result import Result
 
-FORMATS = ("text", *(one.name for one in pkgutil.iter_modules(__path__) if one.name != "text"))
+FORMATS = ("text", *(module.name for module in pkgutil.iter_modules(__path__) if module.name != "text"))
 
 
 def render(result: Result, format_: str, *, width: int, color: bool, terminal: bool = False) -> str:

@@ -11,15 +11,19 @@ _LEVELS = {"fail": "error", "warning": "warning", "note": "notice"}
 def render(result: Result, **_: object) -> str:
     """Return commands of a workflow, a line each."""
     lines = []
-    for one in result.findings:
-        cell = "" if one.cell is None else f"cell {one.cell}, line {one.line}: "
-        line = one.line if one.cell is None else 1  # of the notebook's own text nobody knows it
-        place = f"file={_property(one.file)},line={line},endLine={max(line, one.end_line if one.cell is None else 1)}"
-        columns = f",col={one.column}" if one.cell is None else ""
-        text = f"{cell}{one_line(one.message)}\n{one_line(one.advice)}"
-        lines.append(f"::{_LEVELS[one.severity.value]} {place}{columns},title={_property(one.rule)}::{_escaped(text)}")
+    for finding in result.findings:
+        cell = "" if finding.cell is None else f"cell {finding.cell}, line {finding.line}: "
+        line = finding.line if finding.cell is None else 1  # of the notebook's own text nobody knows it
+        end_line = max(line, finding.end_line if finding.cell is None else 1)
+        place = f"file={_property(finding.file)},line={line},endLine={end_line}"
+        columns = f",col={finding.column}" if finding.cell is None else ""
+        text = f"{cell}{one_line(finding.message)}\n{one_line(finding.advice)}"
+        lines.append(
+            f"::{_LEVELS[finding.severity.value]} {place}{columns},title={_property(finding.rule)}::{_escaped(text)}"
+        )
     lines += [
-        f"::warning file={_property(one.file)},line={one.line or 1}::{_escaped(one.message)}" for one in result.problems
+        f"::warning file={_property(problem.file)},line={problem.line or 1}::{_escaped(problem.message)}"
+        for problem in result.problems
     ]
     return "\n".join([*lines, ""])
 

@@ -16,7 +16,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def render(result: Result, **_: object) -> str:
     """Return one run, with the rules that found something."""
-    used = sorted({one.rule for one in result.findings})
+    used = sorted({finding.rule for finding in result.findings})
     log: dict[str, Any] = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -31,17 +31,17 @@ def render(result: Result, **_: object) -> str:
                     }
                 },
                 "columnKind": "unicodeCodePoints",
-                "results": [_result(one, used) for one in result.findings],
+                "results": [_result(finding, used) for finding in result.findings],
                 "invocations": [
                     {
                         "executionSuccessful": True,
                         "toolExecutionNotifications": [
                             {
                                 "level": "warning",
-                                "message": {"text": one.message},
-                                "locations": [_location(one.file, {"startLine": one.line or 1})],
+                                "message": {"text": problem.message},
+                                "locations": [_location(problem.file, {"startLine": problem.line or 1})],
                             }
-                            for one in result.problems
+                            for problem in result.problems
                         ],
                     }
                 ],

@@ -21,8 +21,8 @@ def render(result: Result, *, width: int, color: bool, terminal: bool = False) -
     def line(text: str) -> str:
         return _filled(text, width) if terminal else text
 
-    blocks = ["\n".join(_finding(one, width, line, color=color)) for one in result.findings]
-    blocks += [line(plain(f"{one.place}: {one.message}")) for one in result.problems]
+    blocks = ["\n".join(_finding(finding, width, line, color=color)) for finding in result.findings]
+    blocks += [line(plain(f"{problem.place}: {problem.message}")) for problem in result.problems]
     return "\n".join([*blocks, _summary(result)]) + "\n"
 
 
@@ -46,13 +46,13 @@ def _filled(text: str, width: int, indent: str = "") -> str:
 def _summary(result: Result) -> str:
     found, files = result.findings, counted(result.files, "file")
     if found:
-        places = len({one.file for one in found})
+        places = len({finding.file for finding in found})
         said = f"{counted(len(found), 'finding')} in {places} of {files}"
     else:
         said = f"nothing found in {files}"
     if result.fixed:
         said += f"; {counted(result.fixed, 'finding')} fixed"
-    if fixable := sum(one.fixable for one in found):
+    if fixable := sum(finding.fixable for finding in found):
         said += f"; --fix writes {fixable}"
     if result.problems:
         said += f"; {counted(len(result.problems), 'part')} not checked as it should be"

@@ -341,8 +341,8 @@ class Calls(Expressions):
             classes.insert(0, base)
         fields = [
             line.target.id
-            for one in classes
-            for line in one.node.body
+            for class_ in classes
+            for line in class_.node.body
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         ]
         given = dict(zip(fields, args, strict=False)) | kwargs

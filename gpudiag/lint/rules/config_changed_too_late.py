@@ -39,6 +39,6 @@ def find(program: Program) -> Matches:
             for one in event.history()
             if isinstance(one, Call) and one.api == "Session" and session_config(one.made) is event.made
         ]
-        later = (one.made for one in program.calls("Session") if one.made not in [made.made for made in sessions])
-        if sessions and not any(session_config(one) is event.made for one in later):
+        later = (call.made for call in program.calls("Session") if call.made not in [made.made for made in sessions])
+        if sessions and not any(session_config(value) is event.made for value in later):
             yield Match(event, {"path": event.path, "place": sessions[-1].place(program)})

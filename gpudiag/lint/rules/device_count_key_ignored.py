@@ -44,6 +44,6 @@ def find(program: Program) -> Matches:
             continue
         for key in keys:
             if isinstance(key, str) and key not in api.DEVICE_COUNT_KEYS and (right := api.device_type(key)):
-                places = [one for one in ast.walk(event.node) if isinstance(one, ast.Constant) and one.value == key]
+                places = [node for node in ast.walk(event.node) if isinstance(node, ast.Constant) and node.value == key]
                 edits = (replace(places[0], quoted(event, places[0], right)),) if len(places) == 1 else ()
                 yield Match(event, {"key": key, "right": right}, node=places[0] if places else None, edits=edits)

@@ -51,7 +51,7 @@ def find(program: Program) -> Matches:
     for event in program.calls(*api.LISTS, api.VISIBLE):
         kind = event.made.constant(1 if event.api == api.VISIBLE else 0, "device_type")
         if isinstance(kind, str) and kind not in api.DEVICE_TYPES and (right := api.device_type(kind)):
-            places = [one for one in ast.walk(event.node) if isinstance(one, ast.Constant) and one.value == kind]
+            places = [node for node in ast.walk(event.node) if isinstance(node, ast.Constant) and node.value == kind]
             edits = (replace(places[0], quoted(event, places[0], right)),) if len(places) == 1 else ()
             happens = "the list is empty on every machine"
             if event.api == api.VISIBLE:

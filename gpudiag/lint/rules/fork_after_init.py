@@ -91,7 +91,7 @@ def _called(made: Made, program: Program) -> list[Function] | None:
         return None
     given = [made.kwargs.get("initializer"), made.argument(1, "initializer")]
     given += [one.made.argument(0, "func") for one in program.of(Call) if _pool(one.made) is made]
-    return [one for one in map(_function, given) if one is not None]
+    return [function for function in map(_function, given) if function is not None]
 
 
 def _pool(made: Made) -> Value | None:
@@ -111,9 +111,9 @@ def _uses_tensorflow(function: Function, depth: int = 3) -> bool:
     if _TENSORFLOW.search(function.text):
         return True
     named = [scope[word] for scope in function.scopes for word in function.words - {function.name} if word in scope]
-    if any(isinstance(one, Made) and one.name.startswith(_MADE) and not devices(one) for one in named):
+    if any(isinstance(value, Made) and value.name.startswith(_MADE) and not devices(value) for value in named):
         return True
-    return depth > 0 and any(isinstance(one, Function) and _uses_tensorflow(one, depth - 1) for one in named)
+    return depth > 0 and any(isinstance(value, Function) and _uses_tensorflow(value, depth - 1) for value in named)
 
 
 def _spawns(made: Made) -> bool:

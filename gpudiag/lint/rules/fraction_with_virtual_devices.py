@@ -52,7 +52,7 @@ def _divides(session: Call, config: Made) -> bool:
     listed = inner.kwargs.get("virtual_devices") if isinstance(inner, Made) else None
     if isinstance(listed, Items) and listed.items:
         return True
-    added = (one.made.owner for one in session.history() if isinstance(one, Call) and one.api.endswith(_ADDED))
+    added = (event.made.owner for event in session.history() if isinstance(event, Call) and event.api.endswith(_ADDED))
     return any(base_of(owner) in (config, given) for owner in added)
 
 

@@ -35,9 +35,9 @@ def find(program: Program) -> Matches:
     for event in program.calls(api.LOGICAL):
         if not of_gpus(event.made.argument(0, "device")):
             continue
-        for one in elements(event.made.argument(1, "logical_devices")):
-            if isinstance(one, Made) and one.api == api.LOGICAL_DEVICE:
-                limit = one.argument(0, "memory_limit")
+        for value in elements(event.made.argument(1, "logical_devices")):
+            if isinstance(value, Made) and value.api == api.LOGICAL_DEVICE:
+                limit = value.argument(0, "memory_limit")
                 if limit is None or (isinstance(limit, Const) and limit.value is None):
                     yield Match(event)
                     break

@@ -45,7 +45,7 @@ def find(program: Program) -> Matches:
             continue
         name = "memory_limit_mb" if divides else "memory_limit"
         given = event.made.argument(0, name)
-        value = max((one for one in constants(given) if isinstance(one, int | float)), default=0)
+        value = max((constant for constant in constants(given) if isinstance(constant, int | float)), default=0)
         if value >= _MOST:
             figures = {"value": f"{value:.0f}", "tib": f"{value / (1 << 20):.0f}", "mib": max(int(value) >> 20, 1)}
             yield Match(event, {**figures, "name": name})

@@ -42,8 +42,8 @@ def find(program: Program) -> Matches:
         return
     have = program.gpu_bytes >> 20
     for event in program.calls(api.LOGICAL):
-        made = [one for one in elements(event.made.argument(1, "logical_devices")) if isinstance(one, Made)]
-        limits = [one.constant(0, "memory_limit") for one in made if one.api == api.LOGICAL_DEVICE]
-        total = sum(one for one in limits if isinstance(one, int | float))
+        made = [value for value in elements(event.made.argument(1, "logical_devices")) if isinstance(value, Made)]
+        limits = [value.constant(0, "memory_limit") for value in made if value.api == api.LOGICAL_DEVICE]
+        total = sum(limit for limit in limits if isinstance(limit, int | float))
         if total > have:
             yield Match(event, {"total": f"{total:.0f}", "have": have})

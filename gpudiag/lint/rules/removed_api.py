@@ -50,7 +50,7 @@ def find(program: Program) -> Matches:
         if (
             key is None
             or (event.module, key) in seen
-            or any(asks_for_version(one) or _expects_it(one) for one in event.guards)
+            or any(asks_for_version(guard) or _expects_it(guard) for guard in event.guards)
         ):
             continue
         around = (one for function in event.functions for one in (function, *function.outer))

@@ -113,17 +113,17 @@ def _sets(event: Call) -> bool:
 def _made_before(event: Call, program: Program) -> Call | None:
     """Return the session for which a setting surely comes too late, or None."""
     first = event.before("session")
-    if not isinstance(first, Call) or not is_local(first.made) or any(_sets(one) for one in _same(first, event.api)):
+    if not isinstance(first, Call) or not is_local(first.made) or any(_sets(call) for call in _same(first, event.api)):
         return None
     if event.api == _SOFT:
         eager = program.mentions(_EAGER) or any("devices" in one.effects for one in program.events)
-        later = any(event in one.history() for one in program.calls("Session"))
+        later = any(event in call.history() for call in program.calls("Session"))
         return None if eager or later else first
     return first if _sets(event) and event.before("devices", "allocators") is first else None
 
 
 def _same(session: Call, name: str) -> list[Call]:
-    return [one for one in session.history() if isinstance(one, Call) and one.api == name]
+    return [event for event in session.history() if isinstance(event, Call) and event.api == name]
 
 
 def _has(config: Made | None, session: Made, name: str) -> bool:

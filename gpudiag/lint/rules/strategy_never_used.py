@@ -81,10 +81,10 @@ def _how(strategy: Made, program: Program) -> str:
     scopes = [one for one in program.of(Entered) if one.made.api.endswith("().scope") and one.made.owner is strategy]
     if not written:
         return "" if strategy.used else "is never used"
-    if strategy.api == _ONE_DEVICE or written != len({id(one.node) for one in scopes}):
+    if strategy.api == _ONE_DEVICE or written != len({id(scope.node) for scope in scopes}):
         return ""
     definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    if all(isinstance(statement, definitions) for one in scopes for statement in one.body):
+    if all(isinstance(statement, definitions) for scope in scopes for statement in scope.body):
         return "has a scope in which functions are only defined"
     if _makes_model_outside(strategy, scopes, program):
         return "has a scope in which no model is made: the model was made outside of it"

@@ -60,4 +60,4 @@ def find(program: Program) -> Matches:
 def _is_statement(program: Program, call: ast.AST) -> bool:
     """Return whether a call is a whole statement, so that an assignment may take its place."""
     trees = (piece.tree for module in program.modules for piece in module.source.pieces if piece.tree)
-    return any(isinstance(one, ast.Expr) and one.value is call for tree in trees for one in ast.walk(tree))
+    return any(isinstance(node, ast.Expr) and node.value is call for tree in trees for node in ast.walk(tree))

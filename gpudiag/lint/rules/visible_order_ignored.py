@@ -34,7 +34,7 @@ RULE = Rule(
 
 def find(program: Program) -> Matches:
     for event in program.calls(api.VISIBLE):
-        found = [devices(one) for one in elements(event.made.argument(0, "devices"))]
+        found = [devices(value) for value in elements(event.made.argument(0, "devices"))]
         order = [one.index for one in found if one and one.index is not None and one.kind == "GPU"]
         if len(order) == len(found) and order != sorted(order):
             yield Match(event, {"order": ",".join(map(str, order))})

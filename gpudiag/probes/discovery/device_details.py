@@ -81,8 +81,8 @@ def measure(ctx: Context) -> Reading:
     return Reading(
         given=tuple(gpu.pci_bus_id for gpu in ctx.gpus),
         devices=tuple(
-            Details(one.get("device_name", ""), ".".join(map(str, one.get("compute_capability", ()))))
-            for one in details
+            Details(detail.get("device_name", ""), ".".join(map(str, detail.get("compute_capability", ()))))
+            for detail in details
         ),
         compiled=without_machine_code(log.lines),
     )

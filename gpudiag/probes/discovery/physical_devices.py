@@ -116,8 +116,8 @@ class Reading(probe.Reading):
         if not self.devices:
             return ()
         rows = (
-            (str(one.index), _or_dash(one.cuda_ordinal), one.tensorflow or "-", one.pci_bus_id, one.uuid)
-            for one in self.devices
+            (str(device.index), _or_dash(device.cuda_ordinal), device.tensorflow or "-", device.pci_bus_id, device.uuid)
+            for device in self.devices
         )
         return (("NVML", "CUDA", "TF", "PCI bus id", "UUID"), *rows)
 

@@ -92,7 +92,7 @@ class Reading(ReplicaReading):
     def figure(self) -> str:
         if not self.sums:
             return self.where
-        right = sum(one.wrong == 0 for one in self.sums)
+        right = sum(total.wrong == 0 for total in self.sums)
         return f"{right} of {len(self.sums)} sums right on {self.where}"
 
 
@@ -125,9 +125,9 @@ def measure(ctx: Context) -> Reading:
             for size, everywhere in zip(sizes, added, strict=True):
                 with tf.device("/CPU:0"):
                     expected = (_values(tf, size) * count + count * (count - 1) // 2).numpy()
-                for one in strategy.experimental_local_results(everywhere):
-                    wrong = int((one.numpy() != expected).sum())
-                    sums.append(Sum(dtype, size, short_device(one.backing_device), wrong))
+                for result in strategy.experimental_local_results(everywhere):
+                    wrong = int((result.numpy() != expected).sum())
+                    sums.append(Sum(dtype, size, short_device(result.backing_device), wrong))
 
     raised = in_time(ctx, COLLECTIVE_S + 10, program)
     return Reading(() if raised else tuple(sums), raised, made=made)
@@ -144,14 +144,14 @@ def judge(reading: Reading) -> Findings:
         yield Fault.collective_hangs.found(where=where, seconds=COLLECTIVE_S)
     elif raised is not None:
         yield Fault.collective_raised.found(where=where, error=raised.brief)
-    for dtype in dict.fromkeys(one.dtype for one in reading.sums):
-        sums = [one for one in reading.sums if one.dtype == dtype]
-        devices = {one.device for one in sums}
+    for dtype in dict.fromkeys(total.dtype for total in reading.sums):
+        sums = [total for total in reading.sums if total.dtype == dtype]
+        devices = {total.device for total in sums}
         if devices != set(reading.made) and dtype != IN_HOST_MEMORY:
             found, expected = ", ".join(sorted(devices)), ", ".join(reading.made)
             yield Fault.sum_elsewhere.found(dtype=dtype, found=found, expected=expected)
-        wrong = sum(one.wrong for one in sums)
+        wrong = sum(total.wrong for total in sums)
         if wrong:
             device = max(sums, key=lambda one: one.wrong).device
-            count = sum(one.size for one in sums)
+            count = sum(total.size for total in sums)
             yield Fault.wrong_sum.found(wrong=wrong, count=count, dtype=dtype, where=where, device=device)

@@ -144,7 +144,8 @@ def _read(tf: Any, count: int, batches: list[Batch], losses: list[float | None])
     dataset = tf.data.Dataset.from_tensor_slices(tf.constant(elements)).batch(EACH * count)
     for values in strategy.experimental_distribute_dataset(dataset):
         parts = [
-            Part(short_device(one.backing_device), numbers(one)) for one in strategy.experimental_local_results(values)
+            Part(short_device(result.backing_device), numbers(result))
+            for result in strategy.experimental_local_results(values)
         ]
         total, mean = (reduced(op, values, 0) for op in ops)
         batches.append(Batch(tuple(parts), total, mean, numbers(strategy.gather(values, axis=0))))

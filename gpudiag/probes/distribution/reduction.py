@@ -128,8 +128,8 @@ def _reduce(tf: Any, op: str, sums: dict[str, Numbers]) -> None:
     def add() -> Any:
         return strategy.run(replica)
 
-    for one in strategy.experimental_local_results(add()):
-        sums[short_device(one.backing_device)] = numbers(one)
+    for result in strategy.experimental_local_results(add()):
+        sums[short_device(result.backing_device)] = numbers(result)
 
 
 def _expected(count: int) -> Numbers:

@@ -146,7 +146,9 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any], devices: list[str]
     towers = {}
     for number in range(len(devices)):
         scope = _scope(number)
-        towers[scope] = devices_of("MatMul", (one for one in log.placements if one.name.startswith(f"{scope}/")))
+        towers[scope] = devices_of(
+            "MatMul", (placement for placement in log.placements if placement.name.startswith(f"{scope}/"))
+        )
     average = numbers(averages[0]) if averages else ()
     return Run(mode, towers, devices_of("VarHandleOp", log.placements), average, raised)
 

@@ -79,12 +79,12 @@ def concerns(facts: Facts) -> bool:
 
 def unopened(facts: Facts) -> tuple[Library, ...]:
     """Return the CUDA libraries that every GPU needs and that cannot be opened; the driver's own are not among them."""
-    return tuple(one for one in _needed(facts) if one.error is not None)
+    return tuple(library for library in _needed(facts) if library.error is not None)
 
 
 def cudnn_too_old(facts: Facts) -> Library | None:
     """Return the cuDNN that is found, if TensorFlow refuses its version."""
-    cudnn = next((one for one in _needed(facts) if one.soname == CUDNN), None)
+    cudnn = next((library for library in _needed(facts) if library.soname == CUDNN), None)
     if cudnn is None or cudnn.error is not None or cudnn.version is None:
         return None
     return None if cudnn_serves(cudnn.version) else cudnn
@@ -92,21 +92,23 @@ def cudnn_too_old(facts: Facts) -> Library | None:
 
 def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
     """Yield libraries that ``LD_LIBRARY_PATH`` supplies, each with the newer copy of a package that it hides."""
-    for one in _needed(facts):
-        for copy in one.copies:
-            known = one.version is not None and copy.version is not None and copy.owner is not None
-            if not known or one.source != "LD_LIBRARY_PATH" or one.error is not None:
+    for library in _needed(facts):
+        for copy in library.copies:
+            known = library.version is not None and copy.version is not None and copy.owner is not None
+            if not known or library.source != "LD_LIBRARY_PATH" or library.error is not None:
                 continue
-            found, packaged = _numbers(one.version or ""), _numbers(copy.version or "")
+            found, packaged = _numbers(library.version or ""), _numbers(copy.version or "")
             length = min(len(found), len(packaged))  # cuDNN says 9.3.0, its package 9.3.0.75
             if found[:length] < packaged[:length]:
-                yield one, copy
+                yield library, copy
 
 
 def with_other_soname(facts: Facts) -> tuple[Library, ...]:
     """Return libraries that open, and whose file says that it is another release, or another library altogether."""
     needed = _needed(facts, optional=True)
-    return tuple(one for one in needed if one.error is None and one.own_soname not in (None, one.soname))
+    return tuple(
+        library for library in needed if library.error is None and library.own_soname not in (None, library.soname)
+    )
 
 
 def is_another_release(one: Library) -> bool:
@@ -119,7 +121,7 @@ def without_libdevice(facts: Facts) -> bool:
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.libdevice:
         return False
-    runtime = next((one for one in libraries.libraries if one.soname == RUNTIME), None)
+    runtime = next((library for library in libraries.libraries if library.soname == RUNTIME), None)
     if runtime is None or runtime.path is None or runtime.error is not None:
         return False
     return runtime.owner is not None or bool(libraries.libdevice_elsewhere) or "/cuda" in runtime.path
@@ -137,14 +139,17 @@ def requirement(facts: Facts, library: str) -> str:
 def installed(facts: Facts, library: str) -> Distribution | None:
     """Return the distribution that should hold ``library``, if it is installed."""
     companions = () if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.companions
-    return next((one for one in companions if one.name == PACKAGES.get(library.partition(".")[0])), None)
+    return next(
+        (distribution for distribution in companions if distribution.name == PACKAGES.get(library.partition(".")[0])),
+        None,
+    )
 
 
 def _needed(facts: Facts, *, optional: bool = False) -> tuple[Library, ...]:
     if isinstance(facts.libraries, Unknown) or facts.libraries.opener is None:
         return ()
     others = OF_THE_DRIVER if optional else OF_THE_DRIVER + OPTIONAL
-    return tuple(one for one in facts.libraries.libraries if one.soname not in others)
+    return tuple(library for library in facts.libraries.libraries if library.soname not in others)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

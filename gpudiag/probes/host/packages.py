@@ -34,8 +34,12 @@ def figure(facts: Facts) -> str:
     tensorflow = facts.tensorflow
     if isinstance(tensorflow, Unknown):
         return "not known"
-    count = sum(_OF_A_CUDA.fullmatch(one.name) is not None for one in tensorflow.companions)
-    beside = f", beside {' '.join(one.name for one in tensorflow.frameworks)}" if tensorflow.frameworks else ""
+    count = sum(_OF_A_CUDA.fullmatch(distribution.name) is not None for distribution in tensorflow.companions)
+    beside = (
+        f", beside {' '.join(distribution.name for distribution in tensorflow.frameworks)}"
+        if tensorflow.frameworks
+        else ""
+    )
     return f"{count} CUDA package{'' if count == 1 else 's'}{beside}"
 
 
@@ -47,11 +51,11 @@ def out_of_range(tensorflow: TensorflowFacts) -> Iterator[Distribution]:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
 
-    for one in tensorflow.companions:
+    for distribution in tensorflow.companions:
         try:
-            specifiers = SpecifierSet(tensorflow.ranges.get(one.name, ""))
-            if not specifiers.contains(Version(one.version), prereleases=True):
-                yield one
+            specifiers = SpecifierSet(tensorflow.ranges.get(distribution.name, ""))
+            if not specifiers.contains(Version(distribution.version), prereleases=True):
+                yield distribution
         except (InvalidSpecifier, InvalidVersion):
             continue
 
@@ -59,9 +63,9 @@ def out_of_range(tensorflow: TensorflowFacts) -> Iterator[Distribution]:
 def sharing_a_folder(tensorflow: TensorflowFacts) -> Iterator[tuple[Distribution, ...]]:
     """Yield packages that are one library for several releases of CUDA; those of CUDA 13 alone have other folders."""
     bases: dict[str, list[Distribution]] = {}
-    for one in tensorflow.companions:
-        if found := _OF_A_CUDA.fullmatch(one.name):
-            bases.setdefault(found["base"], []).append(one)
+    for distribution in tensorflow.companions:
+        if found := _OF_A_CUDA.fullmatch(distribution.name):
+            bases.setdefault(found["base"], []).append(distribution)
     yield from (tuple(several) for several in bases.values() if len(several) > 1)
 
 
@@ -73,15 +77,17 @@ def folder(package: Distribution) -> str:
 
 def wanted(tensorflow: TensorflowFacts, packages: tuple[Distribution, ...]) -> str:
     """Return the one of ``packages`` that TensorFlow asks for, with its range."""
-    for one in packages:
-        if one.name in tensorflow.ranges:
-            return f"{one.name}{tensorflow.ranges[one.name]}"
+    for distribution in packages:
+        if distribution.name in tensorflow.ranges:
+            return f"{distribution.name}{tensorflow.ranges[distribution.name]}"
     return packages[0].name
 
 
 def foreign_directml(tensorflow: TensorflowFacts) -> Iterator[Distribution]:
     """Yield the DirectML plug-in, if TensorFlow is not the one it was made for."""
-    versions = {one.version for one in tensorflow.distributions}
-    for one in tensorflow.plugin_distributions:
-        if one.name == "tensorflow-directml-plugin" and not any(re.match(r"2\.10\.", version) for version in versions):
-            yield one
+    versions = {distribution.version for distribution in tensorflow.distributions}
+    for distribution in tensorflow.plugin_distributions:
+        if distribution.name == "tensorflow-directml-plugin" and not any(
+            re.match(r"2\.10\.", version) for version in versions
+        ):
+            yield distribution

@@ -83,7 +83,7 @@ def is_imported(tensorflow: TensorflowFacts) -> bool:
 
 def several(tensorflow: TensorflowFacts) -> bool:
     """Return True if what is imported is a mixture of several distributions."""
-    return is_imported(tensorflow) and len({one.name for one in providers_of(tensorflow)}) > 1
+    return is_imported(tensorflow) and len({distribution.name for distribution in providers_of(tensorflow)}) > 1
 
 
 def version(tensorflow: TensorflowFacts) -> tuple[int, int] | None:

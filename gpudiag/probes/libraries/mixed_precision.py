@@ -84,7 +84,7 @@ def measure(ctx: Context) -> Reading:
             scaled = loss if on_cpu else optimizer.scale_loss(loss)
         weights = model.trainable_weights
         values = [getattr(one, "value", one) for one in weights]
-        before = [tf.identity(one) for one in values]
+        before = [tf.identity(value) for value in values]
         optimizer.apply_gradients(zip(tape.gradient(scaled, values), weights, strict=True))
         # Not the weights, of which a step changes so little that a wrong gradient would be within the rounding.
         return tf.concat([tf.reshape(one - old, [-1]) for one, old in zip(values, before, strict=True)], 0)

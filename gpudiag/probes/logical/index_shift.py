@@ -60,7 +60,7 @@ class Reading(probe.GpuReading):
     """In the order of TensorFlow's numbers."""
 
     def figure(self) -> str:
-        second = [one.kernel.device for one in self.devices if one.kernel.pci_bus_id == self.given[1]]
+        second = [numbered.kernel.device for numbered in self.devices if numbered.kernel.pci_bus_id == self.given[1]]
         return f"GPU 0 in {PARTS}: the next GPU is {', '.join(second) or 'not there'}"
 
 

@@ -79,7 +79,7 @@ class Reading(probe.GpuReading):
     kernel: Kernel
 
     def figure(self) -> str:
-        rises = (f"{one.value} {(one.first - one.before) / MIB:.0f}" for one in self.attempts)
+        rises = (f"{attempt.value} {(attempt.first - attempt.before) / MIB:.0f}" for attempt in self.attempts)
         return f"{', '.join(rises)} MiB"
 
     def limits(self) -> tuple[Limit, ...]:

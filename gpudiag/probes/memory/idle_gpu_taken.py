@@ -80,7 +80,7 @@ class Reading(probe.GpuReading):
 
     def limits(self) -> tuple[Limit, ...]:
         name = f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}"
-        return tuple(one.made.plus(name, LIMIT_MIB * MIB, one.pci_bus_id) for one in self.idle)
+        return tuple(gpu.made.plus(name, LIMIT_MIB * MIB, gpu.pci_bus_id) for gpu in self.idle)
 
 
 def measure(ctx: Context) -> Reading:
@@ -115,12 +115,12 @@ def _rises(idle: Idle) -> tuple[int, int]:
 
 
 def judge(reading: Reading) -> Findings:
-    for one in reading.idle:
-        hidden, context, pool = one.hidden - one.start, one.made - one.hidden, one.unused - one.made
+    for gpu in reading.idle:
+        hidden, context, pool = gpu.hidden - gpu.start, gpu.made - gpu.hidden, gpu.unused - gpu.made
         if hidden > SLACK_BYTES:
-            yield Fault.hidden_taken.found(pci_bus_id=one.pci_bus_id, taken_bytes=hidden)
+            yield Fault.hidden_taken.found(pci_bus_id=gpu.pci_bus_id, taken_bytes=hidden)
         if context > CONTEXT_BYTES:
-            yield Fault.much_taken.found(pci_bus_id=one.pci_bus_id, taken_bytes=context)
+            yield Fault.much_taken.found(pci_bus_id=gpu.pci_bus_id, taken_bytes=context)
         if pool > SLACK_BYTES:
-            yield Fault.pool_taken.found(pci_bus_id=one.pci_bus_id, taken_bytes=pool, used=reading.given[0])
+            yield Fault.pool_taken.found(pci_bus_id=gpu.pci_bus_id, taken_bytes=pool, used=reading.given[0])
     yield from reading.kernel.verified_on(reading.given[0])

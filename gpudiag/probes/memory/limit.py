@@ -72,8 +72,8 @@ class Reading(probe.GpuReading):
     """In the order of ``given``."""
 
     def figure(self) -> str:
-        most = max(one.first - one.before for one in self.devices)
-        refused = "refused" if all(one.exceeded for one in self.devices) else "given out"
+        most = max(survivor.first - survivor.before for survivor in self.devices)
+        refused = "refused" if all(survivor.exceeded for survivor in self.devices) else "given out"
         return f"{mib(most)} taken, {mib(BEYOND_BYTES)} {refused}, limit {mib(LIMIT_BYTES)}"
 
     def limits(self) -> tuple[Limit, ...]:

@@ -212,7 +212,10 @@ def judge(reading: Reading, facts: Facts) -> Findings:
                 held_bytes=HELD_BYTES, pci_bus_id=pci_bus_id, what=f"whose use rose by {mib(rose)}"
             )
             continue
-        mode = next((one.compute_mode for one in facts.nvml_devices if one.pci_bus_id == pci_bus_id), None)
+        mode = next(
+            (nvml_device.compute_mode for nvml_device in facts.nvml_devices if nvml_device.pci_bus_id == pci_bus_id),
+            None,
+        )
         if shared.failed and mode and mode != "default":
             yield Fault.exclusive.found(pci_bus_id=pci_bus_id, mode=mode)
         elif shared.failed:

@@ -93,7 +93,7 @@ def measure(ctx: Context) -> Reading:
         matrices = {f"{name}/matrix:0": MATRIX for name in imports}
         products = session.run({name: f"{name}/product:0" for name in imports}, matrices)
     created = created_devices(log.lines)
-    ran_on = {one.name: one.device for one in log.placements}
+    ran_on = {placement.name: placement.device for placement in log.placements}
     kernels, copies = {}, []
     for name in imports:
         device = ran_on.get(f"{name}/product", "")

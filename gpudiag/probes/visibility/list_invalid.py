@@ -80,7 +80,7 @@ class Reading(probe.GpuReading):
     """Computed in eager mode under the list ``-1``, in another process; None if it was refused."""
 
     def figure(self) -> str:
-        refused = sum(one is not None for one in (*self.raised.values(), *self.eager.values()))
+        refused = sum(raised is not None for raised in (*self.raised.values(), *self.eager.values()))
         return f"{refused} of {len(self.raised) + len(self.eager)} invalid lists refused"
 
 

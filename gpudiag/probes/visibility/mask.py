@@ -76,7 +76,7 @@ class Reading(probe.Reading):
     """By form: ``UUIDs``, ``one index``, ``indices`` (where two GPUs are there), ``-1``, ``empty``, ``invalid``."""
 
     def figure(self) -> str:
-        obeyed = sum(one.shown.pci_bus_ids == one.expected for one in self.values.values())
+        obeyed = sum(value.shown.pci_bus_ids == value.expected for value in self.values.values())
         return f"{obeyed} of {len(self.values)} values obeyed"
 
 

@@ -25,7 +25,7 @@ def render(report: Report, **_: object) -> str:
     """Return a list of issues, JSON in ASCII; empty if nothing was found."""
     issues: dict[str, dict[str, Any]] = {}
     for check, where, severity, text in _found(report):
-        number = sum(one["check_name"] == check for one in issues.values())
+        number = sum(issue["check_name"] == check for issue in issues.values())
         same = hashlib.sha256("\0".join((check, where)).encode(errors="replace")).hexdigest()
         fingerprint = same if same not in issues else hashlib.sha256(f"{same}{number}".encode()).hexdigest()
         issues[fingerprint] = {

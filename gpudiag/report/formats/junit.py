@@ -68,7 +68,7 @@ def _verdict(report: Report) -> ET.Element:
     if report.exit_code != 0:
         tag = "failure" if report.verdict is Verdict.FAIL or of_program else "error"
         causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
-        broke = [f"{one.part} broke: {one.why}" for one in report.diagnosis.failed]
+        broke = [f"{failure.part} broke: {failure.why}" for failure in report.diagnosis.failed]
         last = () if of_program else (accounts.summary(report), words.next_step(report))
         text = "\n".join(filter(None, [words.headline(report), *causes, *broke, *last]))
         ET.SubElement(case, tag, type=words.verdict(report), message=said).text = text

@@ -134,7 +134,9 @@ def _rows_once(report: Report) -> dict[tuple[str, str], tuple[str, float]]:
 
 def _causes(report: Report) -> Iterator[Sample]:
     causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    for name, stage, sure in dict.fromkeys((one.cause_id, one.stage.value, one.confidence.value) for one in causes):
+    for name, stage, sure in dict.fromkeys(
+        (cause.cause_id, cause.stage.value, cause.confidence.value) for cause in causes
+    ):
         yield {"cause": name, "stage": stage, "confidence": sure}, 1
 
 
@@ -144,7 +146,9 @@ def _withheld(report: Report) -> Iterator[Sample]:
 
 
 def _failed(report: Report) -> Iterator[Sample]:
-    for part, why in dict.fromkeys((one_line(one.part), one_line(one.why)) for one in report.diagnosis.failed):
+    for part, why in dict.fromkeys(
+        (one_line(failure.part), one_line(failure.why)) for failure in report.diagnosis.failed
+    ):
         yield {"part": part, "reason": why}, 1
 
 
@@ -155,7 +159,10 @@ def _expectations(report: Report) -> Iterator[Sample]:
 
 def _accepted(report: Report) -> Iterator[Sample]:
     for name, until in {
-        f"{row.probe}.{one.kind}": one.accepted.until for row in report.rows for one in row.findings if one.accepted
+        f"{row.probe}.{finding.kind}": finding.accepted.until
+        for row in report.rows
+        for finding in row.findings
+        if finding.accepted
     }.items():
         last = datetime(until.year, until.month, until.day, tzinfo=timezone.utc)
         yield {"finding": name}, last.timestamp() + 24 * 3600

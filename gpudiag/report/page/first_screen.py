@@ -65,7 +65,7 @@ def _verdict(report: Report) -> tuple[str, str]:
         rest = f", with {counted(warned, 'warning')}" if warned else ""
         return "pass", f"This machine is fine{rest}"
     if report.verdict is Verdict.FAIL:
-        number = sum(any(one.severity in report.limits.failing for one in row.findings) for row in report.rows)
+        number = sum(any(finding.severity in report.limits.failing for finding in row.findings) for row in report.rows)
         if not number:
             return "fail", "This machine is not fine: a GPU is not fit for use"
         return "fail", f"This machine is not fine: {counted(number, 'check')} failed"
@@ -84,15 +84,15 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
     """Return the causes of the diagnosis."""
     return tuple(
         CauseCard(
-            sentence=one_line(one.cause)[:MOST_TEXT],
-            name=one_line(one.cause_id)[:80],
-            confidence=one.confidence.value,
-            seen=tuple(one_line(text)[:MOST_TEXT] for text in one.evidence[:MOST_ITEMS]),
-            fix=tuple(_shown(action) for action in one.fix[:MOST_ITEMS]),
-            tried=_tried(one),
-            url=one.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", one.url, re.ASCII) else "",
+            sentence=one_line(cause.cause)[:MOST_TEXT],
+            name=one_line(cause.cause_id)[:80],
+            confidence=cause.confidence.value,
+            seen=tuple(one_line(text)[:MOST_TEXT] for text in cause.evidence[:MOST_ITEMS]),
+            fix=tuple(_shown(action) for action in cause.fix[:MOST_ITEMS]),
+            tried=_tried(cause),
+            url=cause.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", cause.url, re.ASCII) else "",
         )
-        for one in causes
+        for cause in causes
     )
 
 
@@ -113,9 +113,9 @@ def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, Found], 
     """Return the first findings that fail, each once, for a report whose diagnosis names no cause."""
     seen: dict[str, tuple[Section, Found]] = {}
     for section in sections:
-        for one in section.found:
-            if one.severity == "fail":
-                seen.setdefault(one.message, (section, one))
+        for finding in section.found:
+            if finding.severity == "fail":
+                seen.setdefault(finding.message, (section, finding))
     return tuple(seen.values())[:3]
 
 

@@ -123,7 +123,7 @@ def _devices_made(report: Report) -> tuple[dict[str, str], dict[str, int]]:
 
 def _state(report: Report, device: NvmlDevice) -> Iterator[tuple[str, str]]:
     """Yield what matters of a GPU, in a few words each."""
-    account = next((one for one in report.accounts or () if one.uuid == device.uuid), None)
+    account = next((gpu_account for gpu_account in report.accounts or () if gpu_account.uuid == device.uuid), None)
     if account is not None:
         yield "account", accounts.fate(account)[:240]
     if device.compute_capability:
@@ -192,5 +192,5 @@ def peers(report: Report) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, 
             return "self"
         return one_line(known.get(f"{min(one, other)} {max(one, other)}", "not known"))[:80]
 
-    lines = tuple((f"GPU {one}", tuple(said(one, other) for other in numbers)) for one in numbers)
-    return tuple(f"GPU {one}" for one in numbers), lines
+    lines = tuple((f"GPU {number}", tuple(said(number, other) for other in numbers)) for number in numbers)
+    return tuple(f"GPU {number}" for number in numbers), lines

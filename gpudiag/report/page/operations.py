@@ -30,17 +30,19 @@ def placements(report: Report) -> tuple[Counted, ...]:
     """Return for each device how many operations TensorFlow put on it in all probes, and which most of all."""
     on: dict[str, Counter[str]] = {}
     for row in report.rows:
-        for one in row.placements:
-            if one.op not in words.PLUMBING:
-                on.setdefault(one_line(one.device)[:60], Counter())[one_line(one.op)[:60]] += one.count
+        for placement in row.placements:
+            if placement.op not in words.PLUMBING:
+                on.setdefault(one_line(placement.device)[:60], Counter())[one_line(placement.op)[:60]] += (
+                    placement.count
+                )
     return _operations(on)
 
 
 def placed(report: Report) -> tuple[Counted, ...]:
     """Return the same of a program that was traced."""
     on: dict[str, Counter[str]] = {}
-    for one in report.program.placed if report.program else ():
-        on.setdefault(one_line(one.device)[:60], Counter())[one_line(one.op)[:60]] += one.count
+    for placement in report.program.placed if report.program else ():
+        on.setdefault(one_line(placement.device)[:60], Counter())[one_line(placement.op)[:60]] += placement.count
     return _operations(on)
 
 
@@ -67,10 +69,10 @@ _FALLEN = {
 def fallbacks(report: Report) -> tuple[Counted, ...]:
     """Return the operations of a program that ran on the CPU, by its lines."""
     groups: dict[tuple[str, str, str], list[Placed]] = {}
-    for one in report.program.placed if report.program else ():
-        if one.why in _FALLEN and one.line:
-            groups.setdefault((one.line, one.op, one.why), []).append(one)
-    counts = {key: sum(one.count for one in same) for key, same in groups.items()}
+    for placement in report.program.placed if report.program else ():
+        if placement.why in _FALLEN and placement.line:
+            groups.setdefault((placement.line, placement.op, placement.why), []).append(placement)
+    counts = {key: sum(placement.count for placement in same) for key, same in groups.items()}
     most = max(counts.values(), default=1)
     return tuple(
         Counted(

@@ -125,7 +125,7 @@ def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) ->
     groups: dict[float, list[str]] = {}
     for name, points, _ in courses:
         y = _down(points[-1][1], top) if points else 100.0
-        same = next((one for one in groups if abs(one - y) < _APART), y)
+        same = next((group for group in groups if abs(group - y) < _APART), y)
         groups.setdefault(same, []).append(name)
     return tuple(Mark(_few(names), y) for y, names in groups.items())
 

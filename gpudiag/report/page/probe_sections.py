@@ -104,7 +104,7 @@ def _open_first(sections: Iterable[Section]) -> None:
     """Open what did not pass, but of several probes that found the same only the first."""
     seen = set[object]()
     for section in sections:
-        same = tuple(one.message for one in section.found) or section.figure
+        same = tuple(finding.message for finding in section.found) or section.figure
         section.is_open = section.status in ("broken", "fail", "warning") and same not in seen
         seen.add(same)
 
@@ -192,8 +192,13 @@ def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
 def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        for one in row.findings[:MOST_ITEMS]:
-            key = (one.severity.value, one_line(one.kind)[:80], one_line(one.message), words.advice(one))
+        for finding in row.findings[:MOST_ITEMS]:
+            key = (
+                finding.severity.value,
+                one_line(finding.kind)[:80],
+                one_line(finding.message),
+                words.advice(finding),
+            )
             groups.setdefault(key, []).append(report.device_label(row))
     return tuple(
         Found(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))

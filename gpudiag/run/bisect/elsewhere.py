@@ -103,7 +103,7 @@ def _files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str, 
     places: list[tuple[Path, dict[str, tuple[str, ...]]]] = [
         (root, _SYSTEM),
         *([(Path(home), _OF_THE_USER)] if home else []),
-        *((Path(one), _OF_PYTHON) for one in prefixes),
+        *((Path(prefix), _OF_PYTHON) for prefix in prefixes),
     ]
     for base, kinds in places:
         for kind, patterns in kinds.items():
@@ -185,9 +185,9 @@ def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
         if words and words[0] in ("export", "declare", "typeset"):
             words = [word for word in words[1:] if word != "-x"]
         found = [_ASSIGNED.fullmatch(word) for word in words]
-        for one in found if all(found) else ():  # A=1 program sets it for that program alone
-            assert one is not None
-            yield number, one[1], one[2]
+        for match in found if all(found) else ():  # A=1 program sets it for that program alone
+            assert match is not None
+            yield number, match[1], match[2]
 
 
 def expanded(value: str, variables: Mapping[str, str]) -> str | None:
@@ -222,14 +222,14 @@ def untried(gathered: Gathered) -> tuple[str, ...]:
 def missing(found: Iterable[Setting], variables: Mapping[str, str]) -> tuple[Setting, ...]:
     """Return the settings to try that are not in force: the variable is not set, or a list lacks an entry."""
     lacking = []
-    for one in found:
-        if one.untried:
+    for setting in found:
+        if setting.untried:
             continue
-        own = variables.get(one.name)
+        own = variables.get(setting.name)
         if own is None:
-            lacking.append(one)
-        elif is_list(one.name):
-            here = {entry for _, entry in entries_of(one.name, own)}
-            if any(entry and entry not in here for _, entry in entries_of(one.name, one.value)):
-                lacking.append(one)
+            lacking.append(setting)
+        elif is_list(setting.name):
+            here = {entry for _, entry in entries_of(setting.name, own)}
+            if any(entry and entry not in here for _, entry in entries_of(setting.name, setting.value)):
+                lacking.append(setting)
     return tuple(lacking)

@@ -35,7 +35,7 @@ def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
     """
     if diagnosis.broken_at is None or (facts.without_gpu and diagnosis.broken_at is not Stage.PACKAGE):
         return False
-    if any(one.trial is not None and one.trial.outcome is TrialOutcome.WORKS for one in diagnosis.causes):
+    if any(cause.trial is not None and cause.trial.outcome is TrialOutcome.WORKS for cause in diagnosis.causes):
         return False
     return not any(map(_is_proved, diagnosis.causes)) or diagnosis.broken_at in _LOADED
 
@@ -92,7 +92,7 @@ def bisected(
     settings = gathered.settings
     only_missing = any(map(_is_proved, diagnosis.causes))
     if only_missing:
-        settings = tuple(one for one in settings if one.name == LIBRARY_PATH)
+        settings = tuple(setting for setting in settings if setting.name == LIBRARY_PATH)
         if not missing(settings, around.variables):
             return None
     left_s = within_s - (time.monotonic() - began)

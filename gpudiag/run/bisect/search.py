@@ -154,16 +154,16 @@ class Search:
     def _tries(self, candidates: list[tuple[Part, ...]]) -> list[Reached]:
         """Return what each of the candidates comes to."""
         new = list(dict.fromkeys(candidates))
-        for parts, reached in zip(new, self._attempt([variant(self._around, one) for one in new], True), strict=True):
+        for parts, reached in zip(new, self._attempt([variant(self._around, part) for part in new], True), strict=True):
             assert reached is not None
             self._known[_key(parts)] = reached
         return [self._known[_key(parts)] for parts in candidates]
 
     def _add(self) -> None:
         """Find the smallest set of settings of one file with which it works."""
-        files = dict.fromkeys(one.file for one in self._settings)
-        groups = [tuple(one for one in self._settings if one.file == file) for file in files]
-        once = {tuple((one.name, one.value) for one in group): group for group in reversed(groups)}
+        files = dict.fromkeys(setting.file for setting in self._settings)
+        groups = [tuple(setting for setting in self._settings if setting.file == file) for file in files]
+        once = {tuple((setting.name, setting.value) for setting in group): group for group in reversed(groups)}
         groups = [group for group in groups if any(group is one for one in once.values())]
         number = self._works_with(groups)
         if number is not None:
@@ -171,7 +171,9 @@ class Search:
             self._result = replace(self._result, outcome=BisectionOutcome.FOUND)
 
     def _works_with(self, candidates: list[tuple[Setting, ...]]) -> int | None:
-        variants = [variant(self._around, (), {one.name: one.value for one in group}) for group in candidates]
+        variants = [
+            variant(self._around, (), {setting.name: setting.value for setting in group}) for group in candidates
+        ]
         for number, reached in enumerate(self._attempt(variants, False) if variants else ()):
             if reached is not None and reached.works(self._wanted):
                 self._result = Result(BisectionOutcome.CUT_SHORT, (), candidates[number], self._result.before, reached)

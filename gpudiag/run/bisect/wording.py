@@ -57,7 +57,10 @@ def bisection(
 ) -> Bisection:
     """Return the record of a search."""
     alone = any(part.kind == GPU for part in result.taken)
-    changes = [*_taken(result.taken, around, settings, shown), *(_added(one, around, shown) for one in result.added)]
+    changes = [
+        *_taken(result.taken, around, settings, shown),
+        *(_added(setting, around, shown) for setting in result.added),
+    ]
     return Bisection(
         outcome=result.outcome,
         changes=tuple(changes),
@@ -146,7 +149,7 @@ def _origin(part: Part, settings: Sequence[Setting]) -> str:
         return f"GPU {part.number} alone: {part.value}"
     if part.kind not in (VARIABLE, ENTRY):
         return ""
-    found = [one for one in settings if one.name == part.name and (part.value in one.value)]
+    found = [setting for setting in settings if setting.name == part.name and (part.value in setting.value)]
     return f"{found[-1].file} line {found[-1].line} sets {part.name}" if found else ""
 
 

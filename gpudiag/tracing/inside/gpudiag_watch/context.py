@@ -209,7 +209,12 @@ def _thread_of(data):
 
 
 def _listed(context) -> None:
-    note("listed", line=line_of_program(3), devices=[one.name for one in context._physical_devices][:64], cards=cards())
+    note(
+        "listed",
+        line=line_of_program(3),
+        devices=[device.name for device in context._physical_devices][:64],
+        cards=cards(),
+    )
 
 
 def context_initialised(context, *, is_new=True) -> None:

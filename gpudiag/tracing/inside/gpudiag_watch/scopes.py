@@ -106,7 +106,7 @@ def _strategy(strategy) -> None:
     if type(strategy).__name__.startswith("_Default"):
         return
     extended = strategy.extended
-    devices = [short_device(str(one)) for one in extended.worker_devices][:256]
+    devices = [short_device(str(device)) for device in extended.worker_devices][:256]
     slot = new_slot("strategy", type(strategy).__name__, "", "", "", "")
     state.strategies[id(extended)] = slot
     note(

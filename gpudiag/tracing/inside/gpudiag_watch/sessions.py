@@ -110,5 +110,5 @@ def _fetched(fetches) -> str:
     if isinstance(fetches, dict):
         fetches = list(fetches.values())
     if isinstance(fetches, (list, tuple)):
-        return ", ".join(_fetched(one) for one in fetches[:8])
+        return ", ".join(_fetched(fetch) for fetch in fetches[:8])
     return str(getattr(fetches, "name", fetches)).partition(":")[0]

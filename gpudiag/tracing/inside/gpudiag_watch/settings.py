@@ -56,7 +56,7 @@ def memory_growth(_, dev, enable):
 
 
 def logical_devices(_, dev, virtual_devices):
-    limits = [getattr(one, "memory_limit", None) for one in virtual_devices]
+    limits = [getattr(device, "memory_limit", None) for device in virtual_devices]
     return {"what": "logical_devices", "target": _name(dev), "value": limits[:64]}
 
 
@@ -91,7 +91,7 @@ def session_options(self, target="", graph=None, config=None):
     fields = {"what": "session", "target": "", "value": options_of(config), "given": config is not None}
     if getattr(self, "_session", None) is None or target:  # it was refused, or its devices are elsewhere
         return fields
-    devices = [(short_device(one.name), one.memory_limit_bytes) for one in self.list_devices()][:256]
+    devices = [(short_device(device.name), device.memory_limit_bytes) for device in self.list_devices()][:256]
     state.gpus = state.gpus or tuple(name for name, _ in devices if name.startswith("GPU:"))
     return {**fields, "devices": devices, "cards": cards(), "variables": environment()}
 
