@@ -114,8 +114,8 @@ def peak_mib(command: list[str]) -> float:
         while process.poll() is None:
             held = 0
             try:
-                for one in [watched, *watched.children(recursive=True)]:
-                    held += one.memory_full_info().pss
+                for member in [watched, *watched.children(recursive=True)]:
+                    held += member.memory_full_info().pss
             except psutil.Error:  # it ended between being listed and being asked
                 pass
             most = max(most, held)

@@ -77,7 +77,7 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
         said: list[str] = []
         page.on("console", lambda message, said=said: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error, said=said: said.append(str(error)))
-        page.on("request", lambda one, said=said: said.append(one.url) if one.url != url else None)
+        page.on("request", lambda request, said=said: said.append(request.url) if request.url != url else None)
         page.goto(url)
         page.screenshot(path=page_file.with_name(f"{name}-{window}-first.png"))
         if script and name != "hostile":
@@ -92,7 +92,7 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
             page.emulate_media(media="print")
             page.pdf(path=page_file.with_name(f"{name}-print.pdf"))
         context.close()
-        yield from (f"{name}, {window}: {one}" for one in dict.fromkeys(said))
+        yield from (f"{name}, {window}: {message}" for message in dict.fromkeys(said))
         if script and width > 1000:  # in a page without the policy, under which no script but gpudiag's runs
             context = browser.new_context(
                 viewport={"width": width, "height": 900}, color_scheme=colors, bypass_csp=True

@@ -59,7 +59,7 @@ class Row:
         wanted = self.item.after or self.item.rule
         causes = self.diagnosis.causes
         shown = (*causes, *self.diagnosis.folded)
-        fixes = [action.line for one in shown if one.cause_id == self.item.rule for action in one.fix]
+        fixes = [action.line for cause in shown if cause.cause_id == self.item.rule for action in cause.fix]
         return bool(causes) and causes[0].cause_id == wanted and any(self.item.fix in line for line in fixes)
 
     def __str__(self) -> str:

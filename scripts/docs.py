@@ -129,7 +129,8 @@ def cause_table(stage: str) -> str:
 def evidence_table() -> str:
     """Return the types that the parameters of ``find`` can have."""
     shared = [
-        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
+        importlib.import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(package.__path__)
     ]
     made = {
         kind
@@ -147,7 +148,7 @@ def evidence_table() -> str:
 
 def state_table() -> str:
     """Return what NVML can be made to say of a simulated GPU's health."""
-    rows = ((f"`{name}`", f"{one.low} to {one.high}", one.meaning) for name, one in simulator.STATES.items())
+    rows = ((f"`{name}`", f"{state.low} to {state.high}", state.meaning) for name, state in simulator.STATES.items())
     return table(("key", "values", "what"), rows)
 
 
@@ -159,9 +160,9 @@ def never_verified() -> str:
 def preset_table() -> str:
     """Return every card that can be simulated by its name."""
     rows = (
-        (f"`{name}`", one.name, f"{one.memory >> 20} MiB", f"{major}.{minor}", str(one.multiprocessors))
-        for name, one in simulator.PRESETS.items()
-        for major, minor in [one.compute_capability]
+        (f"`{name}`", preset.name, f"{preset.memory >> 20} MiB", f"{major}.{minor}", str(preset.multiprocessors))
+        for name, preset in simulator.PRESETS.items()
+        for major, minor in [preset.compute_capability]
     )
     return table(("card", "it is", "memory", "capability", "multiprocessors"), rows)
 
@@ -178,8 +179,13 @@ def fault_table() -> str:
 def pytest_options() -> str:
     """Return every setting of the pytest plugin."""
     rows = (
-        (f"`{'='.join(filter(None, (one.option, one.metavar)))}`", f"`{one.variable}`", f"`{one.key}`", one.help)
-        for one in settings.ALL
+        (
+            f"`{'='.join(filter(None, (setting.option, setting.metavar)))}`",
+            f"`{setting.variable}`",
+            f"`{setting.key}`",
+            setting.help,
+        )
+        for setting in settings.ALL
     )
     return table(("option", "variable", "ini key", "what it does"), rows)
 
@@ -192,7 +198,10 @@ def expectation_table() -> str:
 
 def metric_table() -> str:
     """Return every metric of the format ``prometheus``."""
-    rows = ((f"`{one.name}`", one.help, ", ".join(f"`{label}`" for label in one.labels)) for one in prometheus.METRICS)
+    rows = (
+        (f"`{metric.name}`", metric.help, ", ".join(f"`{label}`" for label in metric.labels))
+        for metric in prometheus.METRICS
+    )
     return table(("metric", "what", "labels"), rows)
 
 
@@ -214,7 +223,9 @@ def _command(name: str, command: click.Command, described: dict[tuple[str, ...],
     context = click.Context(command, info_name=f"gpudiag {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     lines = [f"## gpudiag {name}", "", "```text", " ".join(usage.split()), "```", "", _filled(command.help or ""), ""]
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    options = [
+        parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
     elsewhere: dict[str, list[str]] = {}
     for option in options:
         same = (*option.opts, option.help or "")
@@ -308,7 +319,7 @@ def _items(text: str) -> list[str]:
 
 def _cause(rule: Known) -> str:
     actions = "\n".join(["```text", *fix.manual(rule.declared.fix), "```"])
-    of_sign = [_link(one, f"{page_of(causes.names()[one])}.md", one) for one in causes.explaining(rule)]
+    of_sign = [_link(cause, f"{page_of(causes.names()[cause])}.md", cause) for cause in causes.explaining(rule)]
     sign = _filled(f"{describe.SIGN}: {', '.join(of_sign)}.") if of_sign else ""
     unfit = _filled(f"{describe.UNFIT}.") if rule.declared.unfit else ""
     parts = (
@@ -353,11 +364,11 @@ def messages(worth: str) -> str:
         names = vars(sys.modules[cause.find.__module__]).values()
         for message in (name for name in names if isinstance(name, Message)):
             asking.setdefault(message, []).append(link)
-    shown = (one for name, family in FAMILIES.items() if name not in CODES for one in family.messages)
+    shown = (message for name, family in FAMILIES.items() if name not in CODES for message in family.messages)
     return "\n".join(
-        _message(one, asking.get(one, []))
-        for one in shown
-        if one.worth.value == worth and one.texts and (one.meaning or one in asking)
+        _message(message, asking.get(message, []))
+        for message in shown
+        if message.worth.value == worth and message.texts and (message.meaning or message in asking)
     )
 
 
@@ -368,13 +379,13 @@ def codes(name: str) -> str:
         numbers.setdefault(message, []).append(number)
     rows = [
         (
-            ", ".join(f"`{text}`" for text in one.texts) or f"Xid {', '.join(numbers.get(one, []))}",
-            with_names(one.meaning).removeprefix("Xid <code>: "),
-            f"`{next(fix.manual(one.fix[:1]))}`",
-            f"`{one.name}`",
+            ", ".join(f"`{text}`" for text in message.texts) or f"Xid {', '.join(numbers.get(message, []))}",
+            with_names(message.meaning).removeprefix("Xid <code>: "),
+            f"`{next(fix.manual(message.fix[:1]))}`",
+            f"`{message.name}`",
         )
-        for one in FAMILIES[name].messages
-        if one.fix and (one.texts or one in numbers)
+        for message in FAMILIES[name].messages
+        if message.fix and (message.texts or message in numbers)
     ]
     return table(
         ("printed as", "meaning", "first thing to do", "cause"),
@@ -403,7 +414,7 @@ def lint_rules() -> str:
 
 def lint_table() -> str:
     """Return the rules by name, each in a sentence."""
-    rows = ((_link(one.name, "lint.md", one.name), _escaped(with_names(one.message))) for one in lint.known())
+    rows = ((_link(rule.name, "lint.md", rule.name), _escaped(with_names(rule.message))) for rule in lint.known())
     return table(("rule", "what it finds"), rows)
 
 
@@ -562,9 +573,9 @@ def _filled(text: str, rest: str = "") -> str:
     paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
     return "\n\n".join(
         textwrap.fill(
-            " ".join(one.split()), 120, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+            " ".join(paragraph.split()), 120, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
         )
-        for one in paragraphs
+        for paragraph in paragraphs
     )
 
 
@@ -577,10 +588,10 @@ def _fenced(text: str) -> str:
 
 def unknown_names(text: str) -> list[str]:
     """Return the names in ``text`` that look like those of the pytest plugin, and are not."""
-    known = {name for one in settings.ALL for name in (one.option, one.variable, one.key)}
+    known = {name for setting in settings.ALL for name in (setting.option, setting.variable, setting.key)}
     known |= {re.split(r"[(:]", line)[0] for line in pytest_plugin.MARKERS}
     known |= {name for name in vars(fixtures) if name.startswith("gpudiag_")} | {"gpudiag_run_isolated"}
-    known |= {one.name for one in prometheus.METRICS}
+    known |= {metric.name for metric in prometheus.METRICS}
     known |= {summary.DEVICE, summary.PEAK_BYTES, summary.CPU_FALLBACKS}
     named = re.findall(r"--gpudiag[\w-]*|(?<![\w.])gpudiag_\w+|GPUDIAG_PYTEST\w*", text)
     return sorted(set(named) - known)
@@ -599,7 +610,7 @@ def fresh_pages() -> dict[Path, str]:
 
 def index(entries: Iterable[tuple[object, ...]]) -> str:
     """Return an index that commands read in place of probes and causes: a line for each."""
-    lines = (json.dumps(one, ensure_ascii=False) for one in entries)
+    lines = (json.dumps(entry, ensure_ascii=False) for entry in entries)
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 

@@ -202,7 +202,7 @@ def report(gpu: Given, cpu: Given, alone: Given, note: str) -> str:
     ]
     if classes:
         lines += ["| failures | class | reason | example |", "| --- | --- | --- | --- |"]
-    for kind, names in sorted(classes.items(), key=lambda one: -len(one[1])):
+    for kind, names in sorted(classes.items(), key=lambda item: -len(item[1])):
         said = gpu[names[0]].removeprefix("failed: ")[:200].replace("|", "/").replace("`", "'")
         test = names[0].removeprefix("keras/src/")
         lines.append(f"| {len(names)} | {kind} | {why.get(kind, 'see the example')} | `{test}`: {said} |")

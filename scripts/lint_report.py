@@ -69,15 +69,15 @@ def collect(folder: Path) -> dict[str, Any]:
     seconds = time.process_time() - began
     found = [
         {
-            "rule": one.rule,
-            "file": Path(one.file).relative_to(folder).as_posix(),
-            "cell": one.cell,
-            "line": one.line,
-            "text": one.text,
+            "rule": finding.rule,
+            "file": Path(finding.file).relative_to(folder).as_posix(),
+            "cell": finding.cell,
+            "line": finding.line,
+            "text": finding.text,
             "verdict": "",
             "why": "",
         }
-        for one in run.result().findings
+        for finding in run.result().findings
     ]
     return {
         "commit": folder.with_name(f"{folder.name}.commit").read_text("utf-8").strip()[:12],
@@ -90,9 +90,9 @@ def collect(folder: Path) -> dict[str, Any]:
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the new account of a code base with the verdicts of the old."""
-    verdicts = {_key(one): (one["verdict"], one["why"]) for one in old.get("findings", [])}
-    for one in new["findings"]:
-        one["verdict"], one["why"] = verdicts.get(_key(one), ("", ""))
+    verdicts = {_key(finding): (finding["verdict"], finding["why"]) for finding in old.get("findings", [])}
+    for finding in new["findings"]:
+        finding["verdict"], finding["why"] = verdicts.get(_key(finding), ("", ""))
     return new
 
 
@@ -103,13 +103,16 @@ def _key(finding: Finding) -> tuple[Any, ...]:
 def recall(part: str) -> tuple[int, int, int]:
     """Return of one part of the corpus the labels that are found, all labels, and what is found without a label."""
     found = labelled = beyond = 0
-    for one in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
-        lines = one["code"].lstrip("\n").splitlines()
+    for snippet in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
+        lines = snippet["code"].lstrip("\n").splitlines()
         labels = {
             (name, at) for at, line in enumerate(lines, 1) if MARK in line for name in line.split(MARK)[1].split()
         }
         text = "\n".join(line.split(MARK)[0] for line in lines) + "\n"
-        got = {(one.rule, one.line) for one in check.check([], rule.known(), stdin=text.encode()).result().findings}
+        got = {
+            (finding.rule, finding.line)
+            for finding in check.check([], rule.known(), stdin=text.encode()).result().findings
+        }
         found += len(labels & got)
         labelled += len(labels)
         beyond += len(got - labels)
@@ -117,12 +120,12 @@ def recall(part: str) -> tuple[int, int, int]:
 
 
 def _count(findings: list[Finding], verdict: str) -> int:
-    return sum(one["verdict"] == verdict for one in findings)
+    return sum(finding["verdict"] == verdict for finding in findings)
 
 
 def report(bases: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the report."""
-    every = [one for base in bases.values() for one in base["findings"]]
+    every = [finding for base in bases.values() for finding in base["findings"]]
     files, seconds = (sum(base[name] for base in bases.values()) for name in ("files", "seconds"))
     false = _count(every, "false")
     yield "# gpudiag lint: precision and recall"
@@ -153,16 +156,17 @@ def report(bases: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "| rule | findings | false |"
     yield "| --- | --- | --- |"
-    for name, number in sorted(Counter(one["rule"] for one in every).items()):
-        yield f"| {name} | {number} | {_count([one for one in every if one['rule'] == name], 'false')} |"
+    for name, number in sorted(Counter(finding["rule"] for finding in every).items()):
+        yield f"| {name} | {number} | {_count([finding for finding in every if finding['rule'] == name], 'false')} |"
     yield ""
     yield "## False findings"
     yield ""
     for name, base in sorted(bases.items()):
-        for one in base["findings"]:
-            if one["verdict"] == "false":
-                cell = "" if one["cell"] is None else f"cell {one['cell']}:"
-                yield f"- {name.replace('__', '/')} {one['file']}:{cell}{one['line']} {one['rule']}: {one['why']}"
+        for finding in base["findings"]:
+            if finding["verdict"] == "false":
+                cell = "" if finding["cell"] is None else f"cell {finding['cell']}:"
+                place = f"{name.replace('__', '/')} {finding['file']}:{cell}{finding['line']}"
+                yield f"- {place} {finding['rule']}: {finding['why']}"
     if not false:
         yield "None."
     yield ""
@@ -189,10 +193,10 @@ def main() -> int:
         VERDICTS.write_text(json.dumps(bases, indent=1, ensure_ascii=False) + "\n", "utf-8")
         print(folder.name, bases[folder.name]["files"], len(bases[folder.name]["findings"]), flush=True)
     open_ = [
-        f"{name}: {one['file']}:{one['line']}"
+        f"{name}: {finding['file']}:{finding['line']}"
         for name, base in bases.items()
-        for one in base["findings"]
-        if one["verdict"] not in ("true", "false")
+        for finding in base["findings"]
+        if finding["verdict"] not in ("true", "false")
     ]
     text = "\n".join(report(bases)) + "\n"
     if options.check:

@@ -253,7 +253,9 @@ def _constant(node: ast.expr) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return re.sub(r"\{[^}]*\}", "{}", _FORMAT.sub("{}", node.value))
     if isinstance(node, ast.JoinedStr):
-        return "".join(_constant(one) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+        return "".join(
+            _constant(expression) if isinstance(expression, ast.Constant) else "{}" for expression in node.values
+        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _constant(node.left) + _constant(node.right)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
@@ -266,7 +268,7 @@ def _constant(node: ast.expr) -> str:
 def of_nccl(folder: Path) -> list[Printed]:
     """Return the texts of NCCL's warnings."""
     found: dict[str, Printed] = {}
-    for file in sorted(one for one in folder.rglob("*") if one.suffix in (".cc", ".h")):
+    for file in sorted(path for path in folder.rglob("*") if path.suffix in (".cc", ".h")):
         source = file.read_text(encoding="utf-8", errors="replace")
         for start in re.finditer(r"\bWARN\(", source):
             text = _joined(source, start.end(), call=True)
@@ -298,8 +300,8 @@ def extracted(checkout: Path) -> list[Printed]:
 
 
 def _files(checkout: Path, place: str) -> Iterator[Path]:
-    for one in checkout.glob(place) if "*" in place else [checkout / place]:
-        files = one.rglob("*") if one.is_dir() and "*" not in place else [one]
+    for path in checkout.glob(place) if "*" in place else [checkout / place]:
+        files = path.rglob("*") if path.is_dir() and "*" not in place else [path]
         yield from (file for file in files if file.is_file() and file.suffix in (".cc", ".h", ".py"))
 
 
@@ -311,18 +313,18 @@ def table(printed: list[Printed], others: str = "") -> str:
     """Return the report; ``others`` is what it says of other sources."""
     counts: dict[str, tuple[int, ...]] = {}
     for family in FOLDERS:
-        ours = [one for one in printed if one.family == family]
-        covered = sum(one.covered for one in ours)
-        left = sum(bool(one.left_out) for one in ours if not one.covered)
+        ours = [entry for entry in printed if entry.family == family]
+        covered = sum(entry.covered for entry in ours)
+        left = sum(bool(entry.left_out) for entry in ours if not entry.covered)
         counts[family] = (len(ours), covered, left, len(ours) - covered - left)
     rows = [(name, *figures) for name, figures in _with_sum(counts).items()]
-    reasons = Counter(one.left_out for one in printed if one.left_out and not one.covered)
+    reasons = Counter(entry.left_out for entry in printed if entry.left_out and not entry.covered)
     kinds = {
         name: (
             len(family.messages),
-            sum(len(one.texts) + bool(one.pattern) for one in family.messages),
-            *(sum(one.worth is worth for one in family.messages) for worth in Worth),
-            sum(bool(one.fix) for one in family.messages),
+            sum(len(message.texts) + bool(message.pattern) for message in family.messages),
+            *(sum(message.worth is worth for message in family.messages) for worth in Worth),
+            sum(bool(message.fix) for message in family.messages),
         )
         for name, family in FAMILIES.items()
     }
@@ -362,7 +364,7 @@ def _nccl(folder: Path | None) -> list[str]:
     if folder is None:
         return []
     printed = of_nccl(folder)
-    own = [one for one in printed if one.covered]
+    own = [entry for entry in printed if entry.covered]
     return [
         "## NCCL",
         "",
@@ -399,13 +401,13 @@ def main() -> int:
         print(f"{options.checkout}: no sources of TensorFlow there", file=sys.stderr)
         return 2
     if options.list:
-        for one in printed:
-            if not one.covered and not one.left_out:
-                print(f"{one.family}\t{one.file}:{one.line}\t{one.kind}\t{one.text}")
+        for entry in printed:
+            if not entry.covered and not entry.left_out:
+                print(f"{entry.family}\t{entry.file}:{entry.line}\t{entry.kind}\t{entry.text}")
         return 0
-    others = [line for one in (_nccl(options.nccl), _xid(options.nverror)) for line in one]
+    others = [line for lines in (_nccl(options.nccl), _xid(options.nverror)) for line in lines]
     RESULT.write_text(table(printed, "\n".join(others)), encoding="utf-8")
-    covered = sum(one.covered for one in printed)
+    covered = sum(entry.covered for entry in printed)
     print(f"{RESULT.name}: {covered} of {len(printed)} texts are covered, {len(MESSAGES)} messages")
     return 0
 

@@ -102,25 +102,25 @@ def _lines(pattern: str) -> Callable[[Ran], object]:
 def _coverage(ran: Ran) -> object:
     files = json.loads(ran.text("coverage.json"))["files"]
     kept = ("executed_lines", "missing_lines", "executed_branches", "missing_branches")
-    measured = {name: {key: one[key] for key in kept} for name, one in files.items()}
+    measured = {name: {key: coverage[key] for key in kept} for name, coverage in files.items()}
     left = sorted(path.name for path in ran.folder.glob(".coverage*"))
     return measured, left, re.findall(r"Required test coverage.*", ran.output)
 
 
 def _contexts(ran: Ran) -> object:
     files = json.loads(ran.text("coverage.json"))["files"]
-    return {name: {line: sorted(by) for line, by in one["contexts"].items()} for name, one in files.items()}
+    return {name: {line: sorted(by) for line, by in coverage["contexts"].items()} for name, coverage in files.items()}
 
 
 def _json_report(ran: Ran) -> object:
     content = json.loads(ran.text("report.json"))
-    tests = [[one["nodeid"], one["outcome"], one["call"]["outcome"]] for one in content["tests"]]
+    tests = [[test["nodeid"], test["outcome"], test["call"]["outcome"]] for test in content["tests"]]
     return sorted(tests), content["summary"]
 
 
 def _allure(ran: Ran) -> object:
     results = [json.loads(path.read_text()) for path in (ran.folder / "allure").glob("*-result.json")]
-    return sorted([one["name"], one["status"]] for one in results)
+    return sorted([result["name"], result["status"]] for result in results)
 
 
 def _html(ran: Ran) -> object:
@@ -130,7 +130,9 @@ def _html(ran: Ran) -> object:
 
 def _log(ran: Ran) -> object:
     events = [json.loads(line) for line in ran.text("log.json").splitlines()]
-    return sorted([one["nodeid"], one["when"], one["outcome"]] for one in events if one["$report_type"] == "TestReport")
+    return sorted(
+        [event["nodeid"], event["when"], event["outcome"]] for event in events if event["$report_type"] == "TestReport"
+    )
 
 
 def _counts(ran: Ran) -> object:
@@ -686,7 +688,7 @@ TRIALS = (
         """,
     ),
 )
-PLUGINS = tuple(dict.fromkeys(one.plugin for one in TRIALS))
+PLUGINS = tuple(dict.fromkeys(trial.plugin for trial in TRIALS))
 WAYS = {"here": (), "isolated": (), "here, -n 2": ("-n2",), "isolated, -n 2": ("-n2",)}
 
 
@@ -696,21 +698,21 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="only plugins whose name holds one of these; then nothing is written")
     parser.add_argument("--environment", type=Path, help="keep the environment in this folder, and use it again")
     options = parser.parse_args()
-    trials = [one for one in TRIALS if not options.words or any(word in one.plugin for word in options.words)]
+    trials = [trial for trial in TRIALS if not options.words or any(word in trial.plugin for word in options.words)]
     kept = None if options.environment is None else nullcontext(str(options.environment.resolve()))
     rows, wrong = [], 0
     with kept or tempfile.TemporaryDirectory(prefix="gpudiag-plugins-") as folder:
         python, versions = environment(Path(folder))
-        for one in trials:
-            found = list(differences(one, python))
+        for trial in trials:
+            found = list(differences(trial, python))
             outcome = "; ".join(found) or "the same four times"
-            wrong += bool(found) != bool(one.limit)
-            if found and one.limit:
-                outcome = f"**known limit**: {one.limit}"
-            elif one.limit:
-                outcome = f"a limit is said, and there is none: {one.limit}"
-            print(f"{one.plugin} {versions[one.plugin]}: {one.tried}: {outcome}", flush=True)
-            rows.append([one.plugin, versions[one.plugin], one.tried, outcome.replace("|", "\\|")])
+            wrong += bool(found) != bool(trial.limit)
+            if found and trial.limit:
+                outcome = f"**known limit**: {trial.limit}"
+            elif trial.limit:
+                outcome = f"a limit is said, and there is none: {trial.limit}"
+            print(f"{trial.plugin} {versions[trial.plugin]}: {trial.tried}: {outcome}", flush=True)
+            rows.append([trial.plugin, versions[trial.plugin], trial.tried, outcome.replace("|", "\\|")])
     if not options.words:
         REPORT.write_text(markdown(rows, versions))
     return 1 if wrong else 0
@@ -723,7 +725,7 @@ def environment(folder: Path) -> tuple[Path, dict[str, str]]:
         _run([sys.executable, "-m", "venv", str(folder)])
     _run([str(python), "-m", "pip", "install", "-q", "pytest-xdist", "pytest-metadata", *PLUGINS, str(ROOT)])
     listed = json.loads(_run([str(python), "-m", "pip", "list", "--format=json"]))
-    return python, {one["name"]: one["version"] for one in listed}
+    return python, {package["name"]: package["version"] for package in listed}
 
 
 def _run(command: Sequence[str]) -> str:
@@ -734,26 +736,26 @@ def differences(trial: Trial, python: Path) -> Iterator[str]:
     """Say which way of running the suite comes to something else than running it in the session's own process."""
     runs = {name: session(trial, python, arguments, isolated=name.startswith("i")) for name, arguments in WAYS.items()}
     for first, second in (("here", "isolated"), ("here, -n 2", "isolated, -n 2")):
-        one, other = runs[first], runs[second]
-        if one.status not in (0, 1) or not one.phases:
-            yield f"{first}: no test ran: {one.output[-1000:]}"
+        ours, other = runs[first], runs[second]
+        if ours.status not in (0, 1) or not ours.phases:
+            yield f"{first}: no test ran: {ours.output[-1000:]}"
             continue
-        if one.status != other.status:
-            yield f"{second}: exit status {other.status}, not {one.status}: {other.output[-1000:]}"
-        if one.phases != other.phases:
-            reported, lacking = _minus(other.phases, one.phases), _minus(one.phases, other.phases)
+        if ours.status != other.status:
+            yield f"{second}: exit status {other.status}, not {ours.status}: {other.output[-1000:]}"
+        if ours.phases != other.phases:
+            reported, lacking = _minus(other.phases, ours.phases), _minus(ours.phases, other.phases)
             yield f"{second}: reported {', '.join(reported)} and not {', '.join(lacking)}"
-        if one.more in ([], {}, ()):
-            yield f"{first}: nothing is there to be compared: {one.output[-1000:]}"
-        if one.more != other.more:
-            yield f"{second}: {other.more!r}, not {one.more!r}"
+        if ours.more in ([], {}, ()):
+            yield f"{first}: nothing is there to be compared: {ours.output[-1000:]}"
+        if ours.more != other.more:
+            yield f"{second}: {other.more!r}, not {ours.more!r}"
 
 
 def _minus(some: list[str], others: list[str]) -> list[str]:
     left = list(some)
-    for one in others:
-        if one in left:
-            left.remove(one)
+    for other in others:
+        if other in left:
+            left.remove(other)
     return left
 
 

@@ -217,7 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = written()
     for version in asked.versions or PYTHONS:
         rows[version] = suite(version)
-        table = tabulate([rows[one] for one in PYTHONS if one in rows], HEADERS, "github", disable_numparse=True)
+        table = tabulate(
+            [rows[python] for python in PYTHONS if python in rows], HEADERS, "github", disable_numparse=True
+        )
         REPORT.write_text(
             f"# The test suite on each Python\n\ngpudiag {__version__}, `python scripts/python_matrix.py`: "
             f"the whole suite in a fresh environment each, on simulated GPUs.\n\n{table}\n"

@@ -90,9 +90,11 @@ def wheels(log: str, name: str = "tensorflow") -> dict[Version, dict[str, set[Ve
 def needs(report: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in json.loads(report)["install"][0]["metadata"]["requires_dist"]:
-        one = Requirement(text)
-        if one.marker is None or ("python_version" in str(one.marker) and "sys" not in str(one.marker)):
-            found[canonicalize_name(one.name)] = str(one.specifier)
+        requirement = Requirement(text)
+        if requirement.marker is None or (
+            "python_version" in str(requirement.marker) and "sys" not in str(requirement.marker)
+        ):
+            found[canonicalize_name(requirement.name)] = str(requirement.specifier)
     return found
 
 
@@ -115,8 +117,8 @@ def spans(found: dict[Version, dict[str, set[Version]]]) -> dict[str, tuple[str,
 
 def table(rows: Iterable[tuple[Version, Mapping[str, object]]]) -> str:
     return "\n".join(
-        f"    ({one.major}, {one.minor}): {{" + ", ".join(f"{name!r}: {what!r}" for name, what in row.items()) + "},"
-        for one, row in rows
+        f"    ({pair.major}, {pair.minor}): {{" + ", ".join(f"{name!r}: {what!r}" for name, what in row.items()) + "},"
+        for pair, row in rows
     )
 
 

@@ -27,7 +27,7 @@ from gpudiag.model import codec  # noqa: E402
 from settings import TABLE, Setting, changed, culprits, environment, every, faults, rounds  # noqa: E402
 
 RESULT = ROOT / "reports" / "settings.md"
-CLEAR = {setting.variable for setting in every()} | {one.setting.variable for one in changed()}
+CLEAR = {setting.variable for setting in every()} | {change.setting.variable for change in changed()}
 
 
 def check(settings: Iterable[Setting], probes: Iterable[str] = ()) -> dict[str, str]:
@@ -50,8 +50,8 @@ def tried(settings: Sequence[Setting]) -> dict[Setting, str]:
     # To find which it is, only what was wrong is run.
     probes = [name for name in found if "." in name]
     return {
-        one: "; ".join(f"{name}: {said}" for name, said in (check([one]) or found).items())
-        for one in culprits(settings, lambda some: bool(check(some, probes)))
+        setting: "; ".join(f"{name}: {said}" for name, said in (check([setting]) or found).items())
+        for setting in culprits(settings, lambda some: bool(check(some, probes)))
     }
 
 
@@ -63,9 +63,11 @@ def _markdown(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _table(wrong: dict[Setting, str]) -> str:
     rows: dict[str, dict[str, list[str]]] = {}
-    for one in every():
-        values = rows.setdefault(one.reader, {}).setdefault(f"`{one.flag or one.variable}`", [])
-        values.append(f"**`{one.value}`**" if one in wrong else f"`{one.value}`" if one.value else "(empty)")
+    for setting in every():
+        values = rows.setdefault(setting.reader, {}).setdefault(f"`{setting.flag or setting.variable}`", [])
+        values.append(
+            f"**`{setting.value}`**" if setting in wrong else f"`{setting.value}`" if setting.value else "(empty)"
+        )
     parts = []
     for reader, variables in rows.items():
         source = TABLE[reader]["source"]
@@ -76,16 +78,16 @@ def _table(wrong: dict[Setting, str]) -> str:
 
 def report(wrong: dict[Setting, str], otherwise: dict[Setting, list[str]]) -> str:
     """Return the page."""
-    number = len({one.name for one in every()})
-    found = [(f"`{one}`", said) for one, said in wrong.items()] or [("none", "")]
+    number = len({setting.name for setting in every()})
+    found = [(f"`{setting}`", said) for setting, said in wrong.items()] or [("none", "")]
     reasons = [
         (
-            f"`{one.setting}`",
-            one.reason,
-            ", ".join(f"{name}: {words}" for name, words in one.must.items() if words),
-            "; ".join(otherwise[one.setting]) or "yes",
+            f"`{change.setting}`",
+            change.reason,
+            ", ".join(f"{name}: {words}" for name, words in change.must.items() if words),
+            "; ".join(otherwise[change.setting]) or "yes",
         )
-        for one in changed()
+        for change in changed()
     ]
     return f"""# Settings: what they change in a check of a healthy machine
 
@@ -115,7 +117,7 @@ def _each(pool: Executor, parts: Sequence[Sequence[Setting]]) -> dict[Setting, s
     wrong: dict[Setting, str] = {}
     for some, found in zip(parts, pool.map(tried, parts), strict=True):
         name = str(some[0]) if len(some) == 1 else f"{len(some)} settings"
-        _say(f"{name}: {'; '.join(f'{one}: {said}' for one, said in found.items()) or 'nothing is wrong'}")
+        _say(f"{name}: {'; '.join(f'{probe}: {said}' for probe, said in found.items()) or 'nothing is wrong'}")
         wrong |= found
     return wrong
 
@@ -130,15 +132,17 @@ def main() -> int:
     if asked.round:
         made = tuple(made[number - 1] for number in asked.round)
     if asked.alone:
-        made = tuple((one,) for one in every() if any(fnmatchcase(one.variable, name) for name in asked.alone))
+        made = tuple(
+            (setting,) for setting in every() if any(fnmatchcase(setting.variable, name) for name in asked.alone)
+        )
     with ThreadPoolExecutor(asked.jobs) as pool:
         wrong = _each(pool, made)
         if asked.round or asked.alone:
             return bool(wrong)
         otherwise: dict[Setting, list[str]] = {}
-        for one, found in zip(changed(), pool.map(lambda one: check([one.setting]), changed()), strict=True):
-            otherwise[one.setting] = one.otherwise(found)
-            _say(f"{one.setting}: {otherwise[one.setting] or 'as it must be'}")
+        for change, found in zip(changed(), pool.map(lambda change: check([change.setting]), changed()), strict=True):
+            otherwise[change.setting] = change.otherwise(found)
+            _say(f"{change.setting}: {otherwise[change.setting] or 'as it must be'}")
     RESULT.write_text(report(wrong, otherwise))
     return bool(wrong) or any(otherwise.values())
 

@@ -80,13 +80,13 @@ class Cell(Record):
     @property
     def brief(self) -> str:
         """The kinds that were found or, if nothing was, the figure: on one short line."""
-        text = ", ".join(dict.fromkeys(one.kind for one in self.found)) or self.figure
+        text = ", ".join(dict.fromkeys(finding.kind for finding in self.found)) or self.figure
         return text if len(text) <= LONGEST_IN_TABLE else f"{text[: LONGEST_IN_TABLE - 1]}…"
 
     @property
     def full(self) -> str:
         """Everything that is known of it, on one line."""
-        told = [f"{one.severity} {one.kind}: {one.message}" for one in self.found]
+        told = [f"{finding.severity} {finding.kind}: {finding.message}" for finding in self.found]
         return "; ".join(filter(None, [f"{self.outcome} ({self.figure})" if self.figure else self.outcome, *told]))
 
 
@@ -158,7 +158,7 @@ def behaviour(cell: Cell | None, release: str) -> tuple[object, ...]:
     text = _DURATION.sub("(time)", cell.figure)
     if release:
         text = text.replace(release, "(release)")
-    return (cell.outcome, tuple(sorted({(one.severity, one.kind) for one in cell.found})), text)
+    return (cell.outcome, tuple(sorted({(finding.severity, finding.kind) for finding in cell.found})), text)
 
 
 def differences(committed: Matrix, now: Matrix) -> Iterator[str]:
@@ -207,7 +207,7 @@ def markdown(matrix: Matrix) -> str:
 
 
 def _cell(row: Row) -> Cell:
-    found = tuple(Found(one.severity.value, one.kind, one_line(one.message)) for one in row.findings)
+    found = tuple(Found(finding.severity.value, finding.kind, one_line(finding.message)) for finding in row.findings)
     return Cell(row.status, words.figure(row), found)
 
 

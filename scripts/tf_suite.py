@@ -173,7 +173,7 @@ def outcomes(log: str) -> dict[str, str]:
         running = name if word == "RUN" else ""
         found[name] = {"RUN": "ended the process", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}[word]
     reasons = list(BLOCK.finditer(log))
-    for begin, end in zip(reasons, [*(one.start() for one in reasons[1:]), len(log)], strict=False):
+    for begin, end in zip(reasons, [*(reason.start() for reason in reasons[1:]), len(log)], strict=False):
         found[f"{begin[2]}.{begin[1]}"] = f"failed: {reason_of(log[begin.end() : end])}"
     if running and found[running] == "passed":
         found[running] = "ended the process"
@@ -184,7 +184,7 @@ def reason_of(block: str) -> str:
     """Return what the last exception of a traceback says, on one line."""
     lines = re.split(r"^(?:=|-){20,}$|^Ran \d+ tests", block, maxsplit=2, flags=re.MULTILINE)
     text = lines[1] if len(lines) > 1 else block
-    begins = [one.start() for one in re.finditer(r"^[\w.]+(?:Error|Exception|Failed)\b", text, re.MULTILINE)]
+    begins = [match.start() for match in re.finditer(r"^[\w.]+(?:Error|Exception|Failed)\b", text, re.MULTILINE)]
     said = " ".join(text[begins[-1] :].split()) if begins else "?"
     return said if len(said) <= 4000 else f"{said[:2000]} ... {said[-2000:]}"  # in between: where the node was made
 
@@ -347,11 +347,12 @@ def report(results: Results, note: str = "") -> str:
                 examples.setdefault(kind, f"`{name}`: {reason}")
     why = {name: reason for _, name, reason in CLASSES}
     version = importlib.metadata.version("tensorflow")
+    files = {result["file"] for result in results.values()}
     return "\n".join(
         [
             "# TensorFlow's own tests on simulated GPUs",
             "",
-            f"By `scripts/tf_suite.py`: TensorFlow {version}, {len({one['file'] for one in results.values()})} files.",
+            f"By `scripts/tf_suite.py`: TensorFlow {version}, {len(files)} files.",
             "Counted are the tests that pass on the simulated machine, and those that fail there, but not on the CPU.",
             "A build is what `git rev-parse --short=12 HEAD:gpudiag/simulator/src` says of it.",
             *(["", note] if note else []),

@@ -131,12 +131,12 @@ def library_faults(content: bytes, machine: str) -> Iterator[str]:
     for section in elf.iter_sections():
         if isinstance(section, GNUVerNeedSection):
             for _, versions in section.iter_versions():
-                for one in versions:
-                    found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", one.name)
+                for needed in versions:
+                    found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", needed.name)
                     if found and (int(found[1]), int(found[2])) > GLIBC:
-                        yield f"it needs {one.name}"
-                    elif one.name.startswith(("GLIBCXX", "CXXABI")):
-                        yield f"it needs a libstdc++ with {one.name}"
+                        yield f"it needs {needed.name}"
+                    elif needed.name.startswith(("GLIBCXX", "CXXABI")):
+                        yield f"it needs a libstdc++ with {needed.name}"
         elif isinstance(section, DynamicSection):
             for tag in section.iter_tags("DT_NEEDED"):
                 library = str(tag.needed)  # type: ignore[attr-defined]  # set for this kind of tag
@@ -151,8 +151,8 @@ def audit(tools: Path, wheel: Path, environment: dict[str, str], folder: Path) -
     command = [tools / "auditwheel", "repair", "--plat", tag, "--exclude", missing, "--wheel-dir", folder / "audited"]
     said = _run([*command, wheel], environment)
     (audited,) = (folder / "audited").iterdir()
-    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(audited) as other:
-        added = set(other.namelist()) - set(one.namelist())
+    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(audited) as other:
+        added = set(other.namelist()) - set(archive.namelist())
     if audited.name != wheel.name or any(".libs/" in name for name in added):
         raise StepFailed(f"auditwheel made another wheel of it, {audited.name}, with {sorted(added)}\n{said}")
     print(f"auditwheel: consistent with {tag}")

@@ -187,9 +187,9 @@ class Gpudiag:
             if (Path(entry) / package).is_dir():
                 rest = self.folder / f"modules{number}-without-{package}"
                 rest.mkdir()
-                for one in Path(entry).iterdir():
-                    if not one.name.startswith(package):
-                        (rest / one.name).symlink_to(one)
+                for path in Path(entry).iterdir():
+                    if not path.name.startswith(package):
+                        (rest / path.name).symlink_to(path)
                 self.path[number] = str(rest)
         return self
 
@@ -216,9 +216,9 @@ class Gpudiag:
         folders = [Path(), Path("tensorflow"), Path("tensorflow/python"), *map(Path, real)]
         for folder in folders:
             (site / folder).mkdir()
-            for one in (own / folder).iterdir():
-                if folder / one.name not in folders:
-                    (site / folder / one.name).symlink_to(one)
+            for path in (own / folder).iterdir():
+                if folder / path.name not in folders:
+                    (site / folder / path.name).symlink_to(path)
         self.path[self.path.index(str(own))] = str(site)
         return site
 
@@ -272,7 +272,7 @@ def _ends_what_it_started(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if any(report.failed for report in request.node.stash.get(_REPORTS, [])):
         started = [child for child in psutil.Process().children() if child.pid not in before]
-        grandchildren = [each for one in started for each in one.children(recursive=True)]
+        grandchildren = [each for process in started for each in process.children(recursive=True)]
         _end([*started, *grandchildren, *_marked(request.node.funcargs.get("tmp_path"))])
 
 

@@ -82,7 +82,7 @@ def _command(line: str) -> str:
 
 
 def _is_pip(command: str) -> bool:
-    return all(_PIP.fullmatch(one.strip()) for one in re.split("&&|;", command))
+    return all(_PIP.fullmatch(part.strip()) for part in re.split("&&|;", command))
 
 
 def follow(fix: Iterable[str], item: Item, gpudiag: Gpudiag) -> Followed:
@@ -115,8 +115,8 @@ def _do(command: str, followed: Followed, gpudiag: Gpudiag) -> None:
         assert all(Path(word).is_relative_to(gpudiag.folder) for word in words[1:]), command
         subprocess.run(words, cwd=gpudiag.folder, check=True, timeout=60)
     else:
-        for one in re.split("&&|;", command):
-            _pip(one.strip(), followed, gpudiag)
+        for part in re.split("&&|;", command):
+            _pip(part.strip(), followed, gpudiag)
 
 
 def _run_again(before: Item, followed: Followed, gpudiag: Gpudiag) -> None:
@@ -169,7 +169,7 @@ def _pip(command: str, followed: Followed, gpudiag: Gpudiag) -> None:
                 (gpudiag.libraries / library.name).symlink_to(library.resolve())
     faults = tuple(fault for fault in followed.item.faults if not _serves(wanted, fault))
     followed.item = replace(followed.item, faults=faults)
-    if packages & _of_the_path(gpudiag) or any(one.startswith(("tensorflow", "nvidia")) for one in packages):
+    if packages & _of_the_path(gpudiag) or any(package.startswith(("tensorflow", "nvidia")) for package in packages):
         gpudiag.path[:] = modules()
 
 

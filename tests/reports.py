@@ -27,7 +27,7 @@ from gpudiag.model.report import (
 
 def fix_lines(cause: RootCause) -> tuple[str, ...]:
     """Return the fix of a cause as lines for a shell."""
-    return tuple(one.line for one in cause.fix)
+    return tuple(action.line for action in cause.fix)
 
 
 GPUS = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(2)))

@@ -52,12 +52,12 @@ class Changed:
         wrong = [
             f"{name}: {said}"
             for name, said in faults.items()
-            if not any(fnmatchcase(name, one) and words in said for one, words in self.must.items())
+            if not any(fnmatchcase(name, pattern) and words in said for pattern, words in self.must.items())
         ]
         return wrong + [
-            f"{one}: nothing of {words!r}"
-            for one, words in self.must.items()
-            if not any(fnmatchcase(name, one) and words in said for name, said in faults.items())
+            f"{pattern}: nothing of {words!r}"
+            for pattern, words in self.must.items()
+            if not any(fnmatchcase(name, pattern) and words in said for name, said in faults.items())
         ]
 
 
@@ -97,19 +97,19 @@ def rounds(settings: Iterable[Setting], number: int = 3) -> tuple[tuple[Setting,
     made: list[list[Setting]] = [[] for _ in range(max([number, *map(len, named.values())]))]
     for start, values in enumerate(named.values()):
         places = islice(cycle(made[:number]), start % number, start % number + number)
-        for setting, one in zip(values, (*places, *made[number:]), strict=False):
-            one.append(setting)
+        for setting, together in zip(values, (*places, *made[number:]), strict=False):
+            together.append(setting)
     return tuple(map(tuple, made))
 
 
 def environment(settings: Iterable[Setting], folder: Path) -> dict[str, str]:
     """Return the variables that these settings are, with files and folders in ``folder``."""
     found: dict[str, str] = {}
-    for one in settings:
-        value = one.value.replace("{folder}", str(folder))
-        if one.flag:
-            value = f"{found.get(one.variable, '')} --{one.flag}={value}".lstrip()
-        found[one.variable] = value
+    for setting in settings:
+        value = setting.value.replace("{folder}", str(folder))
+        if setting.flag:
+            value = f"{found.get(setting.variable, '')} --{setting.flag}={value}".lstrip()
+        found[setting.variable] = value
     return found
 
 
@@ -119,7 +119,7 @@ def faults(report: Report) -> dict[str, str]:
     if causes := (*report.diagnosis.causes, *report.diagnosis.folded):
         said["causes"] = ", ".join(cause.cause_id for cause in causes)
     if failed := report.diagnosis.failed:
-        said["diagnosis"] = ", ".join(one.part for one in failed)
+        said["diagnosis"] = ", ".join(failure.part for failure in failed)
     return said if report.verdict is Verdict.PASS else {"verdict": report.verdict.value, **said}
 
 
@@ -128,8 +128,8 @@ def _fault(outcome: Any) -> str:
         return f"broken: {outcome.cause.value}: {outcome.detail}"
     if isinstance(outcome, Skipped):
         return "" if "needs real GPUs" in outcome.reason else f"skipped: {outcome.reason}"
-    above = [one for one in outcome.findings if one.severity is not Severity.NOTE]
-    return "; ".join(f"{one.severity.value}: {one.message}" for one in above)
+    above = [finding for finding in outcome.findings if finding.severity is not Severity.NOTE]
+    return "; ".join(f"{finding.severity.value}: {finding.message}" for finding in above)
 
 
 def culprits(settings: Sequence[Setting], is_wrong: Callable[[Sequence[Setting]], bool]) -> tuple[Setting, ...]:
@@ -141,4 +141,4 @@ def culprits(settings: Sequence[Setting], is_wrong: Callable[[Sequence[Setting]]
         return tuple(settings)
     middle = len(settings) // 2
     wrong = [half for half in (settings[:middle], settings[middle:]) if is_wrong(half)]
-    return tuple(one for half in wrong for one in culprits(half, is_wrong)) or tuple(settings)
+    return tuple(setting for half in wrong for setting in culprits(half, is_wrong)) or tuple(settings)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from conftest import DEADLINE_S, Gpudiag
 
-INSTALLED = any(one.name == "gpudiag" for one in entry_points(group="pytest11"))
+INSTALLED = any(entry_point.name == "gpudiag" for entry_point in entry_points(group="pytest11"))
 BOOT = "import sys; sys.path[:] = {path!r}; import pytest; sys.exit(pytest.main())"
 
 # record_property warns of the family that is pytest's default.
@@ -110,7 +110,7 @@ def _tests(junit: Path) -> dict[str, Test]:
     found = {}
     for case in ElementTree.parse(junit).iter("testcase"):
         result = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
-        properties = {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")}
+        properties = {entry.attrib["name"]: entry.attrib["value"] for entry in case.iter("property")}
         outcome = "passed" if result is None else result.tag
         message = "" if result is None else result.attrib.get("message", "") + (result.text or "")
         found[case.attrib["name"]] = Test(outcome, message, properties, float(case.attrib["time"]))

@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"(?:^|\s)#(?:\s|$)")
 
 def declared() -> list[tuple[str, tuple[Action, ...]]]:
     """Return each declared fix, with the name of the cause, message or finding that declares it."""
-    messages = [one for message in MESSAGES for one in (message, *message.codes.values())]
+    messages = [known for message in MESSAGES for known in (message, *message.codes.values())]
     return [
         *((known.id, known.declared.fix) for known in causes.all_of_them()),
         *((message.name, message.fix) for message in messages),

@@ -32,7 +32,7 @@ UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def unseen(text: str) -> set[str]:
-    return {one for one in text if unicodedata.category(one) in UNSEEN and one not in "\n\t"}
+    return {char for char in text if unicodedata.category(char) in UNSEEN and char not in "\n\t"}
 
 
 def test_every_character_that_is_not_seen_is_left_out_and_every_other_stays() -> None:
@@ -82,14 +82,14 @@ def hostile(value: Any, chance: random.Random) -> Any:
 @pytest.mark.parametrize("format_", FORMATS)
 def test_no_renderer_lets_a_hidden_character_out(format_: str, seed: int) -> None:
     chance = random.Random(seed)
-    one: Report = hostile(sample(), chance)
-    one = msgspec.structs.replace(one, settings=Settings(words(chance), {words(chance): words(chance)}))
-    one = msgspec.structs.replace(one, notes=(words(chance),), lines=(words(chance),))
+    attacked: Report = hostile(sample(), chance)
+    attacked = msgspec.structs.replace(attacked, settings=Settings(words(chance), {words(chance): words(chance)}))
+    attacked = msgspec.structs.replace(attacked, notes=(words(chance),), lines=(words(chance),))
     for verbose in (False, True):
-        text = render(one, format_, width=chance.choice([20, 80, 200]), color=False, verbose=verbose)
+        text = render(attacked, format_, width=chance.choice([20, 80, 200]), color=False, verbose=verbose)
         assert unseen(text) == set()
     if format_ == "json":
-        assert msgspec.json.decode(text, type=Report, dec_hook=decode_hook) == one
+        assert msgspec.json.decode(text, type=Report, dec_hook=decode_hook) == attacked
 
 
 CONTROL = "\x1b]0;owned\x07\x9b31m\u202e\u200b\u2028"
@@ -221,7 +221,7 @@ def test_standard_output_takes_any_encoding(format_: str, encoding: str, gpudiag
     elif format_ == "junit":
         from xml.etree import ElementTree as ET
 
-        properties = {one.get("name"): one.get("value") for one in ET.fromstring(done.stdout).iter("property")}
+        properties = {entry.get("name"): entry.get("value") for entry in ET.fromstring(done.stdout).iter("property")}
         assert properties["settings"] == "from käse 漢字 😀.toml: none"
     elif format_ == "html":
         assert "settings from käse 漢字 😀.toml" in html.unescape(text).replace("</dt><dd>", " ")
@@ -302,12 +302,12 @@ def test_no_text_costs_more_than_its_length(letters: str) -> None:
 
     def cost(size: int) -> int:
         text = (letters * size)[:size] + "!"
-        one = msgspec.structs.replace(report(), notes=(text,), lines=(text,), command=("gpudiag", text))
+        long = msgspec.structs.replace(report(), notes=(text,), lines=(text,), command=("gpudiag", text))
 
         def work() -> None:
-            render(mask(one), "markdown", width=80, color=False)
-            render(one, "markdown", width=80, color=False)
-            codec.encode(one)
+            render(mask(long), "markdown", width=80, color=False)
+            render(long, "markdown", width=80, color=False)
+            codec.encode(long)
 
         return lines_run(work)
 

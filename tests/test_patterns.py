@@ -68,7 +68,7 @@ def of_masking(*, paths: bool) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(re, "compile", noted)
         masking.mask(sample())
-    return [one for one in seen if isinstance(one, str) and one.startswith("[<~-]") is paths]
+    return [pattern for pattern in seen if isinstance(pattern, str) and pattern.startswith("[<~-]") is paths]
 
 
 def shapes() -> Iterable[str]:
@@ -88,7 +88,7 @@ def shapes() -> Iterable[str]:
 
 
 SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
-    ("gpudiag.causes.shared.last_resort", "match"): lambda: [one.codes for one in last_resort.MEANINGS],
+    ("gpudiag.causes.shared.last_resort", "match"): lambda: [meaning.codes for meaning in last_resort.MEANINGS],
     ("gpudiag.knowledge.log", "_prepared"): lambda: [r"^(?:\w|\{\w*:[wd]\})", r"\w$"],
     ("gpudiag.knowledge.log", "pattern"): shapes,
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
@@ -128,9 +128,9 @@ class Found:
 
 
 def modules() -> Iterator[tuple[Any, str]]:
-    for one in pkgutil.walk_packages(gpudiag.__path__, "gpudiag."):
-        if not one.name.startswith(("gpudiag.suite.", "gpudiag.simulator.src", "gpudiag.__main__")):
-            module = importlib.import_module(one.name)
+    for package in pkgutil.walk_packages(gpudiag.__path__, "gpudiag."):
+        if not package.name.startswith(("gpudiag.suite.", "gpudiag.simulator.src", "gpudiag.__main__")):
+            module = importlib.import_module(package.name)
             yield module, inspect.getsource(module)
 
 
@@ -180,14 +180,14 @@ def everywhere() -> tuple[list[Found], list[str]]:
     for (module, tree), (here, _) in zip(both, own, strict=True):
         used = {name: others.get(name, set()) | here.get(name, set()) for name in others.keys() | here.keys()}
         for name, value in vars(module).items():
-            for one in compiled(value):  # given to a function, it may be used in any way
-                add(module.__name__, one.pattern, one.flags, used.get(name) or {"search", "sub"})
+            for pattern in compiled(value):  # given to a function, it may be used in any way
+                add(module.__name__, pattern.pattern, pattern.flags, used.get(name) or {"search", "sub"})
         for function, name, call in calls(tree):
             mode = ast.unparse(call.func).removeprefix("re.")
             modes = {mode} if mode != "compile" else used.get(name) or {"search", "sub"}
-            flags = [one for one in call.args[1:] if ast.unparse(one).startswith("re.")]
+            flags = [expression for expression in call.args[1:] if ast.unparse(expression).startswith("re.")]
             flags += [word.value for word in call.keywords if word.arg == "flags"]
-            value = sum(int(eval(ast.unparse(one), vars(module))) for one in flags)
+            value = sum(int(eval(ast.unparse(expression), vars(module))) for expression in flags)
             try:
                 patterns = [eval(ast.unparse(call.args[0]), vars(module))]
             except NameError:
@@ -210,9 +210,9 @@ def compiled(value: object, depth: int = 0) -> Iterator[re.Pattern[str]]:
         elif isinstance(value, list | tuple | set | frozenset):
             inner = value
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            inner = [getattr(value, one.name) for one in dataclasses.fields(value)]
-        for one in inner:
-            yield from compiled(one, depth + 1)
+            inner = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        for item in inner:
+            yield from compiled(item, depth + 1)
 
 
 # ---- the worst letters of a pattern ----
@@ -255,33 +255,33 @@ def readings(tokens: Any, letters: str) -> list[list[Piece]]:
     def follow(others: list[list[Piece]]) -> None:
         nonlocal lists
         more = [[*lists[0], *other] for other in others[1:]]
-        lists = [[*one, *others[0]] for one in lists] + more
+        lists = [[*steps, *others[0]] for steps in lists] + more
 
     for kind, what in tokens:
         if kind is constants.LITERAL:
             follow([[(chr(what), False)]])
         elif kind is constants.NOT_LITERAL:
-            follow([[(next(one for one in letters if ord(one) != what), False)]])
+            follow([[(next(letter for letter in letters if ord(letter) != what), False)]])
         elif kind is constants.ANY:
             follow([[("a", False)]])
         elif kind is constants.IN:
-            follow([[(next((one for one in (*letters, *LETTERS[0]) if is_of(what, one)), "a"), False)]])
+            follow([[(next((letter for letter in (*letters, *LETTERS[0]) if is_of(what, letter)), "a"), False)]])
         elif kind is constants.BRANCH:
-            follow([one for branch in what[1] for one in readings(branch, letters)])
+            follow([reading for branch in what[1] for reading in readings(branch, letters)])
         elif kind is constants.SUBPATTERN:
             follow(readings(what[-1], letters))
         elif kind in (constants.MAX_REPEAT, constants.MIN_REPEAT):
             least, most, body = what
             bodies = readings(body, letters)
             if most > ENDLESS:
-                inner = [one for one in bodies if any(endless for _, endless in one)]
-                follow([[("".join(text for text, _ in one) or "a", True)] for one in bodies] + inner)
+                inner = [body for body in bodies if any(endless for _, endless in body)]
+                follow([[("".join(text for text, _ in body) or "a", True)] for body in bodies] + inner)
             else:
-                follow([one * max(1, min(least, 8)) for one in bodies])
+                follow([body * max(1, min(least, 8)) for body in bodies])
         elif kind is constants.ASSERT:
             follow(readings(what[1], letters))
         elif kind is constants.ASSERT_NOT:
-            lists += [[*lists[0], *one] for one in readings(what[1], letters)]
+            lists += [[*lists[0], *reading] for reading in readings(what[1], letters)]
     return lists
 
 
@@ -290,7 +290,7 @@ def attacks(pattern: str, flags: int) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     tokens = parser.parse(pattern, flags)
     lines = r"\s" in pattern or "[^" in pattern  # then the end of a line may be what is repeated
-    for pieces in (one for letters in LETTERS[: 1 + lines] for one in readings(tokens, letters)[:24]):
+    for pieces in (reading for letters in LETTERS[: 1 + lines] for reading in readings(tokens, letters)[:24]):
         joined: list[Piece] = []
         for text, endless in pieces:
             if joined and not endless and not joined[-1][1]:
@@ -309,19 +309,19 @@ def attacks(pattern: str, flags: int) -> set[tuple[str, str, str]]:
     return {attack for attack in found if attack[1]}
 
 
-def seconds(one: re.Pattern[str], mode: str, text: str) -> float:
+def seconds(pattern: re.Pattern[str], mode: str, text: str) -> float:
     """Return how long a use of a pattern takes the processor."""
     began = time.thread_time()
     if mode == "sub":
-        one.sub("", text)
+        pattern.sub("", text)
     else:
-        getattr(one, mode)(text)
+        getattr(pattern, mode)(text)
     return time.thread_time() - began
 
 
 def too_slow(found: Found, large: int = LARGE) -> str:
     """Say on which of its worst texts a pattern takes more than in proportion to their length; "" where on none."""
-    one = re.compile(found.pattern, found.flags)
+    pattern = re.compile(found.pattern, found.flags)
     # To find all, to replace and to split is the same work; a search is the beginning of it, and a match of a search.
     modes = {mode if mode in ("match", "fullmatch", "search") else "sub" for mode in found.modes}
     modes -= {"search", "match"} if "sub" in modes else {"match"} if "search" in modes else set()
@@ -329,27 +329,30 @@ def too_slow(found: Found, large: int = LARGE) -> str:
     for attack in sorted(attacks(found.pattern, found.flags)):
         for mode in modes:
             for size in (*(times * len(attack[1]) for times in TIMES), *SIZES):
-                took = seconds(one, mode, text_of(attack, size))
+                took = seconds(pattern, mode, text_of(attack, size))
                 if size < JUDGED and took > HARD_CAP_S:
                     return told(mode, attack, size)
                 if size >= JUDGED and took > NOISE_S:
                     break
-            if took > NOISE_S and out_of_proportion(one, mode, attack, size):
+            if took > NOISE_S and out_of_proportion(pattern, mode, attack, size):
                 return told(mode, attack, size)
             if took / size > worst:
                 worst, slowest = took / size, (mode, attack)
     mode, attack = slowest
     at_most = MOST[4] / 4 * worst * large + NOISE_S
-    if mode and seconds(one, mode, text_of(attack, large)) > at_most:
+    if mode and seconds(pattern, mode, text_of(attack, large)) > at_most:
         # What the engine notes of 1 MB does not fit into the processor's caches, which alone is 2 to 4 times slower.
-        return told(mode, attack, large) if out_of_proportion(one, mode, attack, large, times=16) else ""
+        return told(mode, attack, large) if out_of_proportion(pattern, mode, attack, large, times=16) else ""
     return ""
 
 
-def out_of_proportion(one: re.Pattern[str], mode: str, attack: tuple[str, str, str], size: int, times: int = 4) -> bool:
+def out_of_proportion(
+    pattern: re.Pattern[str], mode: str, attack: tuple[str, str, str], size: int, times: int = 4
+) -> bool:
     """Return whether so many times the length took more than it may, each time it was measured."""
     return all(
-        seconds(one, mode, text_of(attack, size)) > MOST[times] * seconds(one, mode, text_of(attack, size // times))
+        seconds(pattern, mode, text_of(attack, size))
+        > MOST[times] * seconds(pattern, mode, text_of(attack, size // times))
         for _ in range(3)
     )
 

@@ -22,7 +22,7 @@ def test_every_gpu_is_verified_and_nothing_fails(isolation: str, gpudiag: Gpudia
     assert not report.world.simulated
     assert not any(gpu.name.startswith("Simulated ") for gpu in report.gpus)
     assert [row for row in report.rows if isinstance(row.outcome, Broken)] == []
-    assert [one for row in report.rows for one in row.findings if one.severity is not Severity.NOTE] == []
+    assert [finding for row in report.rows for finding in row.findings if finding.severity is not Severity.NOTE] == []
     assert (report.verdict, report.exit_code) == (Verdict.PASS, 0)
 
 

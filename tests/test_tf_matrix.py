@@ -68,7 +68,7 @@ def test_the_matrix_has_a_line_for_each_probe_and_device_and_a_cell_for_each_ver
     )
     cell = matrix.lines[3].cells["2.21"]
     assert (cell.outcome, cell.figure, cell.brief) == ("warning", "took it | all", "overridden, misspelt")
-    assert [one.severity for one in cell.found] == ["note", "warning"]
+    assert [finding.severity for finding in cell.found] == ["note", "warning"]
 
 
 def test_json_holds_the_whole_matrix() -> None:
@@ -203,7 +203,7 @@ def test_a_version_that_is_broken_now_differs() -> None:
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Report | str]:
     """What the environments would give; change it as a test goes on."""
     reports = two_versions()
-    monkeypatch.setattr(tf_matrix, "measured", lambda versions, *_: {one: reports[one] for one in versions})
+    monkeypatch.setattr(tf_matrix, "measured", lambda versions, *_: {version: reports[version] for version in versions})
     return reports
 
 

@@ -48,7 +48,7 @@ def test_the_build_writes_what_explain_says(tmp_path: Path) -> None:
     cmake("-S", str(Path(__file__).parent.parent / "gpudiag/cli"), "-B", build, f"-DPYTHON_EXECUTABLE={sys.executable}")
     cmake("--install", build, "--prefix", str(tmp_path / "wheel"))
     index = tmp_path / "wheel/gpudiag/cli/explanations.json"
-    assert [explanation.indexed(one.name, index) for one in describe.explanations()] == describe.explanations()
+    assert [explanation.indexed(entry.name, index) for entry in describe.explanations()] == describe.explanations()
 
 
 def test_an_installed_wheel_has_the_index_and_an_editable_installation_reads_its_sources() -> None:

@@ -44,15 +44,15 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
             told.setdefault(about, set()).update(several)
             of_causes.append((cause.cause_id, about, several))
     of_two = [
-        f"{one} says {sorted(first)}, {other} says {sorted(second)}"
-        for (one, about, first), (other, same, second) in itertools.combinations(of_causes, 2)
-        if about == same and one != other and first.isdisjoint(second)
+        f"{name} says {sorted(first)}, {other} says {sorted(second)}"
+        for (name, about, first), (other, same, second) in itertools.combinations(of_causes, 2)
+        if about == same and name != other and first.isdisjoint(second)
     ]
     return of_two + [
-        f"{row.probe}.{one.kind}: {command}, not one of {sorted(told[about])}"
+        f"{row.probe}.{finding.kind}: {command}, not one of {sorted(told[about])}"
         for row in rows
-        for one in row.findings
-        for about, command in commands(words.advice(one))
+        for finding in row.findings
+        for about, command in commands(words.advice(finding))
         if row.area == "host" and about in told and command not in told[about]
     ]
 
@@ -79,21 +79,23 @@ def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
     causes = (*diagnosis.causes, *diagnosis.folded)
     said = [action for cause in causes for action in cause.fix]
     return [
-        f"{row.probe}.{one.kind} says {words.advice(one)!r}; {cause.cause_id} says {cause.fix[0].line!r}"
+        f"{row.probe}.{finding.kind} says {words.advice(finding)!r}; {cause.cause_id} says {cause.fix[0].line!r}"
         for row in rows
-        for one in row.findings
-        if row.area == "host" and one.kind not in _COULD_NOT_LOOK and not any(action in said for action in one.fix)
-        if not one.cause
+        for finding in row.findings
+        if row.area == "host"
+        and finding.kind not in _COULD_NOT_LOOK
+        and not any(action in said for action in finding.fix)
+        if not finding.cause
         for cause in causes
         if cause.cause_id != "probe_fails"  # it only looks
-        if (f"{row.probe}.{one.kind}", cause.cause_id) not in ANOTHER_QUESTION
+        if (f"{row.probe}.{finding.kind}", cause.cause_id) not in ANOTHER_QUESTION
     ]
 
 
 def checked(evidence: Evidence) -> tuple[tuple[Row, ...], Diagnosis]:
     """Return the rows and the diagnosis of a check of this machine, all probes of the host run."""
-    others = [one for one in evidence.rows if one.area != "host"]
-    host = [Row(one.name, (), views.judge(one, None, evidence.facts, Limits()), 0.0) for one in HOST]
+    others = [row for row in evidence.rows if row.area != "host"]
+    host = [Row(entry.name, (), views.judge(entry, None, evidence.facts, Limits()), 0.0) for entry in HOST]
     rows = (*host, *others)
     found = diagnosis.diagnose(Evidence(evidence.facts, evidence.gpus, rows, evidence.lines))
     return with_one_voice(rows, found), found

@@ -57,7 +57,7 @@ def green(report: Report) -> Report:
 def contradicts(report: Report) -> bool:
     """Return whether the report names a reason against a pass, and passes; written again, from the issue's words."""
     causes = (*report.diagnosis.causes, *report.diagnosis.folded)
-    proved = any(one.confidence is Confidence.PROVED and one.stage is not Stage.CONFIGURATION for one in causes)
+    proved = any(cause.confidence is Confidence.PROVED and cause.stage is not Stage.CONFIGURATION for cause in causes)
     nvml = report.facts.nvml
     lost = (
         not isinstance(nvml, Unknown)
@@ -71,4 +71,4 @@ def with_any_one_probe(report: Report) -> list[Report]:
     """Return the reports that runs of each of the probes alone could have given, if all went well; and of none."""
     facts = Evidence(report.facts, report.gpus, (), report.lines)
     alone = [replace(report, rows=(row,)) for row in report.rows]
-    return [concluded(facts), *(green(replace(one, rows=(*one.rows, _verifies(facts)))) for one in alone)]
+    return [concluded(facts), *(green(replace(variant, rows=(*variant.rows, _verifies(facts)))) for variant in alone)]

@@ -301,7 +301,7 @@ def table(records: list[dict[str, str]], planned: int) -> str:
             "| fault | verdict | probes | why | right |",
             "| - | - | - | - | - |",
         ]
-        for record in (one for one in records if one["group"] == group):
+        for record in (candidate for candidate in records if candidate["group"] == group):
             cells = (
                 f"`{record['fault']}`",
                 record["verdict"],

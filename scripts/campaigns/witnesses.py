@@ -65,7 +65,7 @@ def printed(source: str, suffix: str) -> Iterator[tuple[int, str]]:
 
 def lines_of(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield where in the folder, and a text that is there."""
-    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         where = file.relative_to(folder).as_posix()
         if file.suffix in SUFFIXES:
             for number, text in printed(file.read_text("utf-8", errors="replace"), file.suffix):
@@ -83,10 +83,10 @@ def wanted() -> dict[str, list[tuple[str, log._Text]]]:
         for text, witness in zip(message.texts, message.witnesses, strict=False)
         if not witness
     ]
-    times = Counter(word for _, one in texts for word in one.words)
+    times = Counter(word for _, pattern in texts for word in pattern.words)
     table: dict[str, list[tuple[str, log._Text]]] = defaultdict(list)
-    for text, one in texts:
-        table[min(one.words, key=lambda word: (times[word], word))].append((text, one))
+    for text, pattern in texts:
+        table[min(pattern.words, key=lambda word: (times[word], word))].append((text, pattern))
     return table
 
 
@@ -96,12 +96,14 @@ def main() -> None:
     parser.add_argument("sources", nargs="+", metavar="NAME=FOLDER")
     table = wanted()
     best: dict[str, tuple[str, str]] = {}
-    for name, _, folder in (one.partition("=") for one in parser.parse_args().sources):
+    for name, _, folder in (source.partition("=") for source in parser.parse_args().sources):
         for where, line in lines_of(Path(folder)):
             words = log._words(line)
-            for text, one in (each for word in words & table.keys() for each in table[word] if each[1].words <= words):
+            for text, pattern in (
+                each for word in words & table.keys() for each in table[word] if each[1].words <= words
+            ):
                 filled = (one_line(line.replace("{}", what)) for what in PUT_IN) if len(line) < LONGEST else ()
-                shown = next((each for each in filled if one.pattern.search(each)), None)
+                shown = next((each for each in filled if pattern.pattern.search(each)), None)
                 if shown is not None and (text not in best or len(shown) < len(best[text][1])):
                     best[text] = f"{name} {where}", shown
     for text, (witness, line) in sorted(best.items()):

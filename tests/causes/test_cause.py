@@ -33,7 +33,7 @@ def test_a_cause_is_found_by_its_earlier_name(earlier: str, name: str) -> None:
     assert causes.get(earlier) is causes.get(name)
 
 
-@pytest.mark.parametrize("known", [one for one in ALL if one.declared.row_only], ids=lambda known: known.id)
+@pytest.mark.parametrize("known", [cause for cause in ALL if cause.declared.row_only], ids=lambda known: known.id)
 def test_a_sign_declares_nothing_that_only_the_diagnosis_reads(known: Known) -> None:
     declared, plain = known.declared, Cause(fix=(), url="")
     assert declared.finding
@@ -133,10 +133,14 @@ def test_a_cause_gives_way_to_one_that_says_more() -> None:
     assert library_missing is not None
     assert interrupted is not None
     assert "installation_interrupted" in library_missing.declared.unless
-    seen = [one.evidence for one in examples()["installation_interrupted"] if list(interrupted.causes(one.evidence))]
-    both = [one for one in seen if list(library_missing.causes(one))]
+    seen = [
+        example.evidence
+        for example in examples()["installation_interrupted"]
+        if list(interrupted.causes(example.evidence))
+    ]
+    both = [evidence for evidence in seen if list(library_missing.causes(evidence))]
     assert both, "by itself it would be found"
-    assert not any(found("library_missing", one) for one in both)
+    assert not any(found("library_missing", evidence) for evidence in both)
 
 
 def test_a_symptom_gives_way_to_what_it_follows_from() -> None:

@@ -18,7 +18,7 @@ from gpudiag.probe import EndedReading, GpuFaults
 from gpudiag.run.diagnosis import diagnose
 
 CODES = sorted(
-    {text for one in MESSAGES for text in one.texts if re.fullmatch(r"[A-Za-z]+_[A-Z0-9_]+|nccl[A-Z]\w+", text)}
+    {text for message in MESSAGES for text in message.texts if re.fullmatch(r"[A-Za-z]+_[A-Z0-9_]+|nccl[A-Z]\w+", text)}
 )
 PROBES = {
     "discovery.logical_devices": (Stage.CONTEXT, Stage.FIRST_OP, Stage.MEMORY),
@@ -97,4 +97,4 @@ def test_a_process_that_ended_after_an_error_of_the_gpu_has_a_reading() -> None:
     reading = EndedReading(
         given=("0000:01:00.0",), seen=1, operation_raised="CUDA_ERROR_UNKNOWN", process_end="SIGABRT"
     )
-    assert [one.kind for one in reading.unusable() if isinstance(one, Finding)] == ["process_ended"]
+    assert [finding.kind for finding in reading.unusable() if isinstance(finding, Finding)] == ["process_ended"]

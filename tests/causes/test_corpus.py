@@ -103,7 +103,9 @@ def test_what_was_recorded_is_enough_to_name_it(item: Item) -> None:
     assert _shown(again.diagnosis) == _shown(report.diagnosis), f"python scripts/record.py corpus {item.number}"
     _is_as_wanted(item, again.diagnosis)
     assert contradictions(again.rows, again.diagnosis) == []
-    assert not any(contradicts(one) for one in with_any_one_probe(again)), "PASS, whatever is known against it"
+    assert not any(contradicts(shortened) for shortened in with_any_one_probe(again)), (
+        "PASS, whatever is known against it"
+    )
     masked = rejudging.rejudge(mask(report)).diagnosis
     assert _named(masked) == _named(again.diagnosis), "a word that the diagnosis needs is masked"
 
@@ -114,7 +116,7 @@ RENAMED = {"named_in_log": messages.all_of_them()}
 
 def _shown(diagnosis: Diagnosis) -> Diagnosis:
     """Return a diagnosis without what reports of schema 1 do not say: what a cause is about, and its fix as data."""
-    causes, folded = ([_of_schema_1(one) for one in several] for several in (diagnosis.causes, diagnosis.folded))
+    causes, folded = ([_of_schema_1(cause) for cause in several] for several in (diagnosis.causes, diagnosis.folded))
     return replace(diagnosis, causes=tuple(causes), folded=tuple(folded))
 
 
@@ -124,7 +126,7 @@ def _of_schema_1(cause: RootCause) -> RootCause:
 
 
 def _named(diagnosis: Diagnosis) -> list[list[str]]:
-    return [[one.cause_id for one in causes] for causes in (diagnosis.causes, diagnosis.folded)]
+    return [[cause.cause_id for cause in causes] for causes in (diagnosis.causes, diagnosis.folded)]
 
 
 def _is_as_wanted(item: Item, diagnosis: Diagnosis) -> None:
@@ -158,5 +160,7 @@ def _of_a_machine(item: Item, gpudiag: Gpudiag) -> Diagnosis:
         "a saved report is diagnosed alike, without the machine"
     )
     assert contradictions(report.rows, report.diagnosis) == []
-    assert not any(contradicts(one) for one in with_any_one_probe(report)), "PASS, whatever is known against it"
+    assert not any(contradicts(shortened) for shortened in with_any_one_probe(report)), (
+        "PASS, whatever is known against it"
+    )
     return report.diagnosis

@@ -76,10 +76,10 @@ def test_why_a_fix_is_not_followed_is_known() -> None:
 @pytest.mark.parametrize("item", MACHINES)
 def test_the_cause_is_gone_after_the_fix(item: Item, gpudiag: Gpudiag) -> None:
     causes = staged.check(item, gpudiag, staged.stage(item, gpudiag)).diagnosis.causes
-    first = next(one for one in causes if one.cause_id == (item.after or item.rule))
+    first = next(cause for cause in causes if cause.cause_id == (item.after or item.rule))
     followed = fixing.follow(fix_lines(first), item, gpudiag)
     assert followed.done
     arguments = staged.check_arguments(followed.item, gpudiag, before=item)
     after = staged.check(followed.item, gpudiag, arguments).diagnosis
-    stays = first.cause_id in {one.cause_id for one in (*after.causes, *after.folded)}
+    stays = first.cause_id in {cause.cause_id for cause in (*after.causes, *after.folded)}
     assert stays == (str(item) in STAYS), (followed.done, after.causes)

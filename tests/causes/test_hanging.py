@@ -86,7 +86,7 @@ def parsed(text: str) -> Report:
 
 
 def failures(found: Report) -> dict[str, str]:
-    return {one.part: one.why for one in found.diagnosis.failed}
+    return {failure.part: failure.why for failure in found.diagnosis.failed}
 
 
 def test_what_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_ctrl_c_ends_judging_again(tmp_path: Path, wait_until: Callable[[Callabl
 
 
 def test_judging_again_apart_comes_to_the_same() -> None:
-    for one in (sample(), report(), codec.load(Path(__file__).parents[2] / "reports" / "simulated-2x16GiB.json")):
-        assert rejudging.rejudge_apart(one) == rejudging.rejudge(one)
+    for saved in (sample(), report(), codec.load(Path(__file__).parents[2] / "reports" / "simulated-2x16GiB.json")):
+        assert rejudging.rejudge_apart(saved) == rejudging.rejudge(saved)
 
 
 def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = parsed(done.stdout)
     assert found.verdict is Verdict.BROKEN
-    assert [one.status for one in found.rows] == ["pass", "broken", "pass"]
+    assert [row.status for row in found.rows] == ["pass", "broken", "pass"]
     outcome = found.rows[1].outcome
     assert isinstance(outcome, Broken)
     assert outcome.detail == "judging it: it took more than 2 s"
@@ -208,11 +208,11 @@ def failing(error: Callable[[Facts], object]) -> Known:
 def test_the_pure_diagnosis_names_a_rule_that_raises(
     error: Callable[[Facts], object], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {one.id: one for one in (*diagnosis.rules(), failing(error))}
+    known = {cause.id: cause for cause in (*diagnosis.rules(), failing(error))}
     monkeypatch.setattr(diagnosis, "rules", lambda: tuple(known.values()))
     monkeypatch.setattr(diagnosis, "get", known.get)
     found = diagnosis.diagnose(Evidence(example()))
-    assert [one.part for one in found.failed] == ["fails"]
+    assert [failure.part for failure in found.failed] == ["fails"]
     assert found.failed[0].why.startswith(f"it raised {name}: ")
 
 

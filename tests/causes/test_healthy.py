@@ -86,7 +86,7 @@ def test_a_healthy_machine_has_no_cause(shape: Shape, gpudiag: Gpudiag) -> None:
     done = gpudiag("check", "host", "discovery", *machine, "--format", "json", flags=(), **shape.variables)
     report = codec.decode(done.stdout, done.stderr)
     assert [row for row in report.rows if isinstance(row.outcome, Broken)] == []
-    assert [one for row in report.rows for one in row.findings if one.severity is not Severity.NOTE] == []
+    assert [finding for row in report.rows for finding in row.findings if finding.severity is not Severity.NOTE] == []
     assert report.diagnosis.causes == ()
     assert report.diagnosis.folded == ()
     if shape.machine:

@@ -28,10 +28,10 @@ from gpudiag.run import diagnosis
 from gpudiag.run.accounts import account
 from reports import fix_lines
 
-CASES = [one.evidence for several in examples().values() for one in several]
-LINES = [line for one in CASES for line in (*one.lines, *(line for row in one.rows for line in row.log))]
-KINDS = sorted({(row.probe, one.kind) for case in CASES for row in case.rows for one in row.findings})
-FIGURES = {one.kind: one.figures for case in CASES for row in case.rows for one in row.findings}
+CASES = [example.evidence for several in examples().values() for example in several]
+LINES = [line for evidence in CASES for line in (*evidence.lines, *(line for row in evidence.rows for line in row.log))]
+KINDS = sorted({(row.probe, finding.kind) for case in CASES for row in case.rows for finding in row.findings})
+FIGURES = {finding.kind: finding.figures for case in CASES for row in case.rows for finding in row.findings}
 ODD = (
     "",
     "/",
@@ -58,7 +58,7 @@ def fails(evidence: Evidence) -> dict[str, str]:
     """Return the parts of the diagnosis that failed, and why."""
     found = diagnosis.diagnose(evidence)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Diagnosis) == found
-    return {one.part: one.why for one in found.failed}
+    return {failure.part: failure.why for failure in found.failed}
 
 
 def test_a_message_late_in_a_line_is_found_and_shown() -> None:
@@ -69,10 +69,12 @@ def test_a_message_late_in_a_line_is_found_and_shown() -> None:
         found = diagnosis.diagnose(Evidence(example_with_gpus(1), lines=(line,)))
         assert found.failed == ()
         (cause,) = found.causes
-        assert any(text.partition(": ")[2] in one for one in cause.evidence)
+        assert any(text.partition(": ")[2] in line for line in cause.evidence)
     unread = 'TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be parsed: "yes"'
     found = diagnosis.diagnose(Evidence(example_with_gpus(1), lines=(f"{'x' * 400} {unread}",)))
-    assert [(one.cause_id, "'yes'" in one.evidence[0]) for one in found.causes] == [("growth_not_read", True)]
+    assert [(root_cause.cause_id, "'yes'" in root_cause.evidence[0]) for root_cause in found.causes] == [
+        ("growth_not_read", True)
+    ]
 
 
 def test_tensorflow_without_metadata_is_named_without_a_version() -> None:
@@ -122,9 +124,9 @@ def altered(line: str, chance: random.Random) -> str:
 
 def logged(chance: random.Random) -> Evidence:
     """Return evidence with an altered log."""
-    one = chance.choice(CASES)
-    log = (altered(chance.choice(one.lines or LINES), chance) for _ in range(chance.randrange(1, 6)))
-    return Evidence(one.facts, one.gpus, one.rows, tuple(log))
+    case = chance.choice(CASES)
+    log = (altered(chance.choice(case.lines or LINES), chance) for _ in range(chance.randrange(1, 6)))
+    return Evidence(case.facts, case.gpus, case.rows, tuple(log))
 
 
 def made(kind: inspect.Type, chance: random.Random, texts: list[str]) -> Any:
@@ -137,7 +139,7 @@ def made(kind: inspect.Type, chance: random.Random, texts: list[str]) -> Any:
         case inspect.VarTupleType():
             return tuple(made(kind.item_type, chance, texts) for _ in range(chance.choice((0, 0, 1, 1, 2, 3))))
         case inspect.TupleType():
-            return tuple(made(one, chance, texts) for one in kind.item_types)
+            return tuple(made(item_type, chance, texts) for item_type in kind.item_types)
         case inspect.DictType():
             size = chance.choice((0, 0, 1, 2))
             return {made(kind.key_type, chance, texts): made(kind.value_type, chance, texts) for _ in range(size)}
@@ -160,8 +162,8 @@ def strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for pair in value.items() for one in pair for text in strings(one)]
-    return [text for one in value for text in strings(one)] if isinstance(value, list) else []
+        return [text for pair in value.items() for part in pair for text in strings(part)]
+    return [text for item in value for text in strings(item)] if isinstance(value, list) else []
 
 
 TEXTS = sorted({text for case in CASES for text in strings(msgspec.to_builtins(case.facts))} | set(ODD))
@@ -205,7 +207,7 @@ def test_neither_the_account_of_gpus_nor_a_comparison_raises(draw: Any) -> None:
     for _ in range(120):
         evidence = draw(chance)
         gpus = account(evidence, Diagnosis())
-        assert len({(one.pci_bus_id, one.nvml) for one in gpus}) <= len(gpus)
-        for one in facts.changes(before.facts, evidence.facts):
-            assert one.old != one.new
+        assert len({(gpu.pci_bus_id, gpu.nvml) for gpu in gpus}) <= len(gpus)
+        for change in facts.changes(before.facts, evidence.facts):
+            assert change.old != change.new
         before = evidence

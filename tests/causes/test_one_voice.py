@@ -25,7 +25,7 @@ from voice import ANOTHER_QUESTION, HOST, checked, commands, contradictions, sec
 def machines() -> Iterator[tuple[str, Evidence]]:
     """Yield every machine of the examples, of the corpus and of the probes of the host."""
     for name, several in examples().items():
-        yield from ((f"{name}: {one.name}", one.evidence) for one in several)
+        yield from ((f"{name}: {example.name}", example.evidence) for example in several)
     for item in items():
         if item.evidence is not None:
             yield str(item), item.evidence
@@ -53,7 +53,7 @@ def test_each_pair_that_answers_two_questions_is_met() -> None:
     kept = set(ANOTHER_QUESTION)
     for _, evidence in machines():
         rows, found = checked(evidence)
-        shown = {f"{one.probe}.{finding.kind}" for one in rows for finding in one.findings}
+        shown = {f"{row.probe}.{finding.kind}" for row in rows for finding in row.findings}
         kept -= {(view, cause.cause_id) for view in shown for cause in (*found.causes, *found.folded)}
     assert not kept
 
@@ -107,12 +107,12 @@ def test_a_finding_takes_the_advice_of_the_cause_that_names_the_same_thing() -> 
             for rule, name in (("library_missing", "libcufft.so.11"), ("package_not_on_runpath", "libcusolver.so.11"))
         )
     )
-    (one,) = with_one_voice([row("host.libraries", passed("", *libraries))], found)
-    assert [words.advice(finding) for finding in one.findings] == [
+    (result,) = with_one_voice([row("host.libraries", passed("", *libraries))], found)
+    assert [words.advice(finding) for finding in result.findings] == [
         "See the cause library_missing: do library_missing",
         "See the cause package_not_on_runpath: do package_not_on_runpath",
     ]
-    assert [(finding.kind, finding.message) for finding in one.findings] == [("unopened", ""), ("unopened", "")]
+    assert [(finding.kind, finding.message) for finding in result.findings] == [("unopened", ""), ("unopened", "")]
 
 
 def test_a_finding_without_its_cause_keeps_its_advice() -> None:
@@ -122,4 +122,4 @@ def test_a_finding_without_its_cause_keeps_its_advice() -> None:
 
 def test_the_findings_that_causes_name_can_be_made() -> None:
     kinds = {f"{entry.name}.{kind.name}" for entry in catalogue.entries() for kind in views.kinds(entry)}
-    assert {view for one in causes.all_of_them() for view in one.declared.views} <= kinds
+    assert {view for cause in causes.all_of_them() for view in cause.declared.views} <= kinds

@@ -11,7 +11,7 @@ from gpudiag.causes.package import releases_do_not_fit
 from gpudiag.causes.package.releases_do_not_fit import CASES, Explained
 from gpudiag.causes.shared.asked_name import Asked
 
-LOGS = {one.name: one for one in settled.load()}
+LOGS = {log.name: log for log in settled.load()}
 
 
 def name_of(number: int) -> str:

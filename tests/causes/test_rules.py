@@ -24,7 +24,11 @@ from gpudiag.run import diagnosis
 from reports import fix_lines
 
 RULES = diagnosis.rules()
-CASES = [pytest.param(name, one, id=f"{name}: {one.name}") for name, several in examples().items() for one in several]
+CASES = [
+    pytest.param(name, example, id=f"{name}: {example.name}")
+    for name, several in examples().items()
+    for example in several
+]
 
 
 PASTEABLE = re.compile(
@@ -76,9 +80,9 @@ def test_a_path_with_a_space_is_one_word_of_a_fix() -> None:
     lines = [
         line.partition("  #")[0]
         for name, several in examples().items()
-        for one in several
-        if one.fires and ("/home/someone" in repr(one.evidence) or "/opt/" in repr(one.evidence))
-        for cause in found(name, with_spaces(one.evidence))
+        for example in several
+        if example.fires and ("/home/someone" in repr(example.evidence) or "/opt/" in repr(example.evidence))
+        for cause in found(name, with_spaces(example.evidence))
         for line in fix_lines(cause)
         if not line.startswith("#")
     ]
@@ -90,7 +94,7 @@ def test_a_path_with_a_space_is_one_word_of_a_fix() -> None:
 
 def test_a_cause_has_examples_of_both_kinds() -> None:
     for rule in RULES:
-        assert {one.fires for one in examples()[rule.id]} == {True, False}, rule.id
+        assert {example.fires for example in examples()[rule.id]} == {True, False}, rule.id
         assert rule.why.strip(), rule.id
 
 
@@ -108,7 +112,9 @@ def test_every_rule_is_silent_on_a_healthy_machine(facts: Facts) -> None:
 
 def test_a_match_may_name_an_earlier_stage_than_its_rule() -> None:
     rule = next(rule for rule in RULES if rule.id == "driver_upgraded_without_reboot")
-    by_name = {one.name: next(rule.causes(one.evidence)).stage for one in examples()[rule.id] if one.fires}
+    by_name = {
+        example.name: next(rule.causes(example.evidence)).stage for example in examples()[rule.id] if example.fires
+    }
     assert (by_name["cuInit alone"], by_name["NVML alone"]) == (Stage.DRIVER, Stage.NVML)
 
 
@@ -122,7 +128,7 @@ def test_under_wsl_windows_may_have_the_gpu() -> None:
 
 def test_no_more_is_said_of_the_driver_than_is_known() -> None:
     rule = next(rule for rule in RULES if rule.id == "runtime_missing")
-    missing = next(one.evidence for one in examples()[rule.id] if one.fires)
+    missing = next(example.evidence for example in examples()[rule.id] if example.fires)
     log = "E0000 00:00:1.2 7 cuda_platform.cc:51] failed call to cuInit: INTERNAL: Failed call to cuInit: {}"
     reading = trace.read_log((log.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),), 0, None)
     (cause,) = rule.causes(Evidence(missing.facts, rows=(Row(TRACE, (), Judged(), 0.0, reading),)))
@@ -145,7 +151,7 @@ def test_a_mixture_is_proved_by_files_and_not_by_metadata(
 ) -> None:
     for name in ("distributions_mixed", "mixture_breaks_import"):
         rule = next(rule for rule in RULES if rule.id == name)
-        mixed = next(one.evidence for one in examples()[rule.id] if one.fires)
+        mixed = next(example.evidence for example in examples()[rule.id] if example.fires)
         facts = replace(mixed.facts, tensorflow=replace(mixed.facts.tensorflow, overwritten=overwritten))
         assert [cause.confidence for cause in rule.causes(Evidence(facts, rows=mixed.rows))] == [sure]
 
@@ -208,7 +214,7 @@ def test_a_rule_of_last_resort_counts_only_where_no_other_finds_a_cause() -> Non
 def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     rule = diagnosis.get("gpu_lost")
     assert rule is not None
-    causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
+    causes = {example.name: next(rule.causes(example.evidence)) for example in examples()[rule.id] if example.fires}
     assert {name: cause.confidence for name, cause in causes.items()} == {
         "by NVML": Confidence.PROVED,
         "one of two, by NVML": Confidence.PROVED,
@@ -227,7 +233,7 @@ def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
 def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
     rule = diagnosis.get("fabric_manager_not_running")
     assert rule is not None
-    causes = {one.name: next(rule.causes(one.evidence)) for one in examples()[rule.id] if one.fires}
+    causes = {example.name: next(rule.causes(example.evidence)) for example in examples()[rule.id] if example.fires}
     for name in ("without NVSwitch", "without NVSwitch, in a container"):
         assert causes[name].confidence is Confidence.POSSIBLE
         assert "no NVSwitch is seen" in causes[name].cause
@@ -250,7 +256,7 @@ def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause,
     row = Row(probe, (), Broken(cause, detail), 0.0)
     diagnosed = diagnosis.diagnose(Evidence(hidden, rows=(row,)))
     assert (diagnosed.broken_at is not None) is failed
-    assert "mask_hides_all" in [one.cause_id for one in (*diagnosed.causes, *diagnosed.folded)]
+    assert "mask_hides_all" in [root_cause.cause_id for root_cause in (*diagnosed.causes, *diagnosed.folded)]
 
 
 @pytest.mark.parametrize(("listed", "status"), [(0, "failed"), (1, "ok")])

@@ -38,10 +38,10 @@ from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
 
 MET = [
-    pytest.param(cause, one, id=f"{cause}: {one.name}")
+    pytest.param(cause, example, id=f"{cause}: {example.name}")
     for cause, several in examples().items()
-    for one in several
-    if one.fires and one.name.startswith("as in http")
+    for example in several
+    if example.fires and example.name.startswith("as in http")
 ]
 
 
@@ -49,9 +49,11 @@ MET = [
 def test_the_cause_is_in_the_head_alone(cause: str, machine: Example) -> None:
     """With the causes that were known before: none of them comes first, and none says another thing beside it."""
     found = diagnose(machine.evidence)
-    assert [one.cause_id for one in found.causes if one.cause_id != FOLLOWS.get(cause)][:1] == [cause]
+    assert [root_cause.cause_id for root_cause in found.causes if root_cause.cause_id != FOLLOWS.get(cause)][:1] == [
+        cause
+    ]
     assert found.failed == ()
-    beside = {one.cause_id for one in (*found.causes, *found.folded)} - {cause}
+    beside = {root_cause.cause_id for root_cause in (*found.causes, *found.folded)} - {cause}
     assert beside <= {"gpu_lost", FOLLOWS.get(cause)}, beside
 
 
@@ -172,7 +174,7 @@ ODD: dict[str, tuple[int, dict[str, Any]]] = {
 def test_odd_and_healthy(name: str) -> None:
     count, families = ODD[name]
     found = diagnose(WORKS.on(count, **families))
-    assert [one.cause for one in (*found.causes, *found.folded)] == []
+    assert [cause.cause for cause in (*found.causes, *found.folded)] == []
     assert found.failed == ()
 
 
@@ -241,7 +243,7 @@ def test_what_is_seen_while_the_gpu_computes_comes_before_what_was_seen_before()
         reading = first_op.Reading(0.1, 0.1, (operation,), (), 0.1, {pci: GpuState(**state)}, given=(pci,))
         row = Row("discovery.first_op", (), Judged(), 0.0, reading)
         evidence = Evidence(idle.facts, idle.gpus, (*idle.rows, row))
-        return {one.cause_id for one in diagnose(evidence).causes}
+        return {cause.cause_id for cause in diagnose(evidence).causes}
 
     awake = {"performance_state": 2, "slowed_by": (), "pcie_generation_max": 4, "pcie_width_max": 16}
     assert computing(pcie_generation=4, pcie_width=16, **awake) == {"memory_repair_pending"}
@@ -255,7 +257,7 @@ def test_who_asks_for_a_package_out_of_range_is_said() -> None:
     assert isinstance(installed, TensorflowFacts)
     pinned = replace(installed, required_by_others={"nvidia-cudnn-cu12": {"torch": "==8.9.2.26"}})
     found = diagnose(Evidence(replace(evidence.facts, tensorflow=pinned)))
-    cause = next(one for one in found.causes if one.cause_id == "package_out_of_range")
+    cause = next(root_cause for root_cause in found.causes if root_cause.cause_id == "package_out_of_range")
     assert "torch asks for nvidia-cudnn-cu12==8.9.2.26" in cause.evidence
 
 
@@ -295,6 +297,6 @@ state = {pcie_width = 1}
 def test_end_to_end(cause: str, gpudiag: Gpudiag) -> None:
     done = gpudiag("check", *gpudiag.simulated(MACHINES[cause]), "host", "discovery", "--format", "json")
     report = codec.decode(done.stdout, "standard output")
-    assert [one.cause_id for one in report.diagnosis.causes] == [cause]
+    assert [root_cause.cause_id for root_cause in report.diagnosis.causes] == [cause]
     assert report.diagnosis.failed == ()
     assert rejudging.rejudge(report).diagnosis == report.diagnosis

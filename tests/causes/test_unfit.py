@@ -31,7 +31,7 @@ from gpudiag.run.rejudging import rejudge
 from withheld import concluded, green, with_any_one_probe
 
 UNFIT = tuple(known for known in causes.all_of_them() if known.declared.unfit)
-CASES = {f"{name}: {one.name}": one.evidence for name, several in examples().items() for one in several}
+CASES = {f"{name}: {example.name}": example.evidence for name, several in examples().items() for example in several}
 CORPUS = {str(item): item.evidence for item in items() if item.evidence is not None}
 MACHINES = {name: evidence for name, evidence in {**CASES, **CORPUS}.items() if gpus_in_scope(evidence.facts)}
 RECORDED = sorted((Path(__file__).parent.parent / "recorded" / "corpus").glob("*.json"))
@@ -150,7 +150,7 @@ def test_memory_that_has_to_be_replaced_fails_if_the_mask_shows_the_gpu(mask: st
     evidence = with_faulty_memory(mask)
     report = concluded(evidence)
     assert report.verdict.value == verdict
-    (second,) = (one for one in account(Evidence(report.facts, report.gpus, report.rows), report.diagnosis) if one.nvml)
+    (second,) = (gpu for gpu in account(Evidence(report.facts, report.gpus, report.rows), report.diagnosis) if gpu.nvml)
     assert second.fate is (Fate.UNFIT if verdict == "FAIL" else Fate.HIDDEN)
 
 

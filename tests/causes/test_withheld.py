@@ -19,7 +19,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import FORMATS, render
 from withheld import concluded, contradicts, green, replace_rows
 
-CASES = {f"{name}: {one.name}": one.evidence for name, several in examples().items() for one in several}
+CASES = {f"{name}: {example.name}": example.evidence for name, several in examples().items() for example in several}
 CORPUS = {str(item): item.evidence for item in items() if item.evidence is not None}
 MACHINES = {name: evidence for name, evidence in {**CASES, **CORPUS}.items() if gpus_in_scope(evidence.facts)}
 
@@ -104,11 +104,11 @@ def test_a_gpu_on_the_bus_that_nvml_does_not_count_is_missing_unless_somebody_el
 def test_one_that_nvml_counts_and_cannot_describe_is_told_once() -> None:
     report = concluded(Evidence(machine(2, (1,), device_nodes=NODES)))
     assert report.withheld is not None
-    assert [one for one in report.withheld if "PCI bus" in one] == []
+    assert [reason for reason in report.withheld if "PCI bus" in reason] == []
     more = replace(NODES, pci_gpus=(FIRST, SECOND, "0000:09:00.0"))
     other = concluded(Evidence(machine(2, (1,), device_nodes=more)))
     assert other.withheld is not None
-    assert any(SECOND in one and "0000:09:00.0" in one for one in other.withheld)
+    assert any(SECOND in reason and "0000:09:00.0" in reason for reason in other.withheld)
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -194,11 +194,16 @@ def test_a_misspelt_variable_gives_a_note(gpudiag: Gpudiag) -> None:
 
 
 def test_every_option_has_a_variable_or_acts_at_once() -> None:
-    options = [one for command in (cli, *commands().values()) for one in command.params if isinstance(one, Option)]
+    options = [
+        parameter
+        for command in (cli, *commands().values())
+        for parameter in command.params
+        if isinstance(parameter, Option)
+    ]
     assert len(options) > 20
     acting = {"version", "list_faults", "list_rules", "no_catalogue"}
     acting |= {"keep", "share", "attach", "list_", "list_format", "stop"}  # what is done with one machine, by its name
-    assert {one.name for one in options if not one.envvar} == acting
+    assert {option.name for option in options if not option.envvar} == acting
 
 
 def test_the_nearest_configuration_counts_and_the_command_line_goes_before_it(gpudiag: Gpudiag) -> None:
@@ -253,7 +258,7 @@ def test_the_index_has_each_probe_and_each_cause(tmp_path: Path) -> None:
     known = describe.explanations()
     index = tmp_path / "explanations.json"
     explanation.write(known, index)
-    assert [explanation.indexed(one.name, index) for one in known] == known
+    assert [explanation.indexed(entry.name, index) for entry in known] == known
     assert explanation.indexed("nothing", index) is None
     assert explanation.indexed(known[1].name, tmp_path / "absent.json") is None
 

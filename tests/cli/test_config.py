@@ -46,9 +46,9 @@ def test_a_file_of_somebody_else_is_ignored_with_a_note(which: str, file: Path) 
         file.rename(file.with_name("mine.toml"))
         file.symlink_to("mine.toml")
     os.chown(file, OTHER, -1, follow_symlinks=False)
-    one = configuration.find(file.parent)
-    assert one.file != file
-    assert one.ignored == (f"{file} is ignored: it belongs to uid {OTHER}. To use it: --config {file}",)
+    config = configuration.find(file.parent)
+    assert config.file != file
+    assert config.ignored == (f"{file} is ignored: it belongs to uid {OTHER}. To use it: --config {file}",)
 
 
 @ROOT_ONLY
@@ -57,8 +57,8 @@ def test_a_file_below_that_of_somebody_else_is_found_above_it(file: Path, tmp_pa
     below.mkdir()
     (below / "gpudiag.toml").touch()
     os.chown(below / "gpudiag.toml", OTHER, -1)
-    one = configuration.find(below)
-    assert (one.file, len(one.ignored)) == (file, 1)
+    config = configuration.find(below)
+    assert (config.file, len(config.ignored)) == (file, 1)
 
 
 @ROOT_ONLY
@@ -117,9 +117,9 @@ for folder in map(Path, sys.argv[1:]):
 def test_what_others_can_write_is_ignored(file_mode: int, folder_mode: int, why: str, file: Path) -> None:
     file.chmod(file_mode)
     file.parent.chmod(folder_mode)
-    one = configuration.find(file.parent)
-    assert (one.file == file) is (why == "")
-    assert why in " ".join(one.ignored)
+    config = configuration.find(file.parent)
+    assert (config.file == file) is (why == "")
+    assert why in " ".join(config.ignored)
 
 
 def load(path: Path, *, found: bool) -> dict[str, Any]:

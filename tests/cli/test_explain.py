@@ -22,20 +22,20 @@ def checked(gpudiag: Gpudiag, *arguments: str, **variables: str) -> tuple[Report
 
 def test_what_fails_is_explained_though_discovery_was_not_selected(gpudiag: Gpudiag) -> None:
     found, text = checked(gpudiag, "memory.growth", "--simulate", "2", "--fault", "cuinit=803")
-    assert [one.probe for one in found.rows] == ["memory.growth", "memory.growth", TRACE, CONTEXTS]
-    assert [one.cause_id for one in found.diagnosis.causes] == ["driver_upgraded_without_reboot"]
+    assert [row.probe for row in found.rows] == ["memory.growth", "memory.growth", TRACE, CONTEXTS]
+    assert [cause.cause_id for cause in found.diagnosis.causes] == ["driver_upgraded_without_reboot"]
     assert f"{TRACE} and {CONTEXTS} ran too, because memory.growth GPU 0 failed" in " ".join(text.split())
 
 
 def test_what_passes_is_not(gpudiag: Gpudiag) -> None:
     found, _ = checked(gpudiag, "memory.growth", "--simulate", "1")
-    assert [one.probe for one in found.rows] == ["memory.growth"]
+    assert [row.probe for row in found.rows] == ["memory.growth"]
     assert found.notes == ()
 
 
 def test_a_mask_that_is_cut_is_in_the_head_with_its_fix(gpudiag: Gpudiag) -> None:
     found, text = checked(gpudiag, "host.environment", "--simulate", "4", CUDA_VISIBLE_DEVICES="0,7,1")
-    assert [one.cause_id for one in found.diagnosis.causes] == ["mask_entries_ignored"]
+    assert [cause.cause_id for cause in found.diagnosis.causes] == ["mask_entries_ignored"]
     head, _, _ = text.partition("\noutcome")
     assert "fix       export CUDA_VISIBLE_DEVICES=0,1   indices from 0 to 3" in head
     assert "shows 1 of 4 GPUs; ignored entries: 7, 1" in " ".join(head.split())
@@ -44,7 +44,7 @@ def test_a_mask_that_is_cut_is_in_the_head_with_its_fix(gpudiag: Gpudiag) -> Non
 def test_fewer_gpus_than_required_are_in_the_head(gpudiag: Gpudiag) -> None:
     arguments = ("host.gpus", "--simulate", "4", "--require-gpus", "4")
     found, _ = checked(gpudiag, *arguments, CUDA_VISIBLE_DEVICES="0,1")
-    assert [one.cause_id for one in found.diagnosis.causes] == ["fewer_gpus_than_required"]
+    assert [cause.cause_id for cause in found.diagnosis.causes] == ["fewer_gpus_than_required"]
     assert found.diagnosis.causes[0].fix[0].command.startswith("unset CUDA_VISIBLE_DEVICES")
 
 

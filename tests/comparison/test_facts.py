@@ -36,7 +36,7 @@ def plain(facts: Facts) -> Any:
 
 
 def changes(old: Facts, new: Facts, **plain: Any) -> list[tuple[str, str | None, str | None]]:
-    return [(one.name, one.old, one.new) for one in facts.changes(old, new, **plain)]
+    return [(change.name, change.old, change.new) for change in facts.changes(old, new, **plain)]
 
 
 def variables(**values: str) -> Facts:
@@ -126,8 +126,8 @@ def test_a_card_that_was_replaced_is_another_card_in_the_same_slot() -> None:
 
 
 def test_a_first_gpu_that_is_gone_does_not_make_the_second_look_changed() -> None:
-    one = example_with_gpus(2, nvml=NvmlFacts(None, "535.104.05", "12.2", (example_gpu(1),)))
-    found = changes(HEALTHY, one)
+    second_gpu = example_with_gpus(2, nvml=NvmlFacts(None, "535.104.05", "12.2", (example_gpu(1),)))
+    found = changes(HEALTHY, second_gpu)
     assert found == [("GPU 0000:01:00.0", "NVIDIA A100-SXM4-40GB", None)]
 
 

@@ -36,7 +36,7 @@ def records(state: Path) -> list[Path]:
 
 
 def said(found: Report) -> list[str]:
-    return [] if found.since is None else [one.name for one in found.since.facts]
+    return [] if found.since is None else [change.name for change in found.since.facts]
 
 
 def test_a_pass_is_kept_and_a_failure_is_compared_with_it(state: Path) -> None:

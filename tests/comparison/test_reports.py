@@ -97,10 +97,10 @@ def test_a_probe_that_was_skipped_for_lack_of_gpus_is_the_one_that_runs_on_them(
     both = (row("memory.growth", passed("2 MiB"), gpu) for gpu in GPUS)
     with_gpus = report(*both, row("libraries.xla", Skipped("real GPUs only"), *GPUS), gpus=GPUS)
     for old, new in ((without, with_gpus), (with_gpus, without)):
-        changes = [one for one in compared(old, new).changes if one.subject is Subject.OUTCOME]
-        assert [one.name for one in changes] == ["memory.growth GPU 0", "memory.growth GPU 1"]
+        changes = [change for change in compared(old, new).changes if change.subject is Subject.OUTCOME]
+        assert [change.name for change in changes] == ["memory.growth GPU 0", "memory.growth GPU 1"]
         expected = ("skipped", "pass") if old is without else ("pass", "skipped")
-        assert {(one.old, one.new, one.worse) for one in changes} == {(*expected, False)}
+        assert {(change.old, change.new, change.worse) for change in changes} == {(*expected, False)}
 
 
 def test_a_gpu_that_left_the_scope_is_worse_and_one_that_was_moved_is_not() -> None:

@@ -80,7 +80,7 @@ def test_an_example_checks_the_gpus_before_its_program(system: str) -> None:
 
 @pytest.mark.parametrize("system", LINES)
 def test_options_of_pytest_are_those_of_the_plugin(system: str) -> None:
-    known = {one.option for one in settings.ALL}
+    known = {setting.option for setting in settings.ALL}
     for line in LINES[system]:
         named = {word.partition("=")[0] for word in shlex.split(line) if word.startswith("--gpudiag")}
         assert named <= known, line
@@ -110,12 +110,12 @@ def test_the_report_of_gitlab_is_one(gpudiag: Gpudiag) -> None:
     (gpudiag.folder / "gpudiag.json").write_bytes(saved)
     assert run_script(gpudiag, f"#!/bin/sh\n{line}\n", ()) == 0
     issues = json.loads((gpudiag.folder / "codequality.json").read_text())
-    assert len({one["fingerprint"] for one in issues}) == len(issues) > 2
-    for one in issues:
-        assert one.keys() >= {"description", "check_name", "fingerprint", "severity", "location"}
-        assert one["severity"] in ("info", "minor", "major", "critical", "blocker")
-        assert one["location"]["lines"]["begin"] > 0
-    assert "library_missing" in {one["check_name"] for one in issues}
+    assert len({issue["fingerprint"] for issue in issues}) == len(issues) > 2
+    for issue in issues:
+        assert issue.keys() >= {"description", "check_name", "fingerprint", "severity", "location"}
+        assert issue["severity"] in ("info", "minor", "major", "critical", "blocker")
+        assert issue["location"]["lines"]["begin"] > 0
+    assert "library_missing" in {issue["check_name"] for issue in issues}
 
 
 def test_the_composite_action_checks_bundles_and_summarizes(gpudiag: Gpudiag) -> None:

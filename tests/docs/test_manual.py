@@ -33,7 +33,7 @@ def text_of(page: str) -> str:
 
 
 def anchors_of(path: Path) -> set[str]:
-    return {one.anchor for one in docs.parse("", path.read_text(encoding="utf-8"))}
+    return {section.anchor for section in docs.parse("", path.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -60,7 +60,7 @@ def test_the_installed_package_has_every_page() -> None:
 
 def test_anchors_are_those_of_github() -> None:
     text = "# A `b.c` page\n\n## --lock-wait SECONDS\n\n## What's new?\n\n### memory.growth_lost\n\n## What's new?\n"
-    assert [one.anchor for one in docs.parse("page", text)] == [
+    assert [section.anchor for section in docs.parse("page", text)] == [
         "a-bc-page",
         "--lock-wait-seconds",
         "whats-new",
@@ -78,12 +78,20 @@ def test_the_list_of_pages_names_each_of_them_once() -> None:
 
 
 def test_pages_of_areas_and_stages_are_complete() -> None:
-    probes = {one.title for page in docs.pages() if page.startswith("probes/") for one in docs.sections_of(page)[1:]}
+    probes = {
+        section.title for page in docs.pages() if page.startswith("probes/") for section in docs.sections_of(page)[1:]
+    }
     assert probes == {entry.name for entry in catalogue.entries()}
-    causes = {one.title for page in docs.pages() if page.startswith("causes/") for one in docs.sections_of(page)[1:]}
+    causes = {
+        section.title for page in docs.pages() if page.startswith("causes/") for section in docs.sections_of(page)[1:]
+    }
     assert causes == {rule.id for rule in diagnosis.rules()}
-    assert {one.title for one in docs.sections_of("causes")[1:]} >= {rule.stage.value for rule in diagnosis.rules()}
-    assert {one.title for one in docs.sections_of("probes")[1:]} >= {entry.area for entry in catalogue.entries()}
+    assert {section.title for section in docs.sections_of("causes")[1:]} >= {
+        rule.stage.value for rule in diagnosis.rules()
+    }
+    assert {section.title for section in docs.sections_of("probes")[1:]} >= {
+        entry.area for entry in catalogue.entries()
+    }
 
 
 def test_the_readme_is_short_and_answers_first_what_brings_most_users() -> None:

@@ -63,7 +63,7 @@ def test_the_units_belong_together() -> None:
     assert SERVICE["Service"]["Type"] == "oneshot"
     assert "Install" not in SERVICE, "the timer starts it"
     assert TIMER["Install"]["WantedBy"] == "timers.target"
-    assert {int(one) for one in SERVICE["Service"]["SuccessExitStatus"].split()} == {1, 3, 5}
+    assert {int(part) for part in SERVICE["Service"]["SuccessExitStatus"].split()} == {1, 3, 5}
     deadline = re.search(r"--deadline (\d+)", SERVICE["Service"]["ExecStart"])
     assert deadline is not None
     assert int(deadline[1]) < int(SERVICE["Service"]["TimeoutStartSec"])
@@ -72,7 +72,7 @@ def test_the_units_belong_together() -> None:
 def test_the_alerts_ask_for_metrics_that_are_there() -> None:
     rules: list[dict[str, Any]] = [rule for group in ALERTS["groups"] for rule in group["rules"]]
     named = {name for rule in rules for name in re.findall(r"gpudiag_\w+", rule["expr"])}
-    assert named <= {one.name for one in METRICS}
+    assert named <= {metric.name for metric in METRICS}
     assert all(rule.keys() >= {"alert", "expr"} for rule in rules)
 
 

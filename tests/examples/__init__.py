@@ -36,7 +36,7 @@ def examples() -> dict[str, tuple[Example, ...]]:
 
 def evidence(cause: str, name: str) -> Evidence:
     """Return the evidence of one example."""
-    return next(one.evidence for one in examples()[cause] if one.name == name)
+    return next(example.evidence for example in examples()[cause] if example.name == name)
 
 
 def found(cause: str, evidence: Evidence) -> list[RootCause]:
@@ -45,6 +45,6 @@ def found(cause: str, evidence: Evidence) -> list[RootCause]:
     assert known is not None
     if known.declared.symptom or not known.asks_for_facts:  # better evidence hides it
         named = diagnosis.diagnose(evidence)
-        return [one for one in (*named.causes, *named.folded) if one.cause_id == cause]
-    others = (one for name in known.declared.unless if (one := diagnosis.get(name)) is not None)
-    return [] if any(list(one.causes(evidence)) for one in others) else list(known.causes(evidence))
+        return [root_cause for root_cause in (*named.causes, *named.folded) if root_cause.cause_id == cause]
+    others = (other for name in known.declared.unless if (other := diagnosis.get(name)) is not None)
+    return [] if any(list(stronger.causes(evidence)) for stronger in others) else list(known.causes(evidence))

@@ -42,12 +42,12 @@ def _machine(
     found = (Distribution("nvidia-cudnn-cu12", by_pip, "/venv/lib"),) if by_pip else ()
     facts = example_facts(
         len(capabilities),
-        nvml=example_gpus(*(replace(example_gpu(), compute_capability=one) for one in capabilities)),
+        nvml=example_gpus(*(replace(example_gpu(), compute_capability=capability) for capability in capabilities)),
         tensorflow=replace(tensorflow, companions=found),
         environment=EnvironmentFacts(variables),
     )
     given = tuple(device.pci_bus_id for device in facts.nvml_devices)
-    told = tuple(device_details.Details("NVIDIA GPU", one) for one in capabilities)
+    told = tuple(device_details.Details("NVIDIA GPU", capability) for capability in capabilities)
     counts = (len(given), len(given))
     rows = [
         example_row(device_details, device_details.Reading(given, told, capabilities if compiled else ()), facts),

@@ -50,7 +50,7 @@ def _row(probe: Any, facts: Facts, log: tuple[str, ...], **fields: Any) -> Row:
     """Return the row that this reading of a probe of libraries comes to on two GPUs."""
     made = {f"GPU:{number}": device.pci_bus_id for number, device in enumerate(facts.nvml_devices)}
     reading = probe.Reading(**{"made": made, **fields}, given=tuple(made.values()), seen=len(made))
-    found = tuple(one for one in probe.judge(reading) if isinstance(one, Finding))
+    found = tuple(finding for finding in probe.judge(reading) if isinstance(finding, Finding))
     return Row(f"libraries.{probe.__name__.rpartition('.')[2]}", (), Judged(found), 0.0, log=log)
 
 
@@ -77,7 +77,7 @@ def _hung(probe: Any, what: str) -> Evidence:
     facts = example_facts(2)
     given = tuple(device.pci_bus_id for device in facts.nvml_devices)
     reading = EndedReading(given=given, seen=2, operation_raised=what, hung=True)
-    found = tuple(one for one in reading.unusable() if isinstance(one, Finding))
+    found = tuple(finding for finding in reading.unusable() if isinstance(finding, Finding))
     row = Row(f"libraries.{probe.__name__.rpartition('.')[2]}", (), Judged(found), 0.0)
     return example_evidence(facts, row, listed=2)
 

@@ -82,6 +82,6 @@ def example_evidence(
 
 def example_row(probe: Any, reading: Reading, facts: Facts) -> Row:
     """Return the row that this reading of the module ``probe``, of the area discovery, comes to."""
-    found = tuple(one for one in probe.judge(reading, facts) if isinstance(one, Finding))
+    found = tuple(finding for finding in probe.judge(reading, facts) if isinstance(finding, Finding))
     name = f"discovery.{probe.__name__.rpartition('.')[2]}"
     return Row(name, (), Judged(found), 0.0, reading)

@@ -21,4 +21,4 @@ def _examples(known: Known) -> tuple[Example, ...]:
     return (*found[True], *found[False][:MOST])
 
 
-EXAMPLES = {one.id: _examples(one) for one in causes.all_of_them() if one.declared.row_only}
+EXAMPLES = {cause.id: _examples(cause) for cause in causes.all_of_them() if cause.declared.row_only}

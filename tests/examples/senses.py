@@ -151,7 +151,7 @@ def libraries(**changes: Any) -> LibraryFacts:
 def tensorflow(*leftovers: str) -> TensorflowFacts:
     facts = example().tensorflow
     assert isinstance(facts, TensorflowFacts)
-    return replace(facts, half_removed=tuple(f"{_SITE}/{one}" for one in leftovers))
+    return replace(facts, half_removed=tuple(f"{_SITE}/{leftover}" for leftover in leftovers))
 
 
 NO_CUDNN = Library(

@@ -45,7 +45,7 @@ def judged(of: Report, on: date = DAY, **table: Any) -> Report:
 
 
 def statuses(of: Report) -> dict[str, str]:
-    return {one.name: one.status for one in of.rows if one.area == "expect"}
+    return {row.name: row.status for row in of.rows if row.area == "expect"}
 
 
 def with_devices(**changes: Any) -> Report:
@@ -144,7 +144,7 @@ def test_what_is_not_known_is_never_green() -> None:
     facts = msgspec.structs.replace(GOOD.facts, nvml=Unknown("no answer"), driver=Unknown("no answer"))
     done = judged(msgspec.structs.replace(GOOD, facts=facts), driver=">=1", memory_free="1GiB", peer_access=True)
     assert statuses(done) == dict.fromkeys(("driver", "memory-free", "peer-access"), "fail")
-    assert {found.kind for one in done.rows for found in one.findings} == {"not_known"}
+    assert {found.kind for row in done.rows for found in row.findings} == {"not_known"}
     nobody = judged(msgspec.structs.replace(GOOD, gpus=()), models=["*"])
     assert statuses(nobody) == {"models": "fail"}
 
@@ -165,10 +165,10 @@ def test_an_accepted_finding_is_a_note_until_its_day() -> None:
     strict = msgspec.structs.replace(found, limits=Limits(strict=True))
     accepted = judged(strict, accept=[WAIVER])
     assert (conclude(strict).verdict, accepted.verdict) == (Verdict.FAIL, Verdict.PASS)
-    (one,) = accepted.rows[0].findings
-    assert one.severity is Severity.NOTE
-    assert one.accepted is not None
-    assert (one.accepted.severity, one.accepted.until) == (Severity.WARNING, date(2026, 12, 31))
+    (finding,) = accepted.rows[0].findings
+    assert finding.severity is Severity.NOTE
+    assert finding.accepted is not None
+    assert (finding.accepted.severity, finding.accepted.until) == (Severity.WARNING, date(2026, 12, 31))
     for format_ in set(formats.FORMATS) - {"prometheus"}:  # it has the day as a number
         shown = formats.render(accepted, format_, width=200, color=False)
         assert "until 2026-12-31" in shown.replace("&#45;", "-") or '"until": "2026-12-31"' in shown, format_
@@ -176,14 +176,14 @@ def test_an_accepted_finding_is_a_note_until_its_day() -> None:
     late = judged(accepted, on=date(2027, 1, 1), accept=[WAIVER])
     assert late.rows[0].findings == (MISSPELT,), "as it was found"
     assert late.verdict is Verdict.FAIL
-    assert [one.kind for one in late.rows[-1].findings] == ["expired"]
+    assert [finding.kind for finding in late.rows[-1].findings] == ["expired"]
 
 
 def test_a_waiver_verifies_nothing_and_one_that_matches_nothing_is_named() -> None:
     unverified = report(row("host.environment", passed("", MISSPELT)), gpus=GPUS)
     done = judged(unverified, accept=[WAIVER, WAIVER | {"finding": "host.driver.call_slow"}])
     assert done.verdict is Verdict.NOT_VERIFIED
-    assert [one.kind for one in done.rows[-1].findings] == ["unused"]
+    assert [finding.kind for finding in done.rows[-1].findings] == ["unused"]
     assert "1 of 2 waivers in use" in done.rows[-1].outcome.figure  # type: ignore[union-attr]
 
 
@@ -319,17 +319,17 @@ def test_accepting_changes_one_finding_and_no_other() -> None:
     (first, *_) = judged(of, accept=[WAIVER]).rows
     assert isinstance(first, Row)
     assert isinstance(first.outcome, Judged)
-    assert [one.accepted is not None for one in first.findings] == [True, False]
+    assert [finding.accepted is not None for finding in first.findings] == [True, False]
     assert first.status == "fail"
 
 
 def test_a_bug_in_an_expectation_breaks_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    (key,) = [one for one in KEYS if one.name == "driver"]
+    (key,) = [known for known in KEYS if known.name == "driver"]
 
     def fails(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(judging, "KEYS", (replace(key, seen=fails), *(one for one in KEYS if one is not key)))
+    monkeypatch.setattr(judging, "KEYS", (replace(key, seen=fails), *(known for known in KEYS if known is not key)))
     done = judged(GOOD, driver=">=1", gpus=2)
     assert statuses(done) == {"driver": "broken", "gpus": "pass"}
     assert done.verdict is Verdict.BROKEN

@@ -35,7 +35,7 @@ def test_each_first_call_is_measured() -> None:
             [sys.executable, "-c", GATHER], env=machine.environment(), capture_output=True, text=True, check=True
         )
     found = msgspec.json.decode(done.stdout, type=CallFacts)
-    assert [one.name for one in found.calls] == [
+    assert [call.name for call in found.calls] == [
         "dlopen(libcuda.so.1)",
         "cuInit",
         "cuDeviceGetCount",
@@ -100,7 +100,9 @@ def test_a_driver_that_never_answers_costs_once(gpudiag: Gpudiag) -> None:
     assert (cause.cause_id, cause.confidence.value, cause.stage) == ("driver_call_hangs", "proved", Stage.DRIVER)
     assert cause.cause.startswith("cuInit never returns")
     others = [row.outcome for row in report.rows if row.area != "host"]
-    assert all(isinstance(one, Skipped) and "cuInit did not return within 3 s" in one.reason for one in others)
+    assert all(
+        isinstance(outcome, Skipped) and "cuInit did not return within 3 s" in outcome.reason for outcome in others
+    )
     assert report.verdict is Verdict.FAIL
 
 
@@ -117,8 +119,8 @@ def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
     assert report.verdict is Verdict.FAIL
     rows = [row for row in report.rows if row.area == "memory"]
     hung = [row.outcome for row in rows if second in row.devices]
-    assert sum(isinstance(one, Broken) for one in hung) <= 2, "those that ran at the same time"
-    assert any(isinstance(one, Skipped) and "GPU 1 hangs" in one.reason for one in hung)
+    assert sum(isinstance(outcome, Broken) for outcome in hung) <= 2, "those that ran at the same time"
+    assert any(isinstance(outcome, Skipped) and "GPU 1 hangs" in outcome.reason for outcome in hung)
     assert all(isinstance(row.outcome, Judged) for row in rows if second not in row.devices)
 
 

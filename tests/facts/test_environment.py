@@ -133,4 +133,4 @@ def test_the_temporary_folder_is_the_callers_and_not_that_of_a_child(gpudiag: Gp
     facts = codec.load(gpudiag.folder / "report.json").facts
     assert facts.variables["TMPDIR"] == str(gpudiag.temporary)
     assert isinstance(facts.tried, TriedFacts)
-    assert str(gpudiag.temporary) in [one.path for one in facts.tried.written]
+    assert str(gpudiag.temporary) in [attempt.path for attempt in facts.tried.written]

@@ -42,7 +42,7 @@ def gather(*path: Path, **variables: str) -> dict[str, Any]:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     record: dict[str, Any] = json.loads(ended.stdout)
-    return record | {"libraries": {one["soname"]: one for one in record["libraries"]}}
+    return record | {"libraries": {library["soname"]: library for library in record["libraries"]}}
 
 
 def test_the_variable_comes_first_and_its_folders_in_order(source: Path, tmp_path: Path) -> None:

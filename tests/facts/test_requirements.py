@@ -25,7 +25,7 @@ class Site:
     def install(self, name: str, version: str, *requires: str, tag: str = "py3-none-any", gone: bool = False) -> None:
         metadata = self.folder / f"{name}-{version}.dist-info"
         metadata.mkdir()
-        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {one}" for one in requires)]
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {require}" for require in requires)]
         (metadata / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines, "", "Version: in the text\n"]))
         (metadata / "RECORD").write_text(f"{name}/__init__.py,sha256=x,1\n{name}/data.txt,,\n")
         (metadata / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n")
@@ -35,7 +35,7 @@ class Site:
         self.installed[name] = PathDistribution(metadata)
 
     def unfit(self) -> dict[str, Requirement]:
-        return {one.name: one for one in self.all() if not one.fits}
+        return {requirement.name: requirement for requirement in self.all() if not requirement.fits}
 
     def all(self) -> tuple[Requirement, ...]:
         return requirements("tensorflow", self.installed["tensorflow"], self.installed)
@@ -50,7 +50,7 @@ def test_what_fits(site: Site) -> None:
     site.install("tensorflow", "2.21.0", "numpy>=1.26", "six", 'mac; sys_platform == "darwin"', 'gpu; extra == "cuda"')
     site.install("numpy", "2.1.0")
     site.install("six", "1.17.0", tag=f"{TAG}-{TAG}-manylinux_2_17_x86_64")
-    assert [(one.name, one.version, one.fits) for one in site.all()] == [
+    assert [(requirement.name, requirement.version, requirement.fits) for requirement in site.all()] == [
         ("numpy", "2.1.0", True),
         ("six", "1.17.0", True),
     ]
@@ -74,7 +74,7 @@ def test_what_a_requirement_requires_in_turn(site: Site) -> None:
     site.install("tensorflow", "2.21.0", "typing_extensions>=3.6", "grpcio")
     site.install("grpcio", "1.80.0", "typing-extensions~=4.12", "tensorflow<2")
     site.install("typing-extensions", "3.7.4.3")
-    assert {(one.name, one.by) for one in site.all() if not one.fits} == {
+    assert {(requirement.name, requirement.by) for requirement in site.all() if not requirement.fits} == {
         ("typing-extensions", "grpcio"),
         ("tensorflow", "grpcio"),
     }
@@ -88,6 +88,6 @@ def test_broken_metadata_costs_nothing(site: Site) -> None:
 
 def test_the_installed_tensorflow_has_what_it_requires() -> None:
     gathered = tensorflow.gather()
-    assert {"numpy", "protobuf", "keras", "absl-py"} <= {one.name for one in gathered.requirements}
-    assert [one for one in gathered.requirements if not one.fits] == []
+    assert {"numpy", "protobuf", "keras", "absl-py"} <= {requirement.name for requirement in gathered.requirements}
+    assert [requirement for requirement in gathered.requirements if not requirement.fits] == []
     assert gathered.without_init == ()

@@ -140,8 +140,8 @@ def test_ranges_frameworks_and_plugins(tmp_path: Path, monkeypatch: pytest.Monke
     (site / "tensorflow-plugins" / "libtfdml_plugin.so").touch()
     facts = tensorflow.gather()
     assert facts.ranges == {"nvidia-cudnn-cu12": "<10.0,>=9.3.0.75"}
-    assert [one.name for one in facts.frameworks] == ["jax", "torch"]
-    assert [one.name for one in facts.plugin_distributions] == ["tensorflow-directml-plugin"]
+    assert [distribution.name for distribution in facts.frameworks] == ["jax", "torch"]
+    assert [distribution.name for distribution in facts.plugin_distributions] == ["tensorflow-directml-plugin"]
     assert facts.plugins == (f"{site}/tensorflow-plugins/libtfdml_plugin.so",)
 
 
@@ -199,7 +199,7 @@ def test_metadata_that_is_no_text_costs_itself_alone(site: Path) -> None:
     no_record = install(site, "numpy", "2.3.0", "numpy/__init__.py")
     (no_record / "RECORD").write_bytes(b"\xc3(")
     facts = tensorflow.gather()
-    assert [one.name for one in facts.companions] == ["keras"]
+    assert [distribution.name for distribution in facts.companions] == ["keras"]
     assert set(facts.unreadable) == {str(broken), str(no_record)}
 
 

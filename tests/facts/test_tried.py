@@ -13,12 +13,12 @@ from gpudiag.model.facts import Attempt
 
 
 def written(**environ: str) -> dict[str, Attempt]:
-    return {one.purpose: one for one in gather(Path("/nonexistent"), environ).written}
+    return {attempt.purpose: attempt for attempt in gather(Path("/nonexistent"), environ).written}
 
 
 def test_a_folder_that_takes_a_file(tmp_path: Path) -> None:
     found = written(TMPDIR=str(tmp_path), HOME=str(tmp_path))
-    assert {purpose: one.error for purpose, one in found.items()} == {
+    assert {purpose: attempt.error for purpose, attempt in found.items()} == {
         "temporary files": None,
         "home": None,
         "CUDA cache": None,
@@ -68,7 +68,7 @@ def test_what_a_simulated_device_answers(tmp_path: Path) -> None:
     for name, answer in {"nvidia0": "EPERM\n", "nvidiactl": "", "nvidia-modeset": "EPERM", "nvidia-uvm": "?"}.items():
         (tmp_path / "dev" / name).write_text(answer)
     opened = gather(tmp_path, {}).opened
-    assert {one.path: one.error for one in opened} == {
+    assert {attempt.path: attempt.error for attempt in opened} == {
         "/dev/nvidia0": "EPERM",
         "/dev/nvidia-uvm": None,
         "/dev/nvidiactl": None,

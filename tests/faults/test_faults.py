@@ -32,7 +32,9 @@ def test_the_campaign_knows_what_is_chosen() -> None:
     assert set(CHOSEN) <= {fault.name for fault in campaign.injected()}
 
 
-@pytest.mark.parametrize("fault", [one for one in campaign.injected() if one.name in CHOSEN], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in campaign.injected() if fault.name in CHOSEN], ids=lambda fault: fault.name
+)
 def test_a_call_that_fails_is_no_verdict(fault: campaign.Fault, tmp_path: Path) -> None:
     outcome = campaign.run(fault, tmp_path, "host.gpus host.driver")
     assert outcome.faults == []

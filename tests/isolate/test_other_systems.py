@@ -74,7 +74,7 @@ def test_a_check_under_windows_looks_at_the_host_and_says_where_its_probes_run()
     report = json.loads(done.stdout)
     kinds = {row["probe"]: row["outcome"] for row in report["rows"]}
     assert kinds["host.tensorflow"]["outcome"] == "judged"
-    skipped = {name: one["reason"] for name, one in kinds.items() if one["outcome"] == "skipped"}
+    skipped = {name: outcome["reason"] for name, outcome in kinds.items() if outcome["outcome"] == "skipped"}
     assert set(skipped) == {name for name in kinds if not name.startswith("host.")} != set()
     assert set(skipped.values()) == {"TensorFlow has no CUDA on Windows: run gpudiag in WSL 2 (wsl --install)"}
 

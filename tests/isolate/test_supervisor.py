@@ -87,16 +87,16 @@ def run(*jobs: Job, bounds: Bounds = BOUNDS, at_most_s: float = 60.0) -> dict[st
     ended: dict[str, JobResult] = {}
     until = time.monotonic() + at_most_s
     with Supervisor(SERVERS, bounds) as supervisor:
-        for one in jobs:
-            supervisor.start(one)
+        for job in jobs:
+            supervisor.start(job)
         while len(ended) < len(jobs) and time.monotonic() < until:
-            ended.update({one.key: one for one in supervisor.wait(0.5)})
-    assert set(ended) == {one.key for one in jobs}, "a job did not end"
+            ended.update({result.key: result for result in supervisor.wait(0.5)})
+    assert set(ended) == {job.key for job in jobs}, "a job did not end"
     return ended
 
 
-def run_one(one: Job, bounds: Bounds = BOUNDS) -> JobResult:
-    return run(one, bounds=bounds)[one.key]
+def run_one(job: Job, bounds: Bounds = BOUNDS) -> JobResult:
+    return run(job, bounds=bounds)[job.key]
 
 
 def is_gone(pid_file: Path) -> bool:
@@ -221,9 +221,9 @@ def test_a_killed_server_breaks_its_row_and_is_started_again(pid_file: Path) -> 
     # Jobs that the server was running when it died are lost with it; those it had not begun are run by the next.
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         supervisor.start(job("kills_its_server", key="lost", pid_file=pid_file))
-        assert [one.cause for one in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        assert [result.cause for result in _until_ended(supervisor)] == [Cause.SERVER_LOST]
         supervisor.start(job("well", key="after"))
-        assert [one.cause for one in _until_ended(supervisor)] == [None]
+        assert [result.cause for result in _until_ended(supervisor)] == [None]
 
 
 def test_a_server_that_keeps_dying_is_given_up(pid_file: Path) -> None:
@@ -337,7 +337,7 @@ def test_jobs_run_at_the_same_time(pid_file: Path) -> None:
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         supervisor.start(job("waits", key="long", pid_file=pid_file))
         supervisor.start(job("well", key="short"))
-        assert [one.key for one in _until_ended(supervisor)] == ["short"]
+        assert [result.key for result in _until_ended(supervisor)] == ["short"]
         while not pid_file.exists():
             supervisor.wait(0.05)
         supervisor.kill("long", Cause.INTERRUPTED, "stopped by SIGINT")
@@ -361,7 +361,7 @@ def test_a_stopped_server_is_replaced(pid_file: Path) -> None:
         assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
         assert is_gone(pid_file)
         supervisor.start(job("well"))
-        assert [one.cause for one in _until_ended(supervisor)] == [None]
+        assert [result.cause for result in _until_ended(supervisor)] == [None]
 
 
 def test_a_child_that_sigkill_does_not_end_is_given_up(pid_file: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_server_that_is_killed_while_it_preloads_is_started_again(tmp_path: Pa
     }
     with Supervisor(servers, BOUNDS) as supervisor:
         supervisor.start(job("well"))
-        assert [one.cause for one in _until_ended(supervisor)] == [None]
+        assert [result.cause for result in _until_ended(supervisor)] == [None]
 
 
 @pytest.mark.parametrize("server_is_stopped", [False, True])
@@ -462,7 +462,7 @@ def test_jobs_wait_for_room_rather_than_fail() -> None:
                 ended += _until_ended(supervisor)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert [one.cause for one in ended] == [None] * 12
+    assert [result.cause for result in ended] == [None] * 12
 
 
 def test_a_job_that_another_waits_for_is_not_made_to_wait_for_that_one() -> None:
@@ -539,30 +539,30 @@ def test_what_does_not_die_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -
     """As a process inside of a driver that hangs: after each job the server would wait for it again."""
     ours, theirs = socket.socketpair()
     with ours, theirs, subprocess.Popen(["sleep", "10"]) as orphan:
-        one = server.Server(ours, os.getppid(), os.getpid())
+        fork_server = server.Server(ours, os.getppid(), os.getpid())
         monkeypatch.setattr(server, "SWEEP_S", 0.05)
         monkeypatch.setattr(linux, "children", lambda: {orphan.pid})
         with monkeypatch.context() as patch:
             killed = Mock(return_value=True)
             patch.setattr(linux, "was_killed", killed)
-            one._sweep()
+            fork_server._sweep()
             killed.assert_called_with(orphan.pid)
             killed.reset_mock()
-            assert one._orphans() == set(), "the next job has not left it"
-            one._sweep()
+            assert fork_server._orphans() == set(), "the next job has not left it"
+            fork_server._sweep()
             killed.assert_not_called()
         orphan.kill()
         os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOWAIT)
-        one._reap()
-        assert one._stuck == set()
-        os.close(one._wake_read)
-        os.close(one._wake_write)
+        fork_server._reap()
+        assert fork_server._stuck == set()
+        os.close(fork_server._wake_read)
+        os.close(fork_server._wake_write)
 
 
 def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
     with Supervisor(SERVERS, Bounds(term_grace_s=0.2)) as supervisor:
         supervisor.start(job("leaves_a_temporary_file", key="files", server="slow to remove"))
-        assert [one.key for one in _until_ended(supervisor)] == ["files"]
+        assert [result.key for result in _until_ended(supervisor)] == ["files"]
         supervisor.start(job("is_deaf_to_term", server="slow to remove", deadline_s=1.0, pid_file=pid_file))
         (ended,) = _until_ended(supervisor)
     assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
@@ -575,7 +575,7 @@ def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
         for message in (Refused("gone", "", Cause.NOT_STARTED), Started("gone", 1), Ended("gone", 0, 0, 0)):
             supervisor._take_in(server, message)
         supervisor.start(job("well"))
-        assert [one.cause for one in _until_ended(supervisor)] == [None]
+        assert [result.cause for result in _until_ended(supervisor)] == [None]
 
 
 def test_a_writer_that_never_pauses_is_not_read_for_ever(
@@ -645,10 +645,10 @@ def test_a_server_whose_keeper_is_killed_goes_with_all_that_it_started(number: i
         (ended,) = _until_ended(supervisor)
         assert ended.value is not None
         os.kill(int(ended.value), number)
-        assert [one.cause for one in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        assert [result.cause for result in _until_ended(supervisor)] == [Cause.SERVER_LOST]
         assert is_gone(pid_file)
         supervisor.start(job("well"))
-        assert [one.cause for one in _until_ended(supervisor)] == [None]
+        assert [result.cause for result in _until_ended(supervisor)] == [None]
 
 
 def test_the_last_words_of_a_server_stand_with_the_jobs_that_it_lost(tmp_path: Path) -> None:

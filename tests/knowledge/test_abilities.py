@@ -33,11 +33,13 @@ def test_tensorflow_has_a_kernel_for_the_gpu() -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert [ability.what for ability in ABILITIES if ability.operation and not found[ability.operation][0]] == []
-    wrong = [one.what for one in ABILITIES if one.type and one.type not in found[one.operation][1]]
+    wrong = [ability.what for ability in ABILITIES if ability.type and ability.type not in found[ability.operation][1]]
     assert wrong == []
 
 
-@pytest.mark.parametrize("ability", [one for one in ABILITIES if not one.probe], ids=lambda one: one.what)
+@pytest.mark.parametrize(
+    "ability", [ability for ability in ABILITIES if not ability.probe], ids=lambda ability: ability.what
+)
 def test_no_probe_runs_it(ability: Ability) -> None:
     sources = Path(gpudiag.probes.__path__[0]).rglob("*.py")
     running = {path.name for path in sources for word in ability.words if word in path.read_text(encoding="utf-8")}

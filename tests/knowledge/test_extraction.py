@@ -78,7 +78,9 @@ def test_a_checkout_is_counted(
     assert messages.main() == 0
     report = result.read_text()
     rows = {
-        cells[0]: cells[1:] for line in report.splitlines() if (cells := [one.strip() for one in line.split("|")[1:-1]])
+        cells[0]: cells[1:]
+        for line in report.splitlines()
+        if (cells := [part.strip() for part in line.split("|")[1:-1]])
     }
     assert rows["the GPU device"][:2] == ["6", "3"]
     assert rows["Python: tf.config, eager"][:2] == ["3", "1"]
@@ -101,6 +103,8 @@ def test_a_folder_without_sources_is_refused(
 
 
 def test_what_is_left_out_has_a_reason_and_is_not_covered() -> None:
-    one = messages.Printed("family", "tensorflow/core/kernels/conv_ops.cc", 1, "error", "input must be 4-dimensional")
-    assert one.left_out
-    assert not one.covered
+    printed = messages.Printed(
+        "family", "tensorflow/core/kernels/conv_ops.cc", 1, "error", "input must be 4-dimensional"
+    )
+    assert printed.left_out
+    assert not printed.covered

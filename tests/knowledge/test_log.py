@@ -36,7 +36,7 @@ SAMPLES = {
     "b": "0000:01:00.0",
     "p": "/home/someone/a.py",
 }
-TEXTS = [(one, text) for one in MESSAGES for text in one.texts]
+TEXTS = [(message, text) for message in MESSAGES for text in message.texts]
 AROUND = (
     "{}",
     "W0000 00:00:1.2 7 file.cc:9] {}",
@@ -96,14 +96,18 @@ def test_a_text_is_recognised_as_its_witness_prints_it(around: str) -> None:
 
 
 def test_each_witness_is_a_thread_or_a_place_in_a_release() -> None:
-    wrong = [one for _, _, one in WITNESSED if not one.startswith("https://") and len(one.split()) < 3]
+    wrong = [witness for _, _, witness in WITNESSED if not witness.startswith("https://") and len(witness.split()) < 3]
     assert wrong == []
     assert PRINTED.keys() - {witness for _, _, witness in WITNESSED} == set()
 
 
 def test_texts_without_a_witness_become_fewer() -> None:
     without = [
-        message for message in MESSAGES if message.texts or message.pattern for one in message.witnesses if not one
+        message
+        for message in MESSAGES
+        if message.texts or message.pattern
+        for witness in message.witnesses
+        if not witness
     ]
     assert len(without) <= WITHOUT_A_WITNESS
 
@@ -121,7 +125,9 @@ def test_a_text_gives_its_fields() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("message", [one for one in MESSAGES if one.pattern], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "message", [message for message in MESSAGES if message.pattern], ids=lambda message: message.name
+)
 def test_a_pattern_is_looked_up_by_words_that_a_line_can_have(message: Message) -> None:
     assert message.words
     assert message.texts == ()
@@ -129,9 +135,13 @@ def test_a_pattern_is_looked_up_by_words_that_a_line_can_have(message: Message) 
 
 
 def test_names_are_given_once_and_what_is_shown_has_a_meaning() -> None:
-    names = [one.name for one in MESSAGES]
+    names = [message.name for message in MESSAGES]
     assert len(names) == len(set(names))
-    assert [one.name for one in MESSAGES if one.worth in (Worth.HARMLESS, Worth.MISLEADING) and not one.meaning] == []
+    assert [
+        message.name
+        for message in MESSAGES
+        if message.worth in (Worth.HARMLESS, Worth.MISLEADING) and not message.meaning
+    ] == []
 
 
 def test_a_text_is_not_found_inside_a_longer_word() -> None:
@@ -189,7 +199,7 @@ def test_a_harmless_line_is_no_cause() -> None:
 
 
 def test_what_explains_itself_is_whole() -> None:
-    for message in (one for one in MESSAGES if one.fix):
+    for message in (known for known in MESSAGES if known.fix):
         assert message.worth in (Worth.FAULT, Worth.MISLEADING), message.name
         assert message.stage in Stage.__members__, message.name
         assert message.url.startswith("https://") or not message.url, message.name

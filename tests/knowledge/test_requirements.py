@@ -39,8 +39,8 @@ from gpudiag.knowledge.requirements import Stated, contradicting, overlap, speci
     ],
 )
 def test_each_tool_states_a_requirement_in_its_own_words(line: str, expected: tuple[str, ...]) -> None:
-    (one, *_) = stated([line])
-    assert (one.by, one.release, one.needs, one.range, one.found) == expected
+    (requirement, *_) = stated([line])
+    assert (requirement.by, requirement.release, requirement.needs, requirement.range, requirement.found) == expected
 
 
 @pytest.mark.parametrize(

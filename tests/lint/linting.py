@@ -34,7 +34,7 @@ def found_in(text: str | bytes, gpu_bytes: int | None = None) -> list[Finding]:
 
 def rules_in(text: str | bytes, gpu_bytes: int | None = None) -> list[str]:
     """Return the rules that find something in a text."""
-    return [one.rule for one in found_in(text, gpu_bytes)]
+    return [finding.rule for finding in found_in(text, gpu_bytes)]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Snippet:
 
 def snippets(part: str) -> Iterator[Snippet]:
     """Yield the snippets of one part of the corpus, without their labels."""
-    for one in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
-        lines = one["code"].lstrip("\n").splitlines()
+    for entry in tomllib.loads((CORPUS / f"{part}.toml").read_text("utf-8"))["snippet"]:
+        lines = entry["code"].lstrip("\n").splitlines()
         labels = {
             (name, at) for at, line in enumerate(lines, 1) if _MARK in line for name in line.split(_MARK)[1].split()
         }
-        yield Snippet(one["source"], "\n".join(line.split(_MARK)[0] for line in lines) + "\n", frozenset(labels))
+        yield Snippet(entry["source"], "\n".join(line.split(_MARK)[0] for line in lines) + "\n", frozenset(labels))

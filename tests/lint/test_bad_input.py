@@ -66,8 +66,8 @@ def test_one_file_costs_only_itself(tmp_path: Path, content: bytes, said: str) -
     (tmp_path / "bad.py").write_bytes(content)
     (tmp_path / "good.py").write_text(BAD)
     result = checked(tmp_path)
-    assert [said in one.message for one in result.problems] == [True], result.problems
-    assert "good.py" in {Path(one.file).name for one in result.findings}
+    assert [said in problem.message for problem in result.problems] == [True], result.problems
+    assert "good.py" in {Path(finding.file).name for finding in result.findings}
     assert result.exit_code == 1
 
 
@@ -79,7 +79,7 @@ def test_not_everything_checked_is_not_green(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf_8_are_checked_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n" + BAD.encode())
     result = checked(tmp_path)
-    assert [one.rule for one in result.findings] == ["assigned_not_called"]
+    assert [finding.rule for finding in result.findings] == ["assigned_not_called"]
     assert "Latin-1" in result.problems[0].message
 
 
@@ -93,8 +93,8 @@ def test_fifty_megabytes_without_a_word_of_it_are_not_parsed(tmp_path: Path) -> 
 @pytest.mark.parametrize("text", ["x = " + "+".join("a" * 5000), "x = " + "a" + ".b" * 5000, "x = " + "-" * 5000 + "1"])
 def test_deep_expression_costs_its_statement_alone(text: str) -> None:
     result = result_of(f"import tensorflow as tf\n{text}\ntf.config.set_soft_device_placement = False\n")
-    deep = [one.message for one in result.problems]
-    assert [one.rule for one in result.findings] == ["assigned_not_called"] or "nested too deeply" in deep[0]
+    deep = [problem.message for problem in result.problems]
+    assert [finding.rule for finding in result.findings] == ["assigned_not_called"] or "nested too deeply" in deep[0]
     assert result.exit_code in (1, 5)
 
 
@@ -129,16 +129,18 @@ def test_loop_of_links_ends_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(BAD)
     (tmp_path / "same.py").symlink_to(tmp_path / "a.py")
     result = checked(tmp_path)
-    assert [Path(one.file).name for one in result.findings] == ["a.py"]
-    assert [Path(one.file).name for one in result.problems] == ["loop.py", "nowhere.py"]
+    assert [Path(finding.file).name for finding in result.findings] == ["a.py"]
+    assert [Path(problem.file).name for problem in result.problems] == ["loop.py", "nowhere.py"]
 
 
 def test_name_that_is_not_utf_8_is_written_in_every_format(tmp_path: Path) -> None:
     (tmp_path / "caf\udce9.py").write_text(BAD)
     result = checked(tmp_path)
-    for one in FORMATS:
-        assert "caf\\udce9.py" in render(result, one, width=80, color=False).replace("%5C", "\\").replace("\\\\", "\\")
-        render(result, one, width=80, color=False).encode()
+    for format_ in FORMATS:
+        assert "caf\\udce9.py" in render(result, format_, width=80, color=False).replace("%5C", "\\").replace(
+            "\\\\", "\\"
+        )
+        render(result, format_, width=80, color=False).encode()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
@@ -146,8 +148,8 @@ def test_folder_that_is_shut_costs_only_itself(tmp_path: Path) -> None:
     """As a user who may not look into it; the test above shows the same where the tests are not run by root."""
     (tmp_path / "shut").mkdir(mode=0o600)
     (tmp_path / "a.py").write_text(BAD)
-    for one in (tmp_path, *tmp_path.parents[:3]):
-        one.chmod(0o755)
+    for path in (tmp_path, *tmp_path.parents[:3]):
+        path.chmod(0o755)
     (tmp_path / "a.py").chmod(0o644)
     known = rule.known()  # read as root: the package may lie where no other user reads
     os.seteuid(65534)
@@ -155,9 +157,9 @@ def test_folder_that_is_shut_costs_only_itself(tmp_path: Path) -> None:
         result = check.check([tmp_path, tmp_path / "shut" / "b.py"], known).result()
     finally:
         os.seteuid(0)
-    said = [f"{Path(one.file).name}: {one.message}" for one in result.problems]
+    said = [f"{Path(problem.file).name}: {problem.message}" for problem in result.problems]
     assert said == ["shut: the folder cannot be read: Permission denied", "b.py: cannot be read: Permission denied"]
-    assert [Path(one.file).name for one in result.findings] == ["a.py"]
+    assert [Path(finding.file).name for finding in result.findings] == ["a.py"]
 
 
 def test_what_is_not_a_file_is_named(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_unreadable_file_and_folder_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(BAD)
     (tmp_path / "a.py").chmod(0)
     (tmp_path / "shut").mkdir(mode=0)
-    assert sorted(one.message for one in checked(tmp_path).problems) == [
+    assert sorted(problem.message for problem in checked(tmp_path).problems) == [
         "cannot be read: Permission denied",
         "the folder cannot be read: Permission denied",
     ]
@@ -183,9 +185,9 @@ def notebook(*cells: str, language: str = "python") -> str:
             "metadata": {},
             "outputs": [],
             "execution_count": None,
-            "source": one.splitlines(keepends=True),
+            "source": cell.splitlines(keepends=True),
         }
-        for one in cells
+        for cell in cells
     ]
     return (
         json.dumps(
@@ -207,12 +209,12 @@ def test_notebook_with_magics(tmp_path: Path) -> None:
     )
     (tmp_path / "a.ipynb").write_text(notebook(*cells))
     result = checked(tmp_path)
-    assert [(one.rule, one.cell, one.line) for one in result.findings] == [
+    assert [(finding.rule, finding.cell, finding.line) for finding in result.findings] == [
         ("misspelt_variable", 3, 1),
         ("variable_set_in_subshell", 4, 1),
         ("assigned_not_called", 6, 3),
     ]
-    assert [(one.cell, one.line) for one in result.problems] == [(5, 1)]
+    assert [(problem.cell, problem.line) for problem in result.problems] == [(5, 1)]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"cells": 3}', '{"cells": [3]}', "\0"])
@@ -262,11 +264,11 @@ def test_what_doubles_is_followed_as_long_as_it_is_small(line: str, doubled: str
         "os.environ['CUDA_VISIBLE_DEVICES'] = ',' * 10**30",
         "os.environ['CUDA_VISIBLE_DEVICES'] = '%1000000000d' % 1",
     ],
-    ids=lambda one: one[:50],
+    ids=lambda text: text[:50],
 )
 def test_number_that_is_too_large_is_not_known(line: str) -> None:
     result = result_of(f"import os\nimport tensorflow as tf\n{line}\n{BAD}")
-    assert [one.rule for one in result.findings] == ["assigned_not_called"]
+    assert [finding.rule for finding in result.findings] == ["assigned_not_called"]
     assert not result.problems
 
 
@@ -277,10 +279,13 @@ def test_rule_that_fails_costs_itself_in_a_file_and_is_named(tmp_path: Path) -> 
 
     (tmp_path / "a.py").write_text(BAD)
     (tmp_path / "b.py").write_text(BAD)
-    known = [*rule.known(), replace(next(one for one in rule.known() if one.name == "assigned_not_called"), find=fails)]
+    known = [
+        *rule.known(),
+        replace(next(candidate for candidate in rule.known() if candidate.name == "assigned_not_called"), find=fails),
+    ]
     result = check.check([tmp_path], known).result()
-    assert [Path(one.file).name for one in result.findings] == ["a.py", "b.py"]
-    assert [one.message for one in result.problems] == [
+    assert [Path(finding.file).name for finding in result.findings] == ["a.py", "b.py"]
+    assert [problem.message for problem in result.problems] == [
         f"the rule assigned_not_called failed, and is not checked (OverflowError: of {name})" for name in "ab"
     ]
 
@@ -293,8 +298,8 @@ def test_line_that_cannot_be_followed_costs_itself_and_is_named(monkeypatch: pyt
 
     monkeypatch.setitem(folding.RESULTS, "builtins.str", fails)
     result = result_of(f"x = str(1)\n{BAD}")
-    assert [one.rule for one in result.findings] == ["assigned_not_called"]
-    assert [(one.line, one.message) for one in result.problems] == [
+    assert [finding.rule for finding in result.findings] == ["assigned_not_called"]
+    assert [(problem.line, problem.message) for problem in result.problems] == [
         (1, "line 1 could not be followed, and is not checked (OverflowError: too large)")
     ]
     assert result.exit_code == 1
@@ -305,4 +310,4 @@ def test_size_of_a_file_is_asked_before_it_is_read(tmp_path: Path) -> None:
     os.truncate(tmp_path / "huge.py", 65 << 20)
     source = sources.read(tmp_path / "huge.py")
     assert not source.raw
-    assert [one.message for one in source.problems] == ["65 MiB long: files above 64 MiB are not read"]
+    assert [problem.message for problem in source.problems] == ["65 MiB long: files above 64 MiB are not read"]

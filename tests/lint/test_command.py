@@ -159,11 +159,13 @@ def test_json_is_the_result(run: Run) -> None:
 
 def test_sarif_names_rule_level_and_region(run: Run) -> None:
     log = json.loads(run("--format", "sarif").stdout)
-    (one,) = log["runs"]
-    assert [rule["id"] for rule in one["tool"]["driver"]["rules"]] == sorted({r["ruleId"] for r in one["results"]})
-    for result in one["results"]:
-        assert one["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
-    removed = next(one for one in one["results"] if one["ruleId"] == "removed_api")
+    (lint_run,) = log["runs"]
+    assert [rule["id"] for rule in lint_run["tool"]["driver"]["rules"]] == sorted(
+        {r["ruleId"] for r in lint_run["results"]}
+    )
+    for result in lint_run["results"]:
+        assert lint_run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    removed = next(result for result in lint_run["results"] if result["ruleId"] == "removed_api")
     assert removed["level"] == "error"
     assert removed["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "a.py"},

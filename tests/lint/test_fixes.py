@@ -22,20 +22,20 @@ STATEMENTS = {
 """What --fix changes; of some of them it depends on the layout whether it can."""
 HEAD = "import os\nimport tensorflow as tf\ngpu = object()\n"
 LAYOUTS: dict[str, Callable[[str], str]] = {
-    "plain": lambda one: f"{HEAD}{one}\n",
-    "no end of line": lambda one: f"{HEAD}{one}",
-    "tabs": lambda one: f"{HEAD}def run():\n\tif gpu:\n\t\t{one}\n\treturn 1\nrun()\n",
-    "one line": lambda one: f"{HEAD}if gpu: x = 1; {one}; y = 2\n",
-    "semicolon": lambda one: f"{HEAD}{one};\n",
-    "comment": lambda one: f"{HEAD}{one}  # caf\u00e9: why = not(\n",
-    "before it": lambda one: f"{HEAD}x = '\u00e9\U0001f600'; {one}\n",
-    "form feed": lambda one: f"{HEAD}\f\n{one}\n",
-    "other line ends in a text": lambda one: f"{HEAD}x = 'a\u2028b\x0bc\x1cd'\n{one}\n",
-    "continued": lambda one: (
-        f"{HEAD}" + one.replace(" = ", " \\\n    = ").replace("(gpu, ", "(\n    gpu,\n    ") + "\n"
+    "plain": lambda line: f"{HEAD}{line}\n",
+    "no end of line": lambda line: f"{HEAD}{line}",
+    "tabs": lambda line: f"{HEAD}def run():\n\tif gpu:\n\t\t{line}\n\treturn 1\nrun()\n",
+    "one line": lambda line: f"{HEAD}if gpu: x = 1; {line}; y = 2\n",
+    "semicolon": lambda line: f"{HEAD}{line};\n",
+    "comment": lambda line: f"{HEAD}{line}  # caf\u00e9: why = not(\n",
+    "before it": lambda line: f"{HEAD}x = '\u00e9\U0001f600'; {line}\n",
+    "form feed": lambda line: f"{HEAD}\f\n{line}\n",
+    "other line ends in a text": lambda line: f"{HEAD}x = 'a\u2028b\x0bc\x1cd'\n{line}\n",
+    "continued": lambda line: (
+        f"{HEAD}" + line.replace(" = ", " \\\n    = ").replace("(gpu, ", "(\n    gpu,\n    ") + "\n"
     ),
-    "after an f-string": lambda one: HEAD + "x = f'{gpu!r:>{10}}'; " + one + "\n",
-    "decorated": lambda one: f"{HEAD}@tf.function\ndef run(x):\n    return x\n{one}\n",
+    "after an f-string": lambda line: HEAD + "x = f'{gpu!r:>{10}}'; " + line + "\n",
+    "decorated": lambda line: f"{HEAD}@tf.function\ndef run(x):\n    return x\n{line}\n",
 }
 ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
 
@@ -78,10 +78,10 @@ def test_notebook_of_format_3(tmp_path: Path) -> None:
     book = {"metadata": {}, "nbformat": 3, "nbformat_minor": 0, "worksheets": [{"cells": [cell]}]}
     before = json.dumps(book, indent=1) + "\n"
     after, count = fixed(tmp_path, before.encode(), "a.ipynb")
-    changed = [one for one in difflib.ndiff(before.splitlines(), after.decode().splitlines()) if one[0] in "-+"]
+    changed = [line for line in difflib.ndiff(before.splitlines(), after.decode().splitlines()) if line[0] in "-+"]
     assert count == 1
     assert "placement(False)" in after.decode()
-    assert all("import" in one or "gpu" in one or "placement" in one for one in changed)
+    assert all("import" in line or "gpu" in line or "placement" in line for line in changed)
 
 
 def test_cell_with_magics_is_not_called_fixable(tmp_path: Path) -> None:
@@ -89,5 +89,5 @@ def test_cell_with_magics_is_not_called_fixable(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": source}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}))
     run = check.check([tmp_path / "a.ipynb"], rule.known())
-    assert [(one.rule, one.fixable) for one in run.result().findings] == [("assigned_not_called", False)]
+    assert [(finding.rule, finding.fixable) for finding in run.result().findings] == [("assigned_not_called", False)]
     assert not list(fixes.fixed(run.found))

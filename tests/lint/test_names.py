@@ -77,7 +77,7 @@ def test_what_may_not_come_before_does_not_count(before: str) -> None:
 
 def findings(folder: Path, *names: str) -> list[tuple[str, str, int]]:
     run = check.check([folder / name for name in names] or [folder], rule.known())
-    return [(Path(one.file).name, one.rule, one.line) for one in run.result().findings]
+    return [(Path(finding.file).name, finding.rule, finding.line) for finding in run.result().findings]
 
 
 @pytest.fixture
@@ -144,9 +144,13 @@ def test_import_of_a_module_that_sets_a_variable_counts(tmp_path: Path, main: st
     (tmp_path / "mine" / "__init__.py").write_text("")
     (tmp_path / "mine" / "deep.py").write_text("import settings\n")
     (tmp_path / "sometimes.py").write_text("import os\nif print():\n    os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n")
-    found = [one for one in check.check([tmp_path / "main.py"], rule.known()).result().findings if "late" in one.rule]
-    assert {one.line for one in found} == ({line} if line else set())
-    assert all(" of settings.py) is set after" in one.message for one in found)
+    found = [
+        finding
+        for finding in check.check([tmp_path / "main.py"], rule.known()).result().findings
+        if "late" in finding.rule
+    ]
+    assert {finding.line for finding in found} == ({line} if line else set())
+    assert all(" of settings.py) is set after" in finding.message for finding in found)
 
 
 @pytest.mark.parametrize(("count", "found"), [(8, []), (12, ["memory_limits_exceed_gpu"])])

@@ -11,7 +11,7 @@ from gpudiag.lint import rule
 from linting import rules_in
 
 EIGHT_GIB = 8 << 30
-RULES = pytest.mark.parametrize("known", rule.known(), ids=lambda one: one.name)
+RULES = pytest.mark.parametrize("known", rule.known(), ids=lambda known: known.name)
 
 
 @RULES

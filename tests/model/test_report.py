@@ -162,13 +162,13 @@ def test_areas_keep_the_order_of_the_report() -> None:
 )
 def test_device_labels(outcome: Judged | Skipped | Broken, probe: str, indices: tuple[int, ...], label: str) -> None:
     gpus = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(5)))
-    one = row(probe, outcome, *(gpus[index] for index in indices))
-    assert report(one, gpus=gpus).device_label(one) == label
+    shown = row(probe, outcome, *(gpus[index] for index in indices))
+    assert report(shown, gpus=gpus).device_label(shown) == label
 
 
 def test_a_device_that_the_report_does_not_know() -> None:
-    one = row("memory.growth", passed(), GPUS[1])
-    assert report(one, gpus=ONE).device_label(one) == "GPU ?"
+    shown = row("memory.growth", passed(), GPUS[1])
+    assert report(shown, gpus=ONE).device_label(shown) == "GPU ?"
 
 
 def test_unverified_gpus_are_named() -> None:

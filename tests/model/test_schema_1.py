@@ -90,7 +90,7 @@ def test_the_line_that_was_tried_has_its_change() -> None:
     (read,) = codec.decode(json.dumps(saved), "saved").diagnosis.causes
     assert fix_lines(read) == ("look", "unset A  # it hides")
     assert read.trial is not None
-    assert [one.change for one in read.fix] == [None, read.trial.change]
+    assert [action.change for action in read.fix] == [None, read.trial.change]
     assert ("tried", "the line above, here: works") in words.cause(read)
 
 

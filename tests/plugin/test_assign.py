@@ -154,7 +154,7 @@ def test_workers_are_given_devices_of_the_callers_mask_and_no_others(
     done = suite("-n", str(len(given_masks)), "--gpudiag-assign=share", **on(here), **variables)
     assert done.status == 0, done
     masks = [line.split(" ")[0] for line in given(suite)]
-    assert sorted(masks) == sorted(one.format(*uuids, **mig) for one in given_masks)
+    assert sorted(masks) == sorted(mask.format(*uuids, **mig) for mask in given_masks)
 
 
 def test_an_index_that_may_be_a_card_the_caller_hid_is_refused(suite: Suite, machine: Callable[[str], Machine]) -> None:

@@ -51,8 +51,8 @@ def test_what_was_lent_is_locked_among_those_that_it_was_lent_to(session: folder
     first.close()
     assert second.take((ONE,), exclusive=False)
     assert not second.take((THREE,), exclusive=False), "another run has it, and that will end"
-    for one in (outside, second):
-        one.close()
+    for locks in (outside, second):
+        locks.close()
     session.close()
 
 

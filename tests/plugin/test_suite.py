@@ -41,7 +41,9 @@ def test_what_a_probe_finds_is_its_items_failure(suite: Suite, machine: Callable
     outcomes = ran.outcomes()
     assert outcomes["verdict"] == "failure", str(ran)
     assert outcomes["placement.log"] == "passed"
-    assert [name for name, one in outcomes.items() if name.startswith("discovery") and one == "failure"], str(ran)
+    assert [name for name, outcome in outcomes.items() if name.startswith("discovery") and outcome == "failure"], str(
+        ran
+    )
     assert "conftest.py" not in ran.tests["verdict"].message
 
 

@@ -111,7 +111,9 @@ def test_an_operation_that_raised_is_found_and_nothing_else(entry: Entry) -> Non
 
 
 @pytest.mark.parametrize(
-    "entry", [one for one in ENTRIES if one.probe.needs.gpus and one.name not in MEETS_FIRST], ids=name
+    "entry",
+    [candidate for candidate in ENTRIES if candidate.probe.needs.gpus and candidate.name not in MEETS_FIRST],
+    ids=name,
 )
 def test_no_probe_passes_without_a_gpu(entry: Entry, tensorflow: Children) -> None:
     given = max(entry.probe.needs.gpus, 2 if entry.probe.scope is Scope.ALL_GPUS else 1)
@@ -169,7 +171,9 @@ def test_a_reading_is_the_same_record_and_plain(entry: Entry) -> None:
 def test_every_kind_has_an_example(entry: Entry) -> None:
     named = [kind.name for kind in entry.kinds]
     assert len(named) == len(set(named))
-    shown = {kind for one in table() if one.probe == entry.name for kind in one.kind.split(", ")}
+    shown = {
+        kind for provocation in table() if provocation.probe == entry.name for kind in provocation.kind.split(", ")
+    }
     assert {name for name in named if name not in shown} <= {
         "gpu_not_seen",
         "operation_failed",

@@ -28,8 +28,8 @@ def rounded(values: Any, bits: int) -> Any:
 
 def rounding(bits: int, seed: int) -> float:
     """Return by how much a product differs whose factors and whose result have this many bits."""
-    one, other = comparison.normal(64, 64, seed=seed), comparison.normal(64, 64, seed=seed + 1)
-    return difference(rounded(rounded(one, bits) @ rounded(other, bits), bits), one @ other) or 0.0
+    left, other = comparison.normal(64, 64, seed=seed), comparison.normal(64, 64, seed=seed + 1)
+    return difference(rounded(rounded(left, bits) @ rounded(other, bits), bits), left @ other) or 0.0
 
 
 @pytest.mark.parametrize(("bits", "most"), [(50, DOUBLE), (24, SINGLE), (11, TF32), (11, HALF), (8, BFLOAT16)])
@@ -69,7 +69,7 @@ def reading(*checks: Check, found: str = PCI, unchecked: tuple[str, ...] = ()) -
 def test_a_gpu_is_verified_only_if_everything_on_it_is_right() -> None:
     wrong = Check("another", "GPU:0", "GPU:0", 1.0, SINGLE)
     assert list(reading(RIGHT).judged("cuBLAS")) == [Verified(PCI)]
-    assert [type(one).__name__ for one in reading(RIGHT, wrong).judged("cuBLAS")] == ["Finding"]
+    assert [type(finding).__name__ for finding in reading(RIGHT, wrong).judged("cuBLAS")] == ["Finding"]
     assert list(reading(unchecked=("all of it",)).judged("cuBLAS")) == []
 
 

@@ -64,31 +64,35 @@ def altered(change: dict[str, Any]) -> Facts:
 
 
 def test_every_probe_is_provoked() -> None:
-    assert {entry.name for entry in catalogue.entries()} - {one.probe for one in TABLE} == set()
+    assert {entry.name for entry in catalogue.entries()} - {provocation.probe for provocation in TABLE} == set()
 
 
-@pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, Altered)], ids=str)
-def test_an_altered_reading_is_found_out(one: Altered) -> None:
-    found = judged(one.probe, one.change, one.facts)
-    assert {finding.kind for finding in found.findings} == one.kinds
+@pytest.mark.parametrize("altered", [provocation for provocation in TABLE if isinstance(provocation, Altered)], ids=str)
+def test_an_altered_reading_is_found_out(altered: Altered) -> None:
+    found = judged(altered.probe, altered.change, altered.facts)
+    assert {finding.kind for finding in found.findings} == altered.kinds
     assert found.figure
     assert all(finding.message and finding.fix for finding in found.findings)
 
 
-@pytest.mark.parametrize("one", [one for one in TABLE if isinstance(one, AlteredFacts)], ids=str)
-def test_altered_facts_are_found_out(one: AlteredFacts) -> None:
-    assert judged(one.probe, {}, {}).findings == ()
-    assert one.kind in {finding.kind for finding in judged(one.probe, {}, one.change).findings}
-    facts = altered(one.change)
+@pytest.mark.parametrize("provocation", [entry for entry in TABLE if isinstance(entry, AlteredFacts)], ids=str)
+def test_altered_facts_are_found_out(provocation: AlteredFacts) -> None:
+    assert judged(provocation.probe, {}, {}).findings == ()
+    assert provocation.kind in {finding.kind for finding in judged(provocation.probe, {}, provocation.change).findings}
+    facts = altered(provocation.change)
     assert contradictions(*checked(Evidence(facts, gpus_in_scope(facts)))) == []
 
 
-SHOWN = {(one.probe, kind) for one in TABLE if isinstance(one, Altered) for kind in one.kinds}
+SHOWN = {
+    (provocation.probe, kind) for provocation in TABLE if isinstance(provocation, Altered) for kind in provocation.kinds
+}
 MACHINES = [
     pytest.param(
         wanted,
         id=str(wanted[0]),
-        marks=[pytest.mark.slow] if all((one.probe, one.kind) in SHOWN for one in wanted) else [],
+        marks=[pytest.mark.slow]
+        if all((provocation.probe, provocation.kind) in SHOWN for provocation in wanted)
+        else [],
     )
     for wanted in machines()
 ]
@@ -98,12 +102,12 @@ MACHINES = [
 @pytest.mark.usefixtures("no_child_left")
 @pytest.mark.parametrize("wanted", MACHINES)
 def test_a_machine_is_found_out(wanted: tuple[OnMachine, ...], gpudiag: Gpudiag) -> None:
-    one = wanted[0]  # the machine is the same for all
-    arguments = [*gpudiag.simulated(one.machine, one.faults), *one.options]
-    if one.prepare is not None:
-        one.prepare(gpudiag)
+    machine = wanted[0]  # the machine is the same for all
+    arguments = [*gpudiag.simulated(machine.machine, machine.faults), *machine.options]
+    if machine.prepare is not None:
+        machine.prepare(gpudiag)
     probes = dict.fromkeys(provoked.probe for provoked in wanted)
-    done = gpudiag("check", *probes, *arguments, "--format", "json", flags=(), **one.variables)
+    done = gpudiag("check", *probes, *arguments, "--format", "json", flags=(), **machine.variables)
     assert done.returncode in {0, 1, 3, 5}, done.stderr  # 5: found, and no probe ran a kernel
     report = codec.decode(done.stdout, "standard output")
     assert contradictions(report.rows, report.diagnosis) == []

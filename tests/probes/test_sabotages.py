@@ -16,21 +16,21 @@ WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, and it
 
 def test_every_probe_that_measures_is_sabotaged() -> None:
     measuring = {entry.name for entry in catalogue.entries() if entry.reading is not None}
-    assert measuring - {one.probe for one in table()} == WITHOUT.keys()
+    assert measuring - {sabotage.probe for sabotage in table()} == WITHOUT.keys()
 
 
 def test_the_findings_are_those_of_the_probes() -> None:
     known = {entry.name: {kind.name for kind in entry.kinds} for entry in catalogue.entries()}
-    assert [str(one) for one in table() if one.finds not in known[one.probe]] == []
+    assert [str(sabotage) for sabotage in table() if sabotage.finds not in known[sabotage.probe]] == []
 
 
 ROUNDS = [
     pytest.param(
-        one,
-        id=f"{len(one)} probes on {one[0].machine}",
-        marks=[pytest.mark.slow] if sum(other[0].machine == one[0].machine for other in rounds()[:number]) else [],
+        together,
+        id=f"{len(together)} probes on {together[0].machine}",
+        marks=[pytest.mark.slow] if sum(other[0].machine == together[0].machine for other in rounds()[:number]) else [],
     )
-    for number, one in enumerate(rounds())
+    for number, together in enumerate(rounds())
 ]
 """The first of each machine has a sabotage of each probe."""
 
@@ -38,13 +38,13 @@ ROUNDS = [
 @pytest.mark.usefixtures("no_child_left")
 @pytest.mark.parametrize("sabotages", ROUNDS)
 def test_a_sabotage_is_noticed(sabotages: tuple[Sabotage, ...], gpudiag: Gpudiag) -> None:
-    gpudiag.sabotages = {one.probe: one.alteration for one in sabotages}
+    gpudiag.sabotages = {sabotage.probe: sabotage.alteration for sabotage in sabotages}
     done = gpudiag("check", *gpudiag.sabotages, *gpudiag.simulated(sabotages[0].machine), "--format", "json")
     report = codec.decode(done.stdout, "standard output")
     missed = {}
-    for one in sabotages:
-        rows = [row for row in report.rows if row.probe == one.probe]
+    for sabotage in sabotages:
+        rows = [row for row in report.rows if row.probe == sabotage.probe]
         kinds = [finding.kind for row in rows for finding in row.findings]
-        if one.finds not in kinds or any(isinstance(row.outcome, Broken) for row in rows):
-            missed[str(one)] = kinds or [str(row.outcome) for row in rows]
+        if sabotage.finds not in kinds or any(isinstance(row.outcome, Broken) for row in rows):
+            missed[str(sabotage)] = kinds or [str(row.outcome) for row in rows]
     assert missed == {}

@@ -27,6 +27,6 @@ _ONE = list_remap.Reading("0", (_DONE,), given=(_PCI,), seen=1)
     ],
 )
 def test_a_second_gpu_is_asked_for_only_where_there_is_one(facts: Facts, said: str) -> None:
-    found = [one for one in list_remap.judge(_ONE, facts) if isinstance(one, Finding)]
-    assert [one.kind for one in found] == ["one_gpu"]
+    found = [finding for finding in list_remap.judge(_ONE, facts) if isinstance(finding, Finding)]
+    assert [finding.kind for finding in found] == ["one_gpu"]
     assert said in words.advice(found[0])

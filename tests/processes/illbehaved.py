@@ -192,7 +192,7 @@ def reports_environment(argument: Argument) -> bytes:
     shown = {name: os.environ.get(name) for name in argument["names"]}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
-    ignored = [int(one) for one in numbers if signal.getsignal(one) is signal.SIG_IGN or one in blocked]
+    ignored = [int(signum) for signum in numbers if signal.getsignal(signum) is signal.SIG_IGN or signum in blocked]
     import msgspec
 
     seen = {"environment": shown, "ignored": ignored, "fds": sorted(_open_fds()), "path": sys.path}

@@ -81,9 +81,9 @@ class AlteredFacts:
 def machines() -> tuple[tuple[OnMachine, ...], ...]:
     """Return the provocations that need a machine, those together that need the same one."""
     found: dict[tuple[object, ...], list[OnMachine]] = {}
-    for one in table():
-        if isinstance(one, OnMachine):
-            found.setdefault(one.conditions, []).append(one)
+    for provocation in table():
+        if isinstance(provocation, OnMachine):
+            found.setdefault(provocation.conditions, []).append(provocation)
     return tuple(map(tuple, found.values()))
 
 

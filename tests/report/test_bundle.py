@@ -59,7 +59,7 @@ def test_the_bisection_and_the_log_of_the_program_are_files() -> None:
 def test_the_same_report_gives_the_same_bytes() -> None:
     assert packed(mask(GOOD), GOOD) == packed(mask(GOOD), GOOD)
     with zipfile.ZipFile(io.BytesIO(packed(GOOD))) as bundle:
-        assert {one.date_time for one in bundle.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {member.date_time for member in bundle.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert bundle.namelist() == sorted(bundle.namelist())
 
 

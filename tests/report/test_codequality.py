@@ -28,7 +28,7 @@ def test_a_pass_has_no_issue() -> None:
 def test_each_thing_that_was_found_is_one_the_verdict_first() -> None:
     found = issues(sample())
     assert (found[0]["check_name"], found[0]["severity"]) == ("verdict", "blocker")
-    by_name = {one["check_name"]: one["severity"] for one in found}
+    by_name = {issue["check_name"]: issue["severity"] for issue in found}
     assert by_name["memory.fraction.cap_ignored"] == "critical"
     assert by_name["host.environment.misspelt"] == "minor"
     assert by_name["host.environment.overridden"] == "info"
@@ -44,19 +44,19 @@ def test_a_fingerprint_is_of_what_was_found_and_not_of_what_was_measured() -> No
     def fingerprints(message: str, *devices: int) -> list[str]:
         found = Finding("cap_ignored", Severity.FAIL, message, (note("do"),))
         rows = [row("memory.fraction", passed("", found), GPUS[device]) for device in devices]
-        return [one["fingerprint"] for one in issues(report(*rows, gpus=GPUS))[1:]]
+        return [issue["fingerprint"] for issue in issues(report(*rows, gpus=GPUS))[1:]]
 
     first = fingerprints("took 2048 MiB", 0)
     assert first == fingerprints("took 2049 MiB", 0)
     assert first != fingerprints("took 2048 MiB", 1)
     twice = report(row("memory.fraction", passed("", CAP_IGNORED, CAP_IGNORED, CAP_IGNORED)))
-    assert len({one["fingerprint"] for one in issues(twice)}) == 4
+    assert len({issue["fingerprint"] for issue in issues(twice)}) == 4
 
 
 def test_hostile_texts_are_texts() -> None:
-    for one in issues(hostile()):
-        assert "\x1b" not in one["description"]
-        assert "\n" not in one["description"]
+    for issue in issues(hostile()):
+        assert "\x1b" not in issue["description"]
+        assert "\n" not in issue["description"]
 
 
 def test_the_summary_is_added_to_and_of_a_size_that_is_shown(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from reports import passed, report, row, sample
 EVIL = "100%, a: b\r\n::error title=forged::x\n::set-output name=a::b"
 
 
-def read(one: Report) -> list[tuple[str, str, str]]:
+def read(saved: Report) -> list[tuple[str, str, str]]:
     """Return level, title and text of each annotation, as GitHub reads them: outside of what is stopped."""
     found, until = [], ""
-    for line in render(one, "github", width=80, color=False).splitlines():
+    for line in render(saved, "github", width=80, color=False).splitlines():
         command = line.lstrip()
         if until:
             until = "" if command == f"::{until}::" else until

@@ -93,16 +93,23 @@ def page(name: str) -> Page:
 def test_it_loads_nothing_and_runs_nothing_else(name: str) -> None:
     text, found = html(name), page(name)
     assert {tag for tag, _ in found.elements} & {"link", "img", "iframe", "object", "embed", "base", "use"} == set()
-    assert [one for one in found.values("href") if not one.startswith(("#", "https://"))] == []
+    assert [link for link in found.values("href") if not link.startswith(("#", "https://"))] == []
     assert [
         tag for tag, attributes in found.elements if attributes.get("href", "").startswith("http") and tag != "a"
     ] == []
     assert found.values("src") == []
     assert [
-        one for _, attributes in found.elements for one in attributes if one.startswith("on") or one == "style"
+        attribute
+        for _, attributes in found.elements
+        for attribute in attributes
+        if attribute.startswith("on") or attribute == "style"
     ] == []
     assert not re.search(r"url\(|@import", text)
-    (policy,) = [one["content"] for _, one in found.elements if one.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        attributes["content"]
+        for _, attributes in found.elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
     for tag in ("style", "script"):
         (inline,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         assert base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode() in policy
@@ -118,8 +125,8 @@ def test_style_and_script_are_the_same_in_every_encoding() -> None:
 def test_names_are_unique_and_links_lead_somewhere(name: str) -> None:
     found = page(name)
     names = found.values("id")
-    assert [one for one, number in Counter(names).items() if number > 1] == []
-    assert {one[1:] for one in found.values("href") if one.startswith("#")} <= set(names)
+    assert [anchor for anchor, number in Counter(names).items() if number > 1] == []
+    assert {link[1:] for link in found.values("href") if link.startswith("#")} <= set(names)
     assert set(found.values("aria-labelledby")) <= set(names)
 
 
@@ -133,16 +140,18 @@ def test_headings_are_in_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in REPORTS if name != "hostile"])
 def test_every_probe_has_a_section_and_a_line_in_the_matrix(name: str) -> None:
-    probes = {one.probe for one in REPORTS[name].rows}
-    articles = [one for tag, one in page(name).elements if tag == "article" and "data-area" in one]
-    lines = [one for tag, one in page(name).elements if tag == "tr" and one.get("class") == "probe"]
+    probes = {row.probe for row in REPORTS[name].rows}
+    articles = [attributes for tag, attributes in page(name).elements if tag == "article" and "data-area" in attributes]
+    lines = [
+        attributes for tag, attributes in page(name).elements if tag == "tr" and attributes.get("class") == "probe"
+    ]
     assert len(articles) == len(lines) == len(probes)
     assert [probe for probe in probes if probe not in page(name).shown] == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_without_javascript_nothing_is_hidden_but_what_needs_it(name: str) -> None:
-    hidden = [(tag, one.get("class")) for tag, one in page(name).elements if "hidden" in one]
+    hidden = [(tag, attributes.get("class")) for tag, attributes in page(name).elements if "hidden" in attributes]
     assert set(hidden) <= {("button", "copy"), ("form", "filter")}
 
 
@@ -171,8 +180,8 @@ def test_what_a_report_holds_is_text() -> None:
     )
     rows = (
         *(
-            msgspec.structs.replace(one, probe=ATTACK, reading=SavedReading({ATTACK: [ATTACK, {ATTACK: ATTACK}]}))
-            for one in attacked.rows
+            msgspec.structs.replace(row, probe=ATTACK, reading=SavedReading({ATTACK: [ATTACK, {ATTACK: ATTACK}]}))
+            for row in attacked.rows
         ),
         Row(
             "x.y",
@@ -231,7 +240,7 @@ def palettes() -> dict[str, dict[str, str]]:
     return dict(zip(("light", "dark", "print"), found, strict=True))
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(color: str, other: str) -> float:
     """Return the contrast of two colours as WCAG 2 defines it: 1 to 21."""
 
     def luminance(color: str) -> float:
@@ -239,7 +248,7 @@ def contrast(one: str, other: str) -> float:
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
-    dark, light = sorted(map(luminance, (one, other)))
+    dark, light = sorted(map(luminance, (color, other)))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -268,10 +277,10 @@ def test_the_style_has_one_palette_and_no_other_colour() -> None:
 def test_memory_over_time_shows_the_use_the_limit_and_who_looked() -> None:
     mib = 1 << 20
     line = Timeline(GPUS[0].uuid, 2.0, ((0, 0), (500, 400 * mib), (1500, 800 * mib)), (600, 1500))
-    one = Row(
+    disturbed = Row(
         "memory.cap", (GPUS[0].uuid,), Judged(limits=(Limit("fraction 0.5", 1000 * mib),)), 2.0, timelines=(line,)
     )
-    chart = pictures.of_probe(report(one, gpus=GPUS), [one])
+    chart = pictures.of_probe(report(disturbed, gpus=GPUS), [disturbed])
     assert chart is not None
     (course,) = chart.courses
     top = 1.15 * 1000
@@ -308,7 +317,7 @@ def test_the_matrix_shows_on_which_devices_a_probe_ran() -> None:
         row("a.each", passed(), GPUS[0]),
         row("a.each", passed("", CAP_IGNORED), GPUS[1]),
     )
-    lines = {one.name: one.cells for one in probe_sections.sections(report(*rows, gpus=GPUS))}
+    lines = {section.name: section.cells for section in probe_sections.sections(report(*rows, gpus=GPUS))}
     assert lines["a.host"] == (probe_sections.Cell("pass"), None, None)
     assert lines["a.all"] == (None, probe_sections.Cell("pass", 2))
     assert lines["a.each"] == (None, probe_sections.Cell("pass"), probe_sections.Cell("fail"))
@@ -321,7 +330,9 @@ def test_a_machine_is_drawn_with_its_gpus_and_logical_devices() -> None:
     peers = machine.peers(SAVED["eight-gpus"])
     assert peers is not None
     assert peers[1][0] == ("GPU 0", ("self", *["ok"] * 7))
-    split = next(one for one in probe_sections.sections(SAVED["eight-gpus"]) if one.name == "logical.split_memory")
+    split = next(
+        section for section in probe_sections.sections(SAVED["eight-gpus"]) if section.name == "logical.split_memory"
+    )
     assert [(name, len(inside)) for name, inside in split.devices] == [("GPU 0", 2)]
 
 
@@ -359,27 +370,27 @@ def test_gpus_behind_one_switch_are_drawn_together() -> None:
 
 def test_the_recorded_timelines_show_what_the_probes_were_judged_by() -> None:
     saved = SAVED["eight-gpus"]
-    growth = [one for one in saved.rows if one.probe == "memory.growth"]
+    growth = [row for row in saved.rows if row.probe == "memory.growth"]
     assert len(growth) == 8
-    for one in growth:
-        assert isinstance(one.reading, SavedReading)
-        (line,) = one.timelines
-        assert line.gpu in one.devices
-        assert max(used for _, used in line.samples) >= one.reading["pool"]["grown"]["used_bytes"]
-        assert {one.reading["pool"][name]["used_bytes"] for name in ("before", "grown")} <= {
+    for grown in growth:
+        assert isinstance(grown.reading, SavedReading)
+        (line,) = grown.timelines
+        assert line.gpu in grown.devices
+        assert max(used for _, used in line.samples) >= grown.reading["pool"]["grown"]["used_bytes"]
+        assert {grown.reading["pool"][name]["used_bytes"] for name in ("before", "grown")} <= {
             used for _, used in line.samples
         }
         assert len(line.looks) == 4  # before, first, grown, freed
-        assert isinstance(one.outcome, Judged)
-        assert [limit.name for limit in one.outcome.limits] == ["most that growth may take"]
-    assert all(one.began_s is not None for one in saved.rows)
+        assert isinstance(grown.outcome, Judged)
+        assert [limit.name for limit in grown.outcome.limits] == ["most that growth may take"]
+    assert all(grown.began_s is not None for grown in saved.rows)
 
 
 def test_timelines_survive_json_and_old_reports_have_none() -> None:
     saved = SAVED["eight-gpus"]
     assert codec.decode(codec.encode(saved), "test") == saved
     frozen: Report = REPORTS["frozen"]
-    assert not any(one.timelines or one.began_s for one in frozen.rows)
+    assert not any(row.timelines or row.began_s for row in frozen.rows)
     assert "Memory over time" not in page("frozen").shown
     assert "Memory over time" in page("eight-gpus").shown
 

@@ -67,7 +67,7 @@ def junit(shown: Report) -> ET.Element:
 
 
 def case(root: ET.Element, name: str) -> ET.Element:
-    (found,) = (one for one in root.iter("testcase") if one.get("name") == name)
+    (found,) = (case for case in root.iter("testcase") if case.get("name") == name)
     return found
 
 
@@ -115,14 +115,14 @@ def test_its_numbers_are_true(name: str) -> None:
         assert parent.get("tests") == str(len(cases))
         for attribute, tag in {"failures": "failure", "errors": "error", "skipped": "skipped"}.items():
             if parent is not root or attribute != "skipped":
-                assert parent.get(attribute) == str(sum(one.find(tag) is not None for one in cases))
-        assert float(parent.get("time", "")) == pytest.approx(sum(float(one.get("time", "")) for one in cases))
+                assert parent.get(attribute) == str(sum(case.find(tag) is not None for case in cases))
+        assert float(parent.get("time", "")) == pytest.approx(sum(float(case.get("time", "")) for case in cases))
 
 
 def test_every_row_is_one_test_case_of_its_area() -> None:
     shown = sample()
     root = junit(shown)
-    suites = {suite.get("name"): [one.get("name") for one in suite.iter("testcase")] for suite in root}
+    suites = {suite.get("name"): [case.get("name") for case in suite.iter("testcase")] for suite in root}
     assert suites.pop("gpudiag.verdict") == ["verdict"]
     assert list(suites) == [f"gpudiag.{area}" for area in shown.areas]
     assert suites["gpudiag.memory"] == [
@@ -182,7 +182,7 @@ def test_the_verdict_is_green_only_where_everything_was_verified(shown: Report, 
 
 def test_properties_tell_the_verdict_and_simulation() -> None:
     def properties(shown: Report) -> list[dict[str | None, str | None]]:
-        return [{one.get("name"): one.get("value") for one in suite.iter("property")} for suite in junit(shown)]
+        return [{entry.get("name"): entry.get("value") for entry in suite.iter("property")} for suite in junit(shown)]
 
     for found in properties(sample(World(simulated=True, spec="2x16GiB"))):
         assert found["simulated"] == "true"
@@ -205,6 +205,6 @@ def test_control_characters_and_escape_sequences_are_gone() -> None:
 def test_every_note_is_a_property() -> None:
     noted = msgspec.structs.replace(report(), notes=("one", "two"), settings=Settings("a.toml", {"level": "quick"}))
     root = ET.fromstring(render(noted, "junit", width=80, color=False))
-    properties = [(one.get("name"), one.get("value")) for one in root.iter("property")]
+    properties = [(entry.get("name"), entry.get("value")) for entry in root.iter("property")]
     assert [value for name, value in properties if name == "note"] == ["one", "two"]
     assert ("settings", "from a.toml: level=quick") in properties

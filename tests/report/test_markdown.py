@@ -38,9 +38,9 @@ def test_every_line_of_the_table_has_its_five_columns(name: str) -> None:
 def test_everything_is_there_and_reads_as_written(name: str) -> None:
     shown = REPORTS[name]
     text = as_shown(markdown(shown))
-    for one in shown.rows:
-        assert one_line(one.probe) in text
-        for finding in one.findings:
+    for shown_row in shown.rows:
+        assert one_line(shown_row.probe) in text
+        for finding in shown_row.findings:
             assert f"- **{finding.severity.value}** `" in text
             assert f": {one_line(finding.message)} (`{finding.kind}`)\n  - {words.advice(finding)}\n" in text
     assert f"# gpudiag: {shown.verdict.value}\n" in text

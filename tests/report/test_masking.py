@@ -118,23 +118,25 @@ def telling() -> Report:
 
 def test_no_secret_is_left_in_any_format() -> None:
     for format_ in FORMATS:
-        before, after = (render(one, format_, width=200, color=False) for one in (telling(), mask(telling())))
+        before, after = (render(report, format_, width=200, color=False) for report in (telling(), mask(telling())))
         assert [secret for secret in SECRETS if secret.lower() in after.lower()] == []
         assert format_ in ("table", "prometheus") or "jdoe" in before
-    assert {*SECRETS[:7], UUIDS[0][4:].replace("-", "")} == {one for one in SECRETS if one in codec.encode(telling())}
+    assert {*SECRETS[:7], UUIDS[0][4:].replace("-", "")} == {
+        secret for secret in SECRETS if secret in codec.encode(telling())
+    }
 
 
 def test_the_masked_report_is_a_report() -> None:
-    one = mask(telling())
-    assert codec.decode(codec.encode(one), "test") == one
-    assert (one.verdict, one.exit_code) == (telling().verdict, telling().exit_code)
-    assert [row.probe for row in one.rows] == [row.probe for row in telling().rows]
-    assert one.rows[0].findings[0].kind == "fault"
+    masked = mask(telling())
+    assert codec.decode(codec.encode(masked), "test") == masked
+    assert (masked.verdict, masked.exit_code) == (telling().verdict, telling().exit_code)
+    assert [row.probe for row in masked.rows] == [row.probe for row in telling().rows]
+    assert masked.rows[0].findings[0].kind == "fault"
 
 
 def test_masking_again_changes_nothing() -> None:
-    for one in (telling(), sample(), text_report("/home/jdoe", facts=example(system=Unknown("no answer")))):
-        assert mask(mask(one)) == mask(one)
+    for saved in (telling(), sample(), text_report("/home/jdoe", facts=example(system=Unknown("no answer")))):
+        assert mask(mask(saved)) == mask(saved)
 
 
 def test_rows_still_name_their_gpus() -> None:
@@ -361,16 +363,16 @@ class Canaries:
             case msgspec.inspect.CustomType():
                 return SavedReading({self.word(f"{place} key"): [self.word(place)]})
             case msgspec.inspect.StructType(cls=cls, fields=fields):
-                return cls(**{one.name: self.fill(one.type, f"{cls.__name__}.{one.name}") for one in fields})
+                return cls(**{field.name: self.fill(field.type, f"{cls.__name__}.{field.name}") for field in fields})
             case msgspec.inspect.UnionType(types=types):
-                texts = [one for one in types if isinstance(one, msgspec.inspect.StrType)]
-                others = [one for one in types if not isinstance(one, msgspec.inspect.NoneType)]
+                texts = [member for member in types if isinstance(member, msgspec.inspect.StrType)]
+                others = [member for member in types if not isinstance(member, msgspec.inspect.NoneType)]
                 return self.fill((texts or others)[0 if texts else self.which], place)
             case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
                 several = item.types if isinstance(item, msgspec.inspect.UnionType) else (item,)
-                return tuple(self.fill(one, place) for one in several)
+                return tuple(self.fill(member, place) for member in several)
             case msgspec.inspect.TupleType(item_types=items):
-                return tuple(self.fill(one, place) for one in items)
+                return tuple(self.fill(item, place) for item in items)
             case msgspec.inspect.DictType(key_type=key, value_type=value):
                 return {self.fill(key, f"{place} key"): self.fill(value, place)}
             case msgspec.inspect.EnumType(cls=cls):
@@ -398,23 +400,26 @@ def test_no_word_stays_that_nobody_knows(which: int) -> None:
     full: Report = canaries.fill(msgspec.inspect.type_info(Report), "Report")
     outcomes = [canaries.fill(msgspec.inspect.type_info(kind), "") for kind in (Judged, Skipped, Broken)]
     full = msgspec.structs.replace(
-        full, rows=tuple(msgspec.structs.replace(full.rows[0], outcome=one) for one in outcomes)
+        full, rows=tuple(msgspec.structs.replace(full.rows[0], outcome=outcome) for outcome in outcomes)
     )
     before = codec.encode(full)
     assert sum(canary in before for canary in canaries.places) > 60
     after = mask(full)
-    texts = [codec.encode(after), *(render(after, one, width=200, color=False, verbose=True) for one in FORMATS)]
+    texts = [
+        codec.encode(after),
+        *(render(after, format_, width=200, color=False, verbose=True) for format_ in FORMATS),
+    ]
     left = {place for canary, place in canaries.places.items() if any(canary in text for text in texts)}
     assert left <= REVIEWED.keys()
     assert mask(after) == after
 
 
 def test_ordinary_texts_stay_as_they_are() -> None:
-    for one in (sample(), report(row("memory.fraction", passed("2048 MiB", CAP_IGNORED)))):
-        texts = [finding.message + words.advice(finding) for row_ in one.rows for finding in row_.findings]
+    for saved in (sample(), report(row("memory.fraction", passed("2048 MiB", CAP_IGNORED)))):
+        texts = [finding.message + words.advice(finding) for row_ in saved.rows for finding in row_.findings]
         assert texts
         assert texts == [
-            finding.message + words.advice(finding) for row_ in mask(one).rows for finding in row_.findings
+            finding.message + words.advice(finding) for row_ in mask(saved).rows for finding in row_.findings
         ]
 
 
@@ -526,7 +531,9 @@ def test_who_holds_memory_is_masked() -> None:
 
 def test_a_reading_of_this_run_is_masked_as_a_saved_one() -> None:
     reading = trace.Reading(0, None, ("/home/jdoe/libcuda.so.1",), {"/home/jdoe/libcudnn.so.9": "jdoe"}, ())
-    rows = [Row("discovery.trace", (), passed(), 0.1, one) for one in (reading, plain_reading(reading))]
+    rows = [
+        Row("discovery.trace", (), passed(), 0.1, saved_reading) for saved_reading in (reading, plain_reading(reading))
+    ]
     ours, saved = (mask(report(row, facts=example(system=system()))).rows[0].reading for row in rows)
     assert ours == saved
     assert "jdoe" not in str(ours)

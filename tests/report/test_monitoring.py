@@ -22,7 +22,7 @@ from gpudiag.report.formats.prometheus import METRICS
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
 REPORTS = Path(__file__).parents[2] / "reports"
-SAVED = sorted(one for one in REPORTS.glob("*.json") if b'"schema_version"' in one.read_bytes()[:100])
+SAVED = sorted(path for path in REPORTS.glob("*.json") if b'"schema_version"' in path.read_bytes()[:100])
 Value = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -33,10 +33,10 @@ def metrics(of: Report) -> Value:
     for family in text_string_to_metric_families(text):
         assert family.type == "gauge"
         assert family.documentation
-        for one in family.samples:
-            key = (one.name, frozenset(one.labels.items()))
+        for point in family.samples:
+            key = (point.name, frozenset(point.labels.items()))
             assert key not in found, "a series must not occur twice"
-            found[key] = one.value
+            found[key] = point.value
     return found
 
 
@@ -49,13 +49,13 @@ def test_every_saved_report_is_valid_metrics(saved: Path) -> None:
     of = codec.load(saved)
     found = metrics(of)
     assert value(found, "gpudiag_exit_status") == of.exit_code
-    assert {name for name, _ in found} <= {one.name for one in METRICS}
+    assert {name for name, _ in found} <= {metric.name for metric in METRICS}
 
 
 def test_metrics_say_what_the_report_says() -> None:
     of = codec.load(REPORTS / "simulated-2x16GiB.json")
     found = metrics(of)
-    assert [value(found, "gpudiag_verdict", verdict=one.value) for one in Verdict] == [1, 0, 0, 0]
+    assert [value(found, "gpudiag_verdict", verdict=verdict.value) for verdict in Verdict] == [1, 0, 0, 0]
     assert value(found, "gpudiag_rows", outcome="pass") == len(of.rows) - 1
     assert value(found, "gpudiag_rows", outcome="skipped") == 1
     assert value(found, "gpudiag_gpus_verified") == 2
@@ -84,14 +84,14 @@ def test_expectations_and_what_is_accepted_are_metrics() -> None:
 
 def test_hostile_texts_are_labels_and_nothing_else() -> None:
     names = {name for name, _ in metrics(hostile())}
-    assert names <= {one.name for one in METRICS}
+    assert names <= {metric.name for metric in METRICS}
 
 
 def test_names_follow_openmetrics() -> None:
-    for one in METRICS:
-        assert re.fullmatch(r"gpudiag(_[a-z]+)+", one.name)
-        assert not one.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
-        assert {"seconds": "_seconds", "bytes": "_bytes"}.get(one.help.rpartition(" in ")[2], "") in one.name
+    for metric in METRICS:
+        assert re.fullmatch(r"gpudiag(_[a-z]+)+", metric.name)
+        assert not metric.name.endswith(("_total", "_count", "_sum", "_bucket")), "these are of counters and histograms"
+        assert {"seconds": "_seconds", "bytes": "_bytes"}.get(metric.help.rpartition(" in ")[2], "") in metric.name
 
 
 CLEAN = report(row("memory.growth", passed(on=GPUS)), gpus=GPUS)
@@ -117,8 +117,8 @@ def test_the_first_line_is_that_of_a_plugin(of: Report, status: Status) -> None:
     first, *rest = formats.render(of, "nagios", width=80, color=True, verbose=True).splitlines()
     text, _, data = first.partition(" | ")
     assert text.startswith(f"GPUDIAG {status.name} - {of.verdict.value}: ")
-    for one in data.split():
-        assert re.fullmatch(r"\w+=\d+(\.\d+)?s?(;[\d:]*){0,4}", one), one
+    for part in data.split():
+        assert re.fullmatch(r"\w+=\d+(\.\d+)?s?(;[\d:]*){0,4}", part), part
     assert not [line for line in rest if "|" in line], "it would begin more performance data"
 
 

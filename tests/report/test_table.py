@@ -75,18 +75,18 @@ def test_no_command_is_broken_and_no_word_lost(fix: tuple[Action, ...], width: i
 def test_everything_is_there(name: str, width: int) -> None:
     shown = REPORTS[name]
     text = squeezed(table(shown, width))
-    for one in shown.rows:
-        assert squeezed(one_line(one.probe if isinstance(one.outcome, Skipped) else one.name)) in text
-        assert squeezed(one_line(one.area)) in text
-        for finding in one.findings:
+    for shown_row in shown.rows:
+        assert squeezed(one_line(shown_row.probe if isinstance(shown_row.outcome, Skipped) else shown_row.name)) in text
+        assert squeezed(one_line(shown_row.area)) in text
+        for finding in shown_row.findings:
             assert squeezed(plain(finding.message)) in text
             assert squeezed(f"->{plain(words.advice(finding))}") in text
-        if isinstance(one.outcome, Judged):
-            assert squeezed(plain(one.outcome.figure)) in text
-        if isinstance(one.outcome, Skipped):
-            assert squeezed(plain(one.outcome.reason)) in text
-        if isinstance(one.outcome, Broken):
-            assert squeezed(plain(f"{one.outcome.cause.value}: {one.outcome.detail}")) in text
+        if isinstance(shown_row.outcome, Judged):
+            assert squeezed(plain(shown_row.outcome.figure)) in text
+        if isinstance(shown_row.outcome, Skipped):
+            assert squeezed(plain(shown_row.outcome.reason)) in text
+        if isinstance(shown_row.outcome, Broken):
+            assert squeezed(plain(f"{shown_row.outcome.cause.value}: {shown_row.outcome.detail}")) in text
     assert shown.verdict.value.replace(" ", "") in text
     assert f"exitstatus{shown.exit_code}" in text
     for gpu in shown.gpus:
@@ -118,12 +118,14 @@ def test_one_line_for_each_probe_that_ran() -> None:
     shown = sample()
     for width, verbose in ((80, False), (80, True), (120, False)):
         lines = table(shown, width, verbose=verbose).splitlines()
-        for one in shown.rows:
-            if not isinstance(one.outcome, Skipped):
-                device, duration = re.escape(shown.device_label(one)), re.escape(f"{one.duration_s:.2f} s")
+        for shown_row in shown.rows:
+            if not isinstance(shown_row.outcome, Skipped):
+                device, duration = re.escape(shown.device_label(shown_row)), re.escape(f"{shown_row.duration_s:.2f} s")
                 timed = f" +{duration}" if width > 80 or verbose else ""
-                line = re.compile(rf"{one.status} +{re.escape(one.name)} +{device}{timed}  +\S", re.IGNORECASE)
-                assert len([found for found in lines if line.match(found)]) == 1, one.probe
+                line = re.compile(
+                    rf"{shown_row.status} +{re.escape(shown_row.name)} +{device}{timed}  +\S", re.IGNORECASE
+                )
+                assert len([found for found in lines if line.match(found)]) == 1, shown_row.probe
 
 
 ALIKE = [row(f"area.probe{number}", passed("nothing seen", MISSPELT), GPUS[0]) for number in range(4)]

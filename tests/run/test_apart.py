@@ -75,7 +75,7 @@ def raises_apart(_: dict[str, Any]) -> bytes:
         os.kill(os.getpid(), signal.SIGSEGV)
         raise AssertionError
 
-    return msgspec.json.encode([CONTEXT.attempt(partial(CONTEXT.apart, one, Seen, {})) for one in (fail, die)])
+    return msgspec.json.encode([CONTEXT.attempt(partial(CONTEXT.apart, call, Seen, {})) for call in (fail, die)])
 
 
 def is_refused_apart(argument: dict[str, Any]) -> bytes:

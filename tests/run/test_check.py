@@ -86,7 +86,7 @@ def test_required_gpus_that_are_not_there_are_a_failure_that_says_where_was_look
     report = report_of(done.stdout)
     (finding,) = rows_of(report)["host.gpus"].findings
     assert finding.kind == "too_few"
-    looked = [one.evidence for one in report.diagnosis.causes if one.cause_id == "fewer_gpus_than_required"]
+    looked = [cause.evidence for cause in report.diagnosis.causes if cause.cause_id == "fewer_gpus_than_required"]
     for place in ("NVML", "/dev/nvidia", "CUDA_VISIBLE_DEVICES"):
         assert place in str(looked)
 

@@ -56,16 +56,18 @@ def cause(stage: Stage, confidence: Confidence, *fix: Action, rule: str = "a_cau
 def wrong(diagnosis: Diagnosis) -> list[str]:
     """Return what is wrong with the causes of one report."""
     causes = (*diagnosis.causes, *diagnosis.folded)
-    surest = min((list(Confidence).index(one.confidence) for one in diagnosis.causes), default=0)
+    surest = min((list(Confidence).index(cause.confidence) for cause in diagnosis.causes), default=0)
     found = [f"{a.cause_id} | {b.cause_id}" for a, b in itertools.combinations(diagnosis.causes, 2) if contradict(a, b)]
-    for one in causes:
-        weak = one.confidence is Confidence.POSSIBLE or (
-            one in diagnosis.causes and list(Confidence).index(one.confidence) > surest
+    for cause in causes:
+        weak = cause.confidence is Confidence.POSSIBLE or (
+            cause in diagnosis.causes and list(Confidence).index(cause.confidence) > surest
         )
         found += [
-            f"{one.cause_id} ({one.confidence.value}): {line.line}" for line in one.fix if weak and line.kind.can_harm
+            f"{cause.cause_id} ({cause.confidence.value}): {line.line}"
+            for line in cause.fix
+            if weak and line.kind.can_harm
         ]
-        found += [f"{one.cause_id}: no line to type"] if not one.fix else []
+        found += [f"{cause.cause_id}: no line to type"] if not cause.fix else []
     return found
 
 
@@ -73,8 +75,8 @@ def log_of_each_cause() -> dict[tuple[str, str], list[str]]:
     """Return, for each first cause of a log and its stage, the shortest log that gives it."""
     found: dict[tuple[str, str], list[str]] = {}
     for lines in sorted(LOGS.values(), key=lambda lines: sum(map(len, lines))):
-        for one in explained(*lines).causes[:1]:
-            found.setdefault((one.cause_id, one.stage.value), lines)
+        for cause in explained(*lines).causes[:1]:
+            found.setdefault((cause.cause_id, cause.stage.value), lines)
     return found
 
 
@@ -88,9 +90,9 @@ def test_two_logs_in_one_are_consistent(parts: int) -> None:
     logs = log_of_each_cause()
     assert len(logs) > 60
     found = {}
-    for one, other in itertools.permutations(logs, 2):
-        if int(hashlib.sha256(f"{one} {other}".encode()).hexdigest(), 16) % parts == 0:
-            found[one, other] = wrong(explained(*logs[one], *logs[other]))
+    for first, other in itertools.permutations(logs, 2):
+        if int(hashlib.sha256(f"{first} {other}".encode()).hexdigest(), 16) % parts == 0:
+            found[first, other] = wrong(explained(*logs[first], *logs[other]))
     assert {pair: said for pair, said in found.items() if said} == {}
 
 
@@ -101,19 +103,19 @@ def test_memory_of_a_gpu_and_missing_libraries_are_not_shown_together() -> None:
     assert shown(NO_CUDNN) != []
     assert shown(ON_GPU) != []
     causes = explained(NO_CUDNN, ON_GPU).causes
-    assert [one.cause_id for one in causes] == ["cuda_libraries_not_found"]
+    assert [cause.cause_id for cause in causes] == ["cuda_libraries_not_found"]
 
 
 def test_the_more_certain_of_two_that_contradict_stays() -> None:
     no_gpu, full = cause(Stage.DRIVER, Confidence.LIKELY), cause(Stage.MEMORY, Confidence.PROVED)
     other = cause(Stage.CONFIGURATION, Confidence.POSSIBLE)
     ours = [RootCause("cuinit_says_unknown", *_rest(no_gpu)), RootCause("tensors_do_not_fit", *_rest(full)), other]
-    assert [premise(one) for one in ours] == [Premise.NO_GPU, Premise.GPU_IN_USE, Premise.NONE]
+    assert [premise(cause) for cause in ours] == [Premise.NO_GPU, Premise.GPU_IN_USE, Premise.NONE]
     assert without_contradictions(ours) == ours[1:]
 
 
-def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tuple[Action, ...], str]:
-    return one.stage, one.confidence, one.cause, one.evidence, one.fix, one.url
+def _rest(cause: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tuple[Action, ...], str]:
+    return cause.stage, cause.confidence, cause.cause, cause.evidence, cause.fix, cause.url
 
 
 # --- harm ------------------------------------------------------------------------------------------------------------
@@ -121,7 +123,9 @@ def _rest(one: RootCause) -> tuple[Stage, Confidence, str, tuple[str, ...], tupl
 
 def test_harm_needs_a_likely_cause_and_none_that_is_more_certain() -> None:
     fix = (check("nvidia-smi"), reboot())
-    likely, possible = (cause(Stage.DRIVER, one, *fix) for one in (Confidence.LIKELY, Confidence.POSSIBLE))
+    likely, possible = (
+        cause(Stage.DRIVER, confidence, *fix) for confidence in (Confidence.LIKELY, Confidence.POSSIBLE)
+    )
     proved = cause(Stage.DRIVER, Confidence.PROVED)
     assert with_safe_fix(likely, (likely, possible)).fix == fix
     assert with_safe_fix(likely, (likely, proved)).fix == (
@@ -145,17 +149,17 @@ def test_harm_needs_a_likely_cause_and_none_that_is_more_certain() -> None:
 @pytest.mark.parametrize("allocator", ["cpu", "mklcpu", "cuda_host_bfc", "gpu_host_bfc"])
 def test_the_computers_memory_is_not_the_gpus(allocator: str) -> None:
     hint = "Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor_allocations"
-    (one,) = explained(f"{OOM} on {DEVICE}CPU:0 by allocator {allocator}", OOM, hint).causes
-    assert one.cause.startswith("a tensor does not fit into the computer's memory")
+    (cause,) = explained(f"{OOM} on {DEVICE}CPU:0 by allocator {allocator}", OOM, hint).causes
+    assert cause.cause.startswith("a tensor does not fit into the computer's memory")
     assert not any(
-        word in line for line in fix_lines(one) for word in ("mixed_float16", "TF_GPU_ALLOCATOR", "nvidia-smi")
+        word in line for line in fix_lines(cause) for word in ("mixed_float16", "TF_GPU_ALLOCATOR", "nvidia-smi")
     )
 
 
 def test_an_error_that_names_no_allocator_is_about_the_gpu_that_another_names() -> None:
-    rules = [one.cause_id for one in explained(ON_CPU, ON_GPU, OOM).causes]
+    rules = [cause.cause_id for cause in explained(ON_CPU, ON_GPU, OOM).causes]
     assert "tensors_do_not_fit" in rules
-    assert [one.cause_id for one in explained(OOM).causes] == ["tensors_do_not_fit"]
+    assert [cause.cause_id for cause in explained(OOM).causes] == ["tensors_do_not_fit"]
 
 
 def test_the_reason_of_the_operating_system_comes_before_what_a_program_concludes() -> None:

@@ -38,7 +38,7 @@ def prepares(_: dict[str, Any]) -> bytes:
     library = ctypes.CDLL(str(Path(tf.__file__).parent / "libtensorflow_cc.so.2"), mode=os.RTLD_NOLOAD)
     registers = hasattr(library, "_ZN10tensorflow13XlaOpRegistry26RegisterCompilationKernelsEv")
     first_use.register_kernels_of_xla()
-    return msgspec.json.encode([[one.tolist() for one in computed], registers])
+    return msgspec.json.encode([[tensor.tolist() for tensor in computed], registers])
 
 
 def begins(_: dict[str, Any]) -> bytes:
@@ -54,7 +54,7 @@ def begins(_: dict[str, Any]) -> bytes:
     drawn = tf.random.normal([2]).numpy().tolist()
     with tf.Graph().as_default() as graph:
         tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]))
-    names = [one.name for one in graph.get_operations()]
+    names = [operation.name for operation in graph.get_operations()]
     return msgspec.json.encode([drawn, names, len(tf.config.list_logical_devices("CPU"))])
 
 

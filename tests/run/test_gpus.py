@@ -58,7 +58,7 @@ def bus(counted: int, *pci: str, error: str | None = None, **nodes: Any) -> Fact
 
 
 def told(known: Facts, *rows: Row, diagnosis: Diagnosis | None = None) -> dict[str, tuple[str, str]]:
-    return {one.pci_bus_id: (one.fate.value, one.why) for one in found(known, *rows, diagnosis=diagnosis)}
+    return {gpu.pci_bus_id: (gpu.fate.value, gpu.why) for gpu in found(known, *rows, diagnosis=diagnosis)}
 
 
 def found(known: Facts, *rows: Row, diagnosis: Diagnosis | None = None) -> tuple[GpuAccount, ...]:
@@ -178,9 +178,9 @@ def test_on_the_bus_and_not_described_by_nvml(known: Facts, fate: str, why: str)
 
 def test_a_lost_gpu_among_several_is_counted_once() -> None:
     known = bus(1, FIRST, SECOND, "0000:03:00.0", error="GPU 1: GPU is lost")
-    fates = [one.fate for one in found(known)]
+    fates = [gpu.fate for gpu in found(known)]
     assert fates == [Fate.NOT_VERIFIED, Fate.LOST, Fate.LOST]
-    assert [one.nvml for one in found(known)] == [0, None, 1]
+    assert [gpu.nvml for gpu in found(known)] == [0, None, 1]
 
 
 def test_a_machine_without_the_kernel_module() -> None:
@@ -206,7 +206,7 @@ def test_gpus_of_other_makers_are_named_and_not_counted() -> None:
 
 def test_nothing_is_known_of_the_bus() -> None:
     known = replace(facts(), device_nodes=Unknown("no answer"))
-    assert [one.on_bus for one in found(known)] == [False, False]
+    assert [gpu.on_bus for gpu in found(known)] == [False, False]
     assert found(replace(known, nvml=Unknown("no answer"))) == ()
     assert found(replace(facts(0), device_nodes=DeviceNodeFacts((), ()))) == ()
 
@@ -243,7 +243,7 @@ def test_a_pass_says_how_many_of_how_many(gpudiag: Gpudiag, tmp_path: Path) -> N
     assert all(counted in " ".join((tmp_path / name).read_text().split()) for name in ("a.xml", "a.md"))
     saved = codec.load(tmp_path / "a.json").accounts
     assert saved is not None
-    assert [(one.pci_bus_id, one.fate.value, one.nvml, one.cuda, one.tensorflow) for one in saved] == [
+    assert [(gpu.pci_bus_id, gpu.fate.value, gpu.nvml, gpu.cuda, gpu.tensorflow) for gpu in saved] == [
         ("0000:01:00.0", "used", 0, 1, "GPU:1"),
         ("0000:02:00.0", "hidden", 1, None, ""),
         ("0000:03:00.0", "used", 2, 0, "GPU:0"),

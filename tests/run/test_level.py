@@ -159,7 +159,7 @@ def test_naming_probes_or_disturbing_means_full(
     monkeypatch.setattr(servers, "begun", lambda *_, **__: nullcontext())
     monkeypatch.setattr(runner, "run_on", run_on)
     cli.cli.main(["check", "-q", *arguments], prog_name="gpudiag", standalone_mode=False)
-    assert [(one.level, one.disturb) for one in asked] == [(level, disturb)]
+    assert [(options.level, options.disturb) for options in asked] == [(level, disturb)]
 
 
 # ---- Who else uses a GPU, and what is lacking ----

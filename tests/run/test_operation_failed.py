@@ -26,7 +26,7 @@ def test_a_probe_whose_operation_raised_fails_and_is_not_broken(gpudiag: Gpudiag
     for row in report.rows:
         if row.probe in PROBES:
             assert isinstance(row.outcome, Judged), row
-            assert [one.kind for one in row.findings] == ["operation_failed"], row
+            assert [finding.kind for finding in row.findings] == ["operation_failed"], row
             assert "InternalError: No blas support for stream" in row.findings[0].message
             assert any("InternalError" in line for line in row.log), "the traceback stays in the log"
     again = gpudiag("show", "r.json", "--rejudge", "--format", "json")

@@ -62,9 +62,9 @@ def paired(gpudiag: Gpudiag) -> Gpudiag:
 
 def _link(folder: Path, to: Path, but: str) -> None:
     to.mkdir(parents=True)
-    for one in folder.iterdir():
-        if one.name not in {but, "__pycache__"}:
-            (to / one.name).symlink_to(one)
+    for path in folder.iterdir():
+        if path.name not in {but, "__pycache__"}:
+            (to / path.name).symlink_to(path)
 
 
 def rows(gpudiag: Gpudiag, *arguments: str) -> dict[str, Row]:

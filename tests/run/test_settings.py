@@ -43,13 +43,13 @@ def test_settings_break_no_probe(gpudiag: Gpudiag, tmp_path: Path, number: int, 
 
 
 def test_each_setting_is_in_one_round() -> None:
-    assert Counter(one for each in ROUNDS for one in each) == Counter(every())
+    assert Counter(setting for each in ROUNDS for setting in each) == Counter(every())
     for each in ROUNDS:
-        assert len({one.name for one in each}) == len(each)
+        assert len({setting.name for setting in each}) == len(each)
 
 
 def test_what_must_change_is_among_the_settings_of_no_round() -> None:
-    assert {str(one.setting) for one in changed()} & {str(one) for one in every()} == set()
+    assert {str(change.setting) for change in changed()} & {str(setting) for setting in every()} == set()
 
 
 def test_what_differs_is_found_by_halving() -> None:
@@ -64,11 +64,11 @@ def test_what_differs_is_found_by_halving() -> None:
 
 
 def test_what_may_be_otherwise_is_what_is_named() -> None:
-    (one, *_) = changed()
-    said = {name: f"... {words} ..." for name, words in one.must.items()}
-    assert one.otherwise(said) == []
-    assert one.otherwise({**said, "placement.log": "fail: ..."}) == ["placement.log: fail: ..."]
-    assert len(one.otherwise({})) == len(one.must)
+    (change, *_) = changed()
+    said = {name: f"... {words} ..." for name, words in change.must.items()}
+    assert change.otherwise(said) == []
+    assert change.otherwise({**said, "placement.log": "fail: ..."}) == ["placement.log: fail: ..."]
+    assert len(change.otherwise({})) == len(change.must)
 
 
 def test_a_plug_in_that_cannot_be_loaded_ends_the_import(gpudiag: Gpudiag, tmp_path: Path) -> None:

@@ -162,5 +162,5 @@ def test_a_library_that_does_not_answer_is_named(gpudiag: Gpudiag, seconds: int,
     if seconds == 25:
         assert isinstance(row.outcome, Judged | Skipped)
     else:
-        assert [one.kind for one in row.findings] == ["operation_hangs"]
+        assert [finding.kind for finding in row.findings] == ["operation_hangs"]
         assert report.verdict is Verdict.FAIL

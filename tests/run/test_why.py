@@ -119,7 +119,7 @@ def test_a_missing_runtime_matters_if_the_machine_was_meant_for_a_gpu() -> None:
 def test_the_logs_are_many_and_each_has_its_source() -> None:
     sources = [log.source for log in LOGS]
     assert len(LOGS) >= 400
-    assert all(one.startswith("https://") for one in sources)
+    assert all(source.startswith("https://") for source in sources)
     assert len(set(sources)) == len(sources)
 
 
@@ -194,9 +194,11 @@ GPU: Nvidia 1660 Ti"""
     ],
 )
 def test_what_stands_beside_a_log_is_read(text: str, values: list[str], card: tuple[str, str]) -> None:
-    one = Stated(text.splitlines())
-    assert [each.value if each else "" for each in (one.tensorflow, one.cuda, one.cudnn, one.driver)] == values
-    (named, _), *_ = one.cards
+    statement = Stated(text.splitlines())
+    assert [
+        each.value if each else "" for each in (statement.tensorflow, statement.cuda, statement.cudnn, statement.driver)
+    ] == values
+    (named, _), *_ = statement.cards
     assert (named.name, named.capability) == card
 
 
@@ -285,7 +287,7 @@ def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(judgement, "PART_S", 0.1)
     handler = signal.getsignal(signal.SIGVTALRM)
     found = explained(OLD_CUDNN)
-    assert [one.cause_id for one in found.causes] == ["cudnn_too_old"]
+    assert [cause.cause_id for cause in found.causes] == ["cudnn_too_old"]
     assert found.failed == (Failed("no_room_for_libraries", "it took more than 0.1 s"),)
     assert signal.getsignal(signal.SIGVTALRM) is handler
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
@@ -293,7 +295,7 @@ def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.Monk
 
 def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
     found = explained("Could not find cuda drivers on your machine, GPU will not be used.", HARMLESS)
-    assert [one.cause_id for one in found.causes] == ["cuda_libraries_not_found"]
+    assert [cause.cause_id for cause in found.causes] == ["cuda_libraries_not_found"]
     assert len(found.harmless) == 1
     assert found.misleading == ()
 
@@ -336,7 +338,7 @@ def test_several_logs_and_standard_input_are_one(gpudiag: Gpudiag, tmp_path: Pat
     report = codec.decode(done.stdout, "standard output")
     assert report.lines == (HARMLESS, OLD_CUDNN)
     assert report.is_log_alone
-    assert [one.cause_id for one in report.diagnosis.causes] == ["cudnn_too_old"]
+    assert [cause.cause_id for cause in report.diagnosis.causes] == ["cudnn_too_old"]
     assert json.loads(done.stdout)["diagnosis"]["origin"].startswith("TensorFlow 2.5")
 
 

@@ -56,9 +56,9 @@ def rounds() -> tuple[tuple[Sabotage, ...], ...]:
     """Deal the table out: in each round a probe has one sabotage at most, so that one run shows them all."""
     dealt: dict[tuple[str, int], list[Sabotage]] = {}
     seen: dict[tuple[str, str], int] = {}
-    for one in table():
-        number = seen[one.machine, one.probe] = seen.get((one.machine, one.probe), -1) + 1
-        dealt.setdefault((one.machine, number), []).append(one)
+    for sabotage in table():
+        number = seen[sabotage.machine, sabotage.probe] = seen.get((sabotage.machine, sabotage.probe), -1) + 1
+        dealt.setdefault((sabotage.machine, number), []).append(sabotage)
     return tuple(map(tuple, dealt.values()))
 
 

@@ -27,7 +27,7 @@ UNEQUAL = "1x16GiB:T4,1x80GiB:H100"
 
 def _without_the_last(original: Any, self: Any, device_type: str | None = None) -> Any:
     listed = original(self, device_type)
-    return listed[:-1] if any(one.device_type == "GPU" for one in listed) else listed
+    return listed[:-1] if any(device.device_type == "GPU" for device in listed) else listed
 
 
 @found_as(

@@ -44,7 +44,7 @@ def _falsify_with(kind: str, has: Callable[[list[Any]], bool]) -> None:
 
     def around(original: Any, ctx: Any, called: str, *given: Any, **named: Any) -> Any:
         made = original(ctx, called, *given, **named)
-        attributes = [one for one in given if isinstance(one, str | bool | list | tuple)]
+        attributes = [value for value in given if isinstance(value, str | bool | list | tuple)]
         return _one_element(made) if called == kind and "GPU" in made.device and has(attributes) else made
 
     wrap(module("tensorflow.python.pywrap_tfe"), "TFE_Py_FastPathExecute", around)

@@ -244,9 +244,9 @@ def the_getter_knows_of_the_split() -> None:
 @found_as(memory__growth_mismatch="no_error")
 def growth_of_one_gpu_is_that_of_all() -> None:
     def around(original: Any, self: Any, device: Any, enable: bool) -> Any:
-        for one in self._physical_devices:
-            if one.device_type == "GPU":
-                original(self, one, enable)
+        for physical in self._physical_devices:
+            if physical.device_type == "GPU":
+                original(self, physical, enable)
 
     wrap(context(), "set_memory_growth", around)
 

@@ -191,7 +191,7 @@ def falsify(types: str, device: str = "", how: Callable[[Any], Any] = lambda val
     def around(compute: Callable[[], Any]) -> Any:
         made = compute()
         if isinstance(made, list | tuple):
-            return [_falsified(one, device, how) for one in made]
+            return [_falsified(tensor, device, how) for tensor in made]
         return _falsified(made, device, how)
 
     around_ops(types, around)
@@ -224,7 +224,7 @@ def current_device() -> str:
     if module("tensorflow").executing_eagerly():
         return str(module("tensorflow.python.eager.context").context().device_name or "").upper()
     stack = module("tensorflow.python.framework.ops").get_default_graph()._device_function_stack
-    return next((str(one.display_name).upper() for one in stack.peek_objs()), "")
+    return next((str(obj.display_name).upper() for obj in stack.peek_objs()), "")
 
 
 PRODUCTS = "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3"

@@ -180,7 +180,7 @@ def minus_one_hides_nothing() -> None:
 def invalid_entries_are_skipped() -> None:
     def change(value: str) -> str:
         entries = value.split(",")
-        return ",".join(one for one in entries if not one.isdigit() or int(one) < 2)
+        return ",".join(entry for entry in entries if not entry.isdigit() or int(entry) < 2)
 
     _in_masks(change)
 
@@ -190,7 +190,7 @@ def tensorflow_leaves_out_a_gpu() -> None:
     def around(original: Any, self: Any, device_type: Any = None) -> Any:
         listed = original(self, device_type)
         masked = len(os.environ.get(MASK, "").split(",")) == 1
-        return [one for one in listed if one.device_type != "GPU"] if masked else listed
+        return [device for device in listed if device.device_type != "GPU"] if masked else listed
 
     wrap(context(), "list_physical_devices", around)
 
@@ -204,9 +204,9 @@ def a_mask_after_the_import_is_ignored() -> None:
 def a_late_mask_is_obeyed() -> None:
     def around(original: Any, self: Any, device_type: Any = None) -> Any:
         listed = original(self, device_type)
-        gpus = [one for one in listed if one.device_type == "GPU"]
-        count = len([one for one in os.environ.get(MASK, "").split(",") if one not in ("", "-1")])
-        return [one for one in listed if one not in gpus[count:]]
+        gpus = [device for device in listed if device.device_type == "GPU"]
+        count = len([part for part in os.environ.get(MASK, "").split(",") if part not in ("", "-1")])
+        return [device for device in listed if device not in gpus[count:]]
 
     wrap(context(), "list_physical_devices", around)
 

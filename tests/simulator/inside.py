@@ -717,12 +717,12 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
     with tf.device("/CPU:0"):
         image, kernel = place(normal(2, *(6, 8, 4)[:dimensions], 4)), normal(*(3,) * dimensions, 4, 5)
         scale, shift = tf.constant([1.0, 2.0, 3.0, 4.0]), tf.cast([0.5, 1.0, 1.5, 2.0], reference)
-    one, two = place([1] * (dimensions + 2)), place([1] + [2] * dimensions + [1])
+    ones, two = place([1] * (dimensions + 2)), place([1] + [2] * dimensions + [1])
 
     def with_gradients(function: Callable[..., Any], *inputs: Any) -> Callable[[], Any]:
         def compute() -> Any:
             with tf.GradientTape() as tape:
-                moved = [tf.identity(one) for one in inputs]
+                moved = [tf.identity(tensor) for tensor in inputs]
                 tape.watch(moved)
                 result = function(*moved)
                 loss = tf.reduce_sum(result**2) / 2
@@ -768,7 +768,7 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
         "bias": with_gradients(lambda x, b: tf.nn.bias_add(x, b, format_), image, shift)
     }
     for padding in ("SAME", "VALID"):
-        for strides in (one, two):
+        for strides in (ones, two):
             name = f"{padding} {max(strides)}"
             found[f"convolution {name}"] = with_gradients(
                 partial(conv, strides=strides, padding=padding, data_format=format_), image, kernel
@@ -788,13 +788,15 @@ def layers(channels_first: bool, dimensions: int, kind: str, reference: str) -> 
         found["explicit padding"] = with_gradients(
             partial(tf.nn.conv2d, strides=two, padding=explicit, data_format=format_), image, kernel
         )
-        found["dilated"] = lambda: tf.nn.conv2d(image, kernel, one, "SAME", format_, two)
+        found["dilated"] = lambda: tf.nn.conv2d(image, kernel, ones, "SAME", format_, two)
     if dimensions == 2 and kind == "float32":
         outer = "CHANNELS_FIRST" if channels_first else "CHANNELS_LAST"
         found["of any rank"] = lambda: tf.raw_ops.Conv(
             input=image, filter=kernel, strides=two, padding="SAME", data_format=outer
         )
-        found["grouped"] = lambda: tf.nn.conv2d(image, tf.gather(kernel, [0, 1], axis=2)[..., :4], one, "SAME", format_)
+        found["grouped"] = lambda: tf.nn.conv2d(
+            image, tf.gather(kernel, [0, 1], axis=2)[..., :4], ones, "SAME", format_
+        )
         found["space"] = lambda: tf.nn.space_to_depth(image, 2, format_)
         found["depth"] = lambda: tf.nn.depth_to_space(image, 2, format_)
         found["second gradient"] = second(
@@ -815,9 +817,10 @@ def channels_first(dimensions: int, kind: str, graph: bool = False) -> dict[str,
             given = tf.function(on_gpu[name])() if graph else on_gpu[name]()
         with tf.device("/CPU:0"):
             wanted = on_cpu[name]()
-        assert all(one.device.endswith("GPU:0") for one in tf.nest.flatten(given))
+        assert all(tensor.device.endswith("GPU:0") for tensor in tf.nest.flatten(given))
         return max(
-            difference(one, other) for one, other in zip(tf.nest.flatten(given), tf.nest.flatten(wanted), strict=True)
+            difference(tensor, other)
+            for tensor, other in zip(tf.nest.flatten(given), tf.nest.flatten(wanted), strict=True)
         )
 
     return {name: caught(partial(error, name)) for name in on_gpu}
@@ -826,7 +829,7 @@ def channels_first(dimensions: int, kind: str, graph: bool = False) -> dict[str,
 def difference(given: Any, wanted: Any) -> float:
     wanted = wanted if given.shape == wanted.shape else first(wanted)
     assert given.shape == wanted.shape, (given.shape, wanted.shape)
-    given, wanted = (tf.cast(one, "float64").numpy() for one in (given, wanted))
+    given, wanted = (tf.cast(tensor, "float64").numpy() for tensor in (given, wanted))
     return float(np.abs(given - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-6))
 
 
@@ -858,19 +861,19 @@ def only_on_gpus() -> dict[str, Any]:
         with tf.device("/GPU:0"):
             given = tf.raw_ops.MaxPoolGradGradWithArgmax(input=image, grad=gradient, argmax=positions, **kept)
         flat = [gradient.ravel()] * 2 if counts_batch else list(gradient.reshape(2, -1))
-        wanted = np.stack([one[where] for one, where in zip(flat, positions.numpy(), strict=True)])
+        wanted = np.stack([plane[where] for plane, where in zip(flat, positions.numpy(), strict=True)])
         return bool(np.array_equal(given.numpy(), wanted)) and given.device.endswith("GPU:0")
 
     def second_gradient_in_place(kind: str) -> bool:
         """In a graph the kernel may have its input's memory for its output, of the same shape."""
         image = random.normal(size=(1, 3, 3, 3, 1))
-        one = [1, 1, 1, 1, 1]
+        ones = [1, 1, 1, 1, 1]
 
         @tf.function  # type: ignore[untyped-decorator]
         def compute(image: Any) -> Any:
             image, same = image + 1, image + 1
             return tf.raw_ops.MaxPool3DGradGrad(
-                orig_input=image, orig_output=same, grad=same * 2, ksize=one, strides=one, padding="VALID"
+                orig_input=image, orig_output=same, grad=same * 2, ksize=ones, strides=ones, padding="VALID"
             )
 
         with tf.device("/GPU:0"):
@@ -891,16 +894,21 @@ def only_on_gpus() -> dict[str, Any]:
                 inputs = [tf.constant(image), tf.constant(kernel)]
                 tape.watch(inputs)
                 loss = tf.reduce_sum(tf.nn.conv2d(*inputs, 1, "VALID", **options) ** 2)
-            return [one.numpy() for one in tape.gradient(loss, inputs)]
+            return [gradient.numpy() for gradient in tape.gradient(loss, inputs)]
 
         moved = np.moveaxis(image, -1, 1) if channels_first else image
         given = gradients("/GPU:0", moved, kernel, dilations=2, data_format="NCHW" if channels_first else "NHWC")
         parts = zip(np.split(image, groups, 3), np.split(spread, groups, 3), strict=True)
         each = [gradients("/CPU:0", part, own) for part, own in parts]
-        wanted = [np.concatenate([one[0] for one in each], 3), np.concatenate([one[1] for one in each], 3)[::2, ::2]]
+        wanted = [
+            np.concatenate([pair[0] for pair in each], 3),
+            np.concatenate([pair[1] for pair in each], 3)[::2, ::2],
+        ]
         return all(
-            np.allclose(one, other if one.shape == other.shape else np.moveaxis(other, -1, 1), rtol=1e-3, atol=1e-3)
-            for one, other in zip(given, wanted, strict=True)
+            np.allclose(
+                result, other if result.shape == other.shape else np.moveaxis(other, -1, 1), rtol=1e-3, atol=1e-3
+            )
+            for result, other in zip(given, wanted, strict=True)
         )
 
     def dilated_filter(type_name: str, **options: Any) -> bool:
@@ -947,7 +955,8 @@ def only_on_gpus() -> dict[str, Any]:
             for turned in (False, True):
                 with tf.device("/GPU:0"):
                     inputs = [
-                        tf.cast(one, kind) for one in (left.T if turned else left, right.T if turned else right, bias)
+                        tf.cast(matrix, kind)
+                        for matrix in (left.T if turned else left, right.T if turned else right, bias)
                     ]
                     attributes = {"transpose_a": turned, "transpose_b": turned, "T": tf.as_dtype(kind).as_datatype_enum}
                     attributes |= {"num_args": 1, "fused_ops": [b"BiasAdd", name.encode()]}
@@ -1094,7 +1103,8 @@ def asks_for_xla(by_itself: bool = False) -> dict[str, float]:
 
     values = np.random.default_rng(5).normal(size=(6, 6)).astype("f")
     compiled = {
-        name: tf.function(one, jit_compile=True) for name, one in [("compute", compute), ("stateful", stateful)]
+        name: tf.function(function, jit_compile=True)
+        for name, function in [("compute", compute), ("stateful", stateful)]
     }
     programs: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "compiled": (compiled["compute"], compute),
@@ -1124,10 +1134,10 @@ def cudnn_recurrent(mode: str, kind: str) -> dict[str, Any]:
 
     def cell(x: Any, h: Any, c: Any, weights: Any, biases: Any) -> tuple[Any, Any]:
         (w, r), (b, d) = weights, biases
-        given = [tf.matmul(x, one, transpose_b=True) + bias for one, bias in zip(w, b, strict=True)]
-        own = [tf.matmul(h, one, transpose_b=True) + bias for one, bias in zip(r, d, strict=True)]
+        given = [tf.matmul(x, weights, transpose_b=True) + bias for weights, bias in zip(w, b, strict=True)]
+        own = [tf.matmul(h, weights, transpose_b=True) + bias for weights, bias in zip(r, d, strict=True)]
         if mode == "lstm":
-            i, f, g, o = (one + other for one, other in zip(given, own, strict=True))
+            i, f, g, o = (product + other for product, other in zip(given, own, strict=True))
             c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
             return tf.sigmoid(o) * tf.tanh(c), c
         if mode == "gru":
@@ -1210,19 +1220,21 @@ def cudnn_recurrent(mode: str, kind: str) -> dict[str, Any]:
 
         def with_gradients(function: Callable[..., Any], device: str) -> list[Any]:
             with tf.device(device):
-                moved = [tf.identity(one) for one in values]
+                moved = [tf.identity(tensor) for tensor in values]
                 with tf.GradientTape() as tape:
                     tape.watch(moved)
                     made = function(*moved)
-                    loss = tf.add_n([tf.reduce_sum(one * weight) for one, weight in zip(made, loss_of, strict=True)])
+                    loss = tf.add_n(
+                        [tf.reduce_sum(tensor * weight) for tensor, weight in zip(made, loss_of, strict=True)]
+                    )
                 found = tape.gradient(loss, moved)
             return [
                 *made[: 3 if mode == "lstm" else 2],
-                *(one for at, one in enumerate(found) if at != 2 or mode == "lstm"),
+                *(gradient for at, gradient in enumerate(found) if at != 2 or mode == "lstm"),
             ]
 
         pairs = zip(with_gradients(on_gpu, "/GPU:0"), with_gradients(on_cpu, "/CPU:0"), strict=True)
-        return max(difference(one, other) for one, other in pairs)
+        return max(difference(result, other) for result, other in pairs)
 
     forms: dict[str, tuple[Any, ...]] = {
         "one layer": (1, 1, 1),
@@ -1265,8 +1277,8 @@ def nccl(gpus: int) -> dict[str, Any]:
         found["half"] = nccl_ops.all_sum(halves)
         with v1.Session() as session:
             twice = [session.run(found) for _ in range(2)][1]
-    return {name: [[float(one) for one in values] for values in tensors] for name, tensors in twice.items()} | {
-        "devices": [one.device[-5:] for one in found["sum"]]
+    return {name: [[float(value) for value in values] for values in tensors] for name, tensors in twice.items()} | {
+        "devices": [tensor.device[-5:] for tensor in found["sum"]]
     }
 
 
@@ -1309,11 +1321,11 @@ def host_memory_of_a_large_pool() -> dict[str, Any]:
     tf.config.list_logical_devices("GPU")
     before = resident()
     with tf.device("/GPU:0"):
-        one = tf.constant(1.0)
+        scalar = tf.constant(1.0)
         touched = resident() - before
         kept = [tf.raw_ops.Empty(shape=(5 << 10, MIB // 4), dtype=tf.float32) for _ in range(3)]
         last = tf.ones((256,))
-        total = float(tf.reduce_sum(last) + one)
+        total = float(tf.reduce_sum(last) + scalar)
     del kept
     return {"touched": touched, "pool": used_by_nvml()[1], "total": total}
 
@@ -1357,7 +1369,7 @@ def strategy_sum() -> list[float]:
     def add() -> Any:
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(2)))
 
-    return [float(one.numpy()[0]) for one in strategy.experimental_local_results(add())]
+    return [float(result.numpy()[0]) for result in strategy.experimental_local_results(add())]
 
 
 def profiled(folder: str) -> list[dict[str, list[Any]]]:
@@ -1444,12 +1456,12 @@ def with_another_class(exchanged: Sequence[int]) -> list[str]:
     kernels.gpudiag_forward_kernels.restype = ctypes.c_char_p
     framework = tensorflow_library("libtensorflow_framework.so.2")
     table = (ctypes.c_void_p * 9).in_dll(framework, "_ZTVN10tensorflow8OpKernelE")
-    one, other = exchanged
+    first, other = exchanged
     said = [kernels.gpudiag_forward_kernels()]
-    before, after = table[one], table[other]
+    before, after = table[first], table[other]
     assert before
     assert after
-    for slot, function in (one, after), (other, before):
+    for slot, function in (first, after), (other, before):
         overwrite(ctypes.addressof(table) + 8 * slot, function.to_bytes(8, "little"))
     said.append(kernels.gpudiag_forward_kernels())
     return [(text or b"").decode() for text in said]

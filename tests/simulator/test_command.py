@@ -313,4 +313,4 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path: Path)
     while Path(name).exists():  # the one that was killed last may take a moment to go
         assert time.monotonic() < until
         another_start()
-    assert {one.name for one in tmp_path.iterdir()} == {"gpudiag-sim-foreign", "gpudiag-sim-link"}
+    assert {path.name for path in tmp_path.iterdir()} == {"gpudiag-sim-foreign", "gpudiag-sim-link"}

@@ -86,7 +86,7 @@ def test_a_fault_without_effect_is_named(gpudiag: Gpudiag) -> None:
     faults = ("call_fails=cuLaunchKernel:1", "slow_call=nvmlInit_v2:0.01")
     done = gpudiag("check", "host", *gpudiag.simulated("1", faults), "--format", "json", "-q")
     assert codec.decode(done.stdout, done.stderr).notes == (fault,)
-    options = [word for one in faults for word in ("--fault", one)]
+    options = [word for fault in faults for word in ("--fault", fault)]
     code = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2()"
     done = gpudiag("simulate", "1", *options, "--", sys.executable, "-c", code)
     assert [line for line in done.stderr.splitlines() if "had no effect" in line] == [f"gpudiag: {fault}"]

@@ -141,8 +141,8 @@ def test_bad_virtual_devices(
 
 
 def test_virtual_devices(inside: Inside) -> None:
-    one = inside(1, "sessions", configurations=gpu(virtual({"memory_limit_mb": [123, 456]})))
-    assert one.check() == [{"GPU:0": 123 << 20, "GPU:1": 456 << 20}]
+    session = inside(1, "sessions", configurations=gpu(virtual({"memory_limit_mb": [123, 456]})))
+    assert session.check() == [{"GPU:0": 123 << 20, "GPU:1": 456 << 20}]
     two = inside(
         2,
         "sessions",

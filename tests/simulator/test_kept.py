@@ -153,7 +153,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(
 ) -> None:
     status, _, err = simulate(*arguments)
     assert (status, words in err) == (2, True), err
-    assert not [one for one in places.rglob("*") if one.name not in ("session", own_place(places).name)]
+    assert not [path for path in places.rglob("*") if path.name not in ("session", own_place(places).name)]
 
 
 def own_place(places: Path) -> Path:
@@ -342,7 +342,7 @@ def test_another_user(public: Path) -> None:
             os.setresuid(65534, 65534, 65534)
             os.environ["XDG_RUNTIME_DIR"] = str(public / "guest")
             found = kept.machines()
-            assert [one.title for one in found] == ["root/open"]
+            assert [machine.title for machine in found] == ["root/open"]
             with pytest.raises(SimulatorError, match="no simulated machine 'open'"):
                 kept.find("open")
             with pytest.raises(SimulatorError, match="belongs to root, who alone can stop it"):

@@ -58,7 +58,7 @@ def test_on_a_healthy_machine_each_library_gives_its_handle(inside: Inside) -> N
 def test_a_library_that_gives_no_handle_fails_its_own_operations(
     inside: Inside, fault: str, failing: dict[str, tuple[str, str]], logged: str
 ) -> None:
-    ops = tuple(one for one in ALL if one != "solver" or "cublas" not in fault)
+    ops = tuple(op for op in ALL if op != "solver" or "cublas" not in fault)
     outcome = inside(1, "through_libraries", ops=ops, faults=(f"call_fails={fault}",))
     found = outcome.check()
     assert {name for name, value in found.items() if value != "GPU:0"} == set(failing)

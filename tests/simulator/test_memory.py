@@ -293,11 +293,11 @@ def test_a_forked_child_cannot_use_its_parents_driver() -> None:
 
 
 def test_machines_in_parallel_do_not_disturb_one_another() -> None:
-    with Machine(cards(1, memory=GIB)) as one, Machine(cards(1, memory=2 * GIB)) as other:
-        with Holder(one) as first, Holder(other) as second:
+    with Machine(cards(1, memory=GIB)) as small, Machine(cards(1, memory=2 * GIB)) as other:
+        with Holder(small) as first, Holder(other) as second:
             assert first.take(GIB) == (0, 0)
             assert second.take(GIB) == (0, GIB)
-        directories = [one.directory, other.directory]
+        directories = [small.directory, other.directory]
         assert directories[0] != directories[1]
     assert not any(directory.exists() for directory in directories)
 

@@ -115,7 +115,7 @@ def test_no_probe_gives_a_false_alarm_on_a_machine_of_another_kind(
     (gpudiag.folder / "machine.toml").write_text(machine)
     report = report_of(gpudiag, *ON_GPUS, "--simulate", "machine.toml", status=0)
     assert found(report.rows) == noted
-    assert {one.severity for row in report.rows for one in row.findings} == {Severity.NOTE}
+    assert {finding.severity for row in report.rows for finding in row.findings} == {Severity.NOTE}
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 
@@ -139,7 +139,7 @@ def test_every_skip_on_one_gpu_says_why(machine: str, select: tuple[str, ...], g
     assert set(skipped.values()) == {"needs 2 GPUs, 1 here"}
     assert set(skipped) == set(ON_TWO)
     assert found(report.rows) == {"visibility.list_remap: one_gpu"}
-    assert {one.severity for row in report.rows for one in row.findings} == {Severity.NOTE}
+    assert {finding.severity for row in report.rows for finding in row.findings} == {Severity.NOTE}
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 
@@ -163,8 +163,10 @@ def test_every_format_says_that_the_gpus_are_simulated(gpudiag: Gpudiag) -> None
     [
         ("library_missing=libcudnn.so.9", "discovery.physical_devices: fewer_listed", "libcudnn.so.9"),
         *(
-            pytest.param(*one, marks=pytest.mark.slow)  # the corpus has a machine of each, too, or a provocation
-            for one in (
+            pytest.param(
+                *unavailable, marks=pytest.mark.slow
+            )  # the corpus has a machine of each, too, or a provocation
+            for unavailable in (
                 ("library_missing=libcudart.so.12", "discovery.physical_devices: fewer_listed", "libcudart.so.12"),
                 ("library_missing=libcuda.so.1", "discovery.physical_devices: fewer_listed", "libcuda.so.1"),
                 ("cudnn_version=9.1.0", "discovery.physical_devices: cudnn_too_old", "9.1.0"),

@@ -122,7 +122,7 @@ def test_a_module_a_file_and_a_shell_are_run(tmp_path: Path) -> None:
     for command in (("-m", "mod", "-x"), (str(tmp_path / "mod.py"), "-x"), ("sh", "-c", f"{sys.executable} -m mod -x")):
         done = _trace("--", *command, tmp_path=tmp_path, env=env)
         assert done.stdout == "__main__ ['-x']\n"
-        assert [one for one in _program(tmp_path).processes if "-x" in one.command]
+        assert [process for process in _program(tmp_path).processes if "-x" in process.command]
 
 
 def test_a_notebook_is_run_cell_by_cell(tmp_path: Path, trace: Traced) -> None:
@@ -356,8 +356,8 @@ def test_a_program_that_profiles_itself_closes_its_output_and_handles_signals_is
     done = _trace("--exit-with", "program", *_python(PROFILED), tmp_path=tmp_path, env=env)
     assert (done.returncode, done.stdout) == (7, "True\n")
     program = _program(tmp_path)
-    assert [(one.op, one.count) for one in program.placed if one.op == "Tanh"] == [("Tanh", 1)]
-    assert not [text for one in program.processes for text in one.missing]
+    assert [(placement.op, placement.count) for placement in program.placed if placement.op == "Tanh"] == [("Tanh", 1)]
+    assert not [text for process in program.processes for text in process.missing]
 
 
 STEPS = """
@@ -378,4 +378,4 @@ print(held() - before)
 def test_its_memory_does_not_grow_with_its_steps(tmp_path: Path) -> None:
     done = _trace(*_python(STEPS), tmp_path=tmp_path)
     assert int(done.stdout) < 1024, "KiB for 15,000 operations"
-    assert [one.count for one in _program(tmp_path).placed if one.op == "Tanh"] == [20_000]
+    assert [placement.count for placement in _program(tmp_path).placed if placement.op == "Tanh"] == [20_000]

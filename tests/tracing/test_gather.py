@@ -74,7 +74,7 @@ def test_single_copies_and_waiting_have_two_words_each() -> None:
         counters=(5, 20, 0, 0, 3, 1_500_000),
     )
     assert program.copies == (Copies("to host", "a.py:3", 5, 20, process=7),)
-    assert [(one.times, one.seconds) for one in program.waited] == [(3, 1.5)]
+    assert [(wait.times, wait.seconds) for wait in program.waited] == [(3, 1.5)]
     assert not program.processes[0].operations
 
 
@@ -90,9 +90,9 @@ def test_why_xla_left_operations_out_is_said() -> None:
 
 def test_what_xla_could_not_compile_is_read_from_its_error() -> None:
     error = {"k": "error", "t": 2.0, "error": "InvalidArgumentError", "message": FAILED, "line": "a.py:5"}
-    (one,) = _gathered(error).not_compiled
-    assert (one.function, one.line, one.device) == ("step", "a.py:5", "XLA_GPU_JIT")
-    assert one.operations == ("AsString", "StringLength")
+    (function,) = _gathered(error).not_compiled
+    assert (function.function, function.line, function.device) == ("step", "a.py:5", "XLA_GPU_JIT")
+    assert function.operations == ("AsString", "StringLength")
 
 
 def test_many_small_copies_come_before_few_large_ones() -> None:
@@ -234,5 +234,5 @@ def test_of_memory_that_another_process_holds_it_is_said() -> None:
 )
 def test_how_much_was_asked_for_is_read_from_the_error(message: str, asked: int) -> None:
     error = {"k": "error", "t": 2.0, "error": "ResourceExhaustedError", "message": message, "line": "a.py:5"}
-    (one,) = _gathered(error).out_of_memory
-    assert one.asked_bytes == asked
+    (allocation,) = _gathered(error).out_of_memory
+    assert allocation.asked_bytes == asked

@@ -64,7 +64,7 @@ def test_a_part_of_a_program_and_a_training(tmp_path: Path) -> None:
 
     program = codec.load(tmp_path / "trace.json").program
     assert program is not None
-    assert [one for one in program.functions if one.runs]
+    assert [function for function in program.functions if function.runs]
 
 
 def test_without_tensorflow_there_is_nothing_to_report() -> None:
@@ -75,7 +75,7 @@ def test_without_tensorflow_there_is_nothing_to_report() -> None:
     del os.environ["TF_FORCE_GPU_ALOW_GROWTH"]
     assert os.putenv is putenv
     assert not [finder for finder in sys.meta_path if finder is Finder]
-    assert [(one.cause_id) for one in report.causes] == ["setting_misspelt"]
+    assert [(cause.cause_id) for cause in report.causes] == ["setting_misspelt"]
     assert "test_part.py:" in report.causes[0].evidence[0]
 
 

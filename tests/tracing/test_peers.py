@@ -20,7 +20,7 @@ def _notes(*notes: Note) -> Notes:
 def test_only_what_accepts_a_connection_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listens, socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        open_, shut = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listens, deaf))
+        open_, shut = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (listens, deaf))
         answers = peers.asked([open_, shut, "no port", "[::1]:x", "127.0.0.1:99999"])
     assert answers.pop(open_) == ""
     assert answers.pop(shut) == "Connection refused"
@@ -40,5 +40,8 @@ def test_a_cluster_is_joined_if_its_devices_were_made_later() -> None:
         trace = gather.gathered([_notes(*notes)], ("p",), "", 1.0, 9.0, answers={"localhost:2": "Connection refused"})
         (cluster,) = trace.clusters
         assert (cluster.joined, cluster.line, cluster.at_s) == (joined, "train.py:5", 2.0)
-        assert [(one.task, one.answer) for one in cluster.peers] == [("worker 1", "Connection refused"), ("ps 0", None)]
-        assert [one.task for one in cluster.silent] == ["worker 1"]
+        assert [(peer.task, peer.answer) for peer in cluster.peers] == [
+            ("worker 1", "Connection refused"),
+            ("ps 0", None),
+        ]
+        assert [peer.task for peer in cluster.silent] == ["worker 1"]

@@ -100,7 +100,10 @@ def _traced(
 
 def _is_as_it_should(name: str, report: Report, done: subprocess.CompletedProcess[str]) -> ProgramTrace:
     """Check what is found in a program, and return what is known of it."""
-    causes = {one.cause_id: "\n".join(one.evidence) for one in (*report.diagnosis.causes, *report.diagnosis.folded)}
+    causes = {
+        root_cause.cause_id: "\n".join(root_cause.evidence)
+        for root_cause in (*report.diagnosis.causes, *report.diagnosis.folded)
+    }
     idle = causes.pop("gpu_never_used", None)
     assert idle is None or "no operation ran on it; NVML: the program holds" in idle
     assert causes.keys() == FOUND[name].keys(), done.stderr
@@ -113,7 +116,7 @@ def _is_as_it_should(name: str, report: Report, done: subprocess.CompletedProces
     assert not report.diagnosis.failed
     program = report.program
     assert program is not None
-    assert not [text for one in program.processes for text in one.missing]
+    assert not [text for process in program.processes for text in process.missing]
     return program
 
 
@@ -126,14 +129,14 @@ def test_of_a_session_the_graphs_are_known_and_the_program_gets_what_it_asked_fo
     report, done = _traced("session_pinned", tmp_path)
     program = _is_as_it_should("session_pinned", report, done)
     assert done.stdout == "not asked for: 0\nasked for: 2\n"
-    assert [(one.name, one.runs) for one in program.functions] == [
+    assert [(function.name, function.runs) for function in program.functions] == [
         ("Session.run(MatMul)", 1),
         ("Session.run(MatMul, Tanh)", 3),
     ]
-    assert all(one.devices["GPU:0"] > 0 and not one.traced for one in program.functions)
-    scoped = [(one.op, one.device, one.why) for one in program.placed if one.op == "Tanh"]
+    assert all(function.devices["GPU:0"] > 0 and not function.traced for function in program.functions)
+    scoped = [(placement.op, placement.device, placement.why) for placement in program.placed if placement.op == "Tanh"]
     assert set(scoped) == {("Tanh", "CPU:0", "scope")}
-    copied = {one.function: one.bytes for one in program.copies if one.direction == "to host"}
+    copied = {copy.function: copy.bytes for copy in program.copies if copy.direction == "to host"}
     assert set(copied) == {"Session.run(MatMul)", "Session.run(MatMul, Tanh)"}
 
 
@@ -144,12 +147,12 @@ def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) 
     lines = (PROGRAMS / f"{name}.py").read_text().splitlines()
     marks = {number: line.rpartition("# ")[2] for number, line in enumerate(lines, 1)}
     fates = [
-        (marks[int(one.line.rpartition(":")[2])], one.fate)
-        for one in report.program.settings
-        if one.line and one.fate in (*WITHOUT_EFFECT, OTHER_EFFECT)
+        (marks[int(setting.line.rpartition(":")[2])], setting.fate)
+        for setting in report.program.settings
+        if setting.line and setting.fate in (*WITHOUT_EFFECT, OTHER_EFFECT)
     ]
     assert sorted(fates) == sorted(MARKED[name].items()), done.stderr
-    assert not [text for one in report.program.processes for text in one.missing]
+    assert not [text for process in report.program.processes for text in process.missing]
     found = {cause.cause_id for cause in (*report.diagnosis.causes, *report.diagnosis.folded)}
     assert found == {f"setting_{_CAUSES[fate]}" for fate in MARKED[name].values()}
 
@@ -162,7 +165,7 @@ def test_operations_of_every_thread_are_counted_and_those_of_tf_data_are_not(tmp
     program = _is_as_it_should("devices_mixed_up", report, done)
     ran = {(placed.op, placed.device): placed.count for placed in program.placed if not placed.function}
     assert ran["Cosh", "GPU:0"] == 20  # by a thread that was there before TensorFlow's devices
-    (function,) = (one for one in program.functions if one.runs)
+    (function,) = (candidate for candidate in program.functions if candidate.runs)
     assert (function.name, function.runs, function.devices) == ("first_gpu", 4, {"GPU:0": 3})
     assert (function.between_gpus, function.copies) == (1, 0)
 
@@ -171,7 +174,7 @@ def test_of_each_setting_what_it_did_is_said_and_the_headline_counts_them(tmp_pa
     report, done = _traced("settings_of_each_end", tmp_path)
     program = _is_as_it_should("settings_of_each_end", report, done)
     assert done.stdout == "Memory growth cannot differ between GPU devices\n4.0\n"
-    assert [(one.what, one.value, one.fate) for one in program.settings if one.line] == [
+    assert [(setting.what, setting.value, setting.fate) for setting in program.settings if setting.line] == [
         ("CUDA_VISIBLE_DEVICES", "'1,0,2'", "other effect"),
         ("TF_GPU_THREAD_MODE", "'gpu_private'", "not checked"),
         ("visible_devices", "gpu=[]", "ignored"),
@@ -212,7 +215,7 @@ def test_what_xla_compiles_is_known(tmp_path: Path) -> None:
     )
     program = codec.load(file).program
     assert program is not None
-    functions = {one.name: one for one in program.functions}
+    functions = {function.name: function for function in program.functions}
     assert functions["parted"].clusters == 2
     assert functions["parted"].outside["Unique"] is True
     assert not functions["parted"].compiled
@@ -224,12 +227,12 @@ def test_of_a_training_the_placement_and_the_memory_are_known(tmp_path: Path) ->
     program = _is_as_it_should("fine_training", report, done)
     assert done.stdout == "trained\n"
     (process,) = program.with_tensorflow
-    gpus = [one for one in process.devices if one.name.startswith("GPU")]
-    assert [one.gpu for one in gpus] == ["0", "1"]
+    gpus = [device for device in process.devices if device.name.startswith("GPU")]
+    assert [device.gpu for device in gpus] == ["0", "1"]
     assert gpus[0].peak_bytes > 0
-    growth = [(one.value, one.fate) for one in program.settings]
+    growth = [(setting.value, setting.fate) for setting in program.settings]
     assert growth == [("GPU:0=True", "took effect"), ("GPU:1=True", "not checked")], "nothing was allocated on GPU:1"
     assert "2 settings: 1 took effect, 1 not checked" in " ".join(done.stderr.split())
-    step = max(program.functions, key=lambda one: one.runs)
+    step = max(program.functions, key=lambda function: function.runs)
     assert step.runs == 8
     assert step.devices["GPU:0"] > 0

@@ -128,7 +128,7 @@ def test_what_nothing_looks_at_has_no_effect_and_the_rest_is_not_named(
     before = [note for note in notes if note["k"] in ("variable", "read")]
     others = [note for note in notes if note not in before]
     first = (*before, IMPORTED, *others) if before and notes[0] is not LISTED else (IMPORTED, *notes)
-    assert [one.fate for one in _judged(*first, words=words)] == fates
+    assert [setting.fate for setting in _judged(*first, words=words)] == fates
 
 
 def test_what_os_putenv_set_is_not_in_the_copy_of_os_environ_that_a_child_is_given() -> None:

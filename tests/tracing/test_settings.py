@@ -82,7 +82,7 @@ def _judged(*notes: Note, machine: tuple[Booked, ...] = MACHINE[:1], **variables
 
 
 def _fates(*notes: Note, machine: tuple[Booked, ...] = MACHINE[:1], **variables: str) -> list[str]:
-    return [one.fate for one in _judged(*notes, machine=machine, **variables)]
+    return [setting.fate for setting in _judged(*notes, machine=machine, **variables)]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_an_error_with_which_no_device_is_made_is_that_of_the_setting_to_blame()
 def test_a_process_that_was_forked_after_the_devices_were_listed_reads_no_mask() -> None:
     forked: Note = {**START, "how": "forked", "stage": "listed"}
     mask = _variable("CUDA_VISIBLE_DEVICES", "1")
-    assert [one.fate for one in settings.judged(Notes((forked, mask), (), 0, 0.0, 0), 7)] == ["too late"]
+    assert [setting.fate for setting in settings.judged(Notes((forked, mask), (), 0, 0.0, 0), 7)] == ["too late"]
 
 
 def test_a_line_of_the_program_is_changed_where_it_is() -> None:
@@ -300,14 +300,14 @@ def test_a_variable_for_a_program_that_is_started_later_is_not_judged_where_it_i
     family: dict[int, list[Notes]] = {7: [mine]}
     for other in others:
         family.setdefault(other.notes[0]["pid"], []).append(other)
-    assert [one.fate for one in settings.judged(mine, 7, (), family)] == fates
+    assert [setting.fate for setting in settings.judged(mine, 7, (), family)] == fates
 
 
 def test_a_variable_that_a_child_began_with_is_not_called_replaced_when_it_is_set_again() -> None:
     mine = Notes((START, _LATE, {**_LATE, "t": 3.0, "value": "-1"}), (), 0, 0.0, 0)
-    alone = [one.fate for one in settings.judged(mine, 7, (), {7: [mine]})]
+    alone = [setting.fate for setting in settings.judged(mine, 7, (), {7: [mine]})]
     family = {7: [mine], 8: [_next(8, 7, CUDA_VISIBLE_DEVICES="1")]}
-    assert (alone, [one.fate for one in settings.judged(mine, 7, (), family)]) == (
+    assert (alone, [setting.fate for setting in settings.judged(mine, 7, (), family)]) == (
         ["replaced", "not reached"],
         ["not reached"],
     )

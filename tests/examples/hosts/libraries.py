@@ -49,7 +49,7 @@ def example_absent(soname: str, *copies: LibraryCopy) -> Library:
 def example_facts(*changed: Library, gpus: int = 1, variables: dict[str, str] | None = None) -> Facts:
     """Return a machine with ``tensorflow[and-cuda]`` on which all is well but ``changed``."""
     sonames = (RUNTIME, "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11", CUDNN)
-    libraries = {name: example_library(name) for name in sonames} | {one.soname: one for one in changed}
+    libraries = {name: example_library(name) for name in sonames} | {library.soname: library for library in changed}
     runpath = tuple(f"{_SITE}/nvidia/{name}/lib" for name in ("cuda_runtime", "cublas", "cufft", "cudnn"))
     tensorflow = example().tensorflow
     assert isinstance(tensorflow, TensorflowFacts)

@@ -231,9 +231,9 @@ def venv(folder: Path, site: Path) -> Path:
     """Make a virtual environment of links to what is installed here; return its interpreter."""
     own = next(Path(entry) for entry in sys.path if (Path(entry) / "tensorflow").is_dir())
     site.mkdir(parents=True, exist_ok=True)
-    for one in own.iterdir():
-        if one.name not in ("sitecustomize.py", "__pycache__") and not (site / one.name).exists():
-            (site / one.name).symlink_to(one)
+    for path in own.iterdir():
+        if path.name not in ("sitecustomize.py", "__pycache__") and not (site / path.name).exists():
+            (site / path.name).symlink_to(path)
     python = folder / "venv/bin/python"
     python.parent.mkdir()
     python.symlink_to(Path(sys.executable).resolve())
@@ -262,13 +262,13 @@ TensorFlow, and the choice of tries is in ``test_search.py``."""
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(one, id=one.title, marks=[pytest.mark.slow] if one.title in ALSO else []) for one in FAULTS],
+    [pytest.param(fault, id=fault.title, marks=[pytest.mark.slow] if fault.title in ALSO else []) for fault in FAULTS],
 )
 def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag: Gpudiag, machine: Machine) -> None:
     found, names = bisected(fault, gpudiag, machine)
     assert found.outcome == "found", found
-    assert [one.name for one in found.changes] == [name.format(**names) for name in fault.found]
-    lines = [one.fix.line if one.fix else "" for one in found.changes]
+    assert [change.name for change in found.changes] == [name.format(**names) for name in fault.found]
+    lines = [change.fix.line if change.fix else "" for change in found.changes]
     assert lines == [line.format(**names, machine=machine.directory) for line in fault.fix]
     assert found.after == "GPUs listed: 2; a product and a convolution on each came out right"
 

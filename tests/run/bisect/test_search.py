@@ -62,7 +62,7 @@ def test_no_item_of_what_is_found_can_be_left_out(needed: set[int]) -> None:
     def works(candidates: list[tuple[int, ...]]) -> int | None:
         nonlocal tried
         tried += len(candidates)
-        return next((number for number, one in enumerate(candidates) if needed <= set(one)), None)
+        return next((number for number, candidate in enumerate(candidates) if needed <= set(candidate)), None)
 
     assert set(smallest(range(10), works)) == needed
     assert tried <= 60
@@ -74,7 +74,7 @@ def test_one_of_a_thousand_takes_ten_rounds() -> None:
     def works(candidates: list[tuple[int, ...]]) -> int | None:
         nonlocal rounds
         rounds += 1
-        return next((number for number, one in enumerate(candidates) if 777 in one), None)
+        return next((number for number, candidate in enumerate(candidates) if 777 in candidate), None)
 
     assert smallest(range(1000), works) == (777,)
     assert rounds <= 10
@@ -96,11 +96,11 @@ class Machine:
 
     def __call__(self, variants: Sequence[Variant], all_of_them: bool) -> Sequence[Reached | None]:
         reached: list[Reached | None] = []
-        for one in variants:
+        for candidate in variants:
             if len(self.tried) == self.most:
                 raise OutOfTime
-            self.tried.append(one)
-            reached.append(WORKS if self.good(one) else FAILS)
+            self.tried.append(candidate)
+            reached.append(WORKS if self.good(candidate) else FAILS)
             if reached[-1] is WORKS and not all_of_them:
                 break
         return [*reached, *[None] * (len(variants) - len(reached))]
@@ -114,7 +114,7 @@ def found(
     bisection = wording.bisection(
         result, around, settings, lambda _, value: value, wanted=wanted, tried=len(machine.tried), seconds=1.0
     )
-    return bisection, [one.fix.line for one in bisection.changes if one.fix]
+    return bisection, [change.fix.line for change in bisection.changes if change.fix]
 
 
 ORDINARY = {
@@ -135,7 +135,7 @@ def of(variables: dict[str, str] | None = None, **more: object) -> Surroundings:
 
 
 def test_an_entry_of_a_list_is_named_with_the_line_that_takes_it_away() -> None:
-    machine = Machine(lambda one: "/opt/x" not in one.variables.get("LD_LIBRARY_PATH", ""))
+    machine = Machine(lambda variant: "/opt/x" not in variant.variables.get("LD_LIBRARY_PATH", ""))
     bisection, lines = found(machine, of())
     (change,) = bisection.changes
     assert (bisection.outcome, change.what) == ("found", "entry 2 of LD_LIBRARY_PATH (/opt/x)")
@@ -144,47 +144,47 @@ def test_an_entry_of_a_list_is_named_with_the_line_that_takes_it_away() -> None:
 
 
 def test_a_flag_is_taken_out_of_its_variable() -> None:
-    bisection, lines = found(Machine(lambda one: "--bad=2" not in one.variables.get("XLA_FLAGS", "")), of())
+    bisection, lines = found(Machine(lambda variant: "--bad=2" not in variant.variables.get("XLA_FLAGS", "")), of())
     assert bisection.changes[0].what == "--bad=2 in XLA_FLAGS"
     assert lines == ["export XLA_FLAGS='--good=1 --fine=3'"]
 
 
 def test_two_entries_of_one_list_have_one_line() -> None:
-    machine = Machine(lambda one: not {"/a", "/d"} & set(one.variables.get("LD_LIBRARY_PATH", "").split(":")))
+    machine = Machine(lambda variant: not {"/a", "/d"} & set(variant.variables.get("LD_LIBRARY_PATH", "").split(":")))
     bisection, lines = found(machine, of())
-    assert [one.name for one in bisection.changes] == ["/a", "/d"]
+    assert [change.name for change in bisection.changes] == ["/a", "/d"]
     assert lines == ["export LD_LIBRARY_PATH=/opt/x:/c"]
 
 
 def test_all_entries_are_the_variable() -> None:
-    bisection, lines = found(Machine(lambda one: "LD_LIBRARY_PATH" not in one.variables), of())
-    assert [one.name for one in bisection.changes] == ["LD_LIBRARY_PATH"]
+    bisection, lines = found(Machine(lambda variant: "LD_LIBRARY_PATH" not in variant.variables), of())
+    assert [change.name for change in bisection.changes] == ["LD_LIBRARY_PATH"]
     assert lines == ["unset LD_LIBRARY_PATH"]
 
 
 def test_a_variable_that_nobody_suspects_is_found_after_the_others() -> None:
-    bisection, lines = found(Machine(lambda one: "EDITOR" not in one.variables), of())
-    assert [one.name for one in bisection.changes] == ["EDITOR"]
+    bisection, lines = found(Machine(lambda variant: "EDITOR" not in variant.variables), of())
+    assert [change.name for change in bisection.changes] == ["EDITOR"]
     assert lines == ["unset EDITOR"]
 
 
 def test_an_empty_entry_is_the_working_directory() -> None:
     around = of({"LD_LIBRARY_PATH": ":/a"})
-    machine = Machine(lambda one: not one.variables.get("LD_LIBRARY_PATH", "").startswith(":"))
+    machine = Machine(lambda variant: not variant.variables.get("LD_LIBRARY_PATH", "").startswith(":"))
     bisection, lines = found(machine, around)
     assert bisection.changes[0].what == "entry 1 of LD_LIBRARY_PATH (empty: the working directory)"
     assert lines == ["export LD_LIBRARY_PATH=/a"]
 
 
 def test_an_entry_is_found_although_another_is_needed() -> None:
-    def reached(one: Variant) -> Reached:
-        entries = one.variables.get("LD_LIBRARY_PATH", "").split(":")
+    def reached(variant: Variant) -> Reached:
+        entries = variant.variables.get("LD_LIBRARY_PATH", "").split(":")
         if "/needed" not in entries:
             return replace(FAILS, failed="no library")
         return replace(FAILS, failed="a bad library") if "/bad" in entries else WORKS
 
     around = of({"LD_LIBRARY_PATH": "/needed:/bad:/c", "CUDA_HOME": "/x"})
-    result = Search(around, (), lambda variants, _: [reached(one) for one in variants], 1).run()
+    result = Search(around, (), lambda variants, _: [reached(variant) for variant in variants], 1).run()
     assert [part.value for part in result.taken] == ["/bad"]
 
 
@@ -201,27 +201,35 @@ START = StartFiles(("/s/sitecustomize.py", "/s/usercustomize.py"), ("/s/a.pth", 
 @pytest.mark.parametrize(
     ("good", "name", "line"),
     [
-        (lambda one: "/s/usercustomize.py" in one.skipped, "/s/usercustomize.py", "mv /s/usercustomize.py /s/us"),
-        (lambda one: "/s/b.pth" in one.skipped, "/s/b.pth", "mv /s/b.pth /s/b.pth.off"),
-        (lambda one: not one.user_site, USER_SITE, "export PYTHONNOUSERSITE=1"),
-        (lambda one: one.elsewhere, "/work", "cd /"),
-        (lambda one: "HOME" not in one.variables, "HOME", 'export HOME="$(mktemp -d)"'),
-        (lambda one: "/home/someone/bin" not in one.variables["PATH"], "/home/someone/bin", "export PATH=/usr/bin"),
+        (
+            lambda variant: "/s/usercustomize.py" in variant.skipped,
+            "/s/usercustomize.py",
+            "mv /s/usercustomize.py /s/us",
+        ),
+        (lambda variant: "/s/b.pth" in variant.skipped, "/s/b.pth", "mv /s/b.pth /s/b.pth.off"),
+        (lambda variant: not variant.user_site, USER_SITE, "export PYTHONNOUSERSITE=1"),
+        (lambda variant: variant.elsewhere, "/work", "cd /"),
+        (lambda variant: "HOME" not in variant.variables, "HOME", 'export HOME="$(mktemp -d)"'),
+        (
+            lambda variant: "/home/someone/bin" not in variant.variables["PATH"],
+            "/home/someone/bin",
+            "export PATH=/usr/bin",
+        ),
     ],
 )
 def test_what_python_starts_with_is_taken_away_too(good: Callable[[Variant], bool], name: str, line: str) -> None:
     bisection, lines = found(Machine(good), of(start=START, folder="/work"))
-    assert (bisection.outcome, [one.name for one in bisection.changes]) == ("found", [name])
+    assert (bisection.outcome, [change.name for change in bisection.changes]) == ("found", [name])
     assert lines[0].startswith(line)
 
 
 def test_tensorflow_that_is_found_through_a_file_pth_is_kept() -> None:
-    def reached(one: Variant) -> Reached:
-        if "/s/a.pth" in one.skipped:
+    def reached(variant: Variant) -> Reached:
+        if "/s/a.pth" in variant.skipped:
             return Reached(failed="ModuleNotFoundError: No module named 'tensorflow'")
-        return FAILS if one.user_site else WORKS
+        return FAILS if variant.user_site else WORKS
 
-    result = Search(of(start=START), (), lambda variants, _: [reached(one) for one in variants], 1).run()
+    result = Search(of(start=START), (), lambda variants, _: [reached(variant) for variant in variants], 1).run()
     assert [part.name for part in result.taken] == [USER_SITE]
 
 
@@ -240,10 +248,10 @@ def test_what_works_in_a_new_interpreter_is_said_to() -> None:
 
 @pytest.mark.parametrize("most", range(2, 12))
 def test_when_the_time_is_up_what_is_known_is_said(most: int) -> None:
-    machine = Machine(lambda one: "/opt/x" not in one.variables.get("LD_LIBRARY_PATH", ""), most)
+    machine = Machine(lambda variant: "/opt/x" not in variant.variables.get("LD_LIBRARY_PATH", ""), most)
     bisection, _ = found(machine, of())
     assert bisection.outcome in ("cut short", "found", "out of time")
-    named = " ".join(one.what for one in bisection.changes)
+    named = " ".join(change.what for change in bisection.changes)
     assert (bisection.outcome == "out of time") == (named == "")
     assert "LD_LIBRARY_PATH" in named or not named
 
@@ -282,12 +290,12 @@ def test_before_the_first_try_ends_nothing_is_known() -> None:
 
 def test_the_entry_of_a_simulated_machine_always_stays() -> None:
     around = of({"LD_LIBRARY_PATH": "/junk:/sim/lib", "GPUDIAG_SIM_MACHINE": "/sim"}, own_library_path="/sim/lib")
-    machine = Machine(lambda one: "/junk" not in one.variables["LD_LIBRARY_PATH"])
+    machine = Machine(lambda variant: "/junk" not in variant.variables["LD_LIBRARY_PATH"])
     bisection, lines = found(machine, around)
-    assert [one.name for one in bisection.changes] == ["/junk"]
+    assert [change.name for change in bisection.changes] == ["/junk"]
     assert lines == ["export LD_LIBRARY_PATH=/sim/lib"]
-    assert all("/sim/lib" in one.variables["LD_LIBRARY_PATH"] for one in machine.tried)
-    assert all("GPUDIAG_SIM_MACHINE" in one.variables for one in machine.tried)
+    assert all("/sim/lib" in variant.variables["LD_LIBRARY_PATH"] for variant in machine.tried)
+    assert all("GPUDIAG_SIM_MACHINE" in variant.variables for variant in machine.tried)
     outside = of({"CUDA_VISIBLE_DEVICES": "7"}, own_library_path="/sim/lib")
     assert variant(outside, suspects(outside)).variables == {"LD_LIBRARY_PATH": "/sim/lib"}
 
@@ -314,7 +322,7 @@ def test_a_variable_that_a_file_sets_is_added() -> None:
         Setting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, elsewhere.SHELL),
         Setting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, elsewhere.SHELL),
     )
-    machine = Machine(lambda one: "/usr/local/cuda/lib64" in one.variables.get("LD_LIBRARY_PATH", ""))
+    machine = Machine(lambda variant: "/usr/local/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     bisection, lines = found(machine, of({"LD_LIBRARY_PATH": "/a"}), settings)
     (change,) = bisection.changes
     assert (bisection.outcome, change.missing) == ("found", True)
@@ -325,7 +333,7 @@ def test_a_variable_that_a_file_sets_is_added() -> None:
 
 def test_each_gpu_is_tried_alone_if_the_environment_is_not_why() -> None:
     around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1, "GPU-c": 2})
-    machine = Machine(lambda one: one.variables.get("CUDA_VISIBLE_DEVICES") in ("GPU-a", "GPU-c"))
+    machine = Machine(lambda variant: variant.variables.get("CUDA_VISIBLE_DEVICES") in ("GPU-a", "GPU-c"))
     bisection, lines = found(machine, around, wanted=3)
     (change,) = bisection.changes
     assert (bisection.outcome, change.what) == ("found", "GPU 1 (GPU-b)")
@@ -339,16 +347,16 @@ def test_each_gpu_is_tried_alone_if_the_environment_is_not_why() -> None:
 @pytest.mark.parametrize("good", [set[str](), {"GPU-a", "GPU-b"}])
 def test_if_no_gpu_works_alone_or_all_do_none_is_named(good: set[str]) -> None:
     around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1})
-    machine = Machine(lambda one: one.variables.get("CUDA_VISIBLE_DEVICES") in good)
+    machine = Machine(lambda variant: variant.variables.get("CUDA_VISIBLE_DEVICES") in good)
     assert found(machine, around, wanted=2)[0].outcome == BisectionOutcome.NOT_THE_ENVIRONMENT
 
 
 def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
     settings = (Setting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
-    machine = Machine(lambda one: "/opt/cuda/lib64" in one.variables.get("LD_LIBRARY_PATH", ""))
+    machine = Machine(lambda variant: "/opt/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     result = Search(of({"CUDA_HOME": "/x"}), settings, machine, 1, only_missing=True).run()
     assert (result.outcome, result.added) == ("found", settings)
-    assert all(one.variables["CUDA_HOME"] == "/x" for one in machine.tried)
+    assert all(variant.variables["CUDA_HOME"] == "/x" for variant in machine.tried)
 
 
 @pytest.mark.parametrize(
@@ -364,10 +372,10 @@ def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tri
 def test_what_a_status_or_a_missing_library_comes_from_is_tried(
     rule: str, sure: Confidence, stage: Stage, tried: TrialOutcome | None, asked: bool
 ) -> None:
-    one = cause(rule, "it fails", "x", stage)
+    refuted = cause(rule, "it fails", "x", stage)
     trial = None if tried is None else FixAttempt({"X": None}, outcome=tried)
-    one = replace(one, confidence=sure, trial=trial)
-    known = Diagnosis(steps=(Step(stage, StepStatus.FAILED),), causes=(one,))
+    refuted = replace(refuted, confidence=sure, trial=trial)
+    known = Diagnosis(steps=(Step(stage, StepStatus.FAILED),), causes=(refuted,))
     assert here.is_called_for(known, example_with_gpus()) is asked
 
 
@@ -378,12 +386,12 @@ def test_what_is_set_here_is_not_added() -> None:
         Setting("LD_LIBRARY_PATH", "/a", "f", 2, elsewhere.SHELL),
         Setting("CUDA_PATH", "/usr/local/cuda", "f", 3, elsewhere.SHELL),
     )
-    assert [one.name for one in elsewhere.missing(settings, here)] == ["CUDA_PATH"]
+    assert [setting.name for setting in elsewhere.missing(settings, here)] == ["CUDA_PATH"]
 
 
 def test_a_file_that_sets_what_is_in_the_way_is_named() -> None:
     settings = (Setting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, elsewhere.LOGIN),)
-    machine = Machine(lambda one: "CUDA_VISIBLE_DEVICES" not in one.variables)
+    machine = Machine(lambda variant: "CUDA_VISIBLE_DEVICES" not in variant.variables)
     bisection, _ = found(machine, of({"CUDA_VISIBLE_DEVICES": "7"}), settings)
     assert bisection.changes[0].origin == "/etc/environment line 4 sets CUDA_VISIBLE_DEVICES"
 
@@ -410,7 +418,9 @@ def test_files_are_read_as_text(tmp_path: Path) -> None:
     gathered = elsewhere.gathered(tmp_path, {"HOME": home, "LD_LIBRARY_PATH": "/mine"})
     assert not gathered.ignored
     read = gathered.settings
-    assert [(one.name, one.value, one.file.removeprefix(home), one.line, one.kind) for one in read] == [
+    assert [
+        (setting.name, setting.value, setting.file.removeprefix(home), setting.line, setting.kind) for setting in read
+    ] == [
         ("PATH", "/usr/bin", "/etc/environment", 1, "login"),
         ("CUDA_VISIBLE_DEVICES", "0", "/etc/environment", 2, "login"),
         ("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 2, "login"),
@@ -547,13 +557,17 @@ def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     later = cause("growth_not_read", "x", "y", Stage.CONFIGURATION)
     told = with_bisection(diagnosis(other, folded=(other, later)), FOUND, example_with_gpus())
-    (one,) = told.causes
-    assert (one.cause_id, one.confidence, one.stage) == ("environment_in_the_way", Confidence.PROVED, Stage.LIBRARIES)
-    assert one.cause == (
+    (proved,) = told.causes
+    assert (proved.cause_id, proved.confidence, proved.stage) == (
+        "environment_in_the_way",
+        Confidence.PROVED,
+        Stage.LIBRARIES,
+    )
+    assert proved.cause == (
         "entry 2 of LD_LIBRARY_PATH (/opt/x) is in the way: TensorFlow gets its GPU as soon as it is gone"
     )
-    assert one.evidence == ("as it is: TensorFlow lists no GPU", "without it: GPUs listed: 2")
-    assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a",)
+    assert proved.evidence == ("as it is: TensorFlow lists no GPU", "without it: GPUs listed: 2")
+    assert fix_lines(proved) == ("export LD_LIBRARY_PATH=/a",)
     assert told.folded == (later,)
     assert told.bisection == FOUND
 
@@ -571,10 +585,10 @@ def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
     same = cause("older_library_first", "/opt/x/libcudnn.so.9 is too old", "unset LD_LIBRARY_PATH")
     same = replace(same, about=("libcudnn.so.9", "/opt/x"))
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
-    (one,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
-    assert (one.cause_id, one.confidence, one.cause) == ("older_library_first", Confidence.PROVED, same.cause)
-    assert fix_lines(one) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
-    assert "without it: GPUs listed: 2" in one.evidence
+    (proved,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
+    assert (proved.cause_id, proved.confidence, proved.cause) == ("older_library_first", Confidence.PROVED, same.cause)
+    assert fix_lines(proved) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
+    assert "without it: GPUs listed: 2" in proved.evidence
     like = replace(cause("x", "/opt/x2/libcudnn.so.9 is too old", "y"), about=("libcudnn.so.9", "/opt/x2"))
     assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
 
@@ -595,13 +609,13 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
 
 def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
     short = replace(FOUND, outcome=BisectionOutcome.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
-    (one,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
-    assert one.confidence is Confidence.LIKELY
-    assert "the time was up" in one.evidence[1]
-    assert one.fix[0].command.startswith("gpudiag why --bisect 300")
+    (likely,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
+    assert likely.confidence is Confidence.LIKELY
+    assert "the time was up" in likely.evidence[1]
+    assert likely.fix[0].command.startswith("gpudiag why --bisect 300")
 
 
 def test_lines_can_be_pasted() -> None:
     around = of({"PYTHONPATH": "/a b:/c'd:/opt/x"})
-    _, lines = found(Machine(lambda one: "/opt/x" not in one.variables.get("PYTHONPATH", "")), around)
+    _, lines = found(Machine(lambda variant: "/opt/x" not in variant.variables.get("PYTHONPATH", "")), around)
     assert shlex.split(lines[0]) == ["export", "PYTHONPATH=/a b:/c'd"]
