@@ -8,7 +8,7 @@ A probe file has a docstring (its first line is the summary; below it the headin
 the parent, also on a report that was saved years ago.
 
 What is the same for every probe is done here: a probe of GPUs calls ``ctx.list_gpus()`` if it may list them, and is
-judged only if TensorFlow listed all that it was given; a :class:`Kernel` judges itself; memory that
+judged only if TensorFlow listed all that it was given; :meth:`Kernel.verified_on` judges a kernel; memory that
 another process changes is noticed by ``ctx.watch``; an error of the GPU or its libraries that no ``ctx.attempt``
 expects ends the measurement, and is a finding; a figure whose name ends in ``bytes`` is shown in MiB.
 
