@@ -42,6 +42,27 @@ class Setting(Record):
     """What to do in its place; None if nothing has to be changed."""
     process: int = 0
     """Its process id."""
+    by_import: str = ""
+    """The line of the program whose import ran the line that set it; "" if no import did."""
+
+
+class GpuUse(Record):
+    """What a process that uses TensorFlow did with one GPU of the machine."""
+
+    gpu: int
+    """NVML's index of it."""
+    process: int
+    devices: tuple[str, ...] = ()
+    """TensorFlow's devices on it."""
+    operations: int = 0
+    """That ran there."""
+    peak_bytes: int = 0
+    unused: str = ""
+    """Why nothing ran there; "" if something did."""
+    line: str = ""
+    """The line of the program that hides it from TensorFlow; "" for its environment, or if nothing hides it."""
+    is_hidden: bool = False
+    """Something that the program or its environment set keeps it from TensorFlow."""
 
 
 class Placed(Record):
@@ -83,6 +104,8 @@ class Scope(Record):
     """As it is written there."""
     line: str
     process: int = 0
+    variables: int = 0
+    """How many variables were made on the CPU in one for the CPU."""
 
 
 class Function(Record):
@@ -110,6 +133,8 @@ class Function(Record):
     """Tensors that each run copies from one GPU to another."""
     scopes: dict[str, tuple[str, ...]] = {}
     """The GPUs in whose ``tf.device`` scope it was called, each with the devices on which its operations then ran."""
+    types: tuple[str, ...] = ()
+    """The types of its operations on GPUs."""
 
 
 class Copies(Record):
@@ -226,6 +251,9 @@ class Replicas(Record):
     process: int = 0
     runs: int | None = None
     """How often it was given something to run on its replicas; one that is traced counts once. None: not known."""
+    same: tuple[tuple[str, str, str], ...] = ()
+    """Lines that gave all its replicas the same tensors, and nothing else: the line, the line of the program that ran
+    it, and the shape of one of the tensors."""
 
 
 class Peer(Record):
@@ -332,6 +360,8 @@ class ProgramTrace(Record):
     booked: tuple[Booked, ...] = ()
     """Empty if NVML gave nothing."""
     scopes: tuple[Scope, ...] = ()
+    gpus: tuple[GpuUse, ...] = ()
+    """Of each GPU of the machine, by each process in which TensorFlow listed or made devices."""
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 
@@ -25,8 +24,6 @@ from gpudiag.text import counted, one_line, size
 _MOST = 12
 """Lines of a section, unless ``verbose``."""
 _MIB = 1 << 20
-_NAMES_GPU = re.compile(r"'(\d|GPU-|MIG-)")
-"""The value of CUDA_VISIBLE_DEVICES in a setting, if it begins with a GPU."""
 _LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1
 """Less is shown with ``verbose``."""
@@ -58,10 +55,8 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     if not trace.has_gpu:
         if not any(process.devices for process in trace.processes):
             return f"TensorFlow made no devices{settings}"
-        named = any(
-            setting.what == "CUDA_VISIBLE_DEVICES" and _NAMES_GPU.match(setting.value) for setting in trace.settings
-        )
-        return f"TensorFlow had no GPU{'' if named else ', and none was asked for'}{settings}"
+        why = next((f": GPU {use.gpu} is {use.unused}" for use in trace.gpus if use.is_hidden), "")
+        return f"TensorFlow had no GPU{why}{settings}"
     return f"{_on_the_cpu(trace)}; {settings_line(trace)}"
 
 
@@ -110,6 +105,7 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
     """Return the sections of the report in the order in which they are read."""
     found = [
         ("settings", _settings(trace)),
+        ("GPUs", _gpus(trace)),
         ("placement", _placement(trace)),
         ("functions", _functions(trace)),
         ("traffic", _traffic(trace, verbose=verbose)),
@@ -144,6 +140,17 @@ def _setting(setting: Setting, *, named: bool) -> str:
     process = f" in process {setting.process}" if named else ""
     why = f" ({setting.why})" if setting.why else ""
     return one_line(f"{f'{setting.what} {setting.value}'.rstrip()}{process}: {_fate(setting)}{why}")
+
+
+def _gpus(trace: ProgramTrace) -> list[tuple[str, str]]:
+    """Return what each process did with each GPU of the machine, or why it did nothing with it."""
+    several = len({use.process for use in trace.gpus}) > 1
+    lines = []
+    for use in trace.gpus:
+        process = f"process {use.process}: " if several else ""
+        ran = f"{', '.join(use.devices)}, {counted(use.operations, 'operation', ',')}"
+        lines.append((f"GPU {use.gpu}", f"{process}{f'not used: {use.unused}' if use.unused else ran}"))
+    return lines
 
 
 def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:

@@ -42,6 +42,8 @@ _FLAGS = (
 )
 """The flags in TF_XLA_FLAGS that are used most."""
 _AUTO_JIT = re.compile(r"--?tf_xla_auto_jit=(?P<level>[-\w]+)")
+_TINY = 64 * _MIB
+"""Less than the workspace of one convolution."""
 _NEAR = 0.01
 """Share of a card by which a limit may differ that TensorFlow computes from what is free at that moment."""
 Variables = Mapping[str, tuple[str, str]]
@@ -220,7 +222,14 @@ def of_logical_devices(note: Note, observed: Observed) -> Effect:
     if ordinal is None or observed.cards is None:
         return Effect(NOT_CHECKED, f"{made}; which cards these are is not known")
     if not observed.cards[ordinal].is_open:
-        return Effect("ignored", f"{made}: none on {observed.cards[ordinal].pci}, which is not visible")
+        visible = [name for name in observed.physical or () if name in _open(observed)]
+        why = f"{made}: none on {observed.cards[ordinal].pci}, which is not visible"
+        instead = (
+            edit(f"tf.config.list_physical_devices('GPU')[{_index(visible[0])}]", "the GPU that is visible")
+            if visible
+            else None
+        )
+        return Effect("ignored", why, instead)
     names = observed.on_card(ordinal)
     if not names:
         return Effect(NOT_CHECKED, f"{made}; which cards these are is not known")
@@ -232,6 +241,12 @@ def of_logical_devices(note: Note, observed: Observed) -> Effect:
     )
 
 
+def _open(observed: Observed) -> set[str]:
+    """Return the physical devices that TensorFlow has made devices of."""
+    found = {name: observed.card_of_physical(name) for name in observed.physical or ()}
+    return {name for name, ordinal in found.items() if ordinal is not None and (observed.cards or ())[ordinal].is_open}
+
+
 def _within_card(limits: Sequence[int], card: Card, as_made: str) -> Effect:
     """Return whether a card has the memory that its devices may take."""
     total = sum(limits)
@@ -239,6 +254,12 @@ def _within_card(limits: Sequence[int], card: Card, as_made: str) -> Effect:
         if limit > card.total and _MIB <= limit // _MIB <= card.total:  # bytes, where MiB were meant
             why = f"memory_limit is in MiB: {mib(limit)} of a card with {mib(card.total)}, so nothing is limited"
             return Effect(OTHER_EFFECT, why, edit(f"memory_limit={limit // _MIB // _MIB}", "MiB"))
+    tiny = min(limits, default=_TINY)
+    if tiny < _TINY:
+        why = f"memory_limit is in MiB: {mib(tiny)} of a card with {mib(card.total)}, which few programs fit into"
+        meant = tiny // _MIB * 1024
+        fits = meant * _MIB * len(limits) <= card.total
+        return Effect(OTHER_EFFECT, why, edit(f"memory_limit={meant}", "MiB, if GiB are meant") if fits else None)
     room = card.total if card.free is None else card.free
     if total <= room:
         return Effect(TOOK_EFFECT, as_made)

@@ -30,10 +30,10 @@ from gpudiag.model.program import (
     place,
 )
 from gpudiag.text import counted, printable
-from gpudiag.tracing import observed, requests, settings
+from gpudiag.tracing import account, observed, requests, settings
 from gpudiag.tracing.effects import MASK
 from gpudiag.tracing.inside.gpudiag_watch.notes import MOST_FILES
-from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED
+from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED, HOSTED
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
@@ -63,7 +63,7 @@ def gathered(
     family: dict[int, list[Notes]] = {}
     for notes, pid in known:
         family.setdefault(pid, []).append(notes)
-    return ProgramTrace(
+    trace = ProgramTrace(
         command=tuple(map(printable, command)),
         ended=ended,
         seconds=round(seconds, 3),
@@ -79,12 +79,14 @@ def gathered(
         clusters=tuple(cluster for notes, pid in known for cluster in _clusters(notes, pid, began, answers or {})),
         booked=booked,
         scopes=tuple(
-            Scope(note["device"], note["line"], pid)
+            Scope(note["device"], note["line"], pid, notes.count(note, HOSTED))
             for notes, pid in known
             for note in notes.of("counter")
             if note["what"] == "scope" and notes.count(note, ENTERED)
         ),
     )
+    uses = (use for notes, pid in known for use in account.uses(trace, Observed(notes, pid, booked)))
+    return msgspec.structs.replace(trace, gpus=tuple(uses))
 
 
 def _within_bound(processes: tuple[Process, ...]) -> tuple[Process, ...]:
@@ -283,6 +285,7 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
             process=pid,
             between_gpus=max((note["copies"]["between GPUs"][0] for note in mine), default=0),
             scopes={note["scope"]: tuple(note["devices"]) for note in mine if "GPU" in note["scope"]},
+            types=tuple(sorted({op for note in mine for ops in note.get("types", {}).values() for op in ops})),
         )
 
 
@@ -391,4 +394,9 @@ def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
     made = tuple(name for name, _ in observed.made(notes).get("devices", ()))
     for note in notes.of("strategy"):
         devices = tuple(map(short_device, note["devices"]))
-        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note))
+        same = tuple(
+            (given["line"], given["called"], given["shape"])
+            for given in notes.of("same")
+            if given["slot"] == note["slot"]
+        )
+        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note), same)

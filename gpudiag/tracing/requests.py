@@ -12,18 +12,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpudiag import fix
-from gpudiag.fix import Kind, edit, export
+from gpudiag.fix import Action, Kind, edit, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.placement import short_device
-from gpudiag.knowledge.variables import CLUSTER, OTHER_PROGRAMS, instead_of, is_read_by_nothing
+from gpudiag.knowledge.variables import (
+    ALLOCATOR,
+    CLUSTER,
+    DEVICE_ORDER,
+    FORCE_GROWTH,
+    OTHER_PROGRAMS,
+    instead_of,
+    is_read_by_nothing,
+)
 from gpudiag.model.program import NOT_CHECKED, OTHER_EFFECT, TOOK_EFFECT, Setting, place
 from gpudiag.text import counted
-from gpudiag.tracing.effects import Effect
+from gpudiag.tracing.effects import MASK, Effect
 from gpudiag.tracing.inside.gpudiag_watch import kernels, scopes
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
 _KIND = re.compile(r"(?i)(?:.*[:/])?(?P<kind>CPU|GPU)(?::(?P<number>\d+))?\Z")
+_CLUSTER_KEYS = ("cluster", "task", "environment", "rpc_layer", "session_master", "service")
+"""Keys that TensorFlow reads of TF_CONFIG (cluster_resolver/tfconfig_cluster_resolver.py, 2.21), and older ones."""
 _CLAIMED = re.compile(r"(?i)/?(?:device:)?(?P<kind>cpu|gpu|cuda)")
 _PASSING = ("PrefetchDataset", "OptionsDataset", "ModelDataset")
 """Steps of tf.data that leave an element on the GPU on which it is (measured, TensorFlow 2.21)."""
@@ -35,6 +45,7 @@ _OPTIMIZERS = (
     *("auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl", "min_graph_nodes"),
 )
 """Keys that tf.config.optimizer.set_experimental_options reads (context.py, 2.21)."""
+GPU_VARIABLES = (MASK, DEVICE_ORDER, FORCE_GROWTH, ALLOCATOR)
 _MAKING = kernels.PLUMBING | {"AssignAddVariableOp", "Cast", "Fill"}
 """Operations that make a variable and read it."""
 _HEAVY = ("MatMul", "Conv", "Einsum", "RNN")
@@ -52,6 +63,63 @@ _SETTINGS = {
 _FASTER_SINCE = {"mixed_float16": (7, 0), "float16": (7, 0), "mixed_bfloat16": (8, 0), "bfloat16": (8, 0)}
 """Policies of Keras, and the compute capability since which GPUs have units that are faster with them (CUDA Programming
 Guide, compute capabilities)."""
+
+
+_UNUSED: dict[str, tuple[str, Action]] = {
+    "DTypePolicy": (
+        "tf.keras.mixed_precision.Policy",
+        edit("tf.keras.mixed_precision.set_global_policy(policy)", "before the first layer is made"),
+    ),
+    "LossScaleOptimizer": (
+        "LossScaleOptimizer",
+        edit("loss = optimizer.scale_loss(loss)", "and its apply_gradients, or model.compile(optimizer=optimizer)"),
+    ),
+    "data.Options": ("tf.data.Options", edit("dataset = dataset.with_options(options)")),
+    "distribute.Options": (
+        "tf.distribute.experimental.CommunicationOptions",
+        edit("tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)"),
+    ),
+    "InputOptions": (
+        "tf.distribute.InputOptions",
+        edit("strategy.experimental_distribute_dataset(dataset, options)"),
+    ),
+    "RunOptions": ("tf.distribute.RunOptions", edit("strategy.run(step, args=(batch,), options=options)")),
+    "DistributedDataset": ("a distributed dataset", edit("for batch in distributed_dataset:")),
+    "DistributedDatasetsFromFunction": ("a distributed dataset", edit("for batch in distributed_dataset:")),
+    "LogicalDeviceConfiguration": (
+        "tf.config.LogicalDeviceConfiguration",
+        edit("tf.config.set_logical_device_configuration(gpu, [configuration])"),
+    ),
+    "ClusterSpec": ("tf.train.ClusterSpec", edit("tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)")),
+    "GPUOptions": ("GPUOptions", edit("tf.compat.v1.ConfigProto(gpu_options=gpu_options)")),
+    "Function": ("tf.function", fix.note("call what tf.function returns, not the Python function")),
+    "function": ("tf.function", edit("step = tf.function(step)", "and call that")),
+    "scope": ("strategy.scope", edit("with strategy.scope():", "around what makes the model")),
+    "experimental_distribute_dataset": (
+        "strategy.experimental_distribute_dataset",
+        edit("dataset = strategy.experimental_distribute_dataset(dataset)"),
+    ),
+    "distribute_datasets_from_function": (
+        "strategy.distribute_datasets_from_function",
+        edit("dataset = strategy.distribute_datasets_from_function(function)"),
+    ),
+    **{
+        f"{name}": (
+            f"tf.distribute.{name}",
+            edit(f"tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.{name}())"),
+        )
+        for name in ("NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice")
+    },
+    **{
+        name: (
+            f"tf.distribute.cluster_resolver.{name}",
+            edit("tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)"),
+        )
+        for name in ("SimpleClusterResolver", "TFConfigClusterResolver", "SlurmClusterResolver")
+    },
+}
+"""What a program makes and TensorFlow does nothing with unless it is given to it: what it is called, and how it is
+given."""
 
 
 # Calls whose effect shows elsewhere
@@ -84,6 +152,9 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
     }
     later = {policy: number - before.get(policy, 0) for policy, number in layers.items()}
     with_it, others = later.get(name, 0), {policy: number for policy, number in later.items() if policy != name}
+    if not with_it and sum(others.values()) and note.get("apart"):
+        why = f"Keras keeps it for each thread, and this is not the main one: {_layers(others)} made elsewhere"
+        return Effect("ignored", why, fix.note("call it in the thread that makes the layers", kind=Kind.EDIT_PROGRAM))
     if not with_it and sum(others.values()):
         why = f"{_layers(others)} made after it and none with it: each was given another dtype"
         return Effect(
@@ -171,6 +242,25 @@ def of_no_option(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting
                 instead = edit("tf.compat.v1.Session(config=config)", f"at {at}") if at else growth
                 yield Setting("ConfigProto", value, note["line"], "ignored", why, instead, pid)
     yield from _scopes(notes, pid, observed)
+    if observed.made or notes.last_op_at:
+        for note in notes.of("unused"):
+            yield _unused(note, notes, pid)
+
+
+def _unused(note: Note, notes: Notes, pid: int) -> Setting:
+    """Return what became of an object that the program made and nothing of TensorFlow's used."""
+    what = note["what"].rpartition(".")[2] if note["dropped"] else note["what"]
+    if note["dropped"] and what not in _UNUSED:  # a step of tf.data
+        why = f"the line drops what Dataset.{what} returns, and the dataset itself is not changed"
+        return Setting(
+            f"dataset.{what}", "", note["line"], "ignored", why, edit(f"dataset = dataset.{what}(...)"), process=pid
+        )
+    called, instead = _UNUSED.get(what, (what, None))
+    why = "the line drops it" if note["dropped"] else "made here, and nothing of TensorFlow has used it"
+    layers = sum(notes.count(counter) for counter in notes.of("counter") if counter["what"] == "layer")
+    if what == "DTypePolicy" and layers:
+        why = f"{why}: {counted(layers, 'layer')} of Keras {'was' if layers == 1 else 'were'} made without it"
+    return Setting(called, note["value"], note["line"], "ignored", why, instead, pid)
 
 
 def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Setting]:
@@ -233,8 +323,14 @@ class _Ran:
 
 def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None:
     """Return what became of the scopes of one line for a device that there is; None if it is not known, or good."""
-    words = (scopes.MADE, scopes.ENTERED, scopes.RAN, scopes.RAN_HERE)
-    made, entered, inside, own = (notes.count(note, word) for word in words)
+    words = (scopes.MADE, scopes.ENTERED, scopes.RAN, scopes.RAN_HERE, scopes.ELSEWHERE)
+    made, entered, inside, own, elsewhere = (notes.count(note, word) for word in words)
+    if elsewhere:
+        why = (
+            "variables that are made in it are on GPUs: the strategy in whose scope they are made places them, "
+            "and makes a copy on each of its devices"
+        )
+        return Effect("ignored", why, fix.note("make the variable outside of strategy.scope()", kind=Kind.EDIT_PROGRAM))
     is_gpu, types = device.startswith("GPU"), ran.asked.get(device, set())
     again = edit(f"with tf.device('/{device}'):", "around what computes, in the thread that does")
     if is_gpu and own and "VarHandleOp" in types and ran.types.get(device, set()) <= _MAKING and ran.heavy:
@@ -279,6 +375,9 @@ def of_variable(
             return Effect(
                 "ignored", f"{program} reads it, which this program does not import; TensorFlow does not", named
             )
+    reads = [read for read in notes.of("read") if read["name"] == name]
+    if name == CLUSTER and (wrong := _wrong_keys(reads)) is not None:
+        return wrong
     if note is None:
         return None
     later = notes.notes[notes.notes.index(note) + 1 :]
@@ -290,7 +389,6 @@ def of_variable(
     if name == "LD_LIBRARY_PATH" and not starts:
         why = "the loader has read it when this process started"
         return Effect("too late", why, export(name, value, "before Python starts"))
-    reads = [one for one in notes.of("read") if one["name"] == name]
     if name in (CLUSTER, "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"):
         effect = _read_by_python(name, note, later, reads, notes)
         is_late = effect is not None and effect.fate == "too late"
@@ -305,6 +403,24 @@ def of_variable(
         )
         return Effect("ignored", why, instead_of(name))
     return None
+
+
+def _wrong_keys(reads: Sequence[Note]) -> Effect | None:
+    """Return what became of TF_CONFIG if TensorFlow read it and does not know one of its keys."""
+    keys: list[str] = next(
+        (read["keys"] for read in reversed(reads) if read["by"] == "tensorflow" and read.get("keys")), []
+    )
+    unknown = [key for key in keys if key not in _CLUSTER_KEYS]
+    near = [difflib.get_close_matches(key.lower(), _CLUSTER_KEYS, n=1, cutoff=0.7) for key in unknown]
+    if "cluster" in keys and not any(near):
+        return None
+    meant = next((found[0] for found in near if found), "cluster")
+    if not keys or meant in keys:
+        return None
+    given = ", ".join(map(repr, keys))
+    cost = "so this process is the only worker" if meant == "cluster" else "so it is as if it were not there"
+    why = f"TensorFlow reads its key {meant!r}, which it does not have: it has {given}; {cost}"
+    return Effect("ignored", why, fix.note(f"call the key {meant!r} in TF_CONFIG", kind=Kind.EDIT_PROGRAM))
 
 
 def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
@@ -335,6 +451,16 @@ def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]
         note["t"] <= command["t"] <= until and command["pid"] not in family and name not in (command["given"] or {})
         for command in notes.of("command")
     )
+
+
+def comes_after_children(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
+    """Return whether a process that does not use TensorFlow set a variable after it had started all its processes."""
+    started = [
+        command["t"]
+        for command in notes.of("command")
+        if any(own.first("tensorflow") for own in family.get(command["pid"], ()))
+    ]
+    return bool(started) and note["t"] >= max(started) and not notes.first("tensorflow")
 
 
 def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequence[Note], notes: Notes) -> Effect | None:
@@ -371,27 +497,37 @@ def command_of(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> Iterator[
 
 
 def of_parent(notes: Notes, pid: int, family: Mapping[int, Sequence[Notes]]) -> Iterator[Setting]:
-    """Yield what the parent set by os.putenv and the process was not given, because it got a copy of os.environ."""
+    """Yield what the parent set and the process was not given: by os.putenv, or because env= was made without it."""
     start = notes.notes[0]
     variables, parents = start.get("variables") or {}, family.get(start.get("parent", 0), ())
     command = next(command_of(notes, family), None)
-    if command is None or not command.get("copy") or not notes.first("tensorflow"):
+    if command is None or command["given"] is None or not notes.first("tensorflow"):
         return
+    where, is_user = place(command["line"]), any(parent.first("tensorflow") for parent in parents)
     put = {note["name"]: note for parent in parents for note in parent.of("variable") if note["t"] <= start["t"]}
     for name, note in put.items():
-        if note.get("direct") and note["value"] is not None and variables.get(name) != note["value"]:
-            where = place(command["line"])
+        if note["value"] is None or variables.get(name) == note["value"]:
+            continue
+        if note.get("direct") and command.get("copy"):
             why = f"os.putenv does not change os.environ, a copy of which process {pid} was given at {where}"
             instead = edit(f"os.environ[{name!r}] = {note['value']!r}")
-            yield Setting(name, repr(note["value"]), note["line"], "ignored", why, instead, pid)
+        elif not is_user and not command.get("copy") and name in GPU_VARIABLES and name not in variables:
+            why = f"env= at {where} has no {name}, so process {pid} does not get it"
+            instead = edit("env={**os.environ, ...}", f"at {where}")
+        else:
+            continue
+        yield Setting(name, repr(note["value"]), note["line"], "ignored", why, instead, pid)
 
 
 def of_command(note: Note, pid: int) -> Iterator[Setting]:
-    """Yield the variable that a shell set for itself alone."""
-    if note["exported"] is not None:
-        name, value = note["exported"]
+    """Yield the variables that a shell set for itself alone."""
+    for name, value, is_last in note["exported"]:
         why = "this shell sets it and ends: this program and what it starts do not see it"
-        yield Setting(name, repr(value), note["line"], "ignored", why, edit(f"os.environ[{name!r}] = {value!r}"), pid)
+        instead = edit(f"os.environ[{name!r}] = {value!r}")
+        if not is_last:
+            why = f"{name}={value} ends with ';' or '&&': it is a variable of the shell, which the commands do not get"
+            instead = edit(f"{name}={value} python ...", "a blank before the command, or export")
+        yield Setting(name, repr(value), note["line"], "ignored", why, instead, pid)
 
 
 def given_at(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> dict[str, str]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from gpudiag import fix
 from gpudiag.fix import Action, Kind, edit, export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
@@ -43,13 +45,17 @@ _WORDS = {
     "listed": "{reader} reads it at the first query of devices",
     "made": "TensorFlow reads it when it makes its devices",
 }
-_SESSIONS = ("session", "enable_eager_execution")
+_SESSIONS = ("session", "server", "enable_eager_execution")
 _CONTEXT = ("memory_growth", "visible_devices", "logical_devices")
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "allocator_type", "virtual_devices")
 """Options of a session that are fixed by the first in a process."""
 _FIRST = fix.note("move the line directly after import tensorflow, before anything that makes a tensor or a model")
 _TO_MAKER = fix.note(
     "give these options to what made the devices: the first session, or config= of tf.distribute.Server"
+)
+_ONE_LIST = edit(
+    "with tf.device('/GPU:1'):",
+    "around what is to run there: all sessions of a process have the devices of the first, so give each the same list",
 )
 _REFUSED = {
     "when virtual devices configured": export(FORCE_GROWTH, "true", "the only way to get growth with logical devices"),
@@ -60,6 +66,7 @@ _REFUSED = {
 """What to do about a growth that TensorFlow refuses, by a part of its error."""
 _MAKERS = {
     "session": "a session",
+    "server": "tf.distribute.Server",
     "list_local_devices": "device_lib.list_local_devices (tf.test.is_gpu_available calls it)",
 }
 
@@ -120,7 +127,7 @@ def judged(
 
 
 def _replaced(found: list[Setting]) -> Iterator[Setting]:
-    """Yield the settings; one that was set again before it was read is called ``replaced``."""
+    """Yield the settings; one that was set again before it was read is ``replaced``, by another file ``overridden``."""
     last = {
         (one.what, _target(one)): number
         for number, one in enumerate(found)
@@ -129,9 +136,21 @@ def _replaced(found: list[Setting]) -> Iterator[Setting]:
     for number, one in enumerate(found):
         again = last.get((one.what, _target(one)), number)
         if one.fate not in effects.NEVER_READ and again > number:
-            yield _with(one, Effect(REPLACED, f"set again at {place(found[again].line)}"))
+            yield _with(one, _again(one.line, one.value, found[again]))
         else:
             yield one
+
+
+def _again(line: str, value: str, last: Setting) -> Effect:
+    """Return what became of a setting that ``last`` set again before it was read."""
+    again = place(last.line)
+    by_other_file = line and last.line and line.rpartition(":")[0] != last.line.rpartition(":")[0]
+    if not by_other_file or value == last.value:
+        return Effect(REPLACED, f"set again at {again}")
+    if not last.by_import:
+        return Effect("overridden", f"{again} sets it to {last.value} later", fix.note(f"take it out of {again}"))
+    why = f"{again} sets it to {last.value} later, when {place(last.by_import)} imports that file"
+    return Effect("overridden", why, fix.note(f"move the line behind {place(last.by_import)}, or take out {again}"))
 
 
 def _target(one: Setting) -> str:
@@ -139,7 +158,7 @@ def _target(one: Setting) -> str:
 
 
 def _with(one: Setting, effect: Effect) -> Setting:
-    return Setting(one.what, one.value, one.line, effect.fate, effect.why, effect.instead, one.process)
+    return msgspec.structs.replace(one, fate=effect.fate, why=effect.why, instead=effect.instead)
 
 
 class _Judge:
@@ -174,6 +193,8 @@ class _Judge:
             self.steps.follow(note)
             if note["k"] == "variable":
                 yield from self._of_variable(note["name"], note["value"], note["line"], note)
+            elif note["k"] == "kept" and note["name"] in _READ_AT:
+                yield self._kept(note)
             elif note["k"] == "command":
                 yield from requests.of_command(note, self.pid)
             elif note["k"] == "setting" and note["what"] in requests.OF_CALLS:
@@ -183,25 +204,47 @@ class _Judge:
             elif note["k"] == "setting" and note["what"] in _SESSIONS:
                 yield from self._of_config(note)
             elif note["k"] == "setting" and note["what"] != "list_local_devices":
-                one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, process=self.pid)
+                by_import = note.get("by_import", "")
+                one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, "", None, self.pid, by_import)
                 yield self._assigned(note) if note["what"] == "assigned" else _with(one, self._of_call(note))
         yield from requests.of_no_option(self.notes, self.pid, self.observed)
+
+    def _kept(self, note: Note) -> Setting:
+        """Return what became of os.environ.setdefault for a variable that had another value."""
+        name, value = note["name"], note["value"]
+        setters = [later for later in self.notes.of("variable") if later["name"] == name and later["t"] <= note["t"]]
+        by = f"{place(setters[-1]['line'])} had set" if setters else "the environment has"
+        why = f"{by} {note['before']!r}, and setdefault leaves that as it is"
+        return Setting(
+            name, repr(value), note["line"], "overridden", why, edit(f"os.environ[{name!r}] = {value!r}"), self.pid
+        )
 
     def _of_request(self, note: Note) -> Effect | None:
         return requests.OF_CALLS[note["what"]](note, self.observed)
 
     def _of_variable(self, name: str, value: str | None, line: str, note: Note | None) -> Iterator[Setting]:
         """Yield what became of a variable, if it is an option of GPUs; ``note``: of the line that sets it."""
-        one = Setting(name, "unset" if value is None else repr(value), line, NOT_CHECKED, process=self.pid)
+        by_import = note.get("by_import", "") if note else ""
+        shown = "unset" if value is None else repr(value)
+        one = Setting(name, shown, line, NOT_CHECKED, process=self.pid, by_import=by_import)
         known = misspelling_of(name)
         if known is not None and value is not None:
             yield _with(one, Effect("misspelt", f"nothing reads {name}", _set(known, value, line, by_env=note is None)))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
-            again = Effect(REPLACED, f"set again at {place(last['line'])}") if last and last is not note else None
+            again = None
+            if last and last is not note:
+                then = Setting(name, repr(last["value"]), last["line"], "", by_import=last.get("by_import", ""))
+                again = _again(line, shown, then)
             is_late = note is not None and self.steps.has_reached(_READ_AT[name])
-            if note is not None and (is_late or again) and requests.is_passed_on(note, self.notes, self.family):
+            passed = note is not None and requests.is_passed_on(note, self.notes, self.family)
+            if (is_late or again) and passed:
                 return  # it is for another program, whose process is judged by what it was started with
+            if note is not None and not passed and requests.comes_after_children(note, self.notes, self.family):
+                why = "the processes that this one starts had been started before"
+                before = fix.note("move the line before the one that starts the process", kind=Kind.EDIT_PROGRAM)
+                yield _with(one, Effect("too late", why, before))
+                return
             yield _with(
                 one,
                 again if again and not is_late else self._effect_of_variable(name, value, line, by_env=note is None),
@@ -290,7 +333,7 @@ class _Judge:
 
     def _effect_of_option(self, note: Note, name: str, value: Any) -> Effect:
         if note["error"]:
-            return Effect("refused", note["error"])
+            return Effect("refused", note["error"], _ONE_LIST if "visible_device_list" in note["error"] else None)
         if name == "device_count":
             lower = [kind for kind in value if kind not in ("CPU", "GPU") and kind.upper() in ("CPU", "GPU")]
             if lower:
@@ -313,6 +356,8 @@ class _Judge:
                 return Effect("ignored", why, _TO_MAKER)
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
             by_session = self.steps.maker == "session"
+            if self.steps.maker == "server":
+                return Effect("ignored", why, fix.note(f"give these options as config= to the Server at {where}"))
             before = (
                 f"give these options to the session at {where}" if by_session else f"make this session before {where}"
             )

@@ -17,6 +17,7 @@ from gpudiag.model.program import (
     Copies,
     Device,
     Function,
+    GpuUse,
     Holder,
     NotCompiled,
     OutOfMemory,
@@ -25,6 +26,7 @@ from gpudiag.model.program import (
     Process,
     ProgramTrace,
     Replicas,
+    Scope,
     Setting,
     Waited,
 )
@@ -107,6 +109,16 @@ def _moved(**changed: Any) -> Evidence:
     return _of(processes=(_with("1", "1", "2"),), settings=(_SPLIT,), **changed)
 
 
+_CPU_PROCESS = replace(PROCESS, devices=(Device("CPU:0", 0),), operations=9)
+_HIDES = Setting(
+    "CUDA_VISIBLE_DEVICES", "'-1'", "/home/you/data.py:3", "took effect", "seen", process=7, by_import=LINE
+)
+_HIDDEN = GpuUse(0, 7, unused="hidden by data.py:3", line="/home/you/data.py:3", is_hidden=True)
+_FIRST_RANK = replace(PROCESS, mask="0", operations=9)
+_SECOND_RANK = replace(_CPU_PROCESS, pid=8, mask="1")
+_NONE_OF_ONE = Setting("visible_devices", "GPU=[]", LINE, "took effect", "seen", process=8)
+_WEIGHTS = Scope("/CPU:0", LINE, 7, variables=8)
+_COPYING = Function("step", LINE, 1, 9, {"GPU:0": 9}, copies=20, process=7, types=("MatMul",))
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "setting_came_too_late": _settings("too late"),
     "setting_without_effect": _settings("ignored"),
@@ -381,5 +393,40 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a graph for each run", _of(functions=(Function("step", LINE, 8, 9, process=7),))),
         Example("many runs", _of(functions=(Function("step", LINE, 8, 900, process=7),)), fires=False),
         Example("part of another function", _of(functions=(Function("inner", LINE, 8, 0, process=7),)), fires=False),
+    ),
+    "replicas_given_same_data": (
+        Example("a batch", _of(replicas=(replace(_REPLICAS, same=((LINE, LINE, "(32, 10)"),)),))),
+        Example("its own part for each", _of(replicas=(_REPLICAS,)), fires=False),
+    ),
+    "every_gpu_hidden": (
+        Example("by an import", _of(processes=(_CPU_PROCESS,), settings=(_HIDES,), gpus=(_HIDDEN,))),
+        Example(
+            "although a strategy asks for GPUs",
+            _of(
+                processes=(_CPU_PROCESS,),
+                settings=(replace(_HIDES, by_import=""),),
+                gpus=(_HIDDEN,),
+                replicas=(replace(_REPLICAS, devices=("CPU:0",), made=("CPU:0",)),),
+            ),
+        ),
+        Example(
+            "by the program, which asks for none",
+            _of(processes=(_CPU_PROCESS,), settings=(replace(_HIDES, by_import=""),), gpus=(_HIDDEN,)),
+            fires=False,
+        ),
+        Example("one of two", _of(settings=(_HIDES,), gpus=(_HIDDEN, GpuUse(1, 7, ("GPU:0",), 9))), fires=False),
+    ),
+    "process_left_without_gpu": (
+        Example("masked twice", _of(processes=(_FIRST_RANK, _SECOND_RANK), settings=(_NONE_OF_ONE,))),
+        Example(
+            "all with one mask",
+            _of(processes=(replace(_FIRST_RANK, mask="1"), _SECOND_RANK), settings=(_NONE_OF_ONE,)),
+            fires=False,
+        ),
+    ),
+    "variables_on_cpu": (
+        Example("a whole model", _of(scopes=(_WEIGHTS,), functions=(_COPYING,))),
+        Example("a table", _of(scopes=(replace(_WEIGHTS, variables=1),), functions=(_COPYING,)), fires=False),
+        Example("copied once", _of(scopes=(_WEIGHTS,), functions=(replace(_COPYING, copies=1),)), fires=False),
     ),
 }

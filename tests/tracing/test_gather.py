@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpudiag.causes.program import program_ran_out_of_memory
-from gpudiag.model.program import Booked, Copies, Device, OutOfMemory, Process, ProgramTrace, Setting
+from gpudiag.model.program import Booked, Copies, Device, GpuUse, OutOfMemory, Process, ProgramTrace, Setting
 from gpudiag.report import program as texts
 from gpudiag.tracing import gather, report, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD, MOST_FILES
@@ -155,7 +155,7 @@ def test_a_process_that_made_no_devices_is_not_said_to_have_no_gpu() -> None:
     ("gpus", "mask", "headline"),
     [
         ((False,), "'0'", "TensorFlow had no GPU; 1 setting: 1 replaced"),
-        ((False,), "'-1'", "TensorFlow had no GPU, and none was asked for; 1 setting: 1 replaced"),
+        ((False,), "'-1'", "TensorFlow had no GPU: GPU 0 is hidden by it; 1 setting: 1 replaced"),
         ((True, False), "'0'", "TensorFlow had no GPU in 1 of 2 processes; 1 setting: 1 replaced"),
         ((True,), "'0'", "No operation was seen on a GPU; 1 setting: 1 replaced"),
     ],
@@ -166,7 +166,8 @@ def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mas
         for pid, name in enumerate("GPU:0" if has_gpu else "CPU:0" for has_gpu in gpus)
     )
     setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", "replaced", "seen")
-    trace = ProgramTrace(("python",), "exit status 0", 1.0, processes, (setting,))
+    hidden = (GpuUse(0, 0, unused="hidden by it", is_hidden=True),) if mask == "'-1'" else ()
+    trace = ProgramTrace(("python",), "exit status 0", 1.0, processes, (setting,), gpus=hidden)
     assert texts.headline(trace, report.made(trace, ())) == headline
 
 

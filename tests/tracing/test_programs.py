@@ -40,6 +40,14 @@ FOUND = {
         "dataset_on_gpu": "devices_mixed_up.py:28: MapDataset on CPU:0",
         "copies_between_gpus": "devices_mixed_up.py:36: 120 copies",
     },
+    "replicas_repeat": {
+        "replicas_given_same_data": "replicas_repeat.py:13: run is given a tensor of shape (8, 8)",
+        "variables_on_cpu": "replicas_repeat.py:19: 4 variables made",
+    },
+    "hidden_by_import": {
+        "every_gpu_hidden": "hides_gpus.py:5: visible_devices GPU=[]",
+        "process_left_without_gpu": "CUDA_VISIBLE_DEVICES='1', and <string>:5 makes [] of it visible",
+    },
     "model_outside_scope": {"strategy_ran_nothing": "model_outside_scope.py:5"},
     "settings_of_each_end": {
         "setting_with_other_effect": "settings_of_each_end.py:5",
@@ -71,6 +79,11 @@ MARKED = {
         **dict.fromkeys(("CALLED", "EMPTY", "THREAD", "PREFETCH"), "ignored"),
         **dict.fromkeys(("LOADER", "FLAGS", "POLICY", "CLUSTER"), "too late"),
         "ABSENT": "refused",
+    },
+    "given_to_nothing": {
+        **dict.fromkeys(("POLICY", "SCALING", "OPTIONS", "LIMIT", "RECORD", "FUNCTION", "DROPPED"), "ignored"),
+        **dict.fromkeys(("PREFETCH", "REDUCTION", "SCOPE", "INPUT", "UNREAD", "TABLE"), "ignored"),
+        "KEPT": "overridden",
     },
     "variables_in_vain": {"PUT": "ignored", "DASHES": "refused", "SHELL": "ignored"},
     "asked_in_time": {},
@@ -157,7 +170,7 @@ def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) 
     assert found == {f"setting_{_CAUSES[fate]}" for fate in MARKED[name].values()}
 
 
-_CAUSES = {"ignored": "without_effect", "too late": "came_too_late", "refused": "refused"}
+_CAUSES = {"overridden": "overridden", "ignored": "without_effect", "too late": "came_too_late", "refused": "refused"}
 
 
 def test_operations_of_every_thread_are_counted_and_those_of_tf_data_are_not(tmp_path: Path) -> None:

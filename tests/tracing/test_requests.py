@@ -41,12 +41,16 @@ def _variable(name: str, value: str = "1", *, direct: bool = False) -> Note:
     return {"k": "variable", "t": 1.5, "name": name, "value": value, "line": "a.py:9", "direct": direct}
 
 
-def _read(name: str, by: str) -> Note:
-    return {"k": "read", "t": 1.7, "name": name, "by": by, "line": "a.py:5"}
+def _read(name: str, by: str, *keys: str) -> Note:
+    return {"k": "read", "t": 1.7, "name": name, "by": by, "line": "a.py:5", "keys": list(keys)}
 
 
-def _command(pid: int | None = None, given: Any = None, exported: Any = None) -> Note:
-    copied = {"given": given, "copy": given is not None}
+def _unused(what: str, *, dropped: bool = False) -> Note:
+    return {"k": "unused", "t": 6.0, "what": what, "value": "", "line": "a.py:9", "dropped": dropped}
+
+
+def _command(pid: int | None = None, given: Any = None, exported: Any = (), *, is_copy: bool = True) -> Note:
+    copied = {"given": given, "copy": given is not None and is_copy}
     return {"k": "command", "t": 1.8, "line": "a.py:7", "pid": pid, "exported": exported, **copied}
 
 
@@ -110,7 +114,15 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
         ((_read("TF_CONFIG", "tensorflow"), _variable("TF_CONFIG"), MADE), {}, ["too late"]),
         ((_read("TF_CONFIG", "program"), _variable("TF_CONFIG"), _read("TF_CONFIG", "tensorflow"), MADE), {}, []),
         ((_variable("KERAS_BACKEND", direct=True), _read("KERAS_BACKEND", "keras"), MADE), {}, ["ignored"]),
-        ((_command(exported=("CUDA_VISIBLE_DEVICES", "1")), MADE), {}, ["ignored"]),
+        ((_command(exported=[("CUDA_VISIBLE_DEVICES", "1", True)]), MADE), {}, ["ignored"]),
+        ((_command(exported=[("CUDA_VISIBLE_DEVICES", "1", False)]), MADE), {}, ["ignored"]),
+        ((_variable("TF_CONFIG"), _read("TF_CONFIG", "tensorflow", "clusters", "task"), MADE), {}, ["ignored"]),
+        ((_variable("TF_CONFIG"), _read("TF_CONFIG", "tensorflow", "cluster", "tasks"), MADE), {}, ["ignored"]),
+        ((_variable("TF_CONFIG"), _read("TF_CONFIG", "tensorflow", "cluster", "task"), MADE), {}, []),
+        ((MADE, _unused("DTypePolicy"), _unused("DatasetV2.map", dropped=True)), {}, ["ignored"] * 2),
+        ((MADE, {**SCOPE, "device": "/CPU:0"}), {1: 1, 2: 1, 3: 1, 5: 2}, ["ignored"]),
+        ((MADE, {**SCOPE, "device": "/CPU:0"}), {1: 1, 2: 1, 3: 1, 6: 2}, []),
+        (({**POLICY, "apart": True}, *LAYERS, MADE), {1: 3}, ["ignored"]),
         ((_variable("TF_GPU_THREAD_COUNT"), MADE), {}, ["ignored"]),
         (
             (_variable("TF_GPU_THREAD_MODE", "gpu_private"), _variable("TF_GPU_THREAD_COUNT"), MADE),
@@ -147,3 +159,22 @@ def test_a_library_path_that_a_process_set_before_it_executed_itself_again_is_re
     again = _notes(IMPORTED, start={**START, "t": 2.0})
     first = _notes(_variable("LD_LIBRARY_PATH"), IMPORTED)
     assert not list(settings.judged(first, 7, (), {7: [first, again]}))
+
+
+def test_a_variable_that_a_new_environment_leaves_out_does_not_reach_the_process() -> None:
+    start = {**START, "pid": 1, "parent": 0}
+    put, command = _variable("CUDA_VISIBLE_DEVICES"), _command(7, given={"CUDA_VISIBLE_DEVICES": None}, is_copy=False)
+    parent = Notes((start, put, command), (0,) * 20, 0, 0.0, 0)
+    (lost,) = _judged(IMPORTED, LISTED, MADE, family={1: [parent]})
+    assert (lost.fate, lost.line) == ("ignored", "a.py:9")
+    user = Notes((start, IMPORTED, put, command), (0,) * 20, 0, 0.0, 0)
+    assert not _judged(IMPORTED, LISTED, MADE, family={1: [user]}), "the parent set it for itself"
+
+
+def test_a_variable_that_is_set_after_all_processes_were_started_comes_too_late() -> None:
+    start = {**START, "pid": 1, "parent": 0}
+    child = _notes(IMPORTED, start={**START, "pid": 8, "parent": 1, "t": 2.0})
+    put = {**_variable("CUDA_VISIBLE_DEVICES"), "t": 1.9}
+    for order, fates in (((_command(8), put), ["too late"]), (({**put, "t": 1.7}, _command(8)), ["not reached"])):
+        parent = Notes((start, *order), (0,) * 20, 0, 0.0, 0)
+        assert [one.fate for one in settings.judged(parent, 1, (), {1: [parent], 8: [child]})] == fates

@@ -272,7 +272,7 @@ def test_a_line_of_the_program_is_changed_where_it_is() -> None:
 
 
 _LATE: Note = {**_variable("CUDA_VISIBLE_DEVICES", "1"), "t": 2.5}
-_OTHER_COMMAND: Note = {"k": "command", "t": 2.7, "line": "a.py:10", "pid": 9, "exported": None, "copy": False}
+_OTHER_COMMAND: Note = {"k": "command", "t": 2.7, "line": "a.py:10", "pid": 9, "exported": (), "copy": False}
 
 
 def _next(pid: int, parent: int, how: str = "started", **variables: str) -> Notes:
@@ -343,3 +343,24 @@ def test_a_session_does_not_blame_its_own_line_for_the_devices() -> None:
     assert (option.fate, "a.py:9" in option.why) == ("ignored", False)
     assert option.instead is not None
     assert "a.py:9" not in option.instead.note
+
+
+def _ends(*notes: Note) -> list[tuple[str, str]]:
+    read = Notes((START, *notes, IMPORTED, LISTED, _made()), (0,) * 8, 0, 0.0, 0)
+    return [(setting.fate, setting.why) for setting in settings.judged(read, 7, MACHINE)]
+
+
+def test_a_setting_that_another_file_replaces_is_overridden_and_by_the_same_file_replaced() -> None:
+    first = _variable(MASK, "0")
+    again = {**_variable(MASK, "-1"), "line": "b.py:2", "by_import": "a.py:11", "t": 2.1}
+    assert _ends(first, again)[0] == ("overridden", "b.py:2 sets it to '-1' later, when a.py:11 imports that file")
+    assert _ends(first, {**again, "line": "a.py:12"})[0] == ("replaced", "set again at a.py:12")
+    assert _ends(first, {**again, "value": "0"})[0] == ("replaced", "set again at b.py:2")
+
+
+def test_setdefault_does_not_change_a_variable_that_is_set() -> None:
+    kept = {"k": "kept", "t": 2.2, "name": MASK, "value": "1", "before": "0", "line": "b.py:3"}
+    assert _ends(_variable(MASK, "0"), kept)[1] == (
+        "overridden",
+        "a.py:9 had set '0', and setdefault leaves that as it is",
+    )

@@ -53,9 +53,12 @@ def find(program: ProgramTrace) -> Matches:
 
 def _first(program: ProgramTrace, gpus: list[str]) -> Action:
     """Return what to do first: it depends on whether there are GPUs, and on who hides them."""
+    hidden = next((use for use in program.gpus if use.is_hidden), None)
+    if gpus and hidden is not None:
+        these = ", ".join(gpus)
+        return note(f"ask for {these}: visible GPUs are numbered from 0, and GPU {hidden.gpu} is {hidden.unused}")
     if gpus:
         return note(f"TensorFlow has {', '.join(gpus)} here: ask for one of these")
-    for setting in program.settings:
-        if setting.what == "visible_devices" and setting.value.endswith("[]") and setting.fate == "took effect":
-            return note(f"{place(setting.line)} hides every GPU: take it out")
+    if hidden is not None:
+        return note(f"take out what hides every GPU: GPU {hidden.gpu} is {hidden.unused}")
     return check("gpudiag why", "no GPU is listed")

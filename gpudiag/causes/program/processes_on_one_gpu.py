@@ -100,8 +100,8 @@ def _own_gpu(process: Process) -> Action:
     if not process.started_at:
         return note("start each process with CUDA_VISIBLE_DEVICES=N, its own GPU")
     return edit(
-        "env={**os.environ, 'CUDA_VISIBLE_DEVICES': '0'}",
-        f"another GPU for each that {place(process.started_at)} starts",
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+        f"before {place(process.started_at)} starts it, or in its env=; another GPU for each process",
     )
 
 

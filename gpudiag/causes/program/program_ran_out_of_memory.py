@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import Action, Kind, export, note
-from gpudiag.model.program import Booked, OutOfMemory, ProgramTrace, place
+from gpudiag.model.program import OTHER_EFFECT, TOOK_EFFECT, Booked, OutOfMemory, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -82,8 +82,10 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
     if card is not None and need > card.total_bytes - card.before_bytes:
         return None
     for setting in program.settings:
-        if setting.fate != "took effect":
+        if setting.fate not in (TOOK_EFFECT, OTHER_EFFECT):
             continue
+        if setting.what == "logical_devices" and setting.instead is not None:
+            return setting.instead
         if setting.what == "logical_devices":
             return note(
                 f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more", kind=Kind.EDIT_PROGRAM

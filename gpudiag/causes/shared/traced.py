@@ -35,7 +35,7 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
 
 def _named(what: str, several: Iterable[Setting]) -> str:
     """Return what is said of settings in a sentence: of a session the options that are meant."""
-    if what not in ("session", "enable_eager_execution"):
+    if what not in ("session", "server", "enable_eager_execution"):
         return what
     options = dict.fromkeys(setting.value.partition("=")[0] for setting in several)
     return f"{' and '.join(options)} of the {what.partition('_')[0]}"

@@ -11,11 +11,11 @@ import os
 import sys
 
 from .context import context_initialised, context_made
+from .given import note_unused
 from .hooks import HOOKS, Finder
 from .notes import ABSENT, FOLDER, guarded, open_file, state, undo
 from .operations import flush, sample
 from .processes import forked_in_child, forked_in_parent, note_process, watch_environment
-from .requests import note_records
 
 
 def start_in_new_interpreter() -> None:
@@ -61,7 +61,7 @@ def _start() -> None:
 
 def stop() -> None:
     """Put back everything that was replaced; the notes stay as they are."""
-    guarded(note_records)
+    guarded(note_unused)
     guarded(flush)
     guarded(sample)
     if Finder in sys.meta_path:

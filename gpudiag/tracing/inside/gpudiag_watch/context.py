@@ -4,12 +4,13 @@ from _thread import _local
 
 from .cards import cards
 from .clusters import watch_joining
+from .given import note_unused
 from .graphs import MOST_GRAPHS
 from .lines import hide_our_frames, line_of_program
 from .notes import cut, guarded, missing, note, replace, short_device, state
 from .operations import callback_of_thread, flush, sample
 from .processes import environment
-from .requests import note_records, watch_lists
+from .requests import watch_lists
 from .scopes import watch_device_scopes
 from .settings import (
     device_policy,
@@ -21,6 +22,8 @@ from .settings import (
     watch_property,
 )
 
+_THREAD_COUNTS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")
+
 
 def in_context(module) -> None:
     """Watch the eager context: every public function that sets something ends in one of its methods."""
@@ -31,7 +34,7 @@ def in_context(module) -> None:
     watch_method(cls, "set_visible_devices", visible_devices, "settings of visible devices")
     watch_method(cls, "set_memory_growth", memory_growth, "settings of memory growth")
     watch_method(cls, "set_logical_device_configuration", logical_devices, "settings of logical devices")
-    for name in ("soft_device_placement", "log_device_placement"):
+    for name in ("soft_device_placement", "log_device_placement", *_THREAD_COUNTS):
         watch_property(cls, name)
     watch_property(cls, "device_policy", device_policy)
     made, listed = getattr(cls, "_initialize_logical_devices", None), getattr(cls, "_initialize_physical_devices", None)
@@ -169,7 +172,7 @@ def context_made(context) -> None:
 
 
 def _at_end() -> None:
-    guarded(note_records)
+    guarded(note_unused)
     guarded(flush)
     guarded(sample)
 

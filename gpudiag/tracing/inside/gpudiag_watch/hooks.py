@@ -5,12 +5,13 @@ import sys
 from .context import in_context
 from .errors import in_errors
 from .functions import in_functions, in_keras
+from .given import CLASSES, RESULTS, watch_module, watch_records
 from .notes import guarded, missing, note
-from .processes import in_subprocess
-from .requests import in_config, in_policies, in_policy, watch_records
+from .processes import in_multiprocessing, in_subprocess
+from .requests import in_config, in_policies, in_policy
 from .scopes import in_distribute
 from .sessions import in_session
-from .settings import in_device_lib, in_eager_run, in_tensorflow, in_trainer
+from .settings import in_device_lib, in_eager_run, in_server, in_tensorflow, in_trainer
 from .tensors import in_constants, in_iterators, in_prefetching, in_tensors
 
 
@@ -21,6 +22,7 @@ def _in_other(module) -> None:
 HOOKS = {
     "jax": _in_other,
     "torch": _in_other,
+    "multiprocessing.util": in_multiprocessing,
     "subprocess": in_subprocess,
     "tensorflow": in_tensorflow,
     "tensorflow.python.eager.context": in_context,
@@ -32,6 +34,7 @@ HOOKS = {
     "tensorflow.python.data.ops.iterator_ops": in_iterators,
     "tensorflow.python.eager.polymorphic_function.eager_function_run": in_eager_run,
     "tensorflow.python.framework.config": in_config,
+    "tensorflow.python.training.server_lib": in_server,
     "tensorflow._api.v2.compat.v1": watch_records,
     "tensorflow.compat.v1": watch_records,
     "tensorflow.python.data.experimental.ops.prefetching_ops": in_prefetching,
@@ -43,6 +46,17 @@ HOOKS = {
     "tensorflow.python.eager.polymorphic_function.atomic_function": in_functions,
 }
 
+
+def _also_given(hook):
+    def both(module):
+        if hook is not None:
+            guarded(hook, module)
+        watch_module(module)
+
+    return both
+
+
+HOOKS.update({name: _also_given(HOOKS.get(name)) for name in (*CLASSES, *RESULTS)})
 
 _asked: set = set()
 """Modules that other finders are being asked for: one of them may ask all finders in turn, so this one too."""

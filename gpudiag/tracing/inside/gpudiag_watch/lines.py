@@ -62,6 +62,19 @@ def line_and_caller(depth):
     return library, False
 
 
+def importing(depth) -> str:
+    """Return the line of the program whose import runs what calls this; "" if it is not run by an import."""
+    frame = sys._getframe(depth)
+    by_import = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if by_import and kind_of(name) == "program":
+            return "%s:%d" % (name, frame.f_lineno)
+        by_import = by_import or name.startswith("<frozen importlib")
+        frame = frame.f_back
+    return ""
+
+
 def line_of_operation(operation) -> str:
     """Return the line of the program that made an operation."""
     for entry in reversed(operation.traceback) if operation is not None else ():

@@ -75,8 +75,10 @@ class State:
         self.strategies = {}
         self.scopes = {}
         self.entered = {}
+        self.cpu_scopes = []
         self.layers = {}
         self.configs = []
+        self.made = {}
         self.put = set()
         self.reads = set()
         self.noted = self.flushed = self.commands = 0

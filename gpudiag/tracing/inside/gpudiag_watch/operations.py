@@ -23,6 +23,7 @@ from .notes import (
     short_device,
     state,
 )
+from .scopes import variable_made
 
 _BATCH = 16
 """Operations that are kept in Python before they are written to the file: to write each takes as long as all else that
@@ -136,6 +137,8 @@ def _noted(op, inputs, attrs, outputs) -> int:
         state.words[LAST_OP] = slot
         if _is_function(op):
             return slot
+        if state.cpu_scopes and op in ("VarHandleOp", b"VarHandleOp"):
+            variable_made(device)
         if _count_moves(inputs, device):
             state.moving.add(slot)
         if number > _EXACT and at_lines is None and outputs and asked in state.quick and slot not in state.moving:

@@ -4,7 +4,7 @@ import os
 import sys
 from _thread import allocate_lock
 
-from .lines import hide_our_frames, kind_of, line_of_program
+from .lines import hide_our_frames, importing, kind_of, line_of_program
 from .notes import FOLDER, LONGEST, cut, guarded, missing, note, open_file, reopened, replace, state
 
 _VARIABLES = (
@@ -18,8 +18,11 @@ _ASKING = frozenset((os.getenv.__code__.co_filename, type(os.environ).get.__code
 _READ_BY_PYTHON = frozenset(("KERAS_BACKEND", "TF_CONFIG", "TF_USE_LEGACY_KERAS"))
 """Variables that TensorFlow or Keras reads from os.environ; of others it is noted who reads what was set here."""
 _MOST_READS = _MOST_COMMANDS = 500
-_SETS = r"""\s*(?:(?:export\s+|set\s+)?(?=\w+=)|setenv\s+)(\w+)(?:=|\s+)("[^"]*"|'[^']*'|[^\s;&|]*)\s*;?\s*\Z"""
-"""A command that does nothing but set a variable of the shell that runs it."""
+_SETS = (
+    r"(?:\A|[;&\n(])\s*(export\s+|setenv\s+|set\s+)?(?=\w+=|\w+\s+\S+\s*;?\s*\Z)(\w+)(?:=|\s+)"
+    r"""("[^"]*"|'[^']*'|[^\s;&|]*)\s*(?=\Z|;|&&|\n)"""
+)
+"""Where a shell sets a variable, and does not give it to the command on the same line: (word, name, value)."""
 
 
 def _is_noted(name: str) -> bool:
@@ -99,6 +102,15 @@ def watch_environment() -> None:
         guarded(_starts, command, True, None, None)
         return run(command)
 
+    keep = cls.setdefault
+
+    def setdefault(self, key, value):
+        before = self._data.get(self.encodekey(key))
+        if before is not None and self.decodevalue(before) != value:
+            guarded(_kept, key, value)
+        return keep(self, key, value)
+
+    replace(cls, "setdefault", setdefault)
     replace(cls, "__contains__", contains)
     replace(cls, "__getitem__", getitem)
     replace(os, "system", system)
@@ -113,7 +125,15 @@ def _variable(name: object, value: object) -> None:
         state.put.add(name)
         state.reads = {read for read in state.reads if read[0] != name}
         line = line_of_program(3)
-        note("variable", name=name, value=shown, line=line, stage=stage_of_tensorflow(), direct=not by_environ)
+        where = {"line": line, "by_import": importing(3), "stage": stage_of_tensorflow()}
+        note("variable", name=name, value=shown, direct=not by_environ, **where)
+
+
+def _kept(name: object, value: object) -> None:
+    """Note that os.environ.setdefault left a variable as it was."""
+    if _is_noted(name):
+        shown = _shown_value(name, str(value))
+        note("kept", name=name, value=shown, before=_shown_value(name, os.environ[name]), line=line_of_program(4))
 
 
 def _asked(name: object) -> None:
@@ -128,7 +148,8 @@ def _asked(name: object) -> None:
     by = kind_of(frame.f_code.co_filename) if frame is not None else "ours"
     if by != "ours" and (name, by) not in state.reads and len(state.reads) < _MOST_READS:
         state.reads.add((name, by))
-        note("read", name=name, by=by, line=line_of_program(4))
+        keys = keys_of_cluster() if name == "TF_CONFIG" else []
+        note("read", name=name, by=by, line=line_of_program(4), keys=keys)
 
 
 def in_subprocess(module) -> None:
@@ -149,6 +170,21 @@ def in_subprocess(module) -> None:
     replace(cls, "__init__", init)
 
 
+def in_multiprocessing(module) -> None:
+    """Watch the processes that multiprocessing starts by the method spawn."""
+    spawn = getattr(module, "spawnv_passfds", None)
+    if spawn is None:
+        missing("multiprocessing.util.spawnv_passfds", "which line started a process")
+        return
+
+    def spawnv_passfds(path, args, passfds):
+        pid = spawn(path, args, passfds)
+        guarded(_starts, args, False, None, pid)
+        return pid
+
+    replace(module, "spawnv_passfds", spawnv_passfds)
+
+
 def _watch_child(named) -> None:
     """Let a Python be watched that is started with other variables."""
     env = dict(named["env"])
@@ -165,8 +201,14 @@ def _starts(command, by_shell, env, pid) -> None:
     words = command if isinstance(command, (list, tuple)) else [command]
     last = os.fsdecode(words[-1]) if words else ""
     own = by_shell or (len(words) == 3 and words[1] in ("-c", "-lc"))
-    found = own and re.match(_SETS, last)
-    exported = (found[1], cut(found[2].strip("\"'"), 300)) if found and found[1].startswith(_VARIABLES) else None
+    sets = [found.groups() for found in re.finditer(_SETS, last)] if own else []
+    is_last = not re.search(r"[;&\n]\s*(?!(?:export|set|setenv)\s|\w+=)\w", last) and len(sets) == 1
+    exported = [
+        (name, cut(value.strip("\"'"), 300), is_last)
+        for word, name, value in sets
+        if name.startswith(_VARIABLES)
+        and (is_last or not (word or re.search(r"\$\{?%s\b|export\s[^;&\n]*\b%s\b" % (name, name), last)))
+    ]
     given, is_copy = None, False
     if env is not None:
         own, theirs = dict(os.environ), {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
@@ -230,6 +272,16 @@ def _open_after_fork(stage) -> bool:
 
 def version_of_tensorflow() -> str:
     return str(getattr(sys.modules.get("tensorflow"), "__version__", ""))
+
+
+def keys_of_cluster() -> list:
+    """Return the keys of TF_CONFIG; none if it is not set, or is no object of JSON."""
+    import json
+
+    try:
+        return sorted(cut(key, 100) for key in json.loads(os.environ._data[b"TF_CONFIG"]))[:20]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 def task_of_cluster() -> str:

@@ -1,12 +1,12 @@
-"""What a program asks for elsewhere than in the eager context: policies of Keras, records of options, lists."""
+"""What a program asks for elsewhere than in the eager context: policies of Keras, options, lists of devices."""
 
 import sys
 
-from .lines import kind_of, line_of_program
+from .given import used
+from .lines import line_of_program
 from .notes import HEAD, guarded, missing, new_slot, note, replace, state
-from .settings import options_of, watch_method
+from .settings import watch_method
 
-_MOST_CONFIGS = 20
 _CONTAINERS = frozenset(("InputLayer", "Model"))
 
 
@@ -54,8 +54,12 @@ def in_policy(module) -> None:
 
 
 def _policy(policy):
+    used(policy)
     made = {name: state.words[slot] for name, slot in state.layers.items()} if state.words is not None else {}
-    return {"what": "dtype_policy", "target": "", "value": str(getattr(policy, "name", policy)), "layers": made}
+    threading = sys.modules.get("threading")  # Keras keeps a policy for each thread
+    apart = threading is not None and threading.current_thread() is not threading.main_thread()
+    value = str(getattr(policy, "name", policy))
+    return {"what": "dtype_policy", "target": "", "value": value, "layers": made, "apart": apart}
 
 
 def in_policies(module) -> None:
@@ -66,6 +70,7 @@ def in_policies(module) -> None:
 
     def watched(identifier):
         policy = get(identifier)
+        used(identifier)
         caller = sys._getframe(1)
         if caller.f_code.co_name == "__init__" and caller.f_code.co_filename.endswith("layer.py"):
             guarded(_layer, policy, caller.f_locals.get("self"))
@@ -82,42 +87,3 @@ def _layer(policy, layer) -> None:
             slot = state.layers[name] = new_slot("layer", name, "", "", "", "")
         if slot != HEAD and state.words is not None:
             state.words[slot] += 1
-
-
-class _Record:
-    """Stands for ``tf.compat.v1.ConfigProto``: makes one, and knows which were made."""
-
-    def __init__(self, cls) -> None:
-        self._cls = cls
-
-    def __call__(self, *positional, **named):
-        made = self._cls(*positional, **named)
-        guarded(_made, made)
-        return made
-
-    def __getattr__(self, name):
-        return getattr(self._cls, name)
-
-    def __instancecheck__(self, instance):
-        return isinstance(instance, self._cls)
-
-
-def _made(config) -> None:
-    line = line_of_program(3)
-    if len(state.configs) < _MOST_CONFIGS and kind_of(line.rpartition(":")[0]) == "program":
-        state.configs.append((config, line))
-
-
-def watch_records(compat) -> None:
-    cls = getattr(compat, "ConfigProto", None)
-    if cls is None:
-        missing("tf.compat.v1.ConfigProto", "records of options that no session was made with")
-    else:
-        replace(compat, "ConfigProto", _Record(cls))
-
-
-def note_records() -> None:
-    """Note what the records say that the program made; those of sessions are noted by these, too."""
-    for config, line in state.configs:
-        note("record", value=options_of(config), line=line)
-    state.configs = []

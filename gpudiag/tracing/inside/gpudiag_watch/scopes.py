@@ -1,16 +1,21 @@
 """Scopes of devices and strategies: whether they were entered, and whether anything ran in them."""
 
 import sys
+from _thread import get_ident
 
-from .lines import kind_of, line_of_program
+from .lines import kind_of, line_and_caller, line_of_program
 from .notes import HEAD, guarded, missing, new_slot, note, replace, short_device, state
 
 _MOST_SCOPES = 1000
 _ASKING = frozenset(("device", "device_v2"))
 """Functions of TensorFlow through which a program makes a scope of a device."""
-MADE, ENTERED, RAN, RAN_HERE = range(4)
-"""Words of the counter of a line that makes device scopes: how many, how often one was entered, and how often something
-ran before it was left, in this process and in the thread that entered it."""
+MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, HOSTED = range(6)
+"""Words of the counter of a line that makes device scopes: how many, how often one was entered, how often something
+ran before it was left, in this process and in the thread that entered it, and how many variables were made in one for
+the CPU, on GPUs and on the CPU."""
+_MOST_LEAVES = 64
+_DISTRIBUTED = frozenset(("DistributedIteratorBase", "DistributedIterator", "PerReplica"))
+"""Classes of what a strategy gives each replica its own part of."""
 
 
 def watch_device_scopes(context_module) -> None:
@@ -37,9 +42,13 @@ def watch_device_scopes(context_module) -> None:
         if slot is not None and state.words is not None:
             state.words[slot + ENTERED] += 1
             state.entered[id(self)] = _ran()
+            if "CPU" in self._device_name.upper():
+                state.cpu_scopes.append((id(self), get_ident(), slot))
 
     def left(self, *error):
         before = state.entered.pop(id(self), None)
+        if state.cpu_scopes and state.cpu_scopes[-1][0] == id(self):
+            state.cpu_scopes.pop()
         if before is not None:
             slot = state.scopes.pop(id(self), None)
             if slot is not None and state.words is not None:
@@ -61,10 +70,20 @@ def _count_scope(scope, device_name, frame) -> None:
         if state.words is None or not isinstance(device_name, str):
             return
         line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
-        slot = state.slots[key] = new_slot("scope", "", device_name, "", line, "", words=4)
+        slot = state.slots[key] = new_slot("scope", "", device_name, "", line, "", words=6)
     if slot != HEAD and len(state.scopes) < _MOST_SCOPES:
         state.words[slot + MADE] += 1
         state.scopes[id(scope)] = slot
+
+
+def variable_made(device) -> None:
+    """Count a variable that was made in a scope of this thread for the CPU: strategies make it on GPUs all the same."""
+    _, thread, slot = state.cpu_scopes[-1]
+    if thread == get_ident() and slot != HEAD and state.words is not None:
+        if "GPU" not in device:
+            state.words[slot + HOSTED] += 1
+        elif state.strategies:
+            state.words[slot + ELSEWHERE] += 1
 
 
 def _ran():
@@ -97,9 +116,30 @@ def in_distribute(module) -> None:
         slot = state.strategies.get(id(self))
         if slot is not None and state.words is not None:
             state.words[slot] += 1
+            guarded(_given, self, slot, args, kwargs)
         return run(self, fn, args, kwargs)
 
     replace(extended, "call_for_each_replica", call_for_each_replica)
+
+
+def _given(extended, slot, args, kwargs) -> None:
+    """Note a line of the program that gives a strategy a tensor, and nothing that differs from replica to replica."""
+    from tensorflow.python.util import nest, tf_stack
+
+    if extended._num_replicas_in_sync < 2:
+        return
+    leaves = nest.flatten((args, kwargs or {}))[:_MOST_LEAVES]
+    if any(cls.__name__ in _DISTRIBUTED for leaf in leaves for cls in type(leaf).__mro__):
+        return
+    shapes = [leaf.shape for leaf in leaves if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    shape = next((shape for shape in shapes if len(shape) and shape[0] != 1), None)
+    line, direct = line_and_caller(4)
+    if shape is None or not direct or ("same", line) in state.slots:
+        return
+    state.slots["same", line] = 0
+    called = [entry for entry in tf_stack.extract_stack() if kind_of(entry.filename) == "program"]
+    own = "%s:%d" % (called[-1].filename, called[-1].lineno) if called else line
+    note("same", slot=slot, line=own, called=line, shape=str(tuple(shape)))
 
 
 def _strategy(strategy) -> None:

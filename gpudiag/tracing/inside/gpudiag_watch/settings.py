@@ -3,7 +3,7 @@
 import sys
 
 from .cards import cards
-from .lines import hide_our_frames, kind_of, line_of_program
+from .lines import hide_our_frames, importing, kind_of, line_of_program
 from .notes import cut, guarded, missing, note, replace, short_device, state
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
@@ -35,7 +35,7 @@ def _around(original, describe):
 def _setting(describe, positional, named, stage, error) -> None:
     fields = describe(*positional, **named)
     if fields is not None:
-        note("setting", stage=stage, error=cut(error, 500), line=line_of_program(3), **fields)
+        note("setting", stage=stage, error=cut(error, 500), line=line_of_program(3), by_import=importing(3), **fields)
 
 
 def _name(device: object) -> str:
@@ -57,6 +57,8 @@ def memory_growth(_, dev, enable):
 
 def logical_devices(_, dev, virtual_devices):
     limits = [getattr(device, "memory_limit", None) for device in virtual_devices]
+    for device in virtual_devices:
+        state.made.pop(id(device), None)
     return {"what": "logical_devices", "target": _name(dev), "value": limits[:64]}
 
 
@@ -129,6 +131,15 @@ def in_device_lib(module) -> None:
     watch_method(module, "list_local_devices", _local_devices, "devices made by device_lib.list_local_devices")
 
 
+def in_server(module) -> None:
+    watch_method(getattr(module, "Server", None), "__init__", _server, "devices made by tf.distribute.Server")
+
+
+def _server(_, server_or_cluster_def=None, *positional, **named):
+    config = named.get("config", positional[3] if len(positional) > 3 else None)
+    return {"what": "server", "target": "", "value": options_of(config)}
+
+
 def in_ops(module) -> None:
     watch_method(module, "enable_eager_execution", _eager, "options of enable_eager_execution")
 
@@ -152,7 +163,7 @@ def _model_eagerly(_, value):
 
 def in_tensorflow(module) -> None:
     note("tensorflow", version=version_of_tensorflow(), variables=environment(), task=task_of_cluster())
-    for name in ("config", "config.experimental", "config.threading", "debugging"):
+    for name in ("config", "config.experimental", "config.optimizer", "config.threading", "debugging"):
         inner = module
         for part in name.split("."):
             inner = getattr(inner, part, None)

@@ -1,0 +1,55 @@
+"""{count} that {function} uses on a GPU are on the CPU: {copies} tensors cross the bus in each run
+
+A variable stays where it was made. A model that is made in a tf.device scope for the CPU keeps its weights there,
+whatever scope calls it later: each step copies them to the GPU, and their gradients back.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import GUIDE, on_cpu
+from gpudiag.fix import Kind, note
+from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.report import Severity
+from gpudiag.text import counted
+
+CAUSE = Cause(
+    severity=Severity.NOTE,
+    fix=(note("make the model outside of tf.device('/CPU:0') at {where}", kind=Kind.EDIT_PROGRAM),),
+    url=f"{GUIDE}#manual_device_placement",
+    needs_gpu=False,
+    symptom=True,
+    unless=("gpu_made_and_not_used", "mostly_on_cpu"),
+)
+_LEAST_VARIABLES, _LEAST_RUNS = 3, 3
+"""One or two large tables are often kept on the CPU on purpose."""
+_HEAVY = ("MatMul", "Conv")
+
+
+def find(program: ProgramTrace) -> Matches:
+    for scope in program.scopes:
+        using = [
+            function
+            for function in program.functions
+            if function.process == scope.process
+            and function.runs >= _LEAST_RUNS
+            and function.copies >= scope.variables
+            and any(part in op for op in function.types for part in _HEAVY)
+        ]
+        if scope.variables >= _LEAST_VARIABLES and using:
+            function = max(using, key=lambda function: function.runs)
+            fell = [placed for placed in program.placed if placed.function == function.name and placed.could_use_gpu]
+            yield Match(
+                evidence=(
+                    f"{place(scope.line)}: {counted(scope.variables, 'variable')} made in tf.device({scope.device!r})",
+                    f"{place(function.line)}: {function.name}, {counted(function.runs, 'run', ',')}",
+                    *on_cpu(fell)[:2],
+                ),
+                figures={
+                    "count": counted(scope.variables, "variable"),
+                    "function": function.name,
+                    "copies": function.copies,
+                    "where": place(scope.line),
+                },
+            )
+            return

@@ -1,0 +1,57 @@
+"""The account of each GPU of the machine in one process: used, or what kept it from being used, by which line: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.model.program import NOT_CHECKED, OTHER_EFFECT, TOOK_EFFECT, GpuUse, ProgramTrace, Setting, place
+from gpudiag.tracing.effects import MASK
+from gpudiag.tracing.observed import Observed
+
+_HOLDS = (TOOK_EFFECT, OTHER_EFFECT, NOT_CHECKED)
+_CHOOSES = ("visible_devices", "visible_device_list", "device_count")
+
+
+def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
+    """Yield what a process did with each GPU of the machine; nothing if TensorFlow listed no devices in it."""
+    process = next((process for process in trace.processes if process.pid == seen.pid), None)
+    if process is None or not process.tensorflow or (seen.physical is None and not seen.devices):
+        return
+    ran = trace.operations(process)
+    shown = None if seen.cards is None else {card.pci for card in seen.cards}
+    for card in sorted(seen.machine.values(), key=lambda card: card.index):
+        devices = [device for device in process.devices if device.pci == card.pci]
+        names = tuple(device.name for device in devices)
+        operations = sum(ran.get(name, 0) for name in names)
+        peak = max((device.peak_bytes for device in devices), default=0)
+        if names:
+            unused = "" if operations or peak else f"no operation ran on {', '.join(names)}"
+            yield GpuUse(card.index, process.pid, names, operations, peak, unused)
+            continue
+        setting = _hiding(trace, process.pid, is_shown=shown is not None and card.pci in shown)
+        if setting is not None:
+            why = f"hidden by {_shown(setting)}"
+            yield GpuUse(card.index, process.pid, unused=why, line=setting.line, is_hidden=True)
+        elif process.not_made:
+            yield GpuUse(card.index, process.pid, unused=process.not_made)
+        else:
+            why = (
+                "TensorFlow made no device on it" if shown and card.pci in shown else "the CUDA driver does not show it"
+            )
+            yield GpuUse(card.index, process.pid, unused=why)
+
+
+def _hiding(trace: ProgramTrace, pid: int, *, is_shown: bool) -> Setting | None:
+    """Return the setting that keeps a card from a process: of TensorFlow if the driver shows it, or else of CUDA."""
+    found = None
+    for setting in trace.settings:
+        mine = setting.process == pid or not setting.line
+        chooses = setting.what in _CHOOSES or setting.value.startswith(_CHOOSES)
+        if mine and setting.fate in _HOLDS and (chooses if is_shown else setting.what == MASK):
+            found = setting if "CPU" not in setting.value.partition("=")[0] else found
+    return found
+
+
+def _shown(setting: Setting) -> str:
+    where = f" at {place(setting.line)}" if setting.line else " in the environment"
+    return f"{setting.what}{'=' if setting.what == MASK else ' '}{setting.value}{where}"

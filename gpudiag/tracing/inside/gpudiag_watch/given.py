@@ -1,0 +1,245 @@
+"""What a program makes for TensorFlow and never gives to it: records of options, wrapped functions, datasets."""
+
+import sys
+import weakref
+
+from .lines import kind_of, line_and_caller
+from .notes import guarded, missing, note, replace, state
+from .settings import options_of
+
+_MOST = 200
+CLASSES = {
+    "keras.src.dtype_policies.dtype_policy": {"DTypePolicy": ()},
+    "keras.src.optimizers.loss_scale_optimizer": {
+        "LossScaleOptimizer": ("build", "apply", "stateless_apply", "scale_loss")
+    },
+    "tensorflow.python.data.ops.options": {"Options": None},
+    "tensorflow.python.distribute.collective_util": {"Options": None},
+    "tensorflow.python.distribute.cross_device_ops": {"CrossDeviceOps": None},
+    "tensorflow.python.distribute.distribute_lib": {"InputOptions": None, "RunOptions": None},
+    "tensorflow.python.distribute.input_lib": {
+        "DistributedDataset": ("__iter__",),
+        "DistributedDatasetsFromFunction": ("__iter__",),
+    },
+    "tensorflow.python.distribute.cluster_resolver.cluster_resolver": {"ClusterResolver": None},
+    "tensorflow.python.eager.context": {"LogicalDeviceConfiguration": None},
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": {"Function": ()},
+    "tensorflow.python.training.server_lib": {"ClusterSpec": None},
+}
+"""Modules of TensorFlow and Keras, and their classes of objects that do nothing until something uses them: by which of
+their methods, or None, by any attribute that code of another file of TensorFlow's reads."""
+_DATASETS = frozenset(("DistributedDataset", "DistributedDatasetsFromFunction"))
+"""Those that a method of a strategy makes."""
+RESULTS = {
+    "tensorflow.python.distribute.distribute_lib": {
+        "StrategyBase": ("scope", "experimental_distribute_dataset", "distribute_datasets_from_function")
+    },
+    "tensorflow.python.data.ops.dataset_ops": {"DatasetV2": ()},
+}
+"""Classes, and their methods of which the result alone matters; (): those that return another dataset."""
+_RECORDS = ("ConfigProto", "GPUOptions")
+
+
+def watch_module(module) -> None:
+    for name, uses in CLASSES.get(module.__name__, {}).items():
+        cls = getattr(module, name, None)
+        if cls is None:
+            missing("%s.%s" % (module.__name__, name), "whether one that the program makes is used")
+        else:
+            _watch_class(cls, uses)
+    for name, methods in RESULTS.get(module.__name__, {}).items():
+        cls = getattr(module, name, None)
+        if cls is None:
+            missing("%s.%s" % (module.__name__, name), "results of its methods that the program drops")
+            continue
+        for method in methods or [method for method, value in vars(cls).items() if _returns_dataset(value)]:
+            if hasattr(cls, method):
+                replace(cls, method, _returning(getattr(cls, method)))
+
+
+def _returns_dataset(value) -> bool:
+    return callable(value) and getattr(value, "__annotations__", {}).get("return") == "DatasetV2"
+
+
+def _watch_class(cls, uses) -> None:
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        if begun is not object.__init__:
+            begun(self, *positional, **named)
+        guarded(_made, self, cls.__name__)
+
+    replace(cls, "__init__", init)
+    for name in uses or ():
+        if hasattr(cls, name):
+            replace(cls, name, _using(getattr(cls, name)))
+    if uses is not None:
+        return
+    get = cls.__getattribute__
+    own = {getattr(sys.modules.get(base.__module__), "__file__", "") for base in cls.__mro__}
+
+    def getattribute(self, name):
+        if id(self) in state.made:
+            caller = sys._getframe(1).f_code.co_filename
+            if caller not in own and kind_of(caller) in ("tensorflow", "keras"):
+                used(self)
+        return get(self, name)
+
+    replace(cls, "__getattribute__", getattribute)
+
+
+def _using(original):
+    def watched(self, *positional, **named):
+        if state.made:
+            used(self)
+        return original(self, *positional, **named)
+
+    return _like(original, watched)
+
+
+def _like(original, watched):
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__signature__"):
+        if hasattr(original, name):
+            setattr(watched, name, getattr(original, name))
+    return watched
+
+
+def used(thing) -> None:
+    """Forget an object that TensorFlow uses."""
+    state.made.pop(id(thing), None)
+
+
+def _made(thing, name) -> None:
+    """Remember what a line of the program makes, or a function of TensorFlow for it."""
+    frame = sys._getframe(3)
+    if name == "Function":  # not one that TensorFlow makes of a method for each object
+        while frame.f_code.co_name in ("decorated", "function", "new_func"):
+            frame = frame.f_back
+    elif name in _DATASETS:
+        while kind_of(frame.f_code.co_filename) in ("tensorflow", "ours"):
+            frame = frame.f_back
+    else:
+        while frame.f_code.co_name == "__new__" or (
+            frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is thing
+        ):
+            frame = frame.f_back
+    if kind_of(frame.f_code.co_filename) != "program" or len(state.made) >= _MOST:
+        return
+    line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    if name == "Function":
+        import linecache
+
+        if _is_dropped(frame):
+            note("unused", what="tf.function", value="", line=line, dropped=True)
+        if _is_dropped(frame) or linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("@"):
+            return  # what decorates a function is used by its name
+    cls = type(thing)
+    where = cls.__module__.replace("_", "").partition(".")[0] if cls.__name__ == "Options" else ""
+    shown = "%s.%s" % (cls.__module__.split(".")[2], cls.__name__) if where else cls.__name__
+    value = getattr(thing, "name", "") if name == "DTypePolicy" else ""
+    try:
+        kept = weakref.ref(thing)
+    except TypeError:  # a tuple
+        kept = lambda thing=thing: thing  # noqa: E731  (what holds it has no name)
+    state.made[id(thing)] = (kept, shown, str(value), line)
+
+
+def _returning(original):
+    def watched(*positional, **named):
+        result = original(*positional, **named)
+        frame = sys._getframe(1)
+        if kind_of(frame.f_code.co_filename) == "program":
+            guarded(_dropped, frame, original.__qualname__)
+        return result
+
+    return _like(original, watched)
+
+
+def _dropped(frame, name) -> None:
+    line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    if _is_dropped(frame) and ("dropped", line) not in state.slots:
+        state.slots["dropped", line] = 0
+        note("unused", what=name, value="", line=line, dropped=True)
+
+
+def _is_dropped(frame) -> bool:
+    """Return whether the line drops what its call returns: the next instruction takes that off the stack."""
+    from opcode import opmap
+
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    while code[at] == opmap.get("CACHE"):
+        at += 2
+    return code[at] == opmap["POP_TOP"]
+
+
+class _Record:
+    """Stands for a record of ``tf.compat.v1``: makes one, and knows which were made."""
+
+    def __init__(self, cls) -> None:
+        self._cls = cls
+
+    def __call__(self, *positional, **named):
+        made = self._cls(*positional, **named)
+        guarded(_record_made, made, type(made).__name__)
+        return made
+
+    def __getattr__(self, name):
+        return getattr(self._cls, name)
+
+    def __instancecheck__(self, instance):
+        return isinstance(instance, self._cls)
+
+
+def _record_made(record, name) -> None:
+    line, direct = line_and_caller(4)
+    if direct and len(state.configs) < _MOST:
+        state.configs.append((record, name, line))
+
+
+def watch_records(compat) -> None:
+    for name in _RECORDS:
+        cls = getattr(compat, name, None)
+        if cls is None:
+            missing("tf.compat.v1.%s" % name, "records of options that no session was made with")
+        else:
+            replace(compat, name, _Record(cls))
+
+
+def note_unused() -> None:
+    """Note what the records say that the program made, and which other objects nothing of TensorFlow's has used."""
+    given = [record.gpu_options for record, name, _ in state.configs if name == "ConfigProto"]
+    for record, name, line in state.configs:
+        if name == "ConfigProto":
+            note("record", value=options_of(record), line=line)
+        elif record not in given and record.ListFields():
+            value = ", ".join("%s=%s" % (field.name, value) for field, value in record.ListFields())
+            note("unused", what=name, value=value, line=line, dropped=False)
+    made, state.configs, state.made = list(state.made.values()), [], {}
+    alive = [thing for kept, *_ in made if (thing := kept()) is not None]
+    held = _held_by_tensorflow(alive) if alive else set()
+    for kept, what, value, line in made:
+        thing = kept()
+        if what == "Function" and (thing is None or _was_called(thing)):
+            continue
+        if thing is None or id(thing) not in held:
+            note("unused", what=what, value=value, line=line, dropped=False)
+
+
+def _was_called(function) -> bool:
+    from tensorflow.python.eager.polymorphic_function import eager_function_run
+
+    return function._variable_creation_config is not None or eager_function_run.RUN_FUNCTIONS_EAGERLY
+
+
+def _held_by_tensorflow(things) -> set:
+    """Return the ids of those to which an object of a class of TensorFlow's, or of Keras, refers."""
+    import gc
+
+    found = set()
+    of_libraries = lambda one: type(one).__module__.startswith(("tensorflow", "keras", "tf_keras"))  # noqa: E731
+    for thing in things:
+        for holder in gc.get_referrers(thing):
+            attributes = gc.get_referrers(holder) if isinstance(holder, (dict, list, tuple)) else ()
+            if of_libraries(holder) or any(of_libraries(owner) for owner in attributes):
+                found.add(id(thing))
+    return found

@@ -1,0 +1,32 @@
+"""Gives both replicas of a strategy the same batch, and trains a model whose weights are on the CPU."""
+
+import tensorflow as tf
+
+strategy = tf.distribute.MirroredStrategy()
+images = tf.data.Dataset.from_tensor_slices(tf.random.normal([32, 8])).batch(8)
+with strategy.scope():
+    weights = tf.Variable(tf.ones([8, 8]), aggregation=tf.VariableAggregation.MEAN)
+
+
+@tf.function
+def train(batch):
+    strategy.run(lambda part: weights.assign_sub(0.01 * tf.transpose(part) @ part), args=(batch,))
+
+
+for batch in images:
+    train(batch)
+
+with tf.device("/CPU:0"):
+    layers = [tf.Variable(tf.random.normal([8, 8])) for _ in range(4)]
+
+
+@tf.function
+def step(batch):
+    for layer in layers:
+        batch = tf.tanh(batch @ layer)
+    return batch
+
+
+for batch in images:
+    with tf.device("/GPU:0"):
+        step(batch)
