@@ -326,8 +326,8 @@ class Known:
         """Look for the cause; what it asks for must be known."""
         given: list[Any] = []
         for kind, is_optional in self._asked_for:
-            one = (GIVEN.get(kind) or kind.of)(evidence)
-            given.append(None if isinstance(one, Unknown) else one)
+            evidence_part = (GIVEN.get(kind) or kind.of)(evidence)
+            given.append(None if isinstance(evidence_part, Unknown) else evidence_part)
             if given[-1] is None and not is_optional:
                 return
         yield from self.find(*given)
@@ -362,8 +362,8 @@ class Known:
         inside = evidence.facts.set_by_python
         for name in change.keys() & inside.keys():  # then no shell can change it
             first = _set_by_python(name, inside[name])
-            actions = [first if one is tried else one for one in actions]
-            actions = [one for one in actions if one is first or (one.change or {}).get(name) is None]
+            actions = [first if action is tried else action for action in actions]
+            actions = [action for action in actions if action is first or (action.change or {}).get(name) is None]
             tried = first
             if inside[name] == PRELOAD:
                 seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")

@@ -453,7 +453,7 @@ class Work(Record):
 
     def verified_on(self, pci_bus_id: str) -> Findings:
         """Judge it: it should have been done on the GPU with this PCI bus id."""
-        most = max(self.rose, key=lambda one: self.rose[one])
+        most = max(self.rose, key=lambda gpu: self.rose[gpu])
         confirmed = most == pci_bus_id and self.rose[pci_bus_id] >= FILLED_BYTES / 2
         if self.kernel.pci_bus_id != pci_bus_id or confirmed:
             yield from self.kernel.verified_on(pci_bus_id)

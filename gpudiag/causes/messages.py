@@ -35,7 +35,7 @@ _MOST = 4
 @cache
 def all_of_them() -> dict[str, Known]:
     """Return the cause of each message that has a fix, by its name."""
-    by_code = (message for one in MESSAGES for message in one.codes.values())
+    by_code = (message for parent in MESSAGES for message in parent.codes.values())
     return {message.name: _known(message) for message in (*MESSAGES, *by_code) if message.fix}
 
 
@@ -43,7 +43,7 @@ def _known(message: Message) -> Known:
     def find(program: Program, origin: Origin) -> Matches:
         return (match for known, match in matches(program, origin) if known.id == message.name)
 
-    printed = " or ".join(f'"{one}"' for one in message.texts)
+    printed = " or ".join(f'"{text}"' for text in message.texts)
     return Known(
         id=message.name,
         stage=Stage[message.stage],

@@ -89,9 +89,9 @@ def _status() -> int:
 def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
     """Return whether a status for Nagios is asked for; the arguments may be those that could not be read."""
     given = [
-        one.partition("=")[2] or then
-        for one, then in zip(arguments, [*arguments[1:], ""], strict=False)
-        if one.partition("=")[0] == EXIT_SCHEME
+        argument.partition("=")[2] or then
+        for argument, then in zip(arguments, [*arguments[1:], ""], strict=False)
+        if argument.partition("=")[0] == EXIT_SCHEME
     ]
     return (given[-1] if given else environ.get("GPUDIAG_EXIT_SCHEME")) == NAGIOS
 

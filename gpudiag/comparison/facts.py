@@ -134,12 +134,12 @@ def _walk(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
 
 def _list(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
     before, after = old.elements(), new.elements()
-    if any(isinstance(one.value, msgspec.Struct) for one in (*before, *after)):
+    if any(isinstance(side.value, msgspec.Struct) for side in (*before, *after)):
         for gone, come in _paired(before, after):
-            one = (gone or come).value  # type: ignore[union-attr]  # one of them is there
-            yield from _both(place.of(_identity(one), _label(one)), gone, come)
+            item = (gone or come).value  # type: ignore[union-attr]  # one of them is there
+            yield from _both(place.of(_identity(item), _label(item)), gone, come)
         return
-    texts = [[str(one.value) for one in side] for side in (before, after)]
+    texts = [[str(item.value) for item in side] for side in (before, after)]
     before_keys, after_keys = ({text: _Value(True) for text in side} for side in texts)
     yield from _keyed(place, before_keys, after_keys, lambda _: "")
     if place.path in _ORDERED and sorted(texts[0]) == sorted(texts[1]) and texts[0] != texts[1]:
@@ -157,7 +157,7 @@ def _keyed(
         other = key if key in new else next((candidate for candidate in candidates if is_same(key, candidate)), None)
         if other in unmatched:
             unmatched.remove(other)
-            loose = [one for one in loose if one != other]
+            loose = [item for item in loose if item != other]
         yield from _both(place.of(key), value, None if other is None else new[other], said)
     for key in unmatched:
         yield from _both(place.of(key), None, new[key], said)
@@ -242,9 +242,9 @@ def _paired(before: Iterable[_Value], after: Iterable[_Value]) -> list[tuple[_Va
     return [*pairs, *((value, None) for value in gone), *((None, two) for two in come)]
 
 
-def _is_itself(one: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> bool:
+def _is_itself(first: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> bool:
     """Return whether two records agree in the fields of ``way``; ``surely``: not only by a placeholder."""
-    pairs = [(getattr(one, name), getattr(two, name)) for name in way] if type(one) is type(two) else []
+    pairs = [(getattr(first, name), getattr(two, name)) for name in way] if type(first) is type(two) else []
     return bool(pairs) and all(a == b if surely else is_same(a, b) for a, b in pairs)
 
 

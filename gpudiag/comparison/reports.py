@@ -168,13 +168,13 @@ def _skipped_everywhere(places: _Places, probe: str) -> str | None:
 
 
 def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
-    before, after = ({one.kind: one for one in row.findings} for row in (old, new))
-    for kind, one in after.items():
+    before, after = ({finding.kind: finding for finding in row.findings} for row in (old, new))
+    for kind, finding in after.items():
         if kind not in before:
-            yield Change(Subject.FINDING, f"{label}: {kind}", None, one.message, one.severity in _WORSENING)
-    for kind, one in before.items():
+            yield Change(Subject.FINDING, f"{label}: {kind}", None, finding.message, finding.severity in _WORSENING)
+    for kind, finding in before.items():
         if kind not in after:
-            yield Change(Subject.FINDING, f"{label}: {kind}", one.message, None)
+            yield Change(Subject.FINDING, f"{label}: {kind}", finding.message, None)
 
 
 def _by_place(report: Report) -> _Places:
@@ -197,7 +197,7 @@ def _machine(old: Report, new: Report) -> Iterator[Change]:
 
 def _ranked(changes: Iterable[Change], stage: Stage | None) -> list[Change]:
     """Return the changes of facts, those first that can explain why ``stage`` fails."""
-    return sorted(changes, key=lambda one: _rank(one, stage))
+    return sorted(changes, key=lambda change: _rank(change, stage))
 
 
 def _rank(change: Change, stage: Stage | None) -> int:

@@ -110,7 +110,7 @@ def answer(topic: Sequence[str]) -> str:
     If the first word is a page, the others are looked for in that page first. Raises :class:`UsageError` with the
     nearest topics for words that are not in the manual.
     """
-    words = [word for one in topic for word in re.split(r"[\s#]+", one.lower()) if word]
+    words = [word for argument in topic for word in re.split(r"[\s#]+", argument.lower()) if word]
     page = _page(words[0]) if words else INDEX
     if page and not words[1:]:
         return _markdown(sections_of(page))
@@ -141,7 +141,7 @@ def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
     best, *others = [score for score, _ in ranked] or [0.0]
     if best and (not others or best >= _CLEARLY_BEST * others[0]):
         return _opened(ranked[0][1])
-    return _hits([one for _, one in ranked]) if ranked else ""
+    return _hits([section for _, section in ranked]) if ranked else ""
 
 
 def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[float, Section]]:
@@ -151,7 +151,7 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
     total = 0.0
     for word in words:
         stem = word[:-1] if len(word) > 3 and word.endswith("s") else word
-        counts = [_count(stem, one.text) for one in sections]
+        counts = [_count(stem, section.text) for section in sections]
         weight = math.log(1 + len(sections) / (1 + sum(map(bool, counts))))
         total += weight
         for at, (section, count) in enumerate(zip(sections, counts, strict=True)):
@@ -182,7 +182,7 @@ def _opened(section: Section) -> str:
     """Return the Markdown of a section with the sections inside it."""
     sections = sections_of(section.page)
     start = sections.index(section)
-    inside = takewhile(lambda one: one.level > section.level, sections[start + 1 :])
+    inside = takewhile(lambda other: other.level > section.level, sections[start + 1 :])
     return _markdown((section, *inside))
 
 
@@ -202,7 +202,7 @@ def _shortest(section: Section) -> str:
         return section.page
     title = section.title.lower()
     own = [name for name in section.names if name.startswith("--") or (name == title and " " not in name)]
-    return next((one for one in sorted(own, key=len) if _uses()[one] == 1), f"{section.page} {section.anchor}")
+    return next((name for name in sorted(own, key=len) if _uses()[name] == 1), f"{section.page} {section.anchor}")
 
 
 @cache

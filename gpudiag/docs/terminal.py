@@ -81,7 +81,7 @@ class Terminal:
 
     def _heading(self, level: int, title: str) -> str:
         line = "=-"[level - 1] * min(len(title), self.width) if level <= 2 else ""
-        return "\n".join(self._styled(one, _BOLD) for one in (title, line) if one)
+        return "\n".join(self._styled(text, _BOLD) for text in (title, line) if text)
 
     def _sample(self, lines: Sequence[str]) -> str:
         """Return a fenced block as it is, indented unless a line that fits would not fit then."""

@@ -142,7 +142,7 @@ class Names(Comparison):
     wanted = 'a list of names in quotes, such as ["NVIDIA H200*"]; * stands for any letters'
 
     def check(self, value: Any) -> None:
-        if not value or not all(one.strip() for one in value):
+        if not value or not all(item.strip() for item in value):
             raise ValueError("it is empty")
 
     def is_met(self, value: Any, seen: Any) -> bool:
@@ -203,16 +203,16 @@ class Mig(Comparison):
         elif not value:
             raise ValueError("it is empty")
         else:
-            for one in value:
-                _bytes(one)
+            for item in value:
+                _bytes(item)
 
     def is_met(self, value: Any, seen: Any) -> bool:
         if isinstance(value, str):
             return bool(seen == value)
-        return not isinstance(seen, str) and sorted(seen) == sorted(_bytes(one) // MIB for one in value)
+        return not isinstance(seen, str) and sorted(seen) == sorted(_bytes(item) // MIB for item in value)
 
     def text(self, seen: Any) -> str:
-        return seen if isinstance(seen, str) else ", ".join(f"{one} MiB" for one in seen) or "no instance"
+        return seen if isinstance(seen, str) else ", ".join(f"{item} MiB" for item in seen) or "no instance"
 
 
 def _bytes(text: str) -> int:

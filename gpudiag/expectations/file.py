@@ -61,7 +61,7 @@ def again(expected: Expectations) -> Expectations:
 
 def _value(key: Key, value: Any, source: str) -> Any:
     several = tuple in key.comparison.types and isinstance(value, list)
-    fits = all(isinstance(one, str) for one in value) if several else type(value) in key.comparison.types
+    fits = all(isinstance(item, str) for item in value) if several else type(value) in key.comparison.types
     if not fits:
         raise UsageError(f"{source}: {key.name!r} must be {key.comparison.wanted}; it is {_shown(value)}.")
     value = tuple(value) if several else value
@@ -80,9 +80,9 @@ def _check(key: Key, value: Any, source: str) -> None:
 
 
 def _waivers(value: Any, source: str) -> list[Waiver]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise UsageError(f"{source}: {ACCEPT!r} must be tables: write [[{ACCEPT}]]; it is {_shown(value)}.")
-    return [_waiver(one, f"{source}: {ACCEPT} {number}") for number, one in enumerate(value, 1)]
+    return [_waiver(item, f"{source}: {ACCEPT} {number}") for number, item in enumerate(value, 1)]
 
 
 def _waiver(table: dict[str, Any], where: str) -> Waiver:

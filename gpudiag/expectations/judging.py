@@ -106,11 +106,11 @@ def _named(places: list[str]) -> str:
 def _as_found(row: Row) -> Row:
     """Return ``row`` without what was accepted in it."""
 
-    def found(one: Finding) -> Finding:
-        if one.accepted is None:
-            return one
-        was = one.accepted
-        return msgspec.structs.replace(one, severity=was.severity, accepted=None)
+    def found(finding: Finding) -> Finding:
+        if finding.accepted is None:
+            return finding
+        was = finding.accepted
+        return msgspec.structs.replace(finding, severity=was.severity, accepted=None)
 
     return _with_findings(row, tuple(map(found, row.findings)))
 
@@ -140,7 +140,7 @@ class _Waivers:
         if not waivers:
             return finding
         self._found.add(name)
-        lasting = max(waivers, key=lambda one: one.until)
+        lasting = max(waivers, key=lambda waiver: waiver.until)
         if self._has_expired(lasting):
             return finding
         return msgspec.structs.replace(

@@ -46,12 +46,12 @@ def least(found: Seen) -> str:
 
 
 def tensorflow(report: Report) -> str:
-    versions = [one for one in seen.tensorflow(report).values() if one and _is_version(one)]
+    versions = [version for version in seen.tensorflow(report).values() if version and _is_version(version)]
     return quoted(f"=={'.'.join(map(str, Version(versions[0]).release[:2]))}.*") if versions else ""
 
 
 def capability(report: Report) -> str:
-    values = [one for one in seen.capability(report).values() if one and _is_version(one)]
+    values = [version for version in seen.capability(report).values() if version and _is_version(version)]
     return at_least_version(min(values, key=Version)) if values else ""
 
 
@@ -59,7 +59,7 @@ def mig(report: Report) -> str:
     layouts = set(seen.mig(report).values())
     if len(layouts) != 1 or (layout := layouts.pop()) is None:
         return ""
-    return quoted(layout) if isinstance(layout, str) else listed(f"{one}MiB" for one in layout)
+    return quoted(layout) if isinstance(layout, str) else listed(f"{size}MiB" for size in layout)
 
 
 def peers(report: Report) -> str:

@@ -50,11 +50,11 @@ def _keys(report: Report) -> Iterator[str]:
 def _waivers(report: Report) -> Iterator[str]:
     """Yield, as comments, how the warnings of this machine would be accepted."""
     warned = {
-        f"{row.probe}.{one.kind}": one
+        f"{row.probe}.{finding.kind}": finding
         for row in report.rows
         if row.area != AREA
-        for one in row.findings
-        if one.severity is Severity.WARNING
+        for finding in row.findings
+        if finding.severity is Severity.WARNING
     }
     yield ""
     yield from _comment("Findings that are accepted, each with a reason and the last day on which it is.")

@@ -369,18 +369,18 @@ def digest(file: Path) -> str | None:
     return f"0x{found.hexdigest()[:16]}"
 
 
-def _with_damaged(one: Library, loader: _Loader, sources: tuple[str, ...]) -> Library:
+def _with_damaged(library: Library, loader: _Loader, sources: tuple[str, ...]) -> Library:
     """Return ``one`` with the damaged files that ``LD_LIBRARY_PATH`` puts first, and the good one after them."""
-    if one.path is None or one.error is None:
-        return one
+    if library.path is None or library.error is None:
+        return library
     damaged: list[str] = []
-    for file, source in loader.stops_at(Path(one.path), one.error):
+    for file, source in loader.stops_at(Path(library.path), library.error):
         if damaged and source in sources and _open(str(file))[0] is not None:
-            return msgspec.structs.replace(one, damaged=tuple(damaged), instead=printable(str(file)))
+            return msgspec.structs.replace(library, damaged=tuple(damaged), instead=printable(str(file)))
         if source != _VARIABLE:
             break
         damaged.append(printable(str(file)))
-    return msgspec.structs.replace(one, damaged=tuple(damaged))
+    return msgspec.structs.replace(library, damaged=tuple(damaged))
 
 
 def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:

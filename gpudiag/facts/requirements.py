@@ -47,9 +47,9 @@ def requirements(name: str, own: Metadata, installed: Mapping[str, Metadata]) ->
         for parsed in _required(seen[by]):
             needed = normalized(parsed.name)
             asking.append(needed)
-            one = _compared(needed, parsed, seen.get(needed), by)
-            if seen[by] is own or not one.fits:
-                found.setdefault((needed, str(parsed.specifier)), one)
+            requirement = _compared(needed, parsed, seen.get(needed), by)
+            if seen[by] is own or not requirement.fits:
+                found.setdefault((needed, str(parsed.specifier)), requirement)
     return tuple(found.values())
 
 

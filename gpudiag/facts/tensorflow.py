@@ -86,7 +86,7 @@ def gather() -> TensorflowFacts:
                 required.setdefault(package, {}).setdefault(name, versions)
         if _PLUGINS.fullmatch(name):
             plugins.setdefault(name, found)
-    overwritten = {name: files for name, one in here.items() if (files := _altered(one)) is not None}
+    overwritten = {name: files for name, distribution in here.items() if (files := _altered(distribution)) is not None}
     return TensorflowFacts(
         module_path=None if module_path is None else printable(module_path),
         distributions=tuple(providers.values()),

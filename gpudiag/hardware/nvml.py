@@ -277,7 +277,7 @@ def _licensed(features: Any) -> bool | None:
         for gridlicensablefeature in features.gridLicensableFeatures[:count]
         if gridlicensablefeature.featureEnabled
     ]
-    return any(one.featureState for one in enabled) if enabled else None
+    return any(feature.featureState for feature in enabled) if enabled else None
 
 
 def _fabric(nvml: ModuleType, handle: Any) -> Any:
@@ -302,12 +302,12 @@ def _peers(nvml: ModuleType, indices: list[int], until: float) -> dict[str, str]
     """Return for each two GPUs whether one may read the other's memory."""
     handles = {index: _asked(nvml, "nvmlDeviceGetHandleByIndex", index) for index in indices}
     found = {}
-    for one, other in combinations(indices, 2):
+    for first, other in combinations(indices, 2):
         if time.monotonic() > until:
             break
-        status = _asked(nvml, "nvmlDeviceGetP2PStatus", handles[one], handles[other], 0)
+        status = _asked(nvml, "nvmlDeviceGetP2PStatus", handles[first], handles[other], 0)
         if status is not None:
-            found[f"{one} {other}"] = _PEER.get(status, "unknown")
+            found[f"{first} {other}"] = _PEER.get(status, "unknown")
     return found
 
 

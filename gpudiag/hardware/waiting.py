@@ -145,7 +145,7 @@ def _maps(pid: int) -> list[tuple[_Mapped, str]]:
 
 def _called(pid: int, stack: int, mapped: list[tuple[_Mapped, str]]) -> str:
     """Return the outermost exported function of NVIDIA's libraries that a thread is in; "" if it is in none."""
-    starts = [one.start for one, _ in mapped]
+    starts = [mapping.start for mapping, _ in mapped]
 
     def of(address: int) -> tuple[_Mapped, str] | None:
         at = bisect.bisect_right(starts, address) - 1

@@ -106,14 +106,14 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
         for text in message.texts:
             order += 1
             texts.append(_prepared(message, order, text))
-        for other in [one for text in message.texts for one in _in_the_other_case(text)]:
+        for other in [variant for text in message.texts for variant in _in_the_other_case(text)]:
             if other not in message.texts:
                 order += 1  # after all as they were read: one of those may have more fields
                 texts.append(_prepared(message, order, other))
         order += 1
-    times = Counter(word for one in texts for word in one.words)
-    for one in texts:
-        found[min(one.words, key=lambda word: (times[word], -len(word), word))].append(one)
+    times = Counter(word for pattern in texts for word in pattern.words)
+    for pattern in texts:
+        found[min(pattern.words, key=lambda word: (times[word], -len(word), word))].append(pattern)
     return {word: tuple(several) for word, several in found.items()}
 
 
@@ -160,7 +160,7 @@ def _recognised(line: str) -> tuple[Event, ...]:
     clean = one_line(line)
     found: dict[Message, Event] = {}
     matched = set[Message]()  # those of the table: the first text that matches says which code the line has
-    for text in sorted(_candidates(_words(clean)), key=lambda one: one.order):
+    for text in sorted(_candidates(_words(clean)), key=lambda candidate: candidate.order):
         if text.message not in matched and (event := text.event(line, clean)):
             matched.add(text.message)
             found.setdefault(event.message, event)

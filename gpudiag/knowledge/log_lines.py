@@ -78,7 +78,7 @@ class Log:
     @property
     def worrying(self) -> Log:
         """The lines that TensorFlow wrote as warnings or errors."""
-        return Log(line for line in self.lines if any(one.level != "I" for one in parse([line])))
+        return Log(line for line in self.lines if any(entry.level != "I" for entry in parse([line])))
 
     @property
     def workers(self) -> int:
@@ -241,7 +241,7 @@ class Kept:
         self._times.update(event.message for event in events)
         room = self._between // 2 - self._of_events
         if new and room > 0:
-            before = [one for one in self._passed if one[0] not in self._middle] if _is_fault(new) else []
+            before = [entry for entry in self._passed if entry[0] not in self._middle] if _is_fault(new) else []
             kept = {number: line} | dict(before[-room + 1 :] if room > 1 else ())
             self._of_events += len(kept)
             self._middle |= kept
@@ -257,7 +257,7 @@ class Kept:
 
 def is_error(line: str) -> bool:
     """Return whether TensorFlow wrote a line as an error."""
-    return any(one.level in "EF" for one in parse([line]))
+    return any(entry.level in "EF" for entry in parse([line]))
 
 
 def of_a_child(lines: Sequence[str], last: int, others: int, characters: int) -> tuple[str, ...]:
@@ -275,7 +275,7 @@ def shortened(line: str, characters: int) -> str:
     """Return a line cut to so many ``characters``, and the messages in it that the cut would cost."""
     cut = line[:characters]
     lost = (event.text for event in recognised(line) if event.text not in cut) if len(line) > characters else ()
-    return " … ".join([cut, *(one[:characters] for one in islice(lost, 1))])
+    return " … ".join([cut, *(text[:characters] for text in islice(lost, 1))])
 
 
 # --- what nobody knows -----------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
             continue
         if without_gpu and (DRIVER_LIBRARY_NOT_OPENED in messages or "failed call to cuInit" in line):
             continue
-        level = next((one.level for one in parse([line])), "")
+        level = next((entry.level for entry in parse([line])), "")
         if level in ("F", "E") or _RAISED.search(line):
             rank = 0
         elif level != "I" and _WRONG.search(line):
@@ -318,7 +318,7 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
         else:
             continue
         ranked.setdefault(text(line), rank)
-    return tuple(sorted(ranked, key=lambda one: ranked[one])[:most])
+    return tuple(sorted(ranked, key=lambda item: ranked[item])[:most])
 
 
 # --- what a program's traceback says ---------------------------------------------------------------------------------

@@ -33,7 +33,9 @@ _MOST_SHAPES = 1 << 17
 """Lines without their figures that are remembered."""
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 """Applied to many lines at once, which takes a tenth of the time of each by itself."""
-_ONLY_WORDS = {ord(one): " " for one in map(chr, range(128)) if one.isprintable() and not one.isalpha() and one != "_"}
+_ONLY_WORDS = {
+    ord(char): " " for char in map(chr, range(128)) if char.isprintable() and not char.isalpha() and char != "_"
+}
 
 
 class Sieve:

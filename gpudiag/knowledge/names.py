@@ -162,7 +162,7 @@ def moved(module: str, name: str) -> Moved | None:
     if name:
         return MOVED.get(f"{module}.{name}".replace("._api.v2.", ".").replace(".api._v2.", "."))
     parts = module.split(".")
-    return next((MOVED[one] for end in range(len(parts), 0, -1) if (one := ".".join(parts[:end])) in MOVED), None)
+    return next((MOVED[prefix] for end in range(len(parts), 0, -1) if (prefix := ".".join(parts[:end])) in MOVED), None)
 
 
 _DISTRIBUTIONS = {

@@ -216,7 +216,9 @@ class Origin:
     def generations(self) -> tuple[Generation, ...]:
         """Every generation that may have written it."""
         oldest, newest = self.releases
-        return tuple(one for one in GENERATIONS if one.last >= oldest and one.first <= newest)
+        return tuple(
+            generation for generation in GENERATIONS if generation.last >= oldest and generation.first <= newest
+        )
 
     @property
     def is_before_12(self) -> bool:
@@ -233,7 +235,7 @@ class Origin:
         """The Python that wrote it, such as ``3.9``; "" if the log names none, or several."""
         if self.stated.python and (of_form := re.match(r"3\.(\d{1,2})(?:\.|$)", self.stated.python.value)):
             return f"3.{of_form[1]}"
-        found = {int(next(filter(None, one))) for one in _PYTHON.findall(self._text)}
+        found = {int(next(filter(None, match))) for match in _PYTHON.findall(self._text)}
         known = [number for number in found if _OLDEST_PYTHON <= number <= _NEWEST_PYTHON]
         return f"3.{known[0]}" if len(known) == 1 else ""
 

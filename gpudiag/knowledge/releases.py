@@ -144,7 +144,7 @@ def pythons(release: Version) -> tuple[str, str]:
 
 def generation(release: Version) -> Generation:
     """Return the generation of a release; the newest for one that is newer, the oldest for one that is older."""
-    return next((one for one in GENERATIONS if release <= one.last), GENERATIONS[-1])
+    return next((generation for generation in GENERATIONS if release <= generation.last), GENERATIONS[-1])
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -158,13 +158,14 @@ def stated(lines: Iterable[str]) -> Iterator[Stated]:
                 if " " in fields.get("by", ""):  # its name for people
                     fields["by"] = canonical(fields["by"])
                 fields |= {"needs": canonical(fields["needs"]), "found": fields.get("found", "").rstrip(".")}
-                one = Stated(line=clean, **fields)
-                key = (one.needs, one.range, one.by)
+                requirement = Stated(line=clean, **fields)
+                key = (requirement.needs, requirement.range, requirement.by)
                 if key not in seen and not (
-                    not one.by and (one.needs, one.range) in {(of, what) for of, what, _ in seen}
+                    not requirement.by
+                    and (requirement.needs, requirement.range) in {(of, what) for of, what, _ in seen}
                 ):
                     seen.add(key)
-                    yield one
+                    yield requirement
 
 
 _OPEN = re.compile(r"\b(?:requires|depends on|requires [A-Za-z]\w{1,40}) *$")
@@ -180,7 +181,7 @@ def pythons_of_conda(lines: Iterable[str]) -> tuple[str, list[str], str] | None:
     for line in text:
         if yours and (found := _CONDA_PYTHON.search(line)):
             # ">=3.6,<3.7.0a0" is 3.6
-            known = {one for part in found["pythons"].split("|") for one in _MINOR.findall(part)[:1]}
+            known = {minor for part in found["pythons"].split("|") for minor in _MINOR.findall(part)[:1]}
             if known and yours not in known:
                 return found["by"], sorted(known, key=Exact), yours
     return None
@@ -209,9 +210,9 @@ def not_published(lines: Iterable[str]) -> Stated | None:
     )
 
 
-def overlap(one: SpecifierSet, other: SpecifierSet) -> bool:
+def overlap(first: SpecifierSet, other: SpecifierSet) -> bool:
     """Return whether a version may be in both: one of those that they name, or just beside one."""
-    both = one & other
+    both = first & other
     named = {Exact(part.version.removesuffix(".*")) for part in both}
     beside = {Exact(f"{base}{ending}") for base in (each.base_version for each in named) for ending in (".1", ".99")}
     below = {
@@ -225,10 +226,10 @@ def overlap(one: SpecifierSet, other: SpecifierSet) -> bool:
 
 def contradicting(all_of_them: Iterable[Stated]) -> tuple[Stated, Stated] | None:
     """Return the first two requirements that no version satisfies."""
-    for one, other in combinations((each for each in all_of_them if not each.found and each.range), 2):
-        first, second = one.takes, other.takes
-        if one.needs == other.needs and first is not None and second is not None and not overlap(first, second):
-            return one, other
+    for earlier, later in combinations((each for each in all_of_them if not each.found and each.range), 2):
+        first, second = earlier.takes, later.takes
+        if earlier.needs == later.needs and first is not None and second is not None and not overlap(first, second):
+            return earlier, later
     return None
 
 

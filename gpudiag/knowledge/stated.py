@@ -210,7 +210,7 @@ class Stated:
     def cards(self) -> tuple[tuple[Card, str], ...]:
         """The GPUs, each with the line that names it, the newest first."""
         named = {card.name.upper(): (card, one_line(line)[:_LONGEST]) for line in self._lines for card in cards(line)}
-        return tuple(sorted(named.values(), key=lambda one: _numbers(one[0].capability), reverse=True))
+        return tuple(sorted(named.values(), key=lambda entry: _numbers(entry[0].capability), reverse=True))
 
     @property
     def prose(self) -> list[str]:
@@ -232,12 +232,12 @@ class Stated:
         """The distributions that pip or conda list, by their name as pip compares it."""
         found: dict[str, Statement] = {}
         for line in self._lines:
-            if one := _PACKAGE.match(line.strip()):
-                found[_canonical(one["name"])] = Statement(one["version"], one_line(line))
+            if match := _PACKAGE.match(line.strip()):
+                found[_canonical(match["name"])] = Statement(match["version"], one_line(line))
             elif several := _INSTALLED.match(line.strip()):
                 for each in several["all"].split():
-                    if one := _ONE_INSTALLED.match(each):
-                        found[_canonical(one["name"])] = Statement(one["version"], each)
+                    if match := _ONE_INSTALLED.match(each):
+                        found[_canonical(match["name"])] = Statement(match["version"], each)
         return found
 
     @property

@@ -53,7 +53,7 @@ class Run:
     def result(self, fixed: int = 0) -> Result:
         findings = sorted(
             (finding.finding for finding in self.found),
-            key=lambda one: (one.file, one.cell or 0, one.line, one.column, one.rule),
+            key=lambda finding: (finding.file, finding.cell or 0, finding.line, finding.column, finding.rule),
         )
         return Result(gpudiag.__version__, self.files, tuple(findings), tuple(self.problems), fixed=fixed)
 
@@ -90,7 +90,7 @@ def _check(  # noqa: PLR0917
     stdin: bytes | None,
     gpu_bytes: int | None,
 ) -> None:
-    words = Words(one.declared for one in rules)
+    words = Words(known_rule.declared for known_rule in rules)
     project = Project(words)
     concerned: list[Source] = []
     scripts: list[Source] = []
@@ -102,18 +102,18 @@ def _check(  # noqa: PLR0917
             concerned.append(source)
         elif _is_script(source.raw):
             scripts.append(source)
-    names = {_module_name(one.path) for one in concerned}
-    files = {os.path.realpath(one.path) for one in concerned}
+    names = {_module_name(source.path) for source in concerned}
+    files = {os.path.realpath(source.path) for source in concerned}
 
     def leads_there(source: Source) -> bool:
         """Return whether a file imports one that is concerned."""
-        imports = (one for one in _imports(source.raw) if one[0].rpartition(".")[2] in names)
-        return any(os.path.realpath(project.file(*one, source.path) or "") in files for one in imports)
+        imports = (name for name in _imports(source.raw) if name[0].rpartition(".")[2] in names)
+        return any(os.path.realpath(project.file(*name, source.path) or "") in files for name in imports)
 
     concerned += [script for script in scripts if script.path in paths or leads_there(script)]
     selected = {module: module.source for module in map(project.module, concerned)}
     seen: set[tuple[str, str, int | None, int, int]] = set()
-    shared = frozenset(name.rpartition(".")[2] for one in selected.values() for name, _ in _imports(one.raw))
+    shared = frozenset(name.rpartition(".")[2] for other in selected.values() for name, _ in _imports(other.raw))
     for module, source in selected.items():
         for finding in _checked(project, module, rules, selected, gpu_bytes, shared):
             key = (
@@ -147,7 +147,7 @@ def _imports(raw: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _is_concerned(raw: bytes) -> bool:
-    return any(one in raw for one in _CONCERNED) or _TF.search(raw) is not None
+    return any(word in raw for word in _CONCERNED) or _TF.search(raw) is not None
 
 
 _DOES = re.compile(rb"^(?!import\b|from\b|__all__\b)\w[^\n]{0,400}?(?:[(\[{\\]|:[ \t]{0,40}$)", re.MULTILINE)
@@ -182,12 +182,12 @@ def _checked(  # noqa: PLR0917
     program = Reader(project, module).read()
     program.gpu_bytes = gpu_bytes
     program.shared = module.name in shared
-    words = frozenset().union(*(one.words for one in program.modules))
+    words = frozenset().union(*(module.words for module in program.modules))
     for known in rules:
         if words.isdisjoint(known.declared.words):
             continue
         try:
-            yield from [one for match in known.find(program) if (one := _found(known, match, program, selected))]
+            yield from [result for match in known.find(program) if (result := _found(known, match, program, selected))]
         except Exception as error:  # costs this rule in this file
             module.source.problem(f"the rule {known.name} failed, and is not checked ({type(error).__name__}: {error})")
 
@@ -198,7 +198,7 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
     module, piece, node = event.module, event.piece, match.node or event.node
     edits = () if piece.rewritten else match.edits  # the places in it are not those of the cell
     if module not in selected:  # in a file that is not checked: the call that leads there is
-        outer = next((one for one in reversed(event.stack) if one[0] in selected), None)
+        outer = next((frame for frame in reversed(event.stack) if frame[0] in selected), None)
         if outer is None:
             return None
         (module, piece, node), edits = outer, ()
@@ -239,9 +239,9 @@ def _ignored(source: Source, piece: Piece, node: ast.AST, name: str) -> bool:
     if b"gpudiag:" not in source.raw:
         return False
     lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)  # type: ignore[attr-defined]
-    for one in source.pieces:
-        for line, whole, rules in _comments(one.text):
-            if (whole or (one is piece and line in lines)) and (rules is None or name in rules):
+    for other in source.pieces:
+        for line, whole, rules in _comments(other.text):
+            if (whole or (other is piece and line in lines)) and (rules is None or name in rules):
                 return True
     return False
 
@@ -254,9 +254,9 @@ def _comments(text: str) -> list[tuple[int, bool, frozenset[str] | None]]:
         return found
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT and (one := _IGNORE.search(token.string)):
-                listed = None if one["rules"] is None else frozenset(map(str.strip, one["rules"].split(",")))
-                found.append((token.start[0], bool(one["file"]), listed))
+            if token.type == tokenize.COMMENT and (match := _IGNORE.search(token.string)):
+                listed = None if match["rules"] is None else frozenset(map(str.strip, match["rules"].split(",")))
+                found.append((token.start[0], bool(match["file"]), listed))
     except (tokenize.TokenError, SyntaxError):
         pass
     return found

@@ -55,16 +55,16 @@ def _edited(text: str, found: list[Found]) -> tuple[str, list[Found]]:
     return _applied(text, taken), done
 
 
-def _overlap(one: Edit, other: Edit) -> bool:
-    return (one.line, one.column) < (other.end_line, other.end_column) and (other.line, other.column) < (
-        one.end_line,
-        one.end_column,
+def _overlap(first: Edit, other: Edit) -> bool:
+    return (first.line, first.column) < (other.end_line, other.end_column) and (other.line, other.column) < (
+        first.end_line,
+        first.end_column,
     )
 
 
 def _applied(text: str, edits: list[Edit]) -> str:
     lines = [line.encode() for line in lines_of(text)]
-    for edit in sorted(edits, key=lambda one: (one.line, one.column), reverse=True):
+    for edit in sorted(edits, key=lambda place: (place.line, place.column), reverse=True):
         head = lines[edit.line - 1][: edit.column]
         tail = lines[edit.end_line - 1][edit.end_column :]
         lines[edit.line - 1 : edit.end_line] = [head + edit.text.encode() + tail]

@@ -159,16 +159,16 @@ def _computed(op: ast.operator, left: Value, right: Value) -> Value:
         return table([*left.pairs, *right.pairs])
     if not (isinstance(left, Const) and isinstance(right, Const)):
         return UNKNOWN
-    one, other = left.value, right.value
-    if isinstance(one, str):
+    first, other = left.value, right.value
+    if isinstance(first, str):
         return _text_computed(op, left, right)
     function = _OPERATIONS.get(type(op))
-    if function is None or not all(isinstance(value, int | float) and abs(value) < 1 << 64 for value in (one, other)):
+    if function is None or not all(isinstance(value, int | float) and abs(value) < 1 << 64 for value in (first, other)):
         return UNKNOWN
     if isinstance(op, ast.Pow | ast.LShift) and not (isinstance(other, int) and 0 <= other <= 64):
         return UNKNOWN
     try:
-        return number(function(one, other))
+        return number(function(first, other))
     except Exception:  # as it would when the program is run
         return UNKNOWN
 
@@ -180,14 +180,14 @@ def _repeated(value: Value, many: int) -> Iterator[Value]:
 
 def _text_computed(op: ast.operator, left: Const, right: Const) -> Value:
     """Return what an operator makes of a text and a constant."""
-    one, other = left.value, right.value
+    first, other = left.value, right.value
     if isinstance(op, ast.Add) and isinstance(other, str):
         return text([left, right])
     if isinstance(op, ast.Mult) and isinstance(other, int):
         return text(_repeated(left, other))
-    if isinstance(op, ast.Mod) and len(one) <= LARGEST and not re.search(r"%[^%]*\d{4}", one):
+    if isinstance(op, ast.Mod) and len(first) <= LARGEST and not re.search(r"%[^%]*\d{4}", first):
         try:
-            return text([Const(one % other)]) if _size(right) <= LARGEST else UNKNOWN
+            return text([Const(first % other)]) if _size(right) <= LARGEST else UNKNOWN
         except (TypeError, ValueError, KeyError, OverflowError):  # as it would when the program is run
             return UNKNOWN
     return UNKNOWN
@@ -399,7 +399,7 @@ def _range_of(args: list[Value]) -> Value | None:
     if not args or len(bounds) != len(args) or (len(bounds) == 3 and not bounds[2]):
         return None
     numbers = range(*bounds)
-    return items(Const(one) for one in numbers) if not numbers[UNROLLED:] else None  # len() of a huge one raises
+    return items(Const(number) for number in numbers) if not numbers[UNROLLED:] else None  # len() of a huge one raises
 
 
 RESULTS: dict[str, Callable[[list[Value]], Value | None]] = {

@@ -103,7 +103,7 @@ class Event:
         if self.past is None:
             return None
         found = [self.past.first[effect] for effect in effects if effect in self.past.first]
-        return min(found, key=lambda one: one.number).event if found else None
+        return min(found, key=lambda state: state.number).event if found else None
 
     def history(self) -> Iterator[Event]:
         """Yield what surely happened before, the latest first, as far back as :data:`_FARTHEST`."""

@@ -42,25 +42,25 @@ class Words:
             ([word.encode() for word in _fewest(words)], [word.encode() for word in also])
             for also, words in sorted(groups.items())
         ]
-        self._all = [(one, one.encode()) for one in sorted(set().union(*groups.values()))]
+        self._all = [(text, text.encode()) for text in sorted(set().union(*groups.values()))]
 
     def in_bytes(self, raw: bytes) -> bool:
         """Return whether a rule may say something about a file."""
         return any(
-            any(word in raw for word in words) and (not also or any(one in raw for one in also))
+            any(word in raw for word in words) and (not also or any(text in raw for text in also))
             for words, also in self._groups
         )
 
     def found(self, raw: bytes) -> frozenset[str]:
         """Return the words that are in a file."""
-        return frozenset(text for text, one in self._all if one in raw)
+        return frozenset(text for text, encoded in self._all if encoded in raw)
 
 
 def _fewest(words: Iterable[str]) -> list[str]:
     """Return the words without those that have another one in them: a text with them has that one, too."""
     kept: list[str] = []
     for word in sorted(words, key=len):
-        if not any(one in word for one in kept):
+        if not any(text in word for text in kept):
             kept.append(word)
     return kept
 

@@ -113,7 +113,7 @@ class Known:
 def known() -> tuple[Known, ...]:
     """Return every rule, by name."""
     return tuple(
-        _load(module.name) for module in sorted(pkgutil.iter_modules(rule_files.__path__), key=lambda one: one.name)
+        _load(module.name) for module in sorted(pkgutil.iter_modules(rule_files.__path__), key=lambda entry: entry.name)
     )
 
 
@@ -133,7 +133,7 @@ def _load(name: str) -> Known:
     message, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
     text, bad, good = re.split(r"^(?:Bad|Good)\n", rest, flags=re.MULTILINE)
     paragraphs = tuple(" ".join(part.split()) for part in text.split("\n\n") if part.strip())
-    example = [textwrap.dedent(one).strip("\n") + "\n" for one in (bad, good)]
+    example = [textwrap.dedent(block).strip("\n") + "\n" for block in (bad, good)]
     return Known(name, module.RULE, " ".join(message.split()), paragraphs, example[0], example[1], module.find)
 
 

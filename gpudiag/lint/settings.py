@@ -93,7 +93,7 @@ def _renumbers(first: str, second: str) -> bool:
     lists = [[entry.strip() for entry in text.split(",")] for text in (first, second) if text]
     count = max(map(len, lists), default=0)
     before, after = (text.split(",") if text else [str(at) for at in range(count)] for text in (first, second))
-    return any(one.strip() != other.strip() for one, other in zip(before, after, strict=False))
+    return any(line.strip() != other.strip() for line, other in zip(before, after, strict=False))
 
 
 def sets_gpu_options(session: Made) -> list[str]:

@@ -119,7 +119,7 @@ def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
 
 def _excluded(path: Path, folder: Path, exclude: Sequence[str]) -> bool:
     relative = path.relative_to(folder).as_posix()
-    return any(fnmatch.fnmatch(relative, one) or fnmatch.fnmatch(path.name, one) for one in exclude)
+    return any(fnmatch.fnmatch(relative, pattern) or fnmatch.fnmatch(path.name, pattern) for pattern in exclude)
 
 
 def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:

@@ -71,7 +71,7 @@ def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]
     scope: dict[str, Value] = {}
     defaults = dict(zip(reversed(names), reversed(parameters.defaults), strict=False))
     defaults |= {
-        one.arg: value for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if value
+        key.arg: value for key, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if value
     }
     for at, name in enumerate((*names, *(kwonlyarg.arg for kwonlyarg in parameters.kwonlyargs))):
         given = args[at] if at < len(args) and at < len(names) else None

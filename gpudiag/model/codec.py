@@ -149,9 +149,9 @@ def _is_deep(value: Any) -> bool:
     for _ in range(_DEEPEST + 1):
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return bool(level)
 

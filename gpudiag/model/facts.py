@@ -557,7 +557,7 @@ class Facts(Record):
     def library(self, soname: str) -> Library | None:
         """Return what is known of the library that TensorFlow opens by this name."""
         libraries = () if isinstance(self.libraries, Unknown) else self.libraries.libraries
-        return next((one for one in libraries if one.soname == soname), None)
+        return next((library for library in libraries if library.soname == soname), None)
 
     @property
     def variables(self) -> dict[str, str]:

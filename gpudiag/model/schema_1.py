@@ -178,7 +178,7 @@ def _finding(finding: dict[str, Any]) -> None:
         finding["cause"] = see["cause"]
         finding["fix"] = [_plain(action(see["line"]))]
     else:
-        finding["fix"] = [_plain(one) for one in advice(text)]
+        finding["fix"] = [_plain(action) for action in advice(text)]
 
 
 def _cause(cause: dict[str, Any]) -> None:

@@ -346,5 +346,5 @@ def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
 
 def cudnn_serves(version: str) -> bool:
     """Return True if TensorFlow takes this cuDNN: one of the same major version that is not older."""
-    found, needed = (tuple(map(int, re.findall(r"\d+", one)[:2])) for one in (version, CUDNN_NEEDED))
+    found, needed = (tuple(map(int, re.findall(r"\d+", release)[:2])) for release in (version, CUDNN_NEEDED))
     return found[:1] == needed[:1] and found >= needed

@@ -219,9 +219,9 @@ class _Run:
     def _on(self, device: str, type_name: str) -> Any:
         tf, asked = self._ctx.tf, self._asked
         with tf.device("CPU:0"):
-            inputs = [tf.cast(tf.cast(tf.constant(one), asked.type), type_name) for one in asked.inputs]
+            inputs = [tf.cast(tf.cast(tf.constant(array), asked.type), type_name) for array in asked.inputs]
         with tf.device(device):
-            return asked.compute(*(tf.identity(one) for one in inputs))
+            return asked.compute(*(tf.identity(tensor) for tensor in inputs))
 
     def check(self, device: str) -> Check:
         asked, results = self._asked, list[Any]()
@@ -239,7 +239,7 @@ class _Run:
     def _computed(self, device: str) -> tuple[Any, ...]:
         """Return where the result is and its values, two of them if it is computed twice."""
         made = [self._on(device, self._asked.type) for _ in range(1 + self._asked.twice)]
-        return (short_device(made[0].device), *(one.numpy() for one in made))
+        return (short_device(made[0].device), *(tensor.numpy() for tensor in made))
 
 
 def difference(found: Any, right: Any) -> float | None:

@@ -63,7 +63,7 @@ def listed(patterns: Sequence[str] = (), index: Path = INDEX) -> tuple[Listed, .
     """Return what the index says of the probes that ``patterns`` choose; None if it does not have them all."""
     wanted = chosen(patterns)
     try:
-        known = {one[0]: Listed(*one) for one in json.loads(index.read_text(encoding="utf-8"))}
+        known = {entry[0]: Listed(*entry) for entry in json.loads(index.read_text(encoding="utf-8"))}
         return tuple(known[name] for name in wanted)
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -80,7 +80,7 @@ def text(rows: Iterable[Listed], width: int) -> str:
 
 
 def _paragraph(row: Listed, width: int) -> str:
-    lines = [row.name, *(_filled(one, width - 4) for one in (row.summary, f"({row.level}; needs {row.needs})"))]
+    lines = [row.name, *(_filled(text, width - 4) for text in (row.summary, f"({row.level}; needs {row.needs})"))]
     return "\n".join([lines[0], *(textwrap.indent(line, "    ") for line in lines[1:])]) + "\n"
 
 
@@ -94,7 +94,7 @@ def _lines(rows: Sequence[Listed | None], left: int) -> Iterable[str]:
             yield "  ".join("-" * width for width in (*widths, last)) + "\n"
             continue
         first, *more = _filled(row.summary, left).splitlines()
-        yield "  ".join((*(cell.ljust(one) for cell, one in zip(row[:3], widths, strict=True)), first)) + "\n"
+        yield "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), first)) + "\n"
         yield from (" " * (sum(widths) + 6) + line + "\n" for line in more)
 
 

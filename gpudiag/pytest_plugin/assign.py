@@ -59,11 +59,11 @@ class Need:
         """Return those of ``devices`` that will do, each used up to ``limit_bytes``; for several, no MIG instance."""
         memory = [device.total_bytes if limit_bytes is None else limit_bytes for device in devices]
         return tuple(
-            one
-            for one, size in zip(devices, memory, strict=True)
+            device
+            for device, size in zip(devices, memory, strict=True)
             if size >= self.memory_bytes
-            and (one.capability or (0, 0)) >= self.capability
-            and not (one.is_instance and self.count > 1)
+            and (device.capability or (0, 0)) >= self.capability
+            and not (device.is_instance and self.count > 1)
         )
 
     def covers(self, other: Need) -> bool:
@@ -106,8 +106,8 @@ class Plan:
             devices=tuple(map(_device, content["devices"])),
             lack=content["lack"],
             slots=tuple(
-                Place(tuple(map(_device, one["devices"])), one["limit_bytes"], one["shared"])
-                for one in content["slots"]
+                Place(tuple(map(_device, slot["devices"])), slot["limit_bytes"], slot["shared"])
+                for slot in content["slots"]
             ),
             round=content["round"],
             needs=tuple(map(as_need, content["needs"])),
@@ -258,7 +258,7 @@ class Run:
         """Return the needs of each later round: the greatest of as many GPUs, and those that it covers."""
         rounds: list[list[Need]] = []
         for need in sorted(self.later(), reverse=True):
-            covering = next((one for one in rounds if one[0].covers(need)), None)
+            covering = next((round_ for round_ in rounds if round_[0].covers(need)), None)
             if covering is None:
                 rounds.append([need])
             else:
@@ -486,26 +486,28 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
     if workers * need.count <= len(devices):
         groups = [devices[need.count * number : need.count * (number + 1)] for number in range(workers)]
         if own.memory_bytes is not None:
-            for one in (one for group in groups for one in group):
-                _refuse_too_little(one, 1, own.memory_bytes)
+            for device in (device for group in groups for device in group):
+                _refuse_too_little(device, 1, own.memory_bytes)
         return tuple(Place(group, own.memory_bytes) for group in groups)
     users = dict.fromkeys(devices, 0)
     order = []
     for _ in range(workers):  # each to where most is left for it
-        most = max(devices, key=lambda one: (one.free_bytes / (users[one] + 1), -users[one]))
+        most = max(devices, key=lambda device: (device.free_bytes / (users[device] + 1), -users[device]))
         users[most] += 1
         order.append(most)
     if own.memory_bytes is not None:
-        for one, number in users.items():
-            _refuse_too_little(one, number, own.memory_bytes)
-    shares = {one: _share(one, number) for one, number in users.items() if number}
-    if own.memory_bytes is None and (small := [one for one in shares if 0 < shares[one] < LEAST_BYTES]):
+        for device, number in users.items():
+            _refuse_too_little(device, number, own.memory_bytes)
+    shares = {device: _share(device, number) for device, number in users.items() if number}
+    if own.memory_bytes is None and (small := [device for device in shares if 0 < shares[device] < LEAST_BYTES]):
         raise pytest.UsageError(
             f"gpudiag: with {workers} workers on {counted(len(devices), 'GPU')}, each gets only "
             f"{size_text(max(0, shares[small[0]]))} of {small[0].label} ({size_text(small[0].free_bytes)} free): use "
             "fewer workers."
         )
-    return tuple(Place((one,), own.memory_bytes or shares[one] or None, shared=users[one] > 1) for one in order)
+    return tuple(
+        Place((device,), own.memory_bytes or shares[device] or None, shared=users[device] > 1) for device in order
+    )
 
 
 def _lent(folder: Path, place: Place) -> dict[str, str]:

@@ -123,7 +123,7 @@ class PlacementLog:
             # TensorFlow logs an eager operation once more as the only node of a graph, and oneDNN's in place of it too.
             if placement.device.startswith("CPU:") and (not placement.name or (op, placement.device) not in eager):
                 found.setdefault((op, placement.device, _plain(placement.name)), placement)
-        return tuple(one for (op, *_), one in found.items() if not re.fullmatch(_NEVER_ON_A_GPU, op))
+        return tuple(placement for (op, *_), placement in found.items() if not re.fullmatch(_NEVER_ON_A_GPU, op))
 
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
         """Raise ``AssertionError`` if an operation of a type that is not in ``allow`` computed on the CPU."""
@@ -299,9 +299,9 @@ def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
 def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], int]) -> None:
     """Record a user property of the test, once: ``value`` is given what it was, or 0."""
     properties = request.node.user_properties
-    before = [one for one in properties if one[0] == name]
-    for one in before:
-        properties.remove(one)
+    before = [entry for entry in properties if entry[0] == name]
+    for entry in before:
+        properties.remove(entry)
     properties.append((name, value(before[-1][1] if before else 0)))
 
 
@@ -309,7 +309,7 @@ def _record_device(request: pytest.FixtureRequest, name: str) -> None:
     """Record which GPU TensorFlow's device ``name`` is, if it is one of those that this process was given."""
     number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
     label = labels([int(number)], of(request.config).devices) if number.isdecimal() else name
-    if not any(one == DEVICE for one, _ in request.node.user_properties):
+    if not any(key == DEVICE for key, _ in request.node.user_properties):
         request.node.user_properties.append((DEVICE, label))
 
 

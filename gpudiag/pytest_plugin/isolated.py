@@ -198,7 +198,7 @@ class _Isolated:
         self._outcome = outcome = _processes(item.config).run(_order(item), self._timeout_s)
         self._took_s = time.perf_counter() - began
         for report in itertools.chain(*outcome.reports.values()):
-            item.user_properties.extend(one for one in report.user_properties if one not in item.user_properties)
+            item.user_properties.extend(entry for entry in report.user_properties if entry not in item.user_properties)
         if outcome.died is None:
             outcome.print()
         else:

@@ -134,21 +134,21 @@ def _read(config: pytest.Config) -> Settings:
     )
 
 
-def _value(one: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
-    ini = str(config.getini(one.key) or "")
-    if one.is_file and ini:
+def _value(setting: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+    ini = str(config.getini(setting.key) or "")
+    if setting.is_file and ini:
         ini = str(config.rootpath / ini)
     given = (
-        (one.option, getattr(config.known_args_namespace, one.key, None)),
-        (one.variable, environment.get(one.variable) or None),
-        (f"the ini key {one.key}", ini or None),
+        (setting.option, getattr(config.known_args_namespace, setting.key, None)),
+        (setting.variable, environment.get(setting.variable) or None),
+        (f"the ini key {setting.key}", ini or None),
     )
     for source, text in given:
         if text is not None:
             try:
-                return one.read(text)
+                return setting.read(text)
             except ValueError as error:
-                fix = f". Write {one.fix}." if one.fix else ""
+                fix = f". Write {setting.fix}." if setting.fix else ""
                 raise pytest.UsageError(f"gpudiag: {source}: {error}{fix}") from None
     return None
 

@@ -102,7 +102,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("GPUs (gpudiag)")
     if told.tests:
-        order = sorted(told.tests.items(), key=lambda one: -int(one[1].get(PEAK_BYTES, 0)))
+        order = sorted(told.tests.items(), key=lambda item: -int(item[1].get(PEAK_BYTES, 0)))
         shown = order if config.option.verbose > 0 else order[:MOST_TESTS]
         for line in _table(shown):
             terminalreporter.write_line(line)
@@ -124,7 +124,7 @@ def _table(tests: list[tuple[str, dict[str, Any]]]) -> list[str]:
         "on CPU": [own.get(CPU_FALLBACKS, "") for _, own in tests],
         "test": [nodeid for nodeid, _ in tests],
     }
-    columns = {name: column for name, column in columns.items() if any(one != "" for one in column)}
+    columns = {name: column for name, column in columns.items() if any(cell != "" for cell in column)}
     sides = ["right" if name in ("peak", "on CPU") else "left" for name in columns]
     table = tabulate(columns, headers="keys", tablefmt="simple", colalign=sides, disable_numparse=True)
     return [line.rstrip() for line in table.splitlines()]
@@ -189,8 +189,8 @@ def _held(process: GpuProcess) -> str:
 
     held = "memory" if process.used_bytes is None else size_text(process.used_bytes)
     try:
-        one = psutil.Process(process.pid)
-        command, test = " ".join(one.cmdline())[:80], one.environ().get("PYTEST_CURRENT_TEST", "")
+        handle = psutil.Process(process.pid)
+        command, test = " ".join(handle.cmdline())[:80], handle.environ().get("PYTEST_CURRENT_TEST", "")
     except psutil.Error:
         command, test = "", ""
     who = f"{test.rpartition(' (')[0]} started" if test else "a test started"

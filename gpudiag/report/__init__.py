@@ -27,7 +27,7 @@ def _module(format_: str) -> Any:
 
 def format_of(path: Path) -> str:
     """Return the format that the suffix of ``path`` means; raises :class:`UsageError` for any other suffix."""
-    suffixes = {suffix: one for one in FORMATS if (suffix := suffix_of(one))}
+    suffixes = {suffix: name for name in FORMATS if (suffix := suffix_of(name))}
     try:
         return suffixes[path.suffix.lower()]
     except KeyError:

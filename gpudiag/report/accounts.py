@@ -47,10 +47,10 @@ def _alike(accounts: Iterator[GpuAccount] | list[GpuAccount]) -> list[list[GpuAc
     return list(groups.values())
 
 
-def fate(one: GpuAccount) -> str:
+def fate(gpu: GpuAccount) -> str:
     """Return the fate in words: ``hidden by ...``, ``lost: ...``."""
-    joint = " " if one.why.startswith("by ") else ": " if one.why else ""
-    return one_line(f"{one.fate.value}{joint}{one.why}")
+    joint = " " if gpu.why.startswith("by ") else ": " if gpu.why else ""
+    return one_line(f"{gpu.fate.value}{joint}{gpu.why}")
 
 
 def _heading(same: list[GpuAccount]) -> str:

@@ -39,9 +39,11 @@ def _essential(changes: Iterable[Change]) -> Iterator[Change]:
     yield from said
 
 
-def _follows(one: Change, other: Change) -> bool:
+def _follows(change: Change, other: Change) -> bool:
     """Return whether ``one`` says no more than ``other``: a path with the version of the driver in it."""
-    return bool(other.old and other.new and one.old and one.new and other.old in one.old and other.new in one.new)
+    return bool(
+        other.old and other.new and change.old and change.new and other.old in change.old and other.new in change.new
+    )
 
 
 def _age(old: Side, new: Side) -> str:

@@ -97,7 +97,7 @@ def _blocks(comparison: Comparison) -> Iterator[tuple[str, list[tuple[str, bool]
 
 def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     """Yield a line for all probes whose outcome changed in the same way."""
-    for same in _alike(changes, lambda one: ""):
+    for same in _alike(changes, lambda change: ""):
         old, new = same[0].old or "not run", same[0].new or "not run"
         few = len(same) <= MOST_NAMED or not {None, "skipped"} & {same[0].old, same[0].new} or same[0].worse
         names = ", ".join(change.name for change in same) if few else counted(len(same), "probe")
@@ -106,7 +106,7 @@ def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
 
 def _findings(changes: list[Change]) -> Iterator[tuple[str, bool]]:
     """Yield a line for all probes that found the same."""
-    for same in _alike(changes, lambda one: one.name.rpartition(": ")[2]):
+    for same in _alike(changes, lambda change: change.name.rpartition(": ")[2]):
         kind = same[0].name.rpartition(": ")[2]
         places = _few([change.name.rpartition(": ")[0] for change in same])
         yield change_text(msgspec.structs.replace(same[0], name=f"{kind} in {places}")), same[0].worse
@@ -132,7 +132,7 @@ def _facts(changes: list[Change]) -> Iterator[tuple[str, bool]]:
 
 
 def _of_one_thing(changes: list[Change]) -> str:
-    first, *rest = sorted(changes, key=lambda one: not one.path.endswith(".version"))
+    first, *rest = sorted(changes, key=lambda change: not change.path.endswith(".version"))
     others = (change.path.rpartition("].")[2].replace("_", " ") for change in rest)
     return f"{change_text(first)}; also: {', '.join(filter(None, dict.fromkeys(others)))}"
 

@@ -172,7 +172,7 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
         "none": "no device was asked for",
         "host": "TensorFlow's kernel for this type keeps its tensors in the computer's memory",
     }
-    for placement in sorted(trace.placed, key=lambda one: (one.why != "asked", -one.count)):
+    for placement in sorted(trace.placed, key=lambda entry: (entry.why != "asked", -entry.count)):
         if placement.why in said and (placement.line or placement.function or placement.why != "host"):
             inside = f" in {placement.function}" if placement.function else ""
             where = place(placement.line) if placement.line else "?"
@@ -189,7 +189,7 @@ def _placement(trace: ProgramTrace) -> list[tuple[str, str]]:
 
 def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
-    for function in sorted(trace.functions, key=lambda one: -one.runs):
+    for function in sorted(trace.functions, key=lambda entry: -entry.runs):
         if function.runs or function.devices:
             devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(function.devices.items()) if name)
             copies = f"; {_copies(function.copies)} between host and GPU in each run" if function.copies else ""
@@ -205,13 +205,13 @@ def _copies(number: int) -> str:
     return f"{number:,} {'copy' if number == 1 else 'copies'}"
 
 
-def _clusters(one: Function) -> str:
+def _clusters(function: Function) -> str:
     """Return what XLA compiles of a function, and why not the rest of it."""
-    if one.clusters is None:
+    if function.clusters is None:
         return ""
-    without = [op for op, has_kernel in one.outside.items() if not has_kernel]
-    left = [op for op, has_kernel in one.outside.items() if has_kernel]
-    parts = [counted(one.clusters, "cluster") if one.clusters else "no cluster"]
+    without = [op for op, has_kernel in function.outside.items() if not has_kernel]
+    left = [op for op, has_kernel in function.outside.items() if has_kernel]
+    parts = [counted(function.clusters, "cluster") if function.clusters else "no cluster"]
     if without:
         parts.append(f"XLA has no kernel for {_few(without)}")
     if left:
@@ -231,7 +231,7 @@ def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
         if verbose or copies_made.count >= _LEAST_COPIES or copies_made.bytes >= _MIB
     ]
     # Many small ones cost more time than a few large ones: each is waited for.
-    for copies_made in sorted(copies, key=lambda one: (one.bytes / one.count > SMALL_BYTES, -one.count)):
+    for copies_made in sorted(copies, key=lambda copy: (copy.bytes / copy.count > SMALL_BYTES, -copy.count)):
         inside = (
             f" by {copies_made.function}" if copies_made.function else "" if copies_made.direct else ", by a library"
         )
@@ -263,7 +263,7 @@ def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
 
 def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
     lines = []
-    several = len([one for one in trace.processes if one.devices]) > 1
+    several = len([process for process in trace.processes if process.devices]) > 1
     for process in trace.processes:
         for device in process.devices:
             if device.name.startswith("GPU"):
@@ -274,7 +274,7 @@ def _memory(trace: ProgramTrace) -> list[tuple[str, str]]:
                 unknown = f"may take {_mib(room)}; what its tensors took was not measured"
                 lines.append((name, peak + _course(device.samples) if device.samples else unknown))
     for gpu in trace.booked:
-        mine = sum(held for pid, held in gpu.processes if pid in {one.pid for one in trace.processes})
+        mine = sum(held for pid, held in gpu.processes if pid in {process.pid for process in trace.processes})
         others = f", {_mib(gpu.before_bytes)} before the program began" if gpu.before_bytes else ""
         most = max((held for _, held in gpu.processes), default=0)
         own = f", {_mib(mine)} by the program" if mine else ""

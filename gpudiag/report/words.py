@@ -277,23 +277,23 @@ COPIED = ("fix", "or", "check", "prevent", "note")
 """Headings of actions, each of which is on one line, so that its command can be copied."""
 
 
-def cause(one: RootCause) -> list[tuple[str, str]]:
+def cause(root_cause: RootCause) -> list[tuple[str, str]]:
     """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
-    pairs = [("cause", f"{one_line(one.cause)} ({one.confidence.value}; {one.cause_id})")]
-    pairs += [("seen", one_line(text)) for text in one.evidence]
-    trial = None if one.trial is None or one.trial.outcome is TrialOutcome.NOT_TRIED else one.trial
+    pairs = [("cause", f"{one_line(root_cause.cause)} ({root_cause.confidence.value}; {root_cause.cause_id})")]
+    pairs += [("seen", one_line(text)) for text in root_cause.evidence]
+    trial = None if root_cause.trial is None or root_cause.trial.outcome is TrialOutcome.NOT_TRIED else root_cause.trial
     tried = (
         []
         if trial is None
         else [("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
     )
-    for item in shown(one.fix):
+    for item in shown(root_cause.fix):
         pairs.append((item.heading, item.line))
         if trial is not None and item.action.change == trial.change:
             pairs += [(heading, one_line(f"the line above, {result}")) for heading, result in tried]
             tried = []
     pairs += [(heading, one_line(result)) for heading, result in tried]  # an older report does not say which line
-    return [*pairs, ("see", one.url)]
+    return [*pairs, ("see", root_cause.url)]
 
 
 def is_failure(report: Report, cause: RootCause) -> bool:
@@ -328,10 +328,10 @@ def not_verified(report: Report) -> str:
     return f"Not verified: {', '.join(named)}" if named else ""
 
 
-def gap(one: Gap) -> str:
+def gap(gap_left: Gap) -> str:
     """Return what was not verified, where, and why."""
-    where = f", {one.where}" if one.where else ""
-    return one_line(f"{one.what}{where}: {one.why}" if one.why else f"{one.what}{where}")
+    where = f", {gap_left.where}" if gap_left.where else ""
+    return one_line(f"{gap_left.what}{where}: {gap_left.why}" if gap_left.why else f"{gap_left.what}{where}")
 
 
 class Next(NamedTuple):
@@ -359,7 +359,9 @@ def next_of(report: Report) -> Next:
         return Next(f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again.")
     match report.verdict:
         case Verdict.FAIL:
-            failed = [row for row in report.rows if any(one.severity in report.limits.failing for one in row.findings)]
+            failed = [
+                row for row in report.rows if any(finding.severity in report.limits.failing for finding in row.findings)
+            ]
             if not failed:
                 return Next(f"Not fit for use: {_first_of_withheld(report)}")
             also = " (with --strict, warnings too)" if report.limits.strict else ""

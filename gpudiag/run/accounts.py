@@ -24,7 +24,10 @@ def account(evidence: Evidence, diagnosis: Diagnosis) -> tuple[GpuAccount, ...]:
     """Return a record for each GPU that anything shows: those of NVIDIA in PCI order, then those of other makers."""
     ledger = _Ledger(evidence, diagnosis)
     own = [*ledger.counted(), *ledger.lost(), *ledger.on_the_bus_alone()]
-    return (*sorted(own, key=lambda one: (not one.pci_bus_id, one.pci_bus_id, one.nvml or 0)), *ledger.of_others())
+    return (
+        *sorted(own, key=lambda account: (not account.pci_bus_id, account.pci_bus_id, account.nvml or 0)),
+        *ledger.of_others(),
+    )
 
 
 class _Ledger:
@@ -91,12 +94,12 @@ class _Ledger:
     def _unnamed(self) -> list[str]:
         """GPUs on the bus that NVML does not describe and no other driver holds."""
         described = {device.pci_bus_id.lower() for device in self._facts.nvml_devices}
-        return [one for pci, one in self._bus.items() if pci not in described and not self._is_held(one)]
+        return [device for pci, device in self._bus.items() if pci not in described and not self._is_held(device)]
 
     @cached_property
     def _held(self) -> list[str]:
         described = {device.pci_bus_id.lower() for device in self._facts.nvml_devices}
-        return [one for pci, one in self._bus.items() if pci not in described and self._is_held(one)]
+        return [device for pci, device in self._bus.items() if pci not in described and self._is_held(device)]
 
     def _is_held(self, pci: str) -> bool:
         return bool(self._driver(pci)) and not self._driver(pci).startswith(_NVIDIA)

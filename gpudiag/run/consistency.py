@@ -35,9 +35,9 @@ def premise(cause: RootCause) -> Premise:
     return Premise.GPU_IN_USE if cause.stage in _WITH_DEVICES else Premise.NONE
 
 
-def contradict(one: RootCause, other: RootCause) -> bool:
+def contradict(cause: RootCause, other: RootCause) -> bool:
     """Return whether one cause presupposes that TensorFlow used a GPU and the other that it used none."""
-    return {premise(one), premise(other)} == {Premise.GPU_IN_USE, Premise.NO_GPU}
+    return {premise(cause), premise(other)} == {Premise.GPU_IN_USE, Premise.NO_GPU}
 
 
 def without_contradictions(shown: Iterable[RootCause]) -> list[RootCause]:

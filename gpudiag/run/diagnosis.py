@@ -93,8 +93,8 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     """Return the diagnosis that the parts have ``looked`` up; one that is not there counts as failed."""
     trace = looked[_STEPS].steps if _STEPS in looked else ()
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
-    found = {name for name, one in looked.items() if one.causes}
-    rules = [one for one in _applicable(evidence) if one.id in looked and found.isdisjoint(one.declared.unless)]
+    found = {name for name, result in looked.items() if result.causes}
+    rules = [rule for rule in _applicable(evidence) if rule.id in looked and found.isdisjoint(rule.declared.unless)]
     rules = _without_weaker(rules, looked, log_alone=evidence.is_log_alone)
     named = looked[_NAMED].causes if _NAMED in looked else ()
     causes = _with_what_lines_name([rule for rule in rules if not rule.declared.last_resort], named, looked)
@@ -116,7 +116,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
         folded=tuple(consistency.with_safe_fix(cause, (cause,)) for cause in folded),
         harmless=_of_lines(_HARMLESS, looked, explained),
         misleading=_of_lines(_MISLEADING, looked, explained),
-        failed=tuple(Failed(part, one.failed) for part, one in looked.items() if one.failed),
+        failed=tuple(Failed(part, result.failed) for part, result in looked.items() if result.failed),
         origin=str(evidence.origin) if evidence.lines else "",
         unexplained=() if causes or first else _of_lines(_SUSPICIOUS, looked, ()),
     )

@@ -156,11 +156,11 @@ def machines() -> list[Kept]:
 def find(title: str) -> Kept:
     """Return the machine `NAME`, or `OWNER/NAME` of another user; the SimulatorError of one that is gone lists all."""
     there = machines()
-    for one in there:
-        if title in (one.title, f"{one.owner}/{one.name}"):
-            return one
+    for machine in there:
+        if title in (machine.title, f"{machine.owner}/{machine.name}"):
+            return machine
     if there:
-        known = "there is " + ", ".join(f"{one.title} ({counted(one.state.gpus, 'GPU')})" for one in there)
+        known = "there is " + ", ".join(f"{machine.title} ({counted(machine.state.gpus, 'GPU')})" for machine in there)
     else:
         known = "there is none; to make one: gpudiag simulate --keep NAME 2"
     raise SimulatorError(f"no simulated machine {printable(title)!r} is kept here: {known}")
@@ -296,7 +296,7 @@ def _is_gone(machine: Path, identity: str) -> bool:
 
 def _own() -> list[Kept]:
     user = os.getuid()
-    return [one for place in {_own_place(), _shared_place(user)} for one in _in(place, user)]
+    return [machine for place in {_own_place(), _shared_place(user)} for machine in _in(place, user)]
 
 
 def _in(place: Path, user: int) -> Iterator[Kept]:

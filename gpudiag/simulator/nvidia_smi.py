@@ -69,15 +69,19 @@ class Gpu:
     def instances(self) -> Iterator[tuple[int, str, str]]:
         """Number, name and UUID of each MIG instance."""
         for number in range(self.ask("MaxMigDeviceCount") or 0):
-            if (one := self.ask("MigDeviceHandleByIndex", number)) is None:
+            if (instance := self.ask("MigDeviceHandleByIndex", number)) is None:
                 return
-            yield number, asked(pynvml.nvmlDeviceGetName, one) or "", asked(pynvml.nvmlDeviceGetUUID, one) or ""
+            yield (
+                number,
+                asked(pynvml.nvmlDeviceGetName, instance) or "",
+                asked(pynvml.nvmlDeviceGetUUID, instance) or "",
+            )
 
     @property
     def processes(self) -> Iterator[tuple[int, str, int | None]]:
         """Process id, command and bytes of each process with a context."""
-        for one in self.ask("ComputeRunningProcesses") or ():
-            yield one.pid, command_of(one.pid), one.usedGpuMemory
+        for process in self.ask("ComputeRunningProcesses") or ():
+            yield process.pid, command_of(process.pid), process.usedGpuMemory
 
     def links(self) -> int:
         """Return how many NVLinks are up."""

@@ -476,14 +476,18 @@ def of_switch(note: Note, observed: Observed) -> Effect:
     judge = _OF_SWITCHES.get(note["what"])
     if judge is None:
         return Effect(NOT_CHECKED, "nothing that a program sees shows what it does")
-    at = next((number for number, one in enumerate(observed.notes.notes) if one["t"] >= note["t"]), 0)
+    at = next((number for number, later_note in enumerate(observed.notes.notes) if later_note["t"] >= note["t"]), 0)
     return judge(note, observed.notes.notes[at:])
 
 
 def _of_soft_placement(note: Note, later: Sequence[Note]) -> Effect:
-    fell = any(_fell_back(one) for one in later if one["k"] == "counter" and one["what"] == "op")
-    fell_inside = any(row[3] == "yes" and "GPU" in row[2] for one in later if one["k"] == "graph" for row in one["cpu"])
-    refused = any("Could not satisfy device specification" in one["message"] for one in later if one["k"] == "error")
+    fell = any(_fell_back(entry) for entry in later if entry["k"] == "counter" and entry["what"] == "op")
+    fell_inside = any(
+        row[3] == "yes" and "GPU" in row[2] for entry in later if entry["k"] == "graph" for row in entry["cpu"]
+    )
+    refused = any(
+        "Could not satisfy device specification" in entry["message"] for entry in later if entry["k"] == "error"
+    )
     if note["value"] and (fell or fell_inside):
         return Effect(TOOK_EFFECT, "operations ran on another device than they asked for")
     if not note["value"] and refused:
@@ -497,7 +501,7 @@ def _fell_back(counter: Note) -> bool:
 
 
 def _of_eager_functions(note: Note, later: Sequence[Note]) -> Effect:
-    counters = {one["what"] for one in later if one["k"] == "counter"}
+    counters = {entry["what"] for entry in later if entry["k"] == "counter"}
     if note["value"] and "function" not in counters and "op" in counters:
         return Effect(TOOK_EFFECT, "operations ran, and no function as a graph")
     if not note["value"] and "function" in counters:

@@ -274,7 +274,7 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
         clusters = [note["clusters"] for note in mine if note["clusters"] is not None]
         yield Function(
             name=name,
-            line=max(lines, key=lambda one: one[1])[0] if lines else "",
+            line=max(lines, key=lambda item: item[1])[0] if lines else "",
             traced=sum(count for _, count in lines),
             runs=runs.get(name, 0),
             devices=_most(note["devices"] for note in mine),
@@ -333,8 +333,8 @@ def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
         if note["k"] != "error" or note["error"] != "ResourceExhaustedError":
             continue
         later = notes.notes[number + 1 : number + 3]
-        memory = next((one for one in later if one["k"] == "memory"), {})
-        holders = next((one for one in later if one["k"] == "holders"), {})
+        memory = next((note for note in later if note["k"] == "memory"), {})
+        holders = next((note for note in later if note["k"] == "holders"), {})
         message = note["message"]
         on = _ALLOCATING_ON.search(message)
         device = short_device(on["device"]) if on else ""
@@ -347,7 +347,8 @@ def _out_of_memory(notes: Notes, pid: int) -> Iterator[OutOfMemory]:
             used_bytes=used,
             limit_bytes=limits.get(device, 0),
             holders=tuple(
-                Holder(one["what"], one["device"], one["bytes"], one["number"]) for one in holders.get("holders", ())
+                Holder(holder["what"], holder["device"], holder["bytes"], holder["number"])
+                for holder in holders.get("holders", ())
             ),
             process=pid,
         )

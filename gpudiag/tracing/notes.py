@@ -57,7 +57,7 @@ class Notes:
 def read(folder: Path) -> list[Notes]:
     """Return the notes of every process, in the order in which the processes began."""
     found = [notes for file in sorted(folder.glob("*.*")) if (notes := _read(file)) is not None]
-    return sorted(found, key=lambda one: float(one.notes[0]["t"]))
+    return sorted(found, key=lambda process: float(process.notes[0]["t"]))
 
 
 def _read(file: Path) -> Notes | None:

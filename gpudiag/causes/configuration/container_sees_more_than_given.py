@@ -43,7 +43,7 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     if not all(map(_ENTRY.fullmatch, given)) or len(given) >= len(gpus):
         return
     named = [gpu.uuid for gpu in gpus if gpu.uuid in given]
-    if any(one.startswith("GPU-") for one in given) and not named:
+    if any(name.startswith("GPU-") for name in given) and not named:
         return  # the names of a host that gives others to its containers
     choose = export(MASK, ",".join(named), "those that were given") if named else None
     yield Match(

@@ -31,7 +31,7 @@ def find(gpus: GpusInScope) -> Matches:
     # A notebook brakes its GPU whenever it runs on its battery.
     slowed = tuple(
         device
-        for device in gpus.whose_state(lambda one: any(reason in (one.slowed_by or ()) for reason in _REASONS))
+        for device in gpus.whose_state(lambda gpu: any(reason in (gpu.slowed_by or ()) for reason in _REASONS))
         if "Laptop" not in device.name and "Max-Q" not in device.name
     )
     if not slowed:

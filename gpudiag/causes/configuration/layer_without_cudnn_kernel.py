@@ -35,7 +35,8 @@ _LAYER = re.compile(r"\b(?:LSTM|GRU)\(")
 def find(program: Program) -> Matches:
     said = program.said(NO_CUDNN_KERNEL, most=1)
     code = next(
-        ((one[0], line) for line in program.lines if _LAYER.search(line) and (one := _ARGUMENT.search(line))), None
+        ((argument[0], line) for line in program.lines if _LAYER.search(line) and (argument := _ARGUMENT.search(line))),
+        None,
     )
     if said and code:
         yield Match((code[1].strip(), *said), Confidence.LIKELY, {"argument": code[0]})

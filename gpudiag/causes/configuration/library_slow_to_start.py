@@ -35,8 +35,8 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading",
     unless=("driver_call_hangs", "library_hangs", "driver_call_slow"),
     views=tuple(
-        f"libraries.{one}.slow"
-        for one in ("cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")
+        f"libraries.{library}.slow"
+        for library in ("cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")
     ),
 )
 
@@ -47,7 +47,7 @@ def find(calls: CallFacts | None, rows: Rows, facts: Facts, gpus: Gpus, variable
     took = slowest(slow, gpus)
     met = [(row, finding) for row in rows for finding in row.findings if finding.kind == LibraryFaults.slow.name]
     if slow:
-        longest = max(slow, key=lambda one: one.seconds or 0.0)
+        longest = max(slow, key=lambda call: call.seconds or 0.0)
         library = library_of(longest.name)
         said = " and ".join(f"{name} takes {seconds:.0f} s" for name, seconds in took.items())
         evidence = (

@@ -44,7 +44,7 @@ def _is_narrow(state: GpuState) -> bool:
 
 def find(gpus: GpusInScope) -> Matches:
     # What a virtual machine is shown of a link is up to the hypervisor.
-    narrow = gpus.whose_state(lambda one: _is_narrow(one) and one.virtualization in ("none", None))
+    narrow = gpus.whose_state(lambda gpu: _is_narrow(gpu) and gpu.virtualization in ("none", None))
     if narrow:
         first = narrow[0].state
         yield Match(

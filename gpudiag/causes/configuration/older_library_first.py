@@ -29,22 +29,23 @@ CAUSE = Cause(
 
 def find(facts: Facts) -> Matches:
     old = cudnn_too_old(facts)
-    pairs = [(one, copy) for one, copy in older_first(facts) if one != old]
+    pairs = [(library, copy) for library, copy in older_first(facts) if library != old]
     if not pairs:
         return
-    folders = list(dict.fromkeys(str(PurePath(one.path or "").parent) for one, _ in pairs))
+    folders = list(dict.fromkeys(str(PurePath(library.path or "").parent) for library, _ in pairs))
     good = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in pairs))
     first = put_first(facts, good)
     yield Match(
         evidence=tuple(
-            f"{one.soname}: {one.path} is {one.version}, and {copy.owner} comes after it" for one, copy in pairs
+            f"{library.soname}: {library.path} is {library.version}, and {copy.owner} comes after it"
+            for library, copy in pairs
         ),
         figures={
-            "names": ", ".join(one.soname for one, _ in pairs),
+            "names": ", ".join(library.soname for library, _ in pairs),
             "folders": ", ".join(folders),
             "good": ":".join(good),
         },
-        about=(*(one.soname for one, _ in pairs), *folders),
+        about=(*(library.soname for library, _ in pairs), *folders),
         fix=(first, CAUSE.fix[1]),
         tried=first,
     )

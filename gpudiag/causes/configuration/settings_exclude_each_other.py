@@ -51,10 +51,10 @@ _EXCLUSIVE = {
 
 def find(program: Program) -> Matches:
     for found, error, statement in statements(program, SETTINGS_EXCLUDED, SETTER):
-        one, other, remove, both = _EXCLUSIVE[found.text]
+        first, other, remove, both = _EXCLUSIVE[found.text]
         yield Match(
             evidence=tuple(filter(None, (statement, error))),
-            figures={"one": one, "other": other},
+            figures={"one": first, "other": other},
             fix=(remove, both),
         )
         return

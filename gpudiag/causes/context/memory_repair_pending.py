@@ -28,7 +28,7 @@ _USED = (Stage.CONTEXT, Stage.FIRST_OP)
 
 
 def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kernel: KernelLog) -> Matches:
-    faulty = states.whose_state(lambda one: bool(one.remap_failed or one.remap_pending or one.retirement_pending))
+    faulty = states.whose_state(lambda gpu: bool(gpu.remap_failed or gpu.remap_pending or gpu.retirement_pending))
     if not faulty:
         return
     spent = any(device.state.remap_failed for device in faulty)

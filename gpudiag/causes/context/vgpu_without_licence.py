@@ -30,7 +30,7 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, gpus: GpusInScope, rows: Rows, busy: SaidToBeBusy | None) -> Matches:
-    without = gpus.whose_state(lambda one: one.virtualization == "vgpu" and one.licensed is False)
+    without = gpus.whose_state(lambda gpu: gpu.virtualization == "vgpu" and gpu.licensed is False)
     if not without:
         return
     words = busy.text if busy else context_error(rows)

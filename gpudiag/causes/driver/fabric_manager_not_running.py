@@ -39,7 +39,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
         return
     driver, nodes = whole.driver, whole.nodes
     module = driver.kernel_module or ""
-    package, version = next((one for one in driver.packages.items() if "fabricmanager" in one[0]), ("", ""))
+    package, version = next((entry for entry in driver.packages.items() if "fabricmanager" in entry[0]), ("", ""))
     of_package = IN_PACKAGE.match(version)
     switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
     joined = any(_JOINED.search(device.name) for device in whole.nvml.devices)

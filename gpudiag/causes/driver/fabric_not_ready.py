@@ -26,7 +26,7 @@ CAUSE = Cause(
 
 
 def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches:
-    waiting = gpus.whose_state(lambda one: one.fabric in ("not_started", "in_progress") or bool(one.fabric_error))
+    waiting = gpus.whose_state(lambda gpu: gpu.fabric in ("not_started", "in_progress") or bool(gpu.fabric_error))
     if not waiting or whole.container or whole.driver.fabric_manager == "stopped":
         return
     states = {

@@ -74,7 +74,7 @@ def find(program: Program, origin: Origin) -> Matches:
 
 def _reported(program: Program) -> list[Event]:
     """Return the last two lines in which TensorFlow says the versions, if they differ: old releases compare nothing."""
-    last = [[one for one in program.all(DIAGNOSTICS) if _VERSION.fullmatch(one[name])][-1:] for name in _BOTH]
+    last = [[event for event in program.all(DIAGNOSTICS) if _VERSION.fullmatch(event[name])][-1:] for name in _BOTH]
     versions = {_numbers(event[name]) for name, found in zip(_BOTH, last, strict=True) for event in found}
     return [event for found in last for event in found] if len(versions) == len(_BOTH) else []
 

@@ -27,7 +27,7 @@ CAUSE = Cause(
 
 
 def find(whole: WholeDriver, gpus: GpusInScope, none: NoneListed) -> Matches:
-    hosts = gpus.whose_state(lambda one: one.virtualization in ("host_vgpu", "host_vsga"))
+    hosts = gpus.whose_state(lambda gpu: gpu.virtualization in ("host_vgpu", "host_vsga"))
     if not hosts:
         return
     yield Match(

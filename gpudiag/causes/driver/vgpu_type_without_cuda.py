@@ -29,7 +29,7 @@ _TYPE = re.compile(r"(?P<type>\S{1,60}-\d{1,9})[AB]$")
 
 def find(gpus: GpusInScope, none: NoneListed) -> Matches:
     drawing = tuple(
-        device for device in gpus.whose_state(lambda one: one.virtualization == "vgpu") if _TYPE.search(device.name)
+        device for device in gpus.whose_state(lambda gpu: gpu.virtualization == "vgpu") if _TYPE.search(device.name)
     )
     if not drawing:
         return

@@ -27,20 +27,20 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, signs: Signs) -> Matches:
-    facts, driver, one = signs.facts, signs.driver, signs.facts.library(COMPUTE)
+    facts, driver, library = signs.facts, signs.driver, signs.facts.library(COMPUTE)
     if not signs.no_libcuda:
         return
     runs = driver.kernel_module is not None or bool(facts.nvml_devices)
-    if not runs or container(facts) or (one is not None and one.instead is not None):
+    if not runs or container(facts) or (library is not None and library.instead is not None):
         return  # not loaded, given to a container, or hidden: each is another cause
-    copy = good_copy(one) if one else None
+    copy = good_copy(library) if library else None
     where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
-    if copy is None and one is not None and one.path is not None:
-        where = f"cannot be opened ({one.path})"
+    if copy is None and library is not None and library.path is not None:
+        where = f"cannot be opened ({library.path})"
     cure = cure_of_the_driver(facts, COMPUTE, copy)
     yield Match(
         evidence=(
-            seen(one) if one and one.error else f"{COMPUTE}: {driver.libcuda_error}",
+            seen(library) if library and library.error else f"{COMPUTE}: {driver.libcuda_error}",
             f"kernel module {driver.kernel_module or 'not known'}; "
             f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),

@@ -38,7 +38,7 @@ def find(rows: Rows) -> Matches:
         return
     ends = [{"source": "memory", "target": finding.figures.get("device"), **finding.figures} for finding in found]
     ways = [(str(end["source"]), str(end["target"])) for end in ends]
-    between = all(one.startswith("GPU:") for way in ways for one in way)
+    between = all(end.startswith("GPU:") for way in ways for end in way)
     yield Match(
         evidence=tuple(finding.message for finding in found[:3]),
         figures={"way": "between GPUs" if between else f"from {ways[0][0]} to {ways[0][1]}"},

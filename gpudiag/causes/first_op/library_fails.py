@@ -48,7 +48,7 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
         row, found = reports[0]
         said = _status(Log(row.log))
         status = found.message if said is None else _named(said)
-        devices = dict.fromkeys(str(one.figures["device"]) for _, one in reports if "device" in one.figures)
+        devices = dict.fromkeys(str(finding.figures["device"]) for _, finding in reports if "device" in finding.figures)
         package = requirement(facts, LIBRARIES[library])
         shadowed = "LD_LIBRARY_PATH" in variables
         yield Match(

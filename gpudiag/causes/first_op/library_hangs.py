@@ -27,8 +27,8 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless=("driver_call_hangs",),
     views=tuple(
-        f"libraries.{one}.operation_hangs"
-        for one in ("copies", "cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")
+        f"libraries.{library}.operation_hangs"
+        for library in ("copies", "cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")
     ),
 )
 _LIBRARIES = {
@@ -44,10 +44,10 @@ _LIBRARIES = {
 
 
 def find(rows: Rows, calls: CallFacts | None) -> Matches:
-    hung = [(row, one) for row in rows for one in row.findings if one.kind == "operation_hangs"]
-    named = [(row, one) for row, one in hung if row.name in _LIBRARIES] or hung
+    hung = [(row, finding) for row in rows for finding in row.findings if finding.kind == "operation_hangs"]
+    named = [(row, finding) for row, finding in hung if row.name in _LIBRARIES] or hung
     evidence = tuple(f"{other.probe}: {found.message}" for other, found in hung[:3])
-    for call in [one for one in (calls.hung if calls else ()) if not one.of_driver][:1]:
+    for call in [pending for pending in (calls.hung if calls else ()) if not pending.of_driver][:1]:
         own = next((found.message for row, found in hung if row.probe == call.probe), "")
         what = own or f"{call.name} did not return within {call.waited_s:.0f} s"
         waits = (f"the process waits in {call.file}",) if call.file and call.file != call.name else ()
@@ -59,9 +59,9 @@ def find(rows: Rows, calls: CallFacts | None) -> Matches:
             },
         )
         return
-    for row, one in named[:1]:
+    for row, finding in named[:1]:
         yield Match(
             evidence=evidence,
             confidence=Confidence.PROVED if row.name in _LIBRARIES else Confidence.LIKELY,
-            figures={"library": _LIBRARIES.get(row.name, "a library"), "what": one.message},
+            figures={"library": _LIBRARIES.get(row.name, "a library"), "what": finding.message},
         )

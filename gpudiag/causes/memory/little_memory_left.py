@@ -44,7 +44,7 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
             left[device] = free
     if not left:
         return []
-    device = min(left, key=lambda one: left[one])
+    device = min(left, key=lambda gpu: left[gpu])
     reserved = left[device] < free_bytes(device)
     release = unset(_RESERVE) if reserved else None
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]

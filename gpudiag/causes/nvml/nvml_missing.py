@@ -39,11 +39,11 @@ CAUSE = Cause(
 def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     if not signs.no_nvml or signs.older_tensorflow or not needs_nvml(facts, traced):
         return
-    one = facts.library(NVML)
+    library = facts.library(NVML)
     capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
-    shown = [f"{NVML}: {one.error}" if one and one.error else f"{NVML} cannot be opened"]
+    shown = [f"{NVML}: {library.error}" if library and library.error else f"{NVML} cannot be opened"]
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
-    copy = good_copy(one) if one and one.error else None
+    copy = good_copy(library) if library and library.error else None
     cure = _cure_of_nvml(facts, copy)
     yield Match(
         evidence=tuple(shown),

@@ -54,7 +54,7 @@ def find(program: Program, origin: Origin) -> Matches:
         return
     of = max(_ONLY_ON, key=lambda system: _count(system, missing))
     here = "Windows" if origin.windows else "macOS" if origin.mac else ""
-    built = [one for one in missing if one.build]
+    built = [package for package in missing if package.build]
     if _count(of, missing) and of != here and (built or len(missing) > 1):
         what = f"the list of packages is of {of}: conda has no such builds for {here or 'this system'}"
     elif built and len(built) * 2 > len(missing):
@@ -79,18 +79,18 @@ def find(program: Program, origin: Origin) -> Matches:
     )
 
 
-def _not_in_the_channels(one: Missing, program: Program) -> Match:
-    pinned = f"{one.name}=={one.version}" if one.version else one.name
+def _not_in_the_channels(missing: Missing, program: Program) -> Match:
+    pinned = f"{missing.name}=={missing.version}" if missing.version else missing.name
     return Match(
         _said(program),
         Confidence.LIKELY,
-        {"what": f"the channels that conda looks in do not have {one.spec} for this system"},
+        {"what": f"the channels that conda looks in do not have {missing.spec} for this system"},
         fix=(
             run(
                 "conda config --append channels conda-forge",
                 "in a file of an environment: - conda-forge, below channels; then again",
             ),
-            check(f"conda search -c conda-forge {one.name}", "the versions that there are, for the pin"),
+            check(f"conda search -c conda-forge {missing.name}", "the versions that there are, for the pin"),
             run(f"pip install '{pinned}'", "if it is a package of Python: below - pip: in the file", kind=Kind.INSTALL),
         ),
     )
@@ -102,7 +102,9 @@ def _said(program: Program) -> tuple[str, ...]:
 
 def _count(system: str, missing: tuple[Missing, ...]) -> int:
     only = set(_ONLY_ON[system].split())
-    return sum(one.name in only or (system == "Windows" and one.name.startswith("m2w64-")) for one in missing)
+    return sum(
+        package.name in only or (system == "Windows" and package.name.startswith("m2w64-")) for package in missing
+    )
 
 
 def _missing(lines: tuple[str, ...]) -> list[Missing]:

@@ -62,7 +62,7 @@ def _imported(lines: Sequence[str]) -> tuple[list[str], int]:
     modules, last = list[str](), -1
     for number, line in enumerate(lines):
         if found := _INLINE.search(line):
-            here = [one["module"] for part in found["code"].split(";") if (one := _IMPORT.match(part.strip()))]
+            here = [match["module"] for part in found["code"].split(";") if (match := _IMPORT.match(part.strip()))]
             modules, last = (here, number) if here else (modules, last)
         elif found := _IMPORT.match(line):
             modules, last = [*modules, found["module"]], number
@@ -72,7 +72,7 @@ def _imported(lines: Sequence[str]) -> tuple[list[str], int]:
 
 
 def _match(first: str, last: str, lines: tuple[str, ...]) -> Match:
-    tops = dict.fromkeys(one.partition(".")[0] for one in (last, first))
+    tops = dict.fromkeys(module.partition(".")[0] for module in (last, first))
     return Match(
         tuple(text(line) for line in lines),
         Confidence.LIKELY,

@@ -42,7 +42,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
         return
     if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):
         file = said["file"].rpartition("/")[2]
-        inside = [one for one in _INSTALLED.findall(said["file"]) if one not in _OF_NO_PACKAGE]
+        inside = [name for name in _INSTALLED.findall(said["file"]) if name not in _OF_NO_PACKAGE]
         file = file or "an extension of TensorFlow"
         first, second = _fix(distribution_of(inside[-1]) if inside else "PACKAGE", file, origin)
         yield Match(

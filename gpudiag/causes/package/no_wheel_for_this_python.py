@@ -164,7 +164,7 @@ def _listed(lines: Iterable[str]) -> list[str]:
 
 def _is_passed_over(wanted: Version | None, listed: list[str]) -> bool:
     """Return whether pip lists releases before and after one that has wheels, but not that."""
-    releases = [found for one in listed if (found := _release(one))]
+    releases = [found for text in listed if (found := _release(text))]
     if wanted is None or not releases or wheels(wanted, "linux_x86_64") is None:
         return False
     return releases[0] < wanted < releases[-1] and wanted not in releases

@@ -45,26 +45,28 @@ CAUSE = Cause(
 
 
 def find(program: Program, origin: Origin) -> Matches:
-    unmet = [one for one in stated(program.lines) if one.found and _is_unmet(one)]
+    unmet = [requirement for requirement in stated(program.lines) if requirement.found and _is_unmet(requirement)]
     if not unmet or any(_is_known(line) for line in program.lines):
         return
-    one = min(unmet, key=lambda each: (canonical(each.by) not in TENSORFLOWS, each.needs not in TENSORFLOWS))
+    requirement = min(unmet, key=lambda each: (canonical(each.by) not in TENSORFLOWS, each.needs not in TENSORFLOWS))
     yield Match(
-        (one.line,),
+        (requirement.line,),
         Confidence.POSSIBLE if len(unmet) > 1 else Confidence.LIKELY,
         {
-            "by": one.who if one.by else "a package",
-            "needs": one.needs,
-            "range": one.range,
-            "found": one.found,
+            "by": requirement.who if requirement.by else "a package",
+            "needs": requirement.needs,
+            "range": requirement.range,
+            "found": requirement.found,
         },
-        fix=(*_fix(one, origin), _CHECK),
+        fix=(*_fix(requirement, origin), _CHECK),
     )
 
 
-def _is_unmet(one: Stated) -> bool:
+def _is_unmet(requirement: Stated) -> bool:
     try:
-        return one.takes is not None and not one.takes.contains(Exact(one.found), prereleases=True)
+        return requirement.takes is not None and not requirement.takes.contains(
+            Exact(requirement.found), prereleases=True
+        )
     except InvalidVersion:
         return False
 
@@ -77,46 +79,52 @@ def _is_known(line: str) -> bool:
     )
 
 
-def _fix(one: Stated, origin: Origin) -> tuple[Action, Action]:
+def _fix(requirement: Stated, origin: Origin) -> tuple[Action, Action]:
     again = run(
-        f"pip install --upgrade {one.by or 'PACKAGE'}",
-        f"or a release of it that takes {one.needs} {one.found}",
+        f"pip install --upgrade {requirement.by or 'PACKAGE'}",
+        f"or a release of it that takes {requirement.needs} {requirement.found}",
         kind=Kind.INSTALL,
     )
-    if one.needs in TENSORFLOWS:
-        numbers = one.found.split(".")
-        fits = companion(one.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
+    if requirement.needs in TENSORFLOWS:
+        numbers = requirement.found.split(".")
+        fits = companion(requirement.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
         fitting = run(
-            f"pip install '{one.by}=={fits}'",
+            f"pip install '{requirement.by}=={fits}'",
             "or the release of it for the TensorFlow that is installed",
             kind=Kind.INSTALL,
         )
         return run(
-            f"pip install '{one.needs}{one.range}'", f"what {one.who} needs", kind=Kind.INSTALL
+            f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} needs", kind=Kind.INSTALL
         ), fitting if fits else again
-    if canonical(one.by) in TENSORFLOWS:
-        takes = specifiers(f"=={one.found}")
-        newer = that_takes(one.needs, takes) if takes is not None else None
+    if canonical(requirement.by) in TENSORFLOWS:
+        takes = specifiers(f"=={requirement.found}")
+        newer = that_takes(requirement.needs, takes) if takes is not None else None
         if newer:
             again = run(
                 f"pip install 'tensorflow=={newer}.*'",
-                f"or a TensorFlow that takes {one.needs} {one.found}",
+                f"or a TensorFlow that takes {requirement.needs} {requirement.found}",
                 kind=Kind.INSTALL,
             )
-        return run(f"pip install '{one.needs}{one.range}'", f"what {one.who} takes", kind=Kind.INSTALL), again
-    own = needed(origin.releases[1], one.needs) if origin.releases[0] == origin.releases[1] else ""
-    ranges = specifiers(own), one.takes
+        return run(
+            f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} takes", kind=Kind.INSTALL
+        ), again
+    own = needed(origin.releases[1], requirement.needs) if origin.releases[0] == origin.releases[1] else ""
+    ranges = specifiers(own), requirement.takes
     if own and ranges[0] is not None and ranges[1] is not None:
         if overlap(ranges[0], ranges[1]):
             return run(
-                f"pip install '{one.needs}{one.range},{own}'", f"what {one.who} and TensorFlow take", kind=Kind.INSTALL
+                f"pip install '{requirement.needs}{requirement.range},{own}'",
+                f"what {requirement.who} and TensorFlow take",
+                kind=Kind.INSTALL,
             ), again
         return (
             run(
-                f"python -m venv another && another/bin/pip install {one.by}",
-                f"TensorFlow {origin.releases[1]} takes {one.needs}{own} alone: an environment for each",
+                f"python -m venv another && another/bin/pip install {requirement.by}",
+                f"TensorFlow {origin.releases[1]} takes {requirement.needs}{own} alone: an environment for each",
                 kind=Kind.INSTALL,
             ),
             again,
         )
-    return run(f"pip install '{one.needs}{one.range}'", f"what {one.who} needs", kind=Kind.INSTALL), again
+    return run(
+        f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} needs", kind=Kind.INSTALL
+    ), again

@@ -29,23 +29,25 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
-    unfit = [one for one in installed.requirements if not one.fits]
-    touched = [one for one in unfit if failed.touches(one)]
+    unfit = [requirement for requirement in installed.requirements if not requirement.fits]
+    touched = [requirement for requirement in unfit if failed.touches(requirement)]
     python = executable(facts)
-    order = {one.name: number for number, one in reversed([*enumerate(unfit)])}
-    for name, group in groupby(sorted(touched or unfit, key=lambda one: order[one.name]), lambda one: one.name):
+    order = {requirement.name: number for number, requirement in reversed([*enumerate(unfit)])}
+    for name, group in groupby(
+        sorted(touched or unfit, key=lambda requirement: order[requirement.name]), lambda requirement: requirement.name
+    ):
         asked = list(group)
-        one = asked[0]
+        first = asked[0]
         own = {distribution.location for distribution in installed.distributions}
-        elsewhere = one.location if one.location and one.location not in own else ""
+        elsewhere = first.location if first.location and first.location not in own else ""
         yield Match(
             (
                 f"import tensorflow raised {failed.error}",
                 *_seen(asked),
                 *([f"TensorFlow is in {' and '.join(own)}: {elsewhere} comes before it"] if elsewhere else []),
-                *(interpreter(facts) if not one.version else ()),
+                *(interpreter(facts) if not first.version else ()),
             ),
-            _sure(one, failed) if touched else Confidence.POSSIBLE,
+            _sure(first, failed) if touched else Confidence.POSSIBLE,
             {"what": _what(asked), "python": python},
             fix=(
                 _removed(facts, name, elsewhere, python),
@@ -55,33 +57,34 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
         )
 
 
-def _sure(one: Requirement, failed: Traceback) -> Confidence:
+def _sure(requirement: Requirement, failed: Traceback) -> Confidence:
     """What is not there is proved by an error that says so; another version is only known not to be asked for."""
-    absent = one.version is None or bool(one.gone) or bool(one.foreign_tag)
-    return Confidence.PROVED if absent and one.name in failed.distributions else Confidence.LIKELY
+    absent = requirement.version is None or bool(requirement.gone) or bool(requirement.foreign_tag)
+    return Confidence.PROVED if absent and requirement.name in failed.distributions else Confidence.LIKELY
 
 
 def _what(asked: list[Requirement]) -> str:
-    one = asked[0]
-    if one.version is None:
-        return f"{one.name} is not installed"
-    if not one.version:
-        return f"of {one.name} only a part is left"
-    if one.foreign_tag:
-        return f"{one.name} {one.version} is a wheel for another Python"
-    if one.gone:
-        return f"{one.name} {one.version} is registered as installed, and files of it are gone"
-    return f"{one.name} {one.version} is installed, and {' and '.join(f'{one.by} needs {one.wanted}' for one in asked)}"
+    first = asked[0]
+    if first.version is None:
+        return f"{first.name} is not installed"
+    if not first.version:
+        return f"of {first.name} only a part is left"
+    if first.foreign_tag:
+        return f"{first.name} {first.version} is a wheel for another Python"
+    if first.gone:
+        return f"{first.name} {first.version} is registered as installed, and files of it are gone"
+    needs = " and ".join(f"{requirement.by} needs {requirement.wanted}" for requirement in asked)
+    return f"{first.name} {first.version} is installed, and {needs}"
 
 
 def _seen(asked: list[Requirement]) -> list[str]:
-    one = asked[0]
-    if not one.location:
-        return [f"{one.by} requires {one.wanted}" for one in asked]
-    where = f"{one.name} {one.version} is in {one.location}".replace("  ", " ")
-    if one.foreign_tag:
-        return [f"{where}: its wheel is {one.foreign_tag}"]
-    return [f"{where}: there is no {', '.join(one.gone)}" if one.gone else where]
+    first = asked[0]
+    if not first.location:
+        return [f"{requirement.by} requires {requirement.wanted}" for requirement in asked]
+    where = f"{first.name} {first.version} is in {first.location}".replace("  ", " ")
+    if first.foreign_tag:
+        return [f"{where}: its wheel is {first.foreign_tag}"]
+    return [f"{where}: there is no {', '.join(first.gone)}" if first.gone else where]
 
 
 def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | None:
@@ -95,9 +98,9 @@ def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | N
 
 def _arguments(asked: list[Requirement]) -> str:
     """Return what pip is to install: what is asked for, or the same version again if only files of it are wrong."""
-    one = asked[0]
-    if one.in_range and one.version:
-        return f"--force-reinstall --no-deps --no-cache-dir '{one.name}=={one.version}'"
-    again = "--force-reinstall --no-deps " if one.version == "" else ""
-    specifiers = dict.fromkeys(part for one in asked for part in one.specifier.split(",") if part)
-    return f"{again}'{one.name}{','.join(specifiers)}'"
+    first = asked[0]
+    if first.in_range and first.version:
+        return f"--force-reinstall --no-deps --no-cache-dir '{first.name}=={first.version}'"
+    again = "--force-reinstall --no-deps " if first.version == "" else ""
+    specifiers = dict.fromkeys(part for requirement in asked for part in requirement.specifier.split(",") if part)
+    return f"{again}'{first.name}{','.join(specifiers)}'"

@@ -51,15 +51,15 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if pair is None:
         yield from _not_published(program)
         return
-    one, other = sorted(pair, key=lambda each: each.by != "")  # what the user asks for is the easiest to change
+    easier, other = sorted(pair, key=lambda each: each.by != "")  # what the user asks for is the easiest to change
     yield Match(
-        (*program.said(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED)[:1], *dict.fromkeys((one.line, other.line))),
+        (*program.said(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED)[:1], *dict.fromkeys((easier.line, other.line))),
         Confidence.LIKELY,
         {
-            "what": f"{one.who} and {other.who} exclude each other: no {one.needs} is both {one.range} and "
+            "what": f"{easier.who} and {other.who} exclude each other: no {easier.needs} is both {easier.range} and "
             f"{other.range}",
         },
-        fix=_fix(one, other),
+        fix=_fix(easier, other),
         explains=program.all(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED),
     )
 
@@ -85,36 +85,40 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
 
 
 def _not_published(program: LogAlone) -> Matches:
-    if (one := not_published(program.lines)) is None:
+    if (requirement := not_published(program.lines)) is None:
         return
-    who = one.who if one.by else "the project"
-    exact = f"{one.by or one.needs}!={one.release or one.range}"
+    who = requirement.who if requirement.by else "the project"
+    exact = f"{requirement.by or requirement.needs}!={requirement.release or requirement.range}"
     yield Match(
-        (one.line,),
+        (requirement.line,),
         Confidence.LIKELY,
-        {"what": f"{who} asks for {one.needs} {one.range}, and there is no such release for this Python and system"},
+        {
+            "what": f"{who} asks for {requirement.needs} {requirement.range}, "
+            "and there is no such release for this Python and system"
+        },
         fix=(
             run(
                 f"poetry add '{exact}'",
-                f"with uv: uv add; another release of {one.by or one.needs}: the one before or after it",
+                f"with uv: uv add; another release of {requirement.by or requirement.needs}: "
+                "the one before or after it",
                 kind=Kind.INSTALL,
             ),
-            check(f"pip index versions {one.needs}", "which there are"),
+            check(f"pip index versions {requirement.needs}", "which there are"),
             run(
                 "pip install 'tensorflow==2.15.1'",
                 "pip itself takes no part of another system's requirements",
                 kind=Kind.INSTALL,
             )
-            if one.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
+            if requirement.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
             else None,
         ),
         explains=program.all(REQUIREMENTS_CONFLICT, CONDA_NOT_SOLVED),
     )
 
 
-def _fix(one: Stated, other: Stated) -> tuple[Action, ...]:
-    if one.needs == "python":
-        python = other if canonical(other.by) in TENSORFLOWS else one
+def _fix(easier: Stated, other: Stated) -> tuple[Action, ...]:
+    if easier.needs == "python":
+        python = other if canonical(other.by) in TENSORFLOWS else easier
         return (
             run(
                 f"conda create -n tf 'python{python.range}'",
@@ -125,24 +129,24 @@ def _fix(one: Stated, other: Stated) -> tuple[Action, ...]:
                 f"or ask for another release of {python.by or other.by}: without a version, the newest for this Python"
             ),
         )
-    if canonical(one.needs) in TENSORFLOWS:
-        return (*_of_tensorflow(one, other), _APART)
-    newest = that_takes(one.needs, taken) if (taken := one.takes) is not None else None
+    if canonical(easier.needs) in TENSORFLOWS:
+        return (*_of_tensorflow(easier, other), _APART)
+    newest = that_takes(easier.needs, taken) if (taken := easier.takes) is not None else None
     is_ours = canonical(other.by) in TENSORFLOWS
     return (
         install(
-            f"{one.needs}{other.range}",
-            note=f"in place of {one.needs}{one.range}: for {other.who}"
-            + ("" if one.by else "; change it in your requirements"),
+            f"{easier.needs}{other.range}",
+            note=f"in place of {easier.needs}{easier.range}: for {other.who}"
+            + ("" if easier.by else "; change it in your requirements"),
         ),
         run(
-            f"pip install 'tensorflow=={newest}.*' '{one.needs}{one.range}'",
+            f"pip install 'tensorflow=={newest}.*' '{easier.needs}{easier.range}'",
             "or the newest that takes that",
             kind=Kind.INSTALL,
         )
         if is_ours and newest
         else run(
-            f"pip install {' '.join(filter(None, (one.by, other.by)))}",
+            f"pip install {' '.join(filter(None, (easier.by, other.by)))}",
             "or without versions: pip chooses what fits",
             kind=Kind.INSTALL,
             role=Role.ALTERNATIVE,
@@ -151,10 +155,10 @@ def _fix(one: Stated, other: Stated) -> tuple[Action, ...]:
     )
 
 
-def _of_tensorflow(one: Stated, other: Stated) -> tuple[Action, ...]:
+def _of_tensorflow(easier: Stated, other: Stated) -> tuple[Action, ...]:
     """Return the lines for packages that ask for different releases of TensorFlow."""
-    asks = other if other.by else one
-    wanted = one if asks is other else other
+    asks = other if other.by else easier
+    wanted = easier if asks is other else other
     numbers = [part for part in wanted.range.lstrip("=<>~! ").split(".") if part.isdecimal()]
     fits = companion(asks.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
     if fits:

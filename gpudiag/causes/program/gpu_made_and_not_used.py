@@ -29,7 +29,7 @@ CAUSE = Cause(
 
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
-        gpus = [one.name for one in process.devices if one.name.startswith("GPU")]
+        gpus = [device.name for device in process.devices if device.name.startswith("GPU")]
         mine = [placement for placement in program.placed if placement.process == process.pid]
         used = any(placement.device.startswith("GPU") for placement in mine) or any(
             device.startswith("GPU")

@@ -37,7 +37,7 @@ def find(program: ProgramTrace) -> Matches:
         and copies_made.bytes <= SMALL_BYTES * copies_made.count
     ]
     if small:
-        worst = max(small, key=lambda one: one.count)
+        worst = max(small, key=lambda copy: copy.count)
         yield Match(
             evidence=tuple(
                 f"{place(copies_made.line)}: {copies_made.count} copies {copies_made.direction}"

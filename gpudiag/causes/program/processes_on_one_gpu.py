@@ -42,15 +42,15 @@ def find(program: ProgramTrace) -> Matches:
         gpu: at_once
         for gpu, all_of in users.items()
         if len(at_once := _at_once(all_of)) > 1
-        and (_ranks_beside_free_gpu(program, at_once) or not all(_shares(program, one) for one in at_once))
+        and (_ranks_beside_free_gpu(program, at_once) or not all(_shares(program, process) for process in at_once))
     }
     for gpu, processes in list(shared.items())[:1]:
         others = f"; likewise GPU {', '.join(other for other in shared if other != gpu)}" if len(shared) > 1 else ""
         yield Match(
             evidence=tuple(
-                f"process {one.pid}{_named(one)}: CUDA_VISIBLE_DEVICES "
-                f"{'is not set' if one.mask is None else repr(one.mask)}{_left(one, gpu)}"
-                for one in processes[:MOST]
+                f"process {process.pid}{_named(process)}: CUDA_VISIBLE_DEVICES "
+                f"{'is not set' if process.mask is None else repr(process.mask)}{_left(process, gpu)}"
+                for process in processes[:MOST]
             )
             + ((others.removeprefix("; "),) if others else ())
             + tuple(f"no process of the program uses GPU {free}" for free in _free(program)),
@@ -112,16 +112,16 @@ def _at_once(processes: list[Process]) -> list[Process]:
     ]
 
 
-def _overlap(one: Process, other: Process) -> bool:
+def _overlap(first: Process, other: Process) -> bool:
     """Return whether two processes live at the same time, by their first and last sign of life.
 
     The parent of a process lives when that begins, and holds what TensorFlow has taken for it.
     """
-    if other.pid == one.parent and 0 < other.made_s <= one.began_s:
+    if other.pid == first.parent and 0 < other.made_s <= first.began_s:
         return True
-    if one.pid == other.parent and 0 < one.made_s <= other.began_s:
+    if first.pid == other.parent and 0 < first.made_s <= other.began_s:
         return True
-    return _first(one) <= _last(other) and _first(other) <= _last(one)
+    return _first(first) <= _last(other) and _first(other) <= _last(first)
 
 
 def _first(process: Process) -> float:

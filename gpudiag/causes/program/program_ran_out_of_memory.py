@@ -44,34 +44,35 @@ def find(program: ProgramTrace) -> Matches:
         )
 
 
-def _seen(program: ProgramTrace, one: OutOfMemory, free: int) -> list[str]:
+def _seen(program: ProgramTrace, allocation: OutOfMemory, free: int) -> list[str]:
     """Return at most five lines: what was asked for and where, what is free, what holds the most, what is to blame."""
     again = len(program.out_of_memory) - 1
     times = f"; {again} more of these errors" if again else ""
     seen = [
-        f"{place(one.line)}: {_mib(one.asked_bytes)} asked for, {_mib(free)} free of {_mib(one.limit_bytes)}{times}"
+        f"{place(allocation.line)}: {_mib(allocation.asked_bytes)} asked for, "
+        f"{_mib(free)} free of {_mib(allocation.limit_bytes)}{times}"
     ]
-    mine = [holder for holder in one.holders if holder.device == one.device]
+    mine = [holder for holder in allocation.holders if holder.device == allocation.device]
     seen += [f"{_mib(holder.bytes)} in {holder.number} x {holder.what}" for holder in mine[:3]]
-    if 0 < one.asked_bytes <= free:
+    if 0 < allocation.asked_bytes <= free:
         seen.append("more is free than was asked for: memory is in pieces, or another process holds it")
-    elif (card := _card(program, one)) is not None and card.before_bytes > _HELD_BY_OTHERS * card.total_bytes:
+    elif (card := _card(program, allocation)) is not None and card.before_bytes > _HELD_BY_OTHERS * card.total_bytes:
         held = f"{_mib(card.before_bytes)} of {_mib(card.total_bytes)}"
         seen.append(f"before the program began, {held} of card {card.index} were in use: by another process")
     return seen[:5]
 
 
-def _first(program: ProgramTrace, one: OutOfMemory, free: int) -> Action:
+def _first(program: ProgramTrace, allocation: OutOfMemory, free: int) -> Action:
     """Return the smallest change with which it would have fitted."""
-    need = one.asked_bytes + one.used_bytes
-    card = _card(program, one)
-    if need > one.limit_bytes > 0 and one.asked_bytes and (raised := _raised(program, need, card)):
+    need = allocation.asked_bytes + allocation.used_bytes
+    card = _card(program, allocation)
+    if need > allocation.limit_bytes > 0 and allocation.asked_bytes and (raised := _raised(program, need, card)):
         return raised
-    if one.asked_bytes > one.limit_bytes > 0:
-        return note(f"this tensor is larger than all of {one.device}: make it in parts of at most {_mib(free)}")
-    if one.asked_bytes > free > 0:
+    if allocation.asked_bytes > allocation.limit_bytes > 0:
+        return note(f"this tensor is larger than all of {allocation.device}: make it in parts of at most {_mib(free)}")
+    if allocation.asked_bytes > free > 0:
         return note(
-            f"a tensor of at most {100 * free // one.asked_bytes} % of this size fits: a smaller batch",
+            f"a tensor of at most {100 * free // allocation.asked_bytes} % of this size fits: a smaller batch",
             kind=Kind.EDIT_PROGRAM,
         )
     return note("free what is named above, or make the batch smaller", kind=Kind.EDIT_PROGRAM)
@@ -96,10 +97,11 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
     return None
 
 
-def _card(program: ProgramTrace, one: OutOfMemory) -> Booked | None:
+def _card(program: ProgramTrace, allocation: OutOfMemory) -> Booked | None:
     """Return what NVML said of the card of the device; None if it is not known which that is."""
     gpu = next(
-        (device.gpu for process in program.processes for device in process.devices if device.name == one.device), ""
+        (device.gpu for process in program.processes for device in process.devices if device.name == allocation.device),
+        "",
     )
     return next((card for card in program.booked if str(card.index) == gpu), None)
 

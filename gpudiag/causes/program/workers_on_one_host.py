@@ -30,7 +30,7 @@ def find(program: ProgramTrace) -> Matches:
     if len(program.clusters) != 1:
         return  # two processes of the cluster were traced: what they share is seen
     (cluster,) = program.clusters
-    process = next((one for one in program.processes if one.pid == cluster.process), None)
+    process = next((candidate for candidate in program.processes if candidate.pid == cluster.process), None)
     beside = _on_this_host(cluster)
     gpus = {device.gpu for device in process.devices if device.gpu} if process else set()
     if not process or len(beside) < 2 or not gpus or {str(card.index) for card in program.booked} - gpus:

@@ -168,8 +168,8 @@ def built_with_cudnn(loaded: str, needed: str) -> Action | None:
     """Return the line that brings the newest TensorFlow which was built with the ``loaded`` cuDNN, or an older one."""
     least = numbers(loaded)
     fit = [
-        one
-        for one, of in COMPILED_WITH
+        release
+        for release, of in COMPILED_WITH
         if numbers(of)[0] == least[0] and (numbers(of) <= least[:2] if least >= (7, 1) else numbers(of) == least[:2])
     ]
     if not fit or (least[0] == numbers(needed)[0] and least[:2] >= numbers(needed)[:2]):

@@ -95,7 +95,7 @@ class Asked:
     @property
     def wanted_anywhere(self) -> str:
         """What was asked for, in words; also of a name whose module Python 2 did not say."""
-        module = self.module or next((one for one in self.modules if moved(one, self.name)), "")
+        module = self.module or next((module for module in self.modules if moved(module, self.name)), "")
         return f"{self.name} of {module}" if self.name else module
 
     @property

@@ -93,8 +93,8 @@ class WithoutGpu(InContainer):
         inside = InContainer.of(evidence)
         if inside is None or not inside.given_none:
             return None
-        one = cls(inside.facts, inside.container, inside.listed)
-        return one if one.host or one.wanted is not None else None
+        container = cls(inside.facts, inside.container, inside.listed)
+        return container if container.host or container.wanted is not None else None
 
     @property
     def wanted(self) -> str | None:

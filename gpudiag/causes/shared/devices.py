@@ -59,7 +59,9 @@ class ChosenGpus:
     def failing(self) -> list[Gpu]:
         """Those that are known to fail if TensorFlow's devices were tried; the only one is."""
         for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
-            raised = [pci for pci, one in zip(reading.given, reading.products.values(), strict=False) if one.raised]
+            raised = [
+                pci for pci, product in zip(reading.given, reading.products.values(), strict=False) if product.raised
+            ]
             known = [gpu for gpu in self.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
             if known or reading.raised is None:
                 return known

@@ -76,7 +76,7 @@ class Traceback:
                 if place["top"] in _OF_TENSORFLOW:
                     break
                 found.append(distribution_of(place["top"]))
-        return tuple(dict.fromkeys(one for one in found if one not in _OF_TENSORFLOW and one not in _OF_PYTHON))
+        return tuple(dict.fromkeys(name for name in found if name not in _OF_TENSORFLOW and name not in _OF_PYTHON))
 
     def touches(self, requirement: Requirement) -> bool:
         return requirement.name in self.distributions or requirement.by in self.distributions
@@ -109,7 +109,7 @@ def active_environment(facts: Facts) -> str:
     system = facts.system
     own = "" if isinstance(system, Unknown) else system.prefix
     active = [facts.variables.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    return next((one for one in active if own and one and PurePath(one) != PurePath(own)), "")
+    return next((folder for folder in active if own and folder and PurePath(folder) != PurePath(own)), "")
 
 
 def interpreter(facts: Facts) -> tuple[str, ...]:

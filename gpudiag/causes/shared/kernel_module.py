@@ -48,10 +48,10 @@ class KeptGpu(IdleGpu):
 
     @classmethod
     def of(cls, evidence: Evidence) -> KeptGpu | None:
-        one = super().of(evidence)
-        if one is None or not kept_for_others(one.nodes) or one.nvml.devices or one.container:
+        idle = super().of(evidence)
+        if idle is None or not kept_for_others(idle.nodes) or idle.nvml.devices or idle.container:
             return None
-        return cls(one.facts, one.driver, one.nvml, one.nodes)
+        return cls(idle.facts, idle.driver, idle.nvml, idle.nodes)
 
 
 class GpuWithoutModule(IdleGpu):

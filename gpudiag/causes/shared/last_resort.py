@@ -87,7 +87,7 @@ def match(
     log = [text(line) for line in devices_log(rows) if CODE.search(line)][:1] if step.stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
-    meaning = next((one for one in MEANINGS if code and re.fullmatch(one.codes, code["name"])), OTHERWISE)
+    meaning = next((entry for entry in MEANINGS if code and re.fullmatch(entry.codes, code["name"])), OTHERWISE)
     driver = []
     if whole is not None:
         module, gpus = whole.driver.kernel_module or "not known", counted(len(whole.nvml.devices), "GPU")

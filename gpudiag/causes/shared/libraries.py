@@ -77,21 +77,21 @@ def slowest(calls: Iterable[Call], gpus: tuple[Gpu, ...]) -> dict[str, float]:
     return found
 
 
-def good_copy(one: Library) -> LibraryCopy | None:
-    return next((copy for copy in one.copies if copy.error is None), None)
+def good_copy(library: Library) -> LibraryCopy | None:
+    return next((copy for copy in library.copies if copy.error is None), None)
 
 
 def is_packaged(copy: LibraryCopy) -> bool:
     return copy.owner is not None or "/nvidia/" in copy.path
 
 
-def lacks_known(one: Library) -> tuple[str, ...]:
-    return tuple(name for name in one.lacks if name.partition(".")[0] in PACKAGES)
+def lacks_known(library: Library) -> tuple[str, ...]:
+    return tuple(name for name in library.lacks if name.partition(".")[0] in PACKAGES)
 
 
-def seen(one: Library) -> str:
-    where = f"{one.path} (from {one.source}): " if one.path else ""
-    return f"{one.soname}: {where}{(one.error or '').removeprefix(f'{one.path or one.soname}: ')}"
+def seen(library: Library) -> str:
+    where = f"{library.path} (from {library.source}): " if library.path else ""
+    return f"{library.soname}: {where}{(library.error or '').removeprefix(f'{library.path or library.soname}: ')}"
 
 
 def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
@@ -141,7 +141,7 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     if not found:
         return
     folders = list(dict.fromkeys(str(PurePath(copy.path).parent) for _, copy in found))
-    shown = [seen(one) for one, _ in found]
+    shown = [seen(library) for library, _ in found]
     shown += [f"{copy.path}{f' of {copy.owner}' if copy.owner else ''} opens by its path" for _, copy in found]
     shown += [
         f"{PATH} has {entry!r}, which names no folder: the loader expands no ~ and no variable, and keeps quotes"
@@ -154,13 +154,13 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     yield Match(
         evidence=tuple(shown),
         figures={
-            "names": ", ".join(one.soname for one, _ in found),
+            "names": ", ".join(library.soname for library, _ in found),
             "folders": ":".join(folders),
             "path": found[0][1].path,
             "tensorflow": tensorflow_version(facts) or "of unknown version",
         },
-        about=(*(one.soname for one, _ in found), *folders),
-        fix=(first, cause.fix[1], another_release(facts, [one.soname for one, _ in found]))
+        about=(*(library.soname for library, _ in found), *folders),
+        fix=(first, cause.fix[1], another_release(facts, [library.soname for library, _ in found]))
         if packaged
         else (first, *cause.fix[1:]),
         tried=first,

@@ -47,7 +47,7 @@ def holders(device: NvmlDevice) -> str:
     known = [
         f"{'process' if process.computes else 'the drawing process'} {process.pid}{_who(process.holder)} holds "
         + ("some, NVML does not report how much" if process.used_bytes is None else gib(process.used_bytes))
-        for process in sorted(device.processes, key=lambda one: -(one.used_bytes or 0))
+        for process in sorted(device.processes, key=lambda candidate: -(candidate.used_bytes or 0))
     ]
     if not known and device.memory_used_bytes > IDLE_BYTES:
         known = ["a process that NVML does not list holds the rest"]

@@ -59,13 +59,15 @@ def shown(installed: TensorflowFacts) -> Iterator[str]:
 
 
 def reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool | None]:
-    one = chosen(installed)
+    build = chosen(installed)
     listed = host_tensorflow.providers_of(installed) or installed.distributions  # those elsewhere overwrite nothing
-    name = "tensorflow" if one.name.startswith(("tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel")) else one.name
+    name = (
+        "tensorflow" if build.name.startswith(("tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel")) else build.name
+    )
     return {
         "names": names(installed),
-        "listed": " and ".join(dict.fromkeys(f"{one.name} {one.version}" for one in listed)),
-        "with_cuda": f"{name}[and-cuda]" + (f"=={one.version}" if one.version else ""),
+        "listed": " and ".join(dict.fromkeys(f"{package.name} {package.version}" for package in listed)),
+        "with_cuda": f"{name}[and-cuda]" + (f"=={build.version}" if build.version else ""),
     }
 
 

@@ -21,7 +21,7 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
         if setting.fate == fate:
             found.setdefault((setting.what, setting.line, setting.why, repr(setting.instead)), []).append(setting)
     for (what, line, why, _), several in list(found.items())[:MOST]:
-        values = ", ".join(dict.fromkeys(one.value for one in several))
+        values = ", ".join(dict.fromkeys(setting.value for setting in several))
         take_out = note(f"take it out of {place(line)}", kind=Kind.EDIT_PROGRAM) if line else unset(what)
         yield Match(
             evidence=(
@@ -60,5 +60,5 @@ def on_cpu(placed: Iterable[Placed]) -> tuple[str, ...]:
     return tuple(
         f"{place(placement.line)}: {placement.op} x{placement.count}"
         f"{f' in {placement.function}' if placement.function else ''} on the CPU: {_BECAUSE[placement.why]}"
-        for placement in sorted(placed, key=lambda one: -one.count)
+        for placement in sorted(placed, key=lambda entry: -entry.count)
     )

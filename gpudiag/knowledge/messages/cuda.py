@@ -697,7 +697,9 @@ ELSEWHERE: dict[int, Message] = {
     802: SYSTEM_NOT_READY,
     999: CUDA_UNKNOWN,
 }
-BY_NUMBER = {str(code.number): _added(code) for code in CODES} | {str(one): what for one, what in ELSEWHERE.items()}
+BY_NUMBER = {str(code.number): _added(code) for code in CODES} | {
+    str(number): what for number, what in ELSEWHERE.items()
+}
 FAMILY.add(
     Worth.SIGN,
     "cuda_number",

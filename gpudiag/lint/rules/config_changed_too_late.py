@@ -35,9 +35,9 @@ RULE = Rule(
 def find(program: Program) -> Matches:
     for event in program.of(Option):
         sessions = [
-            one
-            for one in event.history()
-            if isinstance(one, Call) and one.api == "Session" and session_config(one.made) is event.made
+            earlier
+            for earlier in event.history()
+            if isinstance(earlier, Call) and earlier.api == "Session" and session_config(earlier.made) is event.made
         ]
         later = (call.made for call in program.calls("Session") if call.made not in [made.made for made in sessions])
         if sessions and not any(session_config(value) is event.made for value in later):

@@ -49,7 +49,7 @@ def find(program: Program) -> Matches:
 
 def _repeats(event: Call, devices: Event) -> bool:
     """Return whether the same was set before the devices were made: then TensorFlow raises nothing."""
-    earlier = (one for one in devices.history() if isinstance(one, Call) and one.api == event.api)
+    earlier = (call for call in devices.history() if isinstance(call, Call) and call.api == event.api)
     if event.api == api.GROWTH:  # by a loop over all GPUs before
         return any(call.node is not event.node and _enables(call) == _enables(event) for call in earlier)
     return any(ast.dump(call.node) == ast.dump(event.node) and call.node is not event.node for call in earlier)

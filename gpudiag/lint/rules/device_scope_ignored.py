@@ -85,7 +85,7 @@ def _kind(statement: ast.stmt, program: Program) -> str | None:
     if isinstance(statement, ast.With):
         session = all(_api(item.context_expr, program) == "Session" for item in statement.items)
         names = {item.optional_vars.id for item in statement.items if isinstance(item.optional_vars, ast.Name)}
-        return "a session" if session and all(_only_runs(one, names) for one in statement.body) else None
+        return "a session" if session and all(_only_runs(inner, names) for inner in statement.body) else None
     if isinstance(statement, ast.Assign | ast.Expr | ast.Return) and statement.value is not None:
         name = _api(statement.value, program)
         if name == "Session":

@@ -38,6 +38,6 @@ def find(program: Program) -> Matches:
             continue
         if any(map(asks_for_version, event.guards)):
             continue
-        switched_off = any(isinstance(one, Call) and one.api in api.WITHOUT_EAGER for one in event.history())
+        switched_off = any(isinstance(call, Call) and call.api in api.WITHOUT_EAGER for call in event.history())
         if not switched_off:
             yield Match(event)

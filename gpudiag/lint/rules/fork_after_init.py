@@ -90,7 +90,7 @@ def _called(made: Made, program: Program) -> list[Function] | None:
     if made.name == "os.fork":
         return None
     given = [made.kwargs.get("initializer"), made.argument(1, "initializer")]
-    given += [one.made.argument(0, "func") for one in program.of(Call) if _pool(one.made) is made]
+    given += [call.made.argument(0, "func") for call in program.of(Call) if _pool(call.made) is made]
     return [function for function in map(_function, given) if function is not None]
 
 

@@ -86,7 +86,7 @@ _OTHER_PACKAGES = re.compile(r"\b(?:jax|flax|torch|pytorch|vllm|cupy)\b")
 def _is_for_others(event: Variable, program: Program) -> bool:
     """Return whether the project itself reads a variable, or what reads it is in use beside TensorFlow."""
     uses_tensorflow = any(
-        isinstance(one, Import) and one.name.startswith(("tensorflow", "keras")) for one in program.events
+        isinstance(entry, Import) and entry.name.startswith(("tensorflow", "keras")) for entry in program.events
     )
     named = sum(module.text.count(event.name) for module in program.modules)
     return not uses_tensorflow or named > 1 or program.mentions(_OTHER_PACKAGES)

@@ -53,7 +53,7 @@ def find(program: Program) -> Matches:
             or any(asks_for_version(guard) or _expects_it(guard) for guard in event.guards)
         ):
             continue
-        around = (one for function in event.functions for one in (function, *function.outer))
+        around = (outer for function in event.functions for outer in (function, *function.outer))
         if any(map(_is_for_an_older_one, around)):
             continue
         if key in _SESSIONS and not event.module.mentions(_OPTIONS):
@@ -72,7 +72,7 @@ def find(program: Program) -> Matches:
 def _is_for_an_older_one(function: Function) -> bool:
     """Return whether a function says that it is for TensorFlow 1: by its name, or by a decorator such as skipif."""
     nodes: list[ast.AST] = [function.node, *([function.owner.of.node] if function.owner else [])]
-    decorators = (one for node in nodes for one in getattr(node, "decorator_list", ()))
+    decorators = (decorator for node in nodes for decorator in getattr(node, "decorator_list", ()))
     return bool(_OLD.search(function.name)) or any(map(asks_for_version, decorators))
 
 

@@ -116,7 +116,7 @@ def _made_before(event: Call, program: Program) -> Call | None:
     if not isinstance(first, Call) or not is_local(first.made) or any(_sets(call) for call in _same(first, event.api)):
         return None
     if event.api == _SOFT:
-        eager = program.mentions(_EAGER) or any("devices" in one.effects for one in program.events)
+        eager = program.mentions(_EAGER) or any("devices" in earlier.effects for earlier in program.events)
         later = any(event in call.history() for call in program.calls("Session"))
         return None if eager or later else first
     return first if _sets(event) and event.before("devices", "allocators") is first else None
@@ -151,6 +151,6 @@ def _is_handed_on(config: Made, program: Program) -> bool:
     for event in program.of(Call):
         if base_of(event.made.owner) is config:
             return True
-        if event.api != "Session" and any(one is config for one in (*event.made.args, *event.made.kwargs.values())):
+        if event.api != "Session" and any(value is config for value in (*event.made.args, *event.made.kwargs.values())):
             return True
     return False

@@ -48,7 +48,7 @@ def find(program: Program) -> Matches:
 def _first(event: Event) -> Call | None:
     """Return the first session that surely was made before."""
     found = None
-    for one in event.history():
-        if isinstance(one, Call) and one.api == "Session" and is_local(one.made):
-            found = one
+    for earlier in event.history():
+        if isinstance(earlier, Call) and earlier.api == "Session" and is_local(earlier.made):
+            found = earlier
     return found

@@ -78,7 +78,8 @@ _MAKE = "make the model and compile it inside of with strategy.scope():"
 def _how(strategy: Made, program: Program) -> str:
     """Return in what way a strategy has no work for its replicas; "" if it has, or may have."""
     written = sum(module.text.count("scope(") for module in program.modules)
-    scopes = [one for one in program.of(Entered) if one.made.api.endswith("().scope") and one.made.owner is strategy]
+    mine = (event for event in program.of(Entered) if event.made.owner is strategy)
+    scopes = [event for event in mine if event.made.api.endswith("().scope")]
     if not written:
         return "" if strategy.used else "is never used"
     if strategy.api == _ONE_DEVICE or written != len({id(scope.node) for scope in scopes}):

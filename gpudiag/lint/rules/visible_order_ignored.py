@@ -35,6 +35,6 @@ RULE = Rule(
 def find(program: Program) -> Matches:
     for event in program.calls(api.VISIBLE):
         found = [devices(value) for value in elements(event.made.argument(0, "devices"))]
-        order = [one.index for one in found if one and one.index is not None and one.kind == "GPU"]
+        order = [device.index for device in found if device and device.index is not None and device.kind == "GPU"]
         if len(order) == len(found) and order != sorted(order):
             yield Match(event, {"order": ",".join(map(str, order))})

@@ -104,10 +104,10 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     if len(reading.products) < len(reading.given):
         yield Fault.gpu_not_seen.found(seen=len(reading.products), given=len(reading.given))
         return
-    failed = {device: one.raised for device, one in reading.products.items() if one.raised is not None}
+    failed = {device: product.raised for device, product in reading.products.items() if product.raised is not None}
     for device, raised in failed.items():
         yield Fault.product_failed.found(device=device, raised=raised.brief)
     if not failed:
-        for expected, one in zip(reading.given, reading.products.values(), strict=True):
-            if one.kernel is not None:
-                yield from one.kernel.verified_on(expected)
+        for expected, product in zip(reading.given, reading.products.values(), strict=True):
+            if product.kernel is not None:
+                yield from product.kernel.verified_on(expected)

@@ -152,6 +152,6 @@ def judge(reading: Reading) -> Findings:
             yield Fault.sum_elsewhere.found(dtype=dtype, found=found, expected=expected)
         wrong = sum(total.wrong for total in sums)
         if wrong:
-            device = max(sums, key=lambda one: one.wrong).device
+            device = max(sums, key=lambda total: total.wrong).device
             count = sum(total.size for total in sums)
             yield Fault.wrong_sum.found(wrong=wrong, count=count, dtype=dtype, where=where, device=device)

@@ -169,8 +169,8 @@ def _loss(tf: Any, weights: Any, features: list[list[float]], labels: list[list[
 def _close(found: Numbers, expected: Numbers) -> bool:
     # Small whole numbers, exact in TF32 too, but for the last division: by the number of towers, or of all rows.
     return len(found) == len(expected) and all(
-        one is not None and other is not None and math.isclose(one, other, rel_tol=1e-5)
-        for one, other in zip(found, expected, strict=True)
+        computed is not None and other is not None and math.isclose(computed, other, rel_tol=1e-5)
+        for computed, other in zip(found, expected, strict=True)
     )
 
 

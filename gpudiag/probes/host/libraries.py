@@ -111,9 +111,11 @@ def with_other_soname(facts: Facts) -> tuple[Library, ...]:
     )
 
 
-def is_another_release(one: Library) -> bool:
+def is_another_release(library: Library) -> bool:
     """Return True if the file of ``one`` says that it is the same library in another release."""
-    return one.own_soname is not None and one.own_soname.partition(".so")[0] == one.soname.partition(".so")[0]
+    return (
+        library.own_soname is not None and library.own_soname.partition(".so")[0] == library.soname.partition(".so")[0]
+    )
 
 
 def without_libdevice(facts: Facts) -> bool:

@@ -121,7 +121,11 @@ class Reading(probe.GpuReading):
         size = mib(self.copies[0].size_bytes) if self.copies else "0 MiB"
         among = f", {self.pairs} of {_all_pairs(len(self.made))} pairs" if len(self.made) > 1 else ""
         gpus = counted(len(self.made), "GPU")
-        rounds = f"; {min(one.times - one.wrong for one in self.rounds)} rounds right on each" if self.rounds else ""
+        rounds = (
+            f"; {min(transfer.times - transfer.wrong for transfer in self.rounds)} rounds right on each"
+            if self.rounds
+            else ""
+        )
         return f"{right} of {len(self.copies)} copies of {size} right: to and from {gpus}{among}{speed}{rounds}"
 
     def table(self) -> tuple[tuple[str, ...], ...]:
@@ -212,7 +216,7 @@ def measure(ctx: Context) -> Reading:
         return Rounds(device, len(ended), ended.count(False), raised)
 
     copies = tuple(_until_one_raises(copy(*pair) for pair in _copies_among(tuple(made))))
-    if any(one.raised for one in copies):
+    if any(copy.raised for copy in copies):
         return Reading(made, copies)
     return Reading(made, copies, tuple(_until_one_raises(map(go_and_return, made))))
 
@@ -250,7 +254,9 @@ def judge(reading: Reading) -> Findings:
             yield Fault.rounds_failed.found(times=rounds.times, device=rounds.device, error=rounds.raised.brief)
         elif rounds.wrong:
             yield Fault.sometimes_wrong.found(times=rounds.times, device=rounds.device, wrong=rounds.wrong)
-    right = all(copy.is_right for copy in reading.copies) and not any(one.wrong or one.raised for one in reading.rounds)
+    right = all(copy.is_right for copy in reading.copies) and not any(
+        transfer.wrong or transfer.raised for transfer in reading.rounds
+    )
     for given, (device, found) in zip(reading.given, reading.made.items(), strict=False):
         if found != given:
             yield Fault.other_gpu.found(device=device, found=found or "(not named)", expected=given)

@@ -43,18 +43,18 @@ def measure(ctx: Context) -> Reading:
     batch = normal(3, 32, 64), normal(3, 64, 32, seed=1)
 
     def with_tf32(on: bool) -> Callable[..., Any]:
-        def multiply(one: Any, other: Any) -> Any:
+        def multiply(left: Any, other: Any) -> Any:
             tf.config.experimental.enable_tensor_float_32_execution(on)
-            return tf.matmul(one, other)
+            return tf.matmul(left, other)
 
         return multiply
 
-    def transposed(one: Any, other: Any) -> Any:
-        return tf.matmul(one, other, transpose_b=True)
+    def transposed(left: Any, other: Any) -> Any:
+        return tf.matmul(left, other, transpose_b=True)
 
     @tf.function  # type: ignore[untyped-decorator]
-    def fused(one: Any, other: Any, bias: Any) -> Any:
-        return tf.nn.relu(tf.nn.bias_add(tf.matmul(one, other), bias))
+    def fused(left: Any, other: Any, bias: Any) -> Any:
+        return tf.nn.relu(tf.nn.bias_add(tf.matmul(left, other), bias))
 
     forced = os.environ.get("NVIDIA_TF32_OVERRIDE") == "1"  # over what TensorFlow asks for: a setting, no fault
     return compare(

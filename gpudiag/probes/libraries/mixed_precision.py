@@ -83,11 +83,11 @@ def measure(ctx: Context) -> Reading:
             loss = tf.reduce_mean((made - tf.cast(targets, tf.float32)) ** 2)
             scaled = loss if on_cpu else optimizer.scale_loss(loss)
         weights = model.trainable_weights
-        values = [getattr(one, "value", one) for one in weights]
+        values = [getattr(weight, "value", weight) for weight in weights]
         before = [tf.identity(value) for value in values]
         optimizer.apply_gradients(zip(tape.gradient(scaled, values), weights, strict=True))
         # Not the weights, of which a step changes so little that a wrong gradient would be within the rounding.
-        return tf.concat([tf.reshape(one - old, [-1]) for one, old in zip(values, before, strict=True)], 0)
+        return tf.concat([tf.reshape(new - old, [-1]) for new, old in zip(values, before, strict=True)], 0)
 
     inputs = normal(32, 8), normal(32, 4, seed=1), normal(8, 16, seed=2) / 3, normal(16, 4, seed=3) / 4
     return compare(ctx, Reading, (Computation("a step", step, inputs, "float32", HALF, "float32"),))

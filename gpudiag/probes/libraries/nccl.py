@@ -76,9 +76,9 @@ def _checks(tf: Any) -> Iterator[Check]:
     *sums, gathered = exchange()
     expected = [(f"sum, {name}", wide.sum(0), most) for name, most in MOST.items()]
     for made, (name, right, most) in zip((*sums, gathered), (*expected, ("gathering", wide, SINGLE)), strict=True):
-        for number, one in enumerate(strategy.experimental_local_results(made)):
-            where = short_device(one.backing_device)
-            yield Check(name, f"GPU:{number}", where, difference(one.numpy(), right), most)
+        for number, tensor in enumerate(strategy.experimental_local_results(made)):
+            where = short_device(tensor.backing_device)
+            yield Check(name, f"GPU:{number}", where, difference(tensor.numpy(), right), most)
 
 
 def _gather(tf: Any, mine: Any, count: int) -> Any:

@@ -53,8 +53,8 @@ def measure(ctx: Context) -> Reading:
         ctx,
         Reading,
         (
-            of("mathematical functions", lambda one: tf.exp(tf.sin(one)) + tf.math.erf(one), square),
-            of("a sum", lambda one: tf.reduce_sum(one**2, 0), square),
+            of("mathematical functions", lambda x: tf.exp(tf.sin(x)) + tf.math.erf(x), square),
+            of("a sum", lambda x: tf.reduce_sum(x**2, 0), square),
             of("a product", tf.matmul, square, normal(64, 64, seed=1)),
             of("a convolution", lambda *of: tf.nn.conv2d(*of, 1, "SAME"), images, normal(3, 3, 8, 8, seed=1)),
         ),

@@ -86,12 +86,12 @@ def judge(reading: Reading) -> Findings:
     if len(reading.devices) != len(expected):
         yield Fault.wrong_count.found(count=len(reading.devices), wanted=len(expected))
         return
-    for one, pci_bus_id in zip(reading.devices, expected, strict=True):
-        kernel = one.kernel
+    for device, pci_bus_id in zip(reading.devices, expected, strict=True):
+        kernel = device.kernel
         if kernel.pci_bus_id != pci_bus_id:
             found = kernel.pci_bus_id or "(not named)"
             yield Fault.other_number.found(device=kernel.device, found=found, expected=pci_bus_id)
-        elif one.logged != (kernel.device,):
-            yield Fault.ran_elsewhere.found(device=kernel.device, logged=", ".join(one.logged) or "nothing")
+        elif device.logged != (kernel.device,):
+            yield Fault.ran_elsewhere.found(device=kernel.device, logged=", ".join(device.logged) or "nothing")
         else:
             yield from kernel.verified_on(pci_bus_id)

@@ -129,20 +129,20 @@ def measure(ctx: Context) -> Reading:
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
-    for one in reading.ceilings:
-        if is_partitioned(facts, one.pci_bus_id) or one.pci_bus_id not in reading.given:
+    for device in reading.ceilings:
+        if is_partitioned(facts, device.pci_bus_id) or device.pci_bus_id not in reading.given:
             continue
-        free, ceiling = one.free_bytes, one.ceiling_mib * MIB
-        near = [_ceiling(free + more, one.major) for more in (-TOLERANCE_BYTES, 0, TOLERANCE_BYTES)]
+        free, ceiling = device.free_bytes, device.ceiling_mib * MIB
+        near = [_ceiling(free + more, device.major) for more in (-TOLERANCE_BYTES, 0, TOLERANCE_BYTES)]
         if min(abs(ceiling - expected) for expected in near) > TOLERANCE_BYTES:
             yield Fault.other_ceiling.found(
-                ceiling_mib=one.ceiling_mib,
-                pci_bus_id=one.pci_bus_id,
+                ceiling_mib=device.ceiling_mib,
+                pci_bus_id=device.pci_bus_id,
                 free_bytes=free,
-                expected_bytes=_ceiling(free, one.major),
+                expected_bytes=_ceiling(free, device.major),
             )
     rise = reading.first - reading.made
-    expected = BACKED_OFF * min([LIMIT_MIB, *(one.ceiling_mib for one in reading.ceilings[:1])])
+    expected = BACKED_OFF * min([LIMIT_MIB, *(ceiling.ceiling_mib for ceiling in reading.ceilings[:1])])
     if facts.variables.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true":
         yield Fault.grows.found(taken_bytes=rise)
     elif rise < expected * MIB - SLACK_BYTES:

@@ -82,8 +82,8 @@ class Reading(probe.GpuReading):
 
     def limits(self) -> tuple[Limit, ...]:
         return tuple(
-            one.before.plus(f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}", LIMIT_MIB * MIB, one.on)
-            for one in self.losses
+            loss.before.plus(f"TF_PER_DEVICE_MEMORY_LIMIT_MB={LIMIT_MIB}", LIMIT_MIB * MIB, loss.on)
+            for loss in self.losses
         )
 
 

@@ -78,7 +78,7 @@ class Reading(probe.GpuReading):
 
     def limits(self) -> tuple[Limit, ...]:
         pairs = zip(self.given, self.devices, strict=False)
-        return tuple(one.before.plus("memory_limit", LIMIT_BYTES, bus_id) for bus_id, one in pairs)
+        return tuple(device.before.plus("memory_limit", LIMIT_BYTES, bus_id) for bus_id, device in pairs)
 
 
 def measure(ctx: Context) -> Reading:
@@ -118,11 +118,11 @@ def _multiply(ctx: Context, device: str, matrix: Any, created: dict[str, str], k
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
-    for one, pci_bus_id in zip(reading.devices, reading.given, strict=True):
+    for device, pci_bus_id in zip(reading.devices, reading.given, strict=True):
         least = LIMIT_BYTES - SLACK_BYTES
-        yield from one.judged(LIMIT_BYTES, facts, least, Fault.limit_ignored, Fault.no_limit)
-        if one.within:
+        yield from device.judged(LIMIT_BYTES, facts, least, Fault.limit_ignored, Fault.no_limit)
+        if device.within:
             figures = {"limit_bytes": LIMIT_BYTES, "within_bytes": WITHIN_BYTES}
-            yield Fault.not_survived.found(**figures, device=one.kernel.device, error=one.within.brief)
+            yield Fault.not_survived.found(**figures, device=device.kernel.device, error=device.within.brief)
             continue
-        yield from one.kernel.verified_on(pci_bus_id)
+        yield from device.kernel.verified_on(pci_bus_id)

@@ -139,14 +139,14 @@ def measure(ctx: Context) -> Reading:
     ctx.make_gpus()
     with tf.device(CPU):
         floats, integers = tf.constant(MATRIX), tf.constant([[1, 2], [3, 4]], tf.int64)
-        one, key = tf.constant(1.0), tf.constant(7, tf.int64)
+        scalar, key = tf.constant(1.0), tf.constant(7, tf.int64)
         variable = tf.Variable(0.0)
         table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([key], [70.0]), 0.0)
         numbers = iter(tf.data.Dataset.range(100))
     writes, steps = count(1), count()
 
     def write() -> Any:
-        variable.assign_add(one)
+        variable.assign_add(scalar)
         return variable.read_value()
 
     # Cause, operation type, device; the program, and whether its result is right.

@@ -96,7 +96,7 @@ def measure(ctx: Context) -> Reading:
 
     def list_devices() -> None:
         with session(MINUS_ONE) as running:
-            names.extend(short_device(one.name) for one in running.list_devices() if one.device_type == "GPU")
+            names.extend(short_device(device.name) for device in running.list_devices() if device.device_type == "GPU")
 
     names: list[str] = []
     with tf.Graph().as_default():

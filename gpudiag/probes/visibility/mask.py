@@ -114,14 +114,14 @@ def judge(reading: Reading) -> Findings:
     if min(named.listed, len(named.pci_bus_ids)) < len(reading.given):
         yield Fault.gpu_not_seen.found(seen=named.listed, given=len(reading.given))
         return
-    for form, one in reading.values.items():
-        shown = ", ".join(one.shown.pci_bus_ids) or "none"
-        if one.shown.pci_bus_ids == one.expected:
-            if one.shown.listed != len(one.expected):
-                yield Fault.tensorflow_differs.found(value=one.value, listed=one.shown.listed, shown=shown)
-        elif not one.expected:
-            yield Fault.not_hidden.found(value=one.value, shown=shown)
-        elif form == "invalid" and one.shown.pci_bus_ids[: len(one.expected)] == one.expected:
-            yield Fault.list_not_cut.found(value=one.value, shown=shown)
+    for form, value in reading.values.items():
+        shown = ", ".join(value.shown.pci_bus_ids) or "none"
+        if value.shown.pci_bus_ids == value.expected:
+            if value.shown.listed != len(value.expected):
+                yield Fault.tensorflow_differs.found(value=value.value, listed=value.shown.listed, shown=shown)
+        elif not value.expected:
+            yield Fault.not_hidden.found(value=value.value, shown=shown)
+        elif form == "invalid" and value.shown.pci_bus_ids[: len(value.expected)] == value.expected:
+            yield Fault.list_not_cut.found(value=value.value, shown=shown)
         else:
-            yield Fault.wrong_gpus.found(value=one.value, shown=shown, expected=", ".join(one.expected))
+            yield Fault.wrong_gpus.found(value=value.value, shown=shown, expected=", ".join(value.expected))

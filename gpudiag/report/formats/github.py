@@ -51,7 +51,7 @@ def _level(report: Report, found: Finding) -> str:
 
 def _command(level: str, title: str, *lines: str) -> str:
     """Return an annotation; a line break, a colon or a comma does not end it."""
-    text = "\n".join(line for one in lines if (line := one_line(one)))
+    text = "\n".join(line for raw in lines if (line := one_line(raw)))
     property_ = _escaped(one_line(title)).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={property_}::{_escaped(text)}"
 

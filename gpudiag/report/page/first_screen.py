@@ -100,12 +100,12 @@ def _shown(action: Action) -> Action:
     return action.replaced(command=one_line(action.command)[:MOST_TEXT], note=one_line(action.note)[:MOST_TEXT])
 
 
-def _tried(one: RootCause) -> str:
-    if one.trial is None or one.trial.outcome is TrialOutcome.NOT_TRIED:
+def _tried(cause: RootCause) -> str:
+    if cause.trial is None or cause.trial.outcome is TrialOutcome.NOT_TRIED:
         return ""
-    tried = next((f"{action.command}: " for action in one.fix if action.change == one.trial.change), "")
+    tried = next((f"{action.command}: " for action in cause.fix if action.change == cause.trial.change), "")
     return one_line(
-        f"Tried here: {tried}{one.trial.outcome.value}{f' ({one.trial.detail})' if one.trial.detail else ''}"
+        f"Tried here: {tried}{cause.trial.outcome.value}{f' ({cause.trial.detail})' if cause.trial.detail else ''}"
     )
 
 

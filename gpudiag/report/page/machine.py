@@ -95,7 +95,7 @@ def _first(pair: tuple[str, GpuBox]) -> str:
 
 
 def _above(bridges: dict[str, tuple[str, ...]], bus_id: str) -> tuple[str, ...]:
-    return tuple(one_line(one)[:40] for one in bridges.get(bus_id, ())[:_DEEPEST])
+    return tuple(one_line(bridge)[:40] for bridge in bridges.get(bus_id, ())[:_DEEPEST])
 
 
 def _tree(name: str, found: list[tuple[tuple[str, ...], GpuBox]]) -> Bus:
@@ -143,7 +143,7 @@ def _state(report: Report, device: NvmlDevice) -> Iterator[tuple[str, str]]:
         errors = f", {state.uncorrected_errors} uncorrected errors" if state.uncorrected_errors else ""
         yield "ECC", f"{'on' if state.ecc else 'off'}{errors}"
     if state.slowed_by:
-        yield "slowed by", ", ".join(one_line(one)[:40] for one in state.slowed_by[:8])
+        yield "slowed by", ", ".join(one_line(reason)[:40] for reason in state.slowed_by[:8])
 
 
 def _shares(device: NvmlDevice) -> Iterator[Share]:
@@ -187,10 +187,10 @@ def peers(report: Report) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, 
     if not known or len(numbers) < 2:
         return None
 
-    def said(one: int, other: int) -> str:
-        if one == other:
+    def said(first: int, other: int) -> str:
+        if first == other:
             return "self"
-        return one_line(known.get(f"{min(one, other)} {max(one, other)}", "not known"))[:80]
+        return one_line(known.get(f"{min(first, other)} {max(first, other)}", "not known"))[:80]
 
     lines = tuple((f"GPU {number}", tuple(said(number, other) for other in numbers)) for number in numbers)
     return tuple(f"GPU {number}" for number in numbers), lines

@@ -89,7 +89,7 @@ def program_charts(report: Report) -> tuple[pictures.Chart, ...]:
     """Return the memory of each device of a traced program against its limit."""
     trace = report.program
     charts = []
-    made = [one for one in trace.processes if one.devices] if trace else []
+    made = [process for process in trace.processes if process.devices] if trace else []
     for process in made[:MOST_ITEMS]:
         for device in process.devices[:MOST_ITEMS]:
             if device.name.startswith("GPU") and trace is not None:

@@ -141,7 +141,7 @@ def _spread(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     """Return the marks without those whose label would be over another one, their texts joined."""
     found: list[Mark] = []
     for mark in marks:
-        near = next((one for one in found if abs(one.y - mark.y) < _APART), None)
+        near = next((other for other in found if abs(other.y - mark.y) < _APART), None)
         if near is None:
             found.append(mark)
         elif mark.text not in near.text:

@@ -180,12 +180,12 @@ def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
     found: list[Cell | None] = []
     column = 0
     while column <= len(report.gpus):
-        one = cells.get(column)
+        merged = cells.get(column)
         # Rows on all GPUs and on one of them, of the same probe: each then has its own cell.
-        if one is not None and any(other in cells for other in range(column + 1, column + one.columns)):
-            one = Cell(one.status)
-        found.append(one)
-        column += one.columns if one is not None else 1
+        if merged is not None and any(other in cells for other in range(column + 1, column + merged.columns)):
+            merged = Cell(merged.status)
+        found.append(merged)
+        column += merged.columns if merged is not None else 1
     return tuple(found)
 
 

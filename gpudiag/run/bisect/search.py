@@ -112,10 +112,12 @@ class Search:
         gpus = self._around.gpus
         alone = [variant(self._around, (), {MASK: uuid}) for uuid in gpus] if len(gpus) > 1 else []
         reached = dict(zip(gpus, self._attempt(alone, True) if alone else (), strict=False))
-        good = [one for one in reached.values() if one is not None and one.works(1)]
+        good = [result for result in reached.values() if result is not None and result.works(1)]
         if good and len(good) < len(gpus):
-            bad = {uuid: one for uuid, one in reached.items() if one is None or not one.works(1)}
-            taken = tuple(Part(GPU, uuid, "" if one is None else one.text(1), gpus[uuid]) for uuid, one in bad.items())
+            bad = {uuid: result for uuid, result in reached.items() if result is None or not result.works(1)}
+            taken = tuple(
+                Part(GPU, uuid, "" if result is None else result.text(1), gpus[uuid]) for uuid, result in bad.items()
+            )
             self._result = Result(BisectionOutcome.FOUND, taken, (), self._result.before, good[0])
 
     def _narrow(self, parts: tuple[Part, ...]) -> None:
@@ -164,7 +166,7 @@ class Search:
         files = dict.fromkeys(setting.file for setting in self._settings)
         groups = [tuple(setting for setting in self._settings if setting.file == file) for file in files]
         once = {tuple((setting.name, setting.value) for setting in group): group for group in reversed(groups)}
-        groups = [group for group in groups if any(group is one for one in once.values())]
+        groups = [group for group in groups if any(group is kept for kept in once.values())]
         number = self._works_with(groups)
         if number is not None:
             smallest(groups[number], self._works_with)

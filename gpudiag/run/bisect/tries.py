@@ -55,7 +55,7 @@ class Tries:
         pending = list(range(len(variants)))
         cut = ""
         while pending or running:
-            done = not all_of_them and any(one.works(self._wanted) for one in reached.values())
+            done = not all_of_them and any(result.works(self._wanted) for result in reached.values())
             left_s = self._until - time.monotonic()
             cut = cut or self._stopped() or ("the time is up" if left_s <= 0 else "")
             if done or cut or (pending and not running and left_s < _LEAST_S):
@@ -73,7 +73,7 @@ class Tries:
                 elif not (ended.cause is Cause.INTERRUPTED or (done and ended.value is None)):
                     reached[number] = _reached(ended)
             self._tick(self.count)
-        if cut and not any(one.works(self._wanted) for one in reached.values()):
+        if cut and not any(result.works(self._wanted) for result in reached.values()):
             raise OutOfTime
         if cut and all_of_them and len(reached) < len(variants):
             raise OutOfTime

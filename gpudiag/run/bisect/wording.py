@@ -153,16 +153,20 @@ def _origin(part: Part, settings: Sequence[Setting]) -> str:
     return f"{found[-1].file} line {found[-1].line} sets {part.name}" if found else ""
 
 
-def _added(one: Setting, around: Surroundings, shown: Shown) -> EnvironmentChange:
-    value = shown(one.name, one.value)
-    here = {entry for _, entry in entries(one.name, around.variables.get(one.name, ""))}
-    new = [entry for _, entry in entries(one.name, one.value) if entry not in here]
+def _added(setting: Setting, around: Surroundings, shown: Shown) -> EnvironmentChange:
+    value = shown(setting.name, setting.value)
+    here = {entry for _, entry in entries(setting.name, around.variables.get(setting.name, ""))}
+    new = [entry for _, entry in entries(setting.name, setting.value) if entry not in here]
     return EnvironmentChange(
-        name=one.name,
-        what=one.name if value == WITHHELD else f"{' and '.join(new)} in {one.name}" if here else f"{one.name}={value}",
-        fix=_shown(export(one.name, one.value))
+        name=setting.name,
+        what=setting.name
+        if value == WITHHELD
+        else f"{' and '.join(new)} in {setting.name}"
+        if here
+        else f"{setting.name}={value}",
+        fix=_shown(export(setting.name, setting.value))
         if value != WITHHELD
-        else note(f"set {one.name} as {one.file} does", kind=Kind.SET_VARIABLE),
-        origin=f"{one.file} line {one.line} sets it; {_WHY_NOT_HERE[one.kind]}",
+        else note(f"set {setting.name} as {setting.file} does", kind=Kind.SET_VARIABLE),
+        origin=f"{setting.file} line {setting.line} sets it; {_WHY_NOT_HERE[setting.kind]}",
         missing=True,
     )

@@ -62,18 +62,18 @@ def _holders() -> list:
     eager = getattr(ops, "EagerTensor", None)
     variable = resource_variable_ops.BaseResourceVariable
     groups: dict = {}
-    for one in gc.get_objects():
-        kind = type(one)
+    for candidate in gc.get_objects():
+        kind = type(candidate)
         if kind is not eager and not issubclass(kind, variable):
             continue
         try:
-            size = one.dtype.size * (one.shape.num_elements() or 0)
+            size = candidate.dtype.size * (candidate.shape.num_elements() or 0)
             if size < _HEAVY_BYTES:
                 continue
-            shape = "x".join(map(str, one.shape)) or "scalar"
+            shape = "x".join(map(str, candidate.shape)) or "scalar"
             is_variable = kind is not eager
-            name = "variable %s" % cut(one.name, 100) if is_variable else "tensor"
-            key = ("%s %s %s" % (name, one.dtype.name, shape), short_device(one.device or ""))
+            name = "variable %s" % cut(candidate.name, 100) if is_variable else "tensor"
+            key = ("%s %s %s" % (name, candidate.dtype.name, shape), short_device(candidate.device or ""))
         except Exception:  # noqa: S112  (a tensor that is half made)
             continue
         number, total = groups.get(key, (0, 0))

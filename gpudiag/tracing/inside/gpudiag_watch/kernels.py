@@ -55,7 +55,10 @@ def kernels_of(op) -> list:
         from tensorflow.python.framework import kernels
 
         found = _registry[op] = [
-            (kernel.device_type, {one.name: frozenset(one.allowed_values.list.type) for one in kernel.constraint})
+            (
+                kernel.device_type,
+                {constraint.name: frozenset(constraint.allowed_values.list.type) for constraint in kernel.constraint},
+            )
             for kernel in kernels.get_registered_kernels_for_op(op).kernel
         ]
     return found

@@ -211,7 +211,11 @@ def _is_plain(tensor) -> bool:
 def _largest(inputs, outputs) -> int:
     """Return the bytes of the largest tensor of an operation."""
     return max(
-        (one.dtype.size * (one.shape.num_elements() or 0) for one in (*inputs[:8], *outputs[:8]) if _is_plain(one)),
+        (
+            tensor.dtype.size * (tensor.shape.num_elements() or 0)
+            for tensor in (*inputs[:8], *outputs[:8])
+            if _is_plain(tensor)
+        ),
         default=0,
     )
 
@@ -223,7 +227,9 @@ def _slot_at_line(op, device, asked, why, inputs, outputs):
     if slot is None:
         text = op.decode() if isinstance(op, bytes) else op
         more = (
-            {"types": ", ".join(dict.fromkeys(one.dtype.name for one in inputs[:8]))} if why in ("type", "host") else {}
+            {"types": ", ".join(dict.fromkeys(tensor.dtype.name for tensor in inputs[:8]))}
+            if why in ("type", "host")
+            else {}
         )
         where = (short_device(device), short_device(asked or ""), line)
         slot = new_slot("op", text, *where, why, words=2, direct=direct, **more)
@@ -246,8 +252,8 @@ def _why_on_cpu(inputs, asked) -> str:
         return "asked"
     if "CPU" in (asked or ""):
         return "scope"
-    for one in inputs:
-        if getattr(one, "dtype", None) is not None and one.dtype.name == "resource":
+    for tensor in inputs:
+        if getattr(tensor, "dtype", None) is not None and tensor.dtype.name == "resource":
             return "variable"
     return "none"
 

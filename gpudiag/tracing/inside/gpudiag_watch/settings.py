@@ -74,10 +74,10 @@ def options_of(config: object) -> dict:
             options[name] = True
     for field, value in config.gpu_options.ListFields():
         if field.name == "experimental":
-            for inner, one in value.ListFields():
-                options[inner.name] = cut(one, 300) if not isinstance(one, PLAIN) else one
+            for inner, setting in value.ListFields():
+                options[inner.name] = cut(setting, 300) if not isinstance(setting, PLAIN) else setting
                 if inner.name == "virtual_devices":
-                    options[inner.name] = [list(device.memory_limit_mb) for device in one]
+                    options[inner.name] = [list(device.memory_limit_mb) for device in setting]
         else:
             options[field.name] = value if isinstance(value, PLAIN) else cut(value, 300)
     return options
