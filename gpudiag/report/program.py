@@ -89,7 +89,9 @@ def _on_the_cpu(trace: ProgramTrace) -> str:
         return f"TensorFlow had no GPU in {len(without)} of {counted(len(computed), 'process')}"
     if not any("GPU" in device for process in trace.processes for device in trace.operations(process)):
         return "No operation was seen on a GPU"
-    return "No operation that a GPU could run was seen on the CPU"
+    idle = dict.fromkeys(f"GPU {use.gpu}" for use in trace.gpus if use.devices and use.unused)
+    unused = f", and none on {' and '.join(idle)}" if idle and len(trace.with_tensorflow) == 1 else ""
+    return f"No operation that a GPU could run was seen on the CPU{unused}"
 
 
 def head(trace: ProgramTrace) -> list[tuple[str, str]]:

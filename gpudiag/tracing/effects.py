@@ -221,15 +221,8 @@ def of_logical_devices(note: Note, observed: Observed) -> Effect:
     ordinal = observed.card_of_physical(str(note["target"]))
     if ordinal is None or observed.cards is None:
         return Effect(NOT_CHECKED, f"{made}; which cards these are is not known")
-    if not observed.cards[ordinal].is_open:
-        visible = [name for name in observed.physical or () if name in _open(observed)]
-        why = f"{made}: none on {observed.cards[ordinal].pci}, which is not visible"
-        instead = (
-            edit(f"tf.config.list_physical_devices('GPU')[{_index(visible[0])}]", "the GPU that is visible")
-            if visible
-            else None
-        )
-        return Effect("ignored", why, instead)
+    if (hidden := of_hidden_card(note, observed)) is not None:
+        return hidden
     names = observed.on_card(ordinal)
     if not names:
         return Effect(NOT_CHECKED, f"{made}; which cards these are is not known")
@@ -241,10 +234,16 @@ def of_logical_devices(note: Note, observed: Observed) -> Effect:
     )
 
 
-def _open(observed: Observed) -> set[str]:
-    """Return the physical devices that TensorFlow has made devices of."""
-    found = {name: observed.card_of_physical(name) for name in observed.physical or ()}
-    return {name for name, ordinal in found.items() if ordinal is not None and (observed.cards or ())[ordinal].is_open}
+def of_hidden_card(note: Note, observed: Observed) -> Effect | None:
+    """Return what becomes of an option of a GPU on which TensorFlow makes no device, although it does on others."""
+    ordinals = {name: observed.card_of_physical(name) for name in observed.physical or ()}
+    cards, own = observed.cards or (), ordinals.get(str(note["target"]))
+    visible = [name for name, ordinal in ordinals.items() if ordinal is not None and cards[ordinal].is_open]
+    if own is None or cards[own].is_open or not visible:
+        return None
+    why = f"TensorFlow made {_devices(observed.devices)}: none on {cards[own].pci}, which is not visible"
+    instead = edit(f"tf.config.list_physical_devices('GPU')[{_index(visible[0])}]", "the GPU that is visible")
+    return Effect("ignored", why, instead)
 
 
 def _within_card(limits: Sequence[int], card: Card, as_made: str) -> Effect:
@@ -509,6 +508,12 @@ def _of_eager_functions(note: Note, later: Sequence[Note]) -> Effect:
     return Effect(NOT_CHECKED, "functions ran as graphs, too" if "function" in counters else "no function ran")
 
 
+def _of_debug_mode(_: Note, later: Sequence[Note]) -> Effect:
+    if any(counter["k"] == "counter" and "Dataset" in counter["op"] for counter in later):
+        return Effect(TOOK_EFFECT, "datasets were made after it")
+    return Effect(NOT_CHECKED, "no dataset was made after it")
+
+
 def of_failed_devices(note: Note, failed: Note) -> Effect:
     """Return what became of a setting if TensorFlow could not make its devices: is it to blame?"""
     error = f"TensorFlow could not make its devices at {place(failed['line'])}: {failed['error']}"
@@ -538,6 +543,7 @@ _OF_VARIABLES: dict[str, Callable[[str, Observed, Variables], Effect]] = {
 }
 _OF_SWITCHES: dict[str, Callable[[Note, Sequence[Note]], Effect]] = {
     "soft_device_placement": _of_soft_placement,
+    "enable_debug_mode": _of_debug_mode,
     "run_functions_eagerly": _of_eager_functions,
     "run_eagerly": _of_eager_functions,
 }

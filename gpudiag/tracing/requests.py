@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpudiag import fix
-from gpudiag.fix import Action, Kind, edit, export
+from gpudiag.fix import Kind, edit, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.placement import short_device
 from gpudiag.knowledge.variables import (
@@ -65,61 +65,49 @@ _FASTER_SINCE = {"mixed_float16": (7, 0), "float16": (7, 0), "mixed_bfloat16": (
 Guide, compute capabilities)."""
 
 
-_UNUSED: dict[str, tuple[str, Action]] = {
-    "DTypePolicy": (
-        "tf.keras.mixed_precision.Policy",
-        edit("tf.keras.mixed_precision.set_global_policy(policy)", "before the first layer is made"),
-    ),
-    "LossScaleOptimizer": (
-        "LossScaleOptimizer",
-        edit("loss = optimizer.scale_loss(loss)", "and its apply_gradients, or model.compile(optimizer=optimizer)"),
-    ),
-    "data.Options": ("tf.data.Options", edit("dataset = dataset.with_options(options)")),
+_RESOLVERS = ("SimpleClusterResolver", "TFConfigClusterResolver", "SlurmClusterResolver")
+_REDUCTIONS = ("NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice")
+_DISTRIBUTED = "strategy.experimental_distribute_dataset"
+_UNUSED = {
+    "DTypePolicy": ("tf.keras.mixed_precision.Policy", "tf.keras.mixed_precision.set_global_policy(policy)"),
+    "LossScaleOptimizer": ("LossScaleOptimizer", "loss = optimizer.scale_loss(loss)"),
+    "data.Options": ("tf.data.Options", "dataset = dataset.with_options(options)"),
     "distribute.Options": (
         "tf.distribute.experimental.CommunicationOptions",
-        edit("tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)"),
+        "tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)",
     ),
-    "InputOptions": (
-        "tf.distribute.InputOptions",
-        edit("strategy.experimental_distribute_dataset(dataset, options)"),
-    ),
-    "RunOptions": ("tf.distribute.RunOptions", edit("strategy.run(step, args=(batch,), options=options)")),
-    "DistributedDataset": ("a distributed dataset", edit("for batch in distributed_dataset:")),
-    "DistributedDatasetsFromFunction": ("a distributed dataset", edit("for batch in distributed_dataset:")),
+    "InputOptions": ("tf.distribute.InputOptions", f"{_DISTRIBUTED}(dataset, options)"),
+    "RunOptions": ("tf.distribute.RunOptions", "strategy.run(step, args=(batch,), options=options)"),
+    "DistributedDataset": ("a distributed dataset", "for batch in distributed_dataset:"),
+    "DistributedDatasetsFromFunction": ("a distributed dataset", "for batch in distributed_dataset:"),
     "LogicalDeviceConfiguration": (
         "tf.config.LogicalDeviceConfiguration",
-        edit("tf.config.set_logical_device_configuration(gpu, [configuration])"),
+        "tf.config.set_logical_device_configuration(gpu, [configuration])",
     ),
-    "ClusterSpec": ("tf.train.ClusterSpec", edit("tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)")),
-    "GPUOptions": ("GPUOptions", edit("tf.compat.v1.ConfigProto(gpu_options=gpu_options)")),
-    "Function": ("tf.function", fix.note("call what tf.function returns, not the Python function")),
-    "function": ("tf.function", edit("step = tf.function(step)", "and call that")),
-    "scope": ("strategy.scope", edit("with strategy.scope():", "around what makes the model")),
-    "experimental_distribute_dataset": (
-        "strategy.experimental_distribute_dataset",
-        edit("dataset = strategy.experimental_distribute_dataset(dataset)"),
-    ),
+    "ClusterSpec": ("tf.train.ClusterSpec", "tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)"),
+    "GPUOptions": ("GPUOptions", "tf.compat.v1.ConfigProto(gpu_options=gpu_options)"),
+    "ConfigProto": ("ConfigProto", "tf.compat.v1.Session(config=config)"),
+    "Function": ("tf.function", "step = tf.function(step)"),
+    "scope": ("strategy.scope", "with strategy.scope():"),
+    "experimental_distribute_dataset": (_DISTRIBUTED, f"dataset = {_DISTRIBUTED}(dataset)"),
     "distribute_datasets_from_function": (
         "strategy.distribute_datasets_from_function",
-        edit("dataset = strategy.distribute_datasets_from_function(function)"),
+        "dataset = strategy.distribute_datasets_from_function(function)",
     ),
     **{
-        f"{name}": (
-            f"tf.distribute.{name}",
-            edit(f"tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.{name}())"),
-        )
-        for name in ("NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice")
+        name: (f"tf.distribute.{name}", f"tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.{name}())")
+        for name in _REDUCTIONS
     },
     **{
         name: (
             f"tf.distribute.cluster_resolver.{name}",
-            edit("tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)"),
+            "tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)",
         )
-        for name in ("SimpleClusterResolver", "TFConfigClusterResolver", "SlurmClusterResolver")
+        for name in _RESOLVERS
     },
 }
-"""What a program makes and TensorFlow does nothing with unless it is given to it: what it is called, and how it is
-given."""
+"""What TensorFlow does nothing with unless it is given to it: what it is called, and a line that gives it."""
+_CHANGED = "the session was made with it before: it takes a copy, and this was set later"
 
 
 # Calls whose effect shows elsewhere
@@ -152,6 +140,11 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
     }
     later = {policy: number - before.get(policy, 0) for policy, number in layers.items()}
     with_it, others = later.get(name, 0), {policy: number for policy, number in later.items() if policy != name}
+    again = [later for later in observed.notes.of("setting") if later["what"] == "dtype_policy" and later is not note]
+    last = next((later for later in again if later["t"] >= note["t"] and later["value"] != name), None)
+    if not with_it and last is not None:
+        why = f"{place(last['line'])} sets it to {last['value']} later, before the first layer"
+        return Effect("overridden", why, fix.note(f"take it out of {place(last['line'])}", kind=Kind.EDIT_PROGRAM))
     if not with_it and sum(others.values()) and note.get("apart"):
         why = f"Keras keeps it for each thread, and this is not the main one: {_layers(others)} made elsewhere"
         return Effect("ignored", why, fix.note("call it in the thread that makes the layers", kind=Kind.EDIT_PROGRAM))
@@ -174,6 +167,12 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
             f"at {name.removeprefix('mixed_')} came with {'.'.join(map(str, needed or ()))}"
         )
         return Effect(OTHER_EFFECT, why, edit("tf.keras.mixed_precision.set_global_policy('float32')"))
+    unscaled = observed.notes.first("unscaled")
+    if name == "mixed_float16" and unscaled:
+        at = place(unscaled["line"])
+        why = f"{at} applies gradients that no LossScaleOptimizer has scaled: below 6e-8 they are 0 in float16"
+        scaler = "optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)"
+        return Effect(OTHER_EFFECT, why, edit(scaler, "and loss = optimizer.scale_loss(loss)"))
     return Effect(TOOK_EFFECT, f"{counted(with_it, 'layer')} made with it")
 
 
@@ -250,16 +249,20 @@ def of_no_option(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting
 def _unused(note: Note, notes: Notes, pid: int) -> Setting:
     """Return what became of an object that the program made and nothing of TensorFlow's used."""
     what = note["what"].rpartition(".")[2] if note["dropped"] else note["what"]
-    if note["dropped"] and what not in _UNUSED:  # a step of tf.data
-        why = f"the line drops what Dataset.{what} returns, and the dataset itself is not changed"
-        return Setting(
-            f"dataset.{what}", "", note["line"], "ignored", why, edit(f"dataset = dataset.{what}(...)"), process=pid
-        )
-    called, instead = _UNUSED.get(what, (what, None))
     why = "the line drops it" if note["dropped"] else "made here, and nothing of TensorFlow has used it"
+    if what in _UNUSED:
+        called, line = _UNUSED[what]
+        instead = edit(line, "before the first layer is made" if what == "DTypePolicy" else "")
+    elif note["dropped"]:  # a step of tf.data
+        called, instead = f"dataset.{what}", edit(f"dataset = dataset.{what}(...)")
+        why = f"the line drops what Dataset.{what} returns, and the dataset itself is not changed"
+    else:
+        called, instead = what, None
     layers = sum(notes.count(counter) for counter in notes.of("counter") if counter["what"] == "layer")
     if what == "DTypePolicy" and layers:
         why = f"{why}: {counted(layers, 'layer')} of Keras {'was' if layers == 1 else 'were'} made without it"
+    if what == "ConfigProto":
+        why = _CHANGED
     return Setting(called, note["value"], note["line"], "ignored", why, instead, pid)
 
 
@@ -349,6 +352,9 @@ def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None
     if is_gpu and not own:
         why = f"what ran while it was open ran in other threads, for which it does not hold; {on}"
         return Effect("ignored", why, again)
+    if is_gpu and not types:
+        why = f"what ran while it was open is inside of another tf.device, and the inner one holds; {on}"
+        return Effect("ignored", why, fix.note("take the inner tf.device out", kind=Kind.EDIT_PROGRAM))
     return None
 
 

@@ -229,7 +229,10 @@ class _Judge:
         one = Setting(name, shown, line, NOT_CHECKED, process=self.pid, by_import=by_import)
         known = misspelling_of(name)
         if known is not None and value is not None:
-            yield _with(one, Effect("misspelt", f"nothing reads {name}", _set(known, value, line, by_env=note is None)))
+            instead = _set(known, value, line, by_env=note is None)
+            if line and note is None:
+                instead = fix.note(f"call it {known} in env= at {place(line)}", kind=Kind.EDIT_PROGRAM)
+            yield _with(one, Effect("misspelt", f"nothing reads {name}", instead))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
             again = None
@@ -313,6 +316,8 @@ class _Judge:
             where = f"at {place(forced[1])}" if forced[1] else "in the environment"
             why = f"{FORCE_GROWTH}={forced[0]!r}, set {where}, comes first"
             return Effect("overridden", why, unset(FORCE_GROWTH))
+        if (hidden := effects.of_hidden_card(note, self.observed)) is not None:
+            return hidden
         allowed = bool(self.final.options.get("allow_growth"))
         if note["value"] and not allowed and forced is None:
             split = "virtual_devices" in self.final.options

@@ -263,7 +263,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "in a function",
             _of(placed=(replace(_ON_CPU, count=60, function="step"), _ON_GPU), functions=(replace(_STEP, devices={}),)),
         ),
-        Example("few", _of(placed=(replace(_ON_CPU, count=50), _ON_GPU)), fires=False),
+        Example("few", _of(placed=(replace(_ON_CPU, count=20), _ON_GPU)), fires=False),
         Example("more ran on a GPU", _of(placed=(_ON_CPU, replace(_ON_GPU, count=500))), fires=False),
         Example("without a kernel for GPUs", _of(placed=(replace(_ON_CPU, why="cpu only"), _ON_GPU)), fires=False),
         Example("no GPU", _of(placed=(_ON_CPU,), processes=(replace(PROCESS, devices=()),)), fires=False),
@@ -414,15 +414,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _of(processes=(_CPU_PROCESS,), settings=(replace(_HIDES, by_import=""),), gpus=(_HIDDEN,)),
             fires=False,
         ),
-        Example("one of two", _of(settings=(_HIDES,), gpus=(_HIDDEN, GpuUse(1, 7, ("GPU:0",), 9))), fires=False),
-    ),
-    "process_left_without_gpu": (
-        Example("masked twice", _of(processes=(_FIRST_RANK, _SECOND_RANK), settings=(_NONE_OF_ONE,))),
         Example(
-            "all with one mask",
-            _of(processes=(replace(_FIRST_RANK, mask="1"), _SECOND_RANK), settings=(_NONE_OF_ONE,)),
-            fires=False,
+            "masked twice",
+            _of(
+                processes=(_FIRST_RANK, _SECOND_RANK),
+                settings=(_NONE_OF_ONE,),
+                gpus=(replace(_HIDDEN, process=8, line=LINE),),
+            ),
         ),
+        Example("one of two", _of(settings=(_HIDES,), gpus=(_HIDDEN, GpuUse(1, 7, ("GPU:0",), 9))), fires=False),
     ),
     "variables_on_cpu": (
         Example("a whole model", _of(scopes=(_WEIGHTS,), functions=(_COPYING,))),

@@ -44,10 +44,7 @@ FOUND = {
         "replicas_given_same_data": "replicas_repeat.py:13: run is given a tensor of shape (8, 8)",
         "variables_on_cpu": "replicas_repeat.py:19: 4 variables made",
     },
-    "hidden_by_import": {
-        "every_gpu_hidden": "hides_gpus.py:5: visible_devices GPU=[]",
-        "process_left_without_gpu": "CUDA_VISIBLE_DEVICES='1', and <string>:5 makes [] of it visible",
-    },
+    "hidden_by_import": {"every_gpu_hidden": "<string>:5: visible_devices GPU=[]"},
     "model_outside_scope": {"strategy_ran_nothing": "model_outside_scope.py:5"},
     "settings_of_each_end": {
         "setting_with_other_effect": "settings_of_each_end.py:5",
@@ -72,7 +69,7 @@ TOGETHER = (
 FOUND["one_after_another"] = {cause: named for name in TOGETHER for cause, named in FOUND[name].items()}
 ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager", *TOGETHER}
 """What is found in these is found in others, too."""
-LOOKED_INTO = {"session_pinned", "fine_training", "devices_mixed_up", "settings_of_each_end"}
+LOOKED_INTO = {"session_pinned", "hidden_by_import", "fine_training", "devices_mixed_up", "settings_of_each_end"}
 MARKED = {
     "asked_in_vain": {
         **dict.fromkeys(("COUNT", "JAX", "INVENTED", "CONTAINER", "LIST", "RECORD", "OPTION"), "ignored"),
@@ -197,6 +194,22 @@ def test_of_each_setting_what_it_did_is_said_and_the_headline_counts_them(tmp_pa
     first, second = (device for device in program.processes[0].devices if device.name.startswith("GPU"))
     assert (first.gpu, second.gpu) == ("1", "0"), "in the order of the mask"
     assert "5 settings: 1 took effect, 1 had another effect, 1 had none, 2 not checked" in " ".join(done.stderr.split())
+
+
+def test_the_line_that_hides_each_gpu_from_each_process_is_named(tmp_path: Path) -> None:
+    report, done = _traced("hidden_by_import", tmp_path)
+    program = _is_as_it_should("hidden_by_import", report, done)
+    seen = ["\n".join(cause.evidence) for cause in report.diagnosis.causes]
+    assert any("hidden_by_import.py:18 imports that file" in text for text in seen)
+    parent, first, second = (process.pid for process in program.with_tensorflow)
+    assert [(use.process, use.gpu, use.devices, use.line.rpartition("/")[2]) for use in program.gpus] == [
+        (parent, 0, (), "hides_gpus.py:5"),
+        (parent, 1, (), "hides_gpus.py:5"),
+        (first, 0, ("GPU:0",), ""),
+        (first, 1, (), "hidden_by_import.py:16"),
+        (second, 0, (), "hidden_by_import.py:16"),
+        (second, 1, (), "<string>:5"),
+    ]
 
 
 CLUSTERED = """

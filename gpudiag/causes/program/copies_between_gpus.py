@@ -23,7 +23,7 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-_MANY = 100
+_MANY = 20
 _MUCH = 64 << 20
 
 

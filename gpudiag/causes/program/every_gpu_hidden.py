@@ -1,67 +1,81 @@
-"""{where} hides every GPU from the whole process, {although}
+"""{where} hides every GPU from the process, {although}
 
 CUDA_VISIBLE_DEVICES and tf.config.set_visible_devices hold for the process, whichever file sets them: a helper, or a
 module that does it while it is imported, does it for everything else. TensorFlow computes on the CPU and says nothing.
-It is said if an import does it, or if the program asks for GPUs by a strategy for several, by an option of their
-memory, or by mixed precision.
+It is said if an import does it, if the process was given a GPU of its own, or if the program asks for GPUs by a
+strategy for several, by an option of their memory, or by mixed precision.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, note
+from gpudiag.fix import Kind, edit, note
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
-from gpudiag.model.program import Process, ProgramTrace, place
+from gpudiag.model.program import Process, ProgramTrace, Setting, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    severity=Severity.NOTE,
+    severity=Severity.WARNING,
     fix=(note("take {where} out, or let only the program run it that needs no GPU", kind=Kind.EDIT_PROGRAM),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
-    symptom=True,
     unless=("gpu_asked_for_not_used",),
 )
 _FOR_GPUS = ("memory_growth", "logical_devices", "dtype_policy", "tensor_float_32", FORCE_GROWTH, ALLOCATOR)
 _FOR_SEVERAL = ("MirroredStrategy", "MultiWorkerMirroredStrategy", "CentralStorageStrategy")
+_FIRST = edit("tf.config.list_physical_devices('GPU')[:1]", "the GPU that CUDA_VISIBLE_DEVICES leaves is the first")
 
 
 def find(program: ProgramTrace) -> Matches:
+    named = set()
     for process in program.processes:
         uses = [use for use in program.gpus if use.process == process.pid]
-        line = uses[0].line if uses and all(use.is_hidden for use in uses) else ""
-        setting = next((setting for setting in program.settings if line and setting.line == line), None)
-        if setting is None or process.gpus or not process.operations:
+        lines = {use.line for use in uses if all(use.is_hidden for use in uses)}
+        hiding = [
+            setting for setting in program.settings if setting.line in lines - {""} and setting.process == process.pid
+        ]
+        if not hiding or process.gpus or not process.operations:
             continue
-        asked = _asked(program, process, line)
-        if setting.by_import or asked:
+        setting = next((setting for setting in hiding if setting.what == "visible_devices"), hiding[0])
+        asked = _asked(program, process, setting)
+        given = setting.what == "visible_devices" and _is_given_one(program, process)
+        if (setting.by_import or asked or given) and setting.line not in named:
+            named.add(setting.line)
             by_import = f"when {place(setting.by_import)} imports that file"
+            mask = f"which was started with CUDA_VISIBLE_DEVICES={process.mask}" if given else ""
             yield Match(
                 evidence=(
-                    f"{place(line)}: {setting.what} {setting.value}",
+                    f"process {process.pid}, {place(setting.line)}: {setting.what} {setting.value}",
                     *([f"{place(setting.by_import)} imports that file"] if setting.by_import else []),
                     *asked,
-                    f"{counted(len(uses), 'GPU')} hidden; {counted(process.operations, 'operation or function', ',')} "
-                    "ran on the CPU",
+                    f"{counted(len(uses), 'GPU')} hidden; {counted(process.operations, 'operation', ',')} on the CPU",
                 ),
-                figures={"where": place(line), "although": "although it asks for GPUs" if asked else by_import},
+                figures={
+                    "where": place(setting.line),
+                    "although": mask or ("although it asks for GPUs" if asked else by_import),
+                },
+                fix=(_FIRST,) if given else CAUSE.fix,
             )
-            return
 
 
-def _asked(program: ProgramTrace, process: Process, line: str) -> list[str]:
+def _is_given_one(program: ProgramTrace, process: Process) -> bool:
+    """Return whether each of several processes was given GPUs of its own by a mask."""
+    masks = {other.mask for other in program.processes if other.mask and other.mask[0] != "-" and other.devices}
+    return process.mask in masks and len(masks) > 1
+
+
+def _asked(program: ProgramTrace, process: Process, hiding: Setting) -> list[str]:
     """Return the lines with which a process asks for GPUs."""
-    found = [
+    strategies = [
         f"{place(strategy.line)}: {strategy.strategy} on {', '.join(strategy.devices)}"
         for strategy in program.replicas
         if strategy.process == process.pid and strategy.strategy in _FOR_SEVERAL
     ]
-    return found + [
+    return strategies + [
         f"{place(setting.line)}: {setting.what} {setting.value}"
         for setting in program.settings
-        if setting.process == process.pid
-        and setting.what in _FOR_GPUS
-        and setting.line not in ("", line)
+        if (setting.process, setting.what in _FOR_GPUS) == (process.pid, True)
+        and setting.line not in ("", hiding.line)
         and setting.value != "float32"
     ]

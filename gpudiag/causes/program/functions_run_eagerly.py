@@ -19,6 +19,10 @@ CAUSE = Cause(
     symptom=True,
 )
 _SWITCHES = {
+    "enable_debug_mode": (
+        "each function of tf.data",
+        note("take tf.data.experimental.enable_debug_mode() out", kind=Kind.EDIT_PROGRAM),
+    ),
     "run_functions_eagerly": ("every tf.function", edit("tf.config.run_functions_eagerly(False)")),
     "run_eagerly": (
         "a model of Keras",

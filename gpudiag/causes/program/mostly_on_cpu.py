@@ -26,7 +26,7 @@ CAUSE = Cause(
     symptom=True,
     unless=("gpu_asked_for_not_used", "gpu_made_and_not_used"),
 )
-_LEAST = 100
+_LEAST = 30
 _SHARE = 0.8
 
 

@@ -1,4 +1,4 @@
-"""{op} has no kernel for GPUs{types}: it ran on the CPU, where {asked} was asked for
+"""{op} has no kernel for GPUs{types}: it ran on the CPU{although}
 
 Soft placement runs on the CPU what TensorFlow cannot run on a GPU: texts, lookups, most of integer arithmetic. The
 tensors are copied to the host before it and back after it.
@@ -31,22 +31,30 @@ _OF_DATA = ("Dataset", "Iterator", "Optional")
 
 
 def find(program: ProgramTrace) -> Matches:
-    found = [placed for placed in program.placed if _was_meant_for_gpu(placed)]
+    on_gpus = {(function.process, function.name) for function in program.functions if function.types and function.runs}
+    found = [placed for placed in program.placed if _was_meant_for_gpu(placed) or _is_python(placed, on_gpus)]
     for placed in sorted(found, key=lambda placed: -placed.count)[:1]:
         yield Match(
             evidence=tuple(map(_line, sorted(found, key=lambda placed: -placed.count)[:MOST])),
             figures={
                 "op": placed.op,
                 "types": f" of type {placed.types}" if placed.why == "type" and placed.types else "",
-                "asked": placed.asked,
+                "although": f", where {placed.asked} was asked for"
+                if "GPU" in placed.asked
+                else f", and the rest of {placed.function} on a GPU",
             },
-            fix=(*CAUSE.fix[0:],) if placed.why == "type" else (_ELSEWHERE, CAUSE.fix[1]),
+            fix=CAUSE.fix if placed.why == "type" else (_ELSEWHERE, CAUSE.fix[1] if placed.asked else None),
         )
 
 
 def _was_meant_for_gpu(placed: Placed) -> bool:
     own = not any(name in placed.op for name in _OF_DATA)
     return placed.why in ("type", "cpu only") and "GPU" in placed.asked and placed.direct and own
+
+
+def _is_python(placed: Placed, on_gpus: set[tuple[int, str]]) -> bool:
+    """Return whether a function that runs on a GPU calls Python in between."""
+    return placed.op in ("PyFunc", "EagerPyFunc", "PyFuncStateless") and (placed.process, placed.function) in on_gpus
 
 
 def _line(placed: Placed) -> str:

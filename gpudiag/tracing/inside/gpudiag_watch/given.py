@@ -94,10 +94,11 @@ def _using(original):
             used(self)
         return original(self, *positional, **named)
 
-    return _like(original, watched)
+    return like(original, watched)
 
 
-def _like(original, watched):
+def like(original, watched):
+    """Return ``watched`` under the name of the original, so that AutoGraph does not convert it."""
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__signature__"):
         if hasattr(original, name):
             setattr(watched, name, getattr(original, name))
@@ -130,7 +131,7 @@ def _made(thing, name) -> None:
         import linecache
 
         if _is_dropped(frame):
-            note("unused", what="tf.function", value="", line=line, dropped=True)
+            note("unused", what="Function", value="", line=line, dropped=True)
         if _is_dropped(frame) or linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("@"):
             return  # what decorates a function is used by its name
     cls = type(thing)
@@ -152,7 +153,7 @@ def _returning(original):
             guarded(_dropped, frame, original.__qualname__)
         return result
 
-    return _like(original, watched)
+    return like(original, watched)
 
 
 def _dropped(frame, name) -> None:
@@ -208,6 +209,11 @@ def watch_records(compat) -> None:
 def note_unused() -> None:
     """Note what the records say that the program made, and which other objects nothing of TensorFlow's has used."""
     given = [record.gpu_options for record, name, _ in state.configs if name == "ConfigProto"]
+    for config, options, line in state.given_configs:
+        later = {name: value for name, value in options_of(config).items() if options.get(name) != value}
+        if later:
+            note("unused", what="ConfigProto", value=str(later), line=line, dropped=False)
+    state.given_configs = []
     for record, name, line in state.configs:
         if name == "ConfigProto":
             note("record", value=options_of(record), line=line)

@@ -8,10 +8,10 @@ from .functions import in_functions, in_keras
 from .given import CLASSES, RESULTS, watch_module, watch_records
 from .notes import guarded, missing, note
 from .processes import in_multiprocessing, in_subprocess
-from .requests import in_config, in_policies, in_policy
+from .requests import in_config, in_optimizers, in_policies, in_policy
 from .scopes import in_distribute
 from .sessions import in_session
-from .settings import in_device_lib, in_eager_run, in_server, in_tensorflow, in_trainer
+from .settings import in_debug_mode, in_device_lib, in_eager_run, in_server, in_tensorflow, in_trainer
 from .tensors import in_constants, in_iterators, in_prefetching, in_tensors
 
 
@@ -39,6 +39,8 @@ HOOKS = {
     "tensorflow.compat.v1": watch_records,
     "tensorflow.python.data.experimental.ops.prefetching_ops": in_prefetching,
     "keras.src.backend.config": in_keras,
+    "tensorflow.python.data.ops.debug_mode": in_debug_mode,
+    "keras.src.optimizers.base_optimizer": in_optimizers,
     "keras.src.dtype_policies": in_policies,
     "keras.src.dtype_policies.dtype_policy": in_policy,
     "keras.src.trainers.trainer": in_trainer,

@@ -78,6 +78,7 @@ class State:
         self.cpu_scopes = []
         self.layers = {}
         self.configs = []
+        self.given_configs = []
         self.made = {}
         self.put = set()
         self.reads = set()

@@ -2,7 +2,7 @@
 
 import sys
 
-from .given import used
+from .given import like, used
 from .lines import line_of_program
 from .notes import HEAD, guarded, missing, new_slot, note, replace, state
 from .settings import watch_method
@@ -87,3 +87,27 @@ def _layer(policy, layer) -> None:
             slot = state.layers[name] = new_slot("layer", name, "", "", "", "")
         if slot != HEAD and state.words is not None:
             state.words[slot] += 1
+
+
+def in_optimizers(module) -> None:
+    """Watch whether gradients of layers in float16 are applied that no LossScaleOptimizer has scaled."""
+    cls = getattr(module, "BaseOptimizer", None)
+    original = getattr(cls, "apply", None)
+    if original is None:
+        missing("keras.src.optimizers.base_optimizer.BaseOptimizer.apply", "whether losses in float16 are scaled")
+        return
+
+    def apply(self, grads, trainable_variables=None):
+        if "mixed_float16" in state.layers:
+            guarded(_applied)
+        return original(self, grads, trainable_variables)
+
+    replace(cls, "apply", like(original, apply))
+
+
+def _applied() -> None:
+    line = line_of_program(3)
+    by_scaler = sys._getframe(3).f_code.co_filename.endswith("loss_scale_optimizer.py")
+    if not by_scaler and ("unscaled", line) not in state.slots:
+        state.slots["unscaled", line] = HEAD
+        note("unscaled", line=line)

@@ -7,6 +7,7 @@ from .lines import hide_our_frames, importing, kind_of, line_of_program
 from .notes import cut, guarded, missing, note, replace, short_device, state
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
+_MOST_CONFIGS = 20
 PLAIN = (bool, int, float)  # the program's Python may be older than unions of types
 
 
@@ -91,6 +92,8 @@ def device_policy(_, value):
 
 def session_options(self, target="", graph=None, config=None):
     fields = {"what": "session", "target": "", "value": options_of(config), "given": config is not None}
+    if config is not None and len(state.given_configs) < _MOST_CONFIGS:
+        state.given_configs.append((config, fields["value"], line_of_program(4)))
     if getattr(self, "_session", None) is None or target:  # it was refused, or its devices are elsewhere
         return fields
     devices = [(short_device(device.name), device.memory_limit_bytes) for device in self.list_devices()][:256]
@@ -150,6 +153,14 @@ def in_eager_run(module) -> None:
 
 def _eagerly(run_eagerly):
     return {"what": "run_functions_eagerly", "target": "", "value": bool(run_eagerly)}
+
+
+def in_debug_mode(module) -> None:
+    watch_method(module, "enable_debug_mode", _debug_mode, "whether tf.data runs its functions eagerly")
+
+
+def _debug_mode():
+    return {"what": "enable_debug_mode", "target": "", "value": True}
 
 
 def in_trainer(module) -> None:
