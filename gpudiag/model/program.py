@@ -387,3 +387,10 @@ class ProgramTrace(Record):
                 for device, nodes in function.devices.items():
                     counts[device] = counts.get(device, 0) + nodes * max(function.runs, 1)
         return counts
+
+    def asked(self, process: Process) -> set[str]:
+        """Return the devices for which the operations and strategies of a process asked."""
+        by_strategies = {
+            name for replica in self.replicas if replica.process == process.pid for name in replica.devices
+        }
+        return by_strategies | {placed.asked for placed in self.placed if placed.process == process.pid}

@@ -65,7 +65,6 @@ _FASTER_SINCE = {"mixed_float16": (7, 0), "float16": (7, 0), "mixed_bfloat16": (
 Guide, compute capabilities)."""
 
 
-_RESOLVERS = ("SimpleClusterResolver", "TFConfigClusterResolver", "SlurmClusterResolver")
 _REDUCTIONS = ("NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice")
 _DISTRIBUTED = "strategy.experimental_distribute_dataset"
 _UNUSED = {
@@ -84,7 +83,6 @@ _UNUSED = {
         "tf.config.LogicalDeviceConfiguration",
         "tf.config.set_logical_device_configuration(gpu, [configuration])",
     ),
-    "ClusterSpec": ("tf.train.ClusterSpec", "tf.distribute.cluster_resolver.SimpleClusterResolver(cluster)"),
     "GPUOptions": ("GPUOptions", "tf.compat.v1.ConfigProto(gpu_options=gpu_options)"),
     "ConfigProto": ("ConfigProto", "tf.compat.v1.Session(config=config)"),
     "Function": ("tf.function", "step = tf.function(step)"),
@@ -97,13 +95,6 @@ _UNUSED = {
     **{
         name: (f"tf.distribute.{name}", f"tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.{name}())")
         for name in _REDUCTIONS
-    },
-    **{
-        name: (
-            f"tf.distribute.cluster_resolver.{name}",
-            "tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)",
-        )
-        for name in _RESOLVERS
     },
 }
 """What TensorFlow does nothing with unless it is given to it: what it is called, and a line that gives it."""

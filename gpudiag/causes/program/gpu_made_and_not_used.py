@@ -29,14 +29,9 @@ CAUSE = Cause(
 
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
-        gpus = [device.name for device in process.devices if device.name.startswith("GPU")]
+        gpus = [device.name for device in process.gpus]
         mine = [placement for placement in program.placed if placement.process == process.pid]
-        used = any(placement.device.startswith("GPU") for placement in mine) or any(
-            device.startswith("GPU")
-            for function in program.functions
-            if function.process == process.pid
-            for device in function.devices
-        )
+        used = any("GPU" in device for device in program.operations(process))
         could = [placement for placement in mine if placement.why in ("scope", "variable", "none")]
         if gpus and could and not used:
             yield Match(

@@ -66,8 +66,6 @@ def find(program: ProgramTrace) -> Matches:
 
 def _asked(program: ProgramTrace, process: Process) -> set[str]:
     """Return the devices that the program asked for: by name, or by a list of several GPUs that leaves out others."""
-    names = {name for replica in program.replicas if replica.process == process.pid for name in replica.devices}
-    names |= {placed.asked for placed in program.placed if placed.process == process.pid}
     several = [
         setting
         for setting in program.settings
@@ -76,7 +74,7 @@ def _asked(program: ProgramTrace, process: Process) -> set[str]:
         and (setting.what == MASK or (setting.what == "visible_devices" and len(process.gpus) < len(program.booked)))
         and "," in setting.value
     ]
-    return names | {device.name for device in process.gpus if several}
+    return program.asked(process) | {device.name for device in process.gpus if several}
 
 
 def _held(program: ProgramTrace, process: Process, device: Device) -> int:

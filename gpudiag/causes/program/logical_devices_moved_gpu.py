@@ -27,7 +27,7 @@ CAUSE = Cause(
 
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
-        used, asked, cards = _used(program, process), _asked(program, process), _cards(process)
+        used, asked, cards = set(program.operations(process)), program.asked(process), _cards(process)
         split = next((setting for setting in program.settings if setting.what == "logical_devices"), None)
         for number, (card, names) in enumerate(cards.items()):
             meant = f"GPU:{number}"
@@ -53,15 +53,3 @@ def _cards(process: Process) -> dict[str, list[str]]:
         if device.pci:
             cards.setdefault(device.pci, []).append(device.name)
     return cards
-
-
-def _used(program: ProgramTrace, process: Process) -> set[str]:
-    by_functions = {
-        name for function in program.functions if function.process == process.pid for name in function.devices
-    }
-    return by_functions | {placement.device for placement in program.placed if placement.process == process.pid}
-
-
-def _asked(program: ProgramTrace, process: Process) -> set[str]:
-    by_strategies = {name for replica in program.replicas if replica.process == process.pid for name in replica.devices}
-    return by_strategies | {placement.asked for placement in program.placed if placement.process == process.pid}

@@ -4,7 +4,7 @@ import sys
 import weakref
 
 from .lines import kind_of, line_and_caller
-from .notes import guarded, missing, note, replace, state
+from .notes import guarded, like, missing, note, replace, state
 from .settings import options_of
 
 _MOST = 200
@@ -21,10 +21,8 @@ CLASSES = {
         "DistributedDataset": ("__iter__",),
         "DistributedDatasetsFromFunction": ("__iter__",),
     },
-    "tensorflow.python.distribute.cluster_resolver.cluster_resolver": {"ClusterResolver": None},
     "tensorflow.python.eager.context": {"LogicalDeviceConfiguration": None},
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": {"Function": ()},
-    "tensorflow.python.training.server_lib": {"ClusterSpec": None},
 }
 """Modules of TensorFlow and Keras, and their classes of objects that do nothing until something uses them: by which of
 their methods, or None, by any attribute that code of another file of TensorFlow's reads."""
@@ -95,14 +93,6 @@ def _using(original):
         return original(self, *positional, **named)
 
     return like(original, watched)
-
-
-def like(original, watched):
-    """Return ``watched`` under the name of the original, so that AutoGraph does not convert it."""
-    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__signature__"):
-        if hasattr(original, name):
-            setattr(watched, name, getattr(original, name))
-    return watched
 
 
 def used(thing) -> None:

@@ -127,6 +127,15 @@ def replace(owner, name, value) -> None:
     setattr(owner, name, value)
 
 
+def like(original, watched):
+    """Return ``watched`` under the name of the original, so that AutoGraph does not convert it."""
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__signature__"):
+        if hasattr(original, name):
+            setattr(watched, name, getattr(original, name))
+    watched.__wrapped__ = original
+    return watched
+
+
 def open_file(folder: str) -> bool:
     """Make the file for the notes of this process; False if there is no room for it, or are files enough."""
     import mmap

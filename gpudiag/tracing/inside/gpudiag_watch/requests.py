@@ -2,9 +2,9 @@
 
 import sys
 
-from .given import like, used
-from .lines import line_of_program
-from .notes import HEAD, guarded, missing, new_slot, note, replace, state
+from .given import used
+from .lines import kind_of, line_of_program
+from .notes import HEAD, guarded, like, missing, new_slot, note, replace, state
 from .settings import watch_method
 
 _CONTAINERS = frozenset(("InputLayer", "Model"))
@@ -55,6 +55,8 @@ def in_policy(module) -> None:
 
 def _policy(policy):
     used(policy)
+    if kind_of(sys._getframe(4).f_code.co_filename) == "keras":
+        return None  # Keras itself sets the first one of each thread
     made = {name: state.words[slot] for name, slot in state.layers.items()} if state.words is not None else {}
     threading = sys.modules.get("threading")  # Keras keeps a policy for each thread
     apart = threading is not None and threading.current_thread() is not threading.main_thread()

@@ -4,7 +4,7 @@ import sys
 
 from .cards import cards
 from .lines import hide_our_frames, importing, kind_of, line_of_program
-from .notes import cut, guarded, missing, note, replace, short_device, state
+from .notes import cut, guarded, like, missing, note, replace, short_device, state
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
 _MOST_CONFIGS = 20
@@ -25,12 +25,7 @@ def _around(original, describe):
         guarded(_setting, describe, positional, named, stage, "")
         return result
 
-    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"):
-        try:
-            setattr(watched, name, original if name == "__wrapped__" else getattr(original, name))
-        except AttributeError:
-            continue
-    return watched
+    return like(original, watched)
 
 
 def _setting(describe, positional, named, stage, error) -> None:
