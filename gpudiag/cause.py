@@ -111,7 +111,7 @@ class Evidence:
     """The GPUs in scope."""
     rows: tuple[Row, ...] = ()
     lines: tuple[str, ...] = ()
-    """Of the log of the user's own program, if it was given."""
+    """The lines of the log of the user's own program; empty if none was given."""
     limits: Limits = field(default_factory=Limits)
     """What the caller demands."""
     bisection: Bisection | None = None
@@ -228,13 +228,13 @@ class Match:
     stage: Stage | None = None
     """The first stage that it breaks on this machine, if that is not the cause's own."""
     fix: Fix = ()
-    """If it depends on the machine: in place of the cause's own."""
+    """The fix on this machine, in place of the cause's own; empty if they are the same."""
     url: str = ""
     """A page about it, if that is not the cause's own."""
     gpus: tuple[str, ...] = ()
     """PCI bus ids of the GPUs that it is about; empty: of every GPU, or it is not known which."""
     unfit: bool | None = None
-    """If it is not as the cause declares: :attr:`Cause.unfit`."""
+    """Overrides :attr:`Cause.unfit`; None: as the cause declares."""
     about: tuple[str, ...] = ()
     """The variables, libraries, files, folders and flags that it is about, by name: those that are not figures, nor
     variables that :attr:`tried` changes."""
@@ -392,7 +392,7 @@ class Known:
 
     @property
     def kind(self) -> str:
-        """Its name there."""
+        """The name of the cause in its row of the report."""
         return self.declared.finding.rpartition(".")[2]
 
     @property

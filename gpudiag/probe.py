@@ -197,7 +197,7 @@ class Faults:
 
 
 class GpuFaults(Faults):
-    """Of every probe that lists its GPUs."""
+    """What every probe that lists its GPUs can find."""
 
     gpu_not_seen = fail(
         "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
@@ -221,7 +221,7 @@ class GpuFaults(Faults):
 
 
 class ReplicaFaults(GpuFaults):
-    """Of every probe that says which GPU is behind a device."""
+    """What every probe that says which GPU is behind a device can find."""
 
     other_gpu = fail(
         "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
@@ -232,7 +232,7 @@ class ReplicaFaults(GpuFaults):
 
 
 class KernelFaults(ReplicaFaults):
-    """Of every probe that runs a :class:`Kernel`."""
+    """What every probe that runs a :class:`Kernel` can find."""
 
     wrong_result = fail(
         "a matrix product on {device} ({pci_bus_id}) is wrong",
@@ -241,7 +241,7 @@ class KernelFaults(ReplicaFaults):
 
 
 class WorkFaults(KernelFaults):
-    """Of every probe that does :class:`Work`."""
+    """What every probe that does :class:`Work` can find."""
 
     memory_elsewhere = fail(
         "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
@@ -311,7 +311,7 @@ class GpuReading(Reading, kw_only=True):
 
 
 class EndedReading(GpuReading, kw_only=True):
-    """That of a probe which an operation on a GPU ended."""
+    """The reading of a probe that an operation on a GPU ended."""
 
     operation_raised: str
     """Type and message of the error, or its line in the log; of one that never returned which it was and how long it
@@ -398,9 +398,9 @@ class MemoryUse(Record):
     """Memory of one GPU at one moment, as NVML reports it."""
 
     used_bytes: int
-    """Of the whole device, every process counted."""
+    """Bytes in use on the whole device, by all processes."""
     own_bytes: int | None
-    """Of this process; None if NVML does not report (containers, MIG, WSL)."""
+    """Bytes that this process uses; None if NVML does not report them (containers, MIG, WSL)."""
 
     def __sub__(self, before: MemoryUse) -> int:
         """Return by how many bytes the use of the device rose."""
@@ -441,7 +441,7 @@ class Kernel(Record):
 
 
 FILLED_BYTES = 64 * MIB
-"""Of the tensor by which :class:`Work` distinguishes a GPU from the others."""
+"""Size of the tensor by which :class:`Work` distinguishes a GPU from the others."""
 
 
 class Work(Record):
@@ -532,7 +532,7 @@ class Context(Protocol):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Their PCI bus ids."""
+        """The PCI bus ids of the GPUs that this child was given."""
 
     def list_gpus(self, given: int | None = None) -> list[Any]:
         """Return ``tf.config.list_physical_devices("GPU")``.

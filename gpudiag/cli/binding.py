@@ -47,7 +47,7 @@ def _options(record: type, prefix: str) -> Iterator[Callable[[Any], Any]]:
 
 
 def _parameter(declared_field: Field[Any]) -> str:
-    """Return what the command line calls a field: seconds are not named."""
+    """Return the name of a field on the command line, without its unit."""
     return declared_field.name.removesuffix("_s")
 
 

@@ -145,7 +145,7 @@ NAGIOS = "nagios"
 
 @dataclass(frozen=True)
 class Judging:
-    """By what a report is judged, and for whom."""
+    """Options that say what a report is judged by, and for whom."""
 
     expect: Path | None = option(
         "What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",

@@ -31,7 +31,7 @@ MOST_BYTES = 1 << 28
 MOST_CHARACTERS = 1 << 19
 """Of all lines that are kept: what causes look for costs more than linear time in the length of a line."""
 _LONGEST_LINE = 1 << 14
-"""So many characters of a line are looked at."""
+"""Characters of a line that are read; the rest is ignored."""
 _FIRST = 600
 _BETWEEN = 600
 _CHUNK = 1 << 20

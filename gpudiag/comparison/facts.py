@@ -69,7 +69,7 @@ _UNNAMED = ("version", "path")
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in the facts, and what that is called."""
+    """A path in the facts, and its name for people."""
 
     path: str = ""
     label: str = ""

@@ -133,7 +133,7 @@ def _page(word: str) -> str:
 
 
 def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
-    """Return the one of ``sections`` that ``words`` ask for, or a list of those that they may mean; "" for none."""
+    """Return the text of the section that ``words`` ask for, or a list if they may mean several; "" for none."""
     asked = " ".join(words)
     if exact := [section for section in sections if asked in section.names]:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)

@@ -17,7 +17,7 @@ WIDEST = 100
 _LEAST_LAST_COLUMN = 30
 """If a table leaves fewer columns for its last one, its rows become paragraphs."""
 _MOST_HELD = 60
-"""No line ends inside code of so many characters, if there is room for it."""
+"""Code of up to so many characters is not broken over two lines, if there is room."""
 _HELD = "\0"
 """Stands for the spaces of such code."""
 
@@ -59,7 +59,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Terminal:
-    """So many columns, with colour or without."""
+    """A terminal: its columns, and whether it shows colour."""
 
     width: int
     color: bool

@@ -16,7 +16,7 @@ from gpudiag.simulator.sizes import MIB, parse_size
 
 MOST_GPUS = 1024
 _LONGEST = 200
-"""Letters of a range; each part of a long one would be compared with each other."""
+"""Most characters of a version range: its parts are compared pair by pair."""
 
 
 class Comparison:
@@ -136,7 +136,7 @@ class Most(Comparison):
 
 
 class Names(Comparison):
-    """One of these names; ``*`` stands for any letters."""
+    """Compares a name with a list of patterns, in which ``*`` stands for any letters."""
 
     types = (tuple,)
     wanted = 'a list of names in quotes, such as ["NVIDIA H200*"]; * stands for any letters'

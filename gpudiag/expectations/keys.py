@@ -20,7 +20,7 @@ class Key:
     """An expectation."""
 
     name: str
-    """Its key in a file."""
+    """The key in an expectations file."""
     comparison: Comparison
     what: str
     """What it asks for, in a sentence for the manual and for files that are written."""
@@ -31,7 +31,7 @@ class Key:
 
     @property
     def field(self) -> str:
-        """Its name in :class:`gpudiag.model.expectations.Expectations`."""
+        """The name of its field in :class:`gpudiag.model.expectations.Expectations`."""
         return self.name.replace("-", "_")
 
 

@@ -40,7 +40,7 @@ SONAMES = (
     "libnccl.so.2",
     "libcupti.so.12",
 )
-"""Of TensorFlow 2.18-2.21, in its order; the last two only when they are used."""
+"""The libraries that TensorFlow 2.18-2.21 opens, in its order; the last two only when they are used."""
 
 _PIECES = 64
 _PIECE_BYTES = 64 << 10

@@ -27,9 +27,9 @@ class Starvation:
     """How long a process, with all that it has started, was kept from running, from ``since`` on."""
 
     since: float
-    """As ``time.monotonic``."""
+    """When the watch began, by ``time.monotonic``."""
     waited_s: float = 0.0
-    """For a processor."""
+    """Seconds that the process waited for a processor."""
     stopped_s: float = 0.0
     """Until it ran again: one that stays stopped hangs."""
     _stopped_s: float = 0.0
@@ -41,12 +41,12 @@ class Starvation:
 
     @property
     def seconds(self) -> float:
-        """For how long it was kept from running."""
+        """Seconds for which the process was kept from running."""
         return self.waited_s + self.stopped_s
 
     @property
     def watched_s(self) -> float:
-        """For how long it was looked at."""
+        """Seconds for which the process was watched."""
         return self._looked - self.since
 
     def look(self, pid: int, now: float) -> None:

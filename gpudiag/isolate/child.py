@@ -31,9 +31,9 @@ class Child:
     starvation: Starvation | None = None
     """None: it was not handed to its server."""
     more_s: float = 0.0
-    """By how much its deadline was moved."""
+    """Seconds by which the deadline of the child was moved."""
     kill_at: float | None = None
-    """When the next rung of the ladder TERM, KILL, given up is due."""
+    """When the next step is due: TERM, then KILL, then giving up."""
     rung: int = 0
     cause: Cause | None = None
     """Why it is being killed; a child that ends by itself has none."""
@@ -41,18 +41,18 @@ class Child:
     code: int | None = None
     """Exit code in the sense of ``subprocess``; None while it runs, and if it was given up."""
     close_at: float | None = None
-    """When its pipes are closed although somebody still holds them."""
+    """When the pipes of the child are closed even if another process still holds them."""
     leftovers: int = 0
     """Processes that it left."""
     unkillable: int = 0
-    """Of these: those that this user may not kill."""
+    """How many of the leftover processes this user may not kill."""
 
     def __post_init__(self) -> None:
         self.streams = {what: Captured(self.bounds.kept_bytes) for what in STREAMS}
 
     @property
     def due(self) -> float | None:
-        """When the next thing is to be done about it, if it has said nothing until then."""
+        """When to act on the child if nothing has arrived from it until then."""
         if self.close_at is not None:
             return self.close_at
         if self.kill_at is not None:

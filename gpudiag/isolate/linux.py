@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PTRACER = 0x59616D61
 _SOCKET_PATH_BYTES = 108  # with its final NUL, unix(7)
 looker = 0
-"""In a server and its forks: the process of the supervisor."""
+"""Pid of the supervisor, in a fork server and its forks."""
 
 
 def _prctl(option: int, value: int) -> None:

@@ -74,7 +74,7 @@ class Ready(Message):
     """The server has preloaded."""
 
     scratch: str
-    """Its folder for temporary files; "" for none."""
+    """The folder for temporary files of the job; "" for none."""
     pid: int
 
 
@@ -109,7 +109,7 @@ class Ended(Message):
     leftovers: int
     """Processes that outlived it."""
     unkillable: int
-    """Of these: those that this user may not kill."""
+    """How many of the leftover processes this user may not kill."""
 
 
 FromServer = Ready | Failed | Started | Refused | Ended

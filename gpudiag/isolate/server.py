@@ -54,7 +54,7 @@ SWEEP_S = 1.0
 PARTING_S = 3.0
 """How long a server may take to clean up when its supervisor has died."""
 _MOST_CHARACTERS = 2000
-"""Of an error in a message."""
+"""Characters of an error that are put into a message."""
 
 Guard = Callable[[], str | None]
 

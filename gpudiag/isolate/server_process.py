@@ -37,7 +37,7 @@ class ServerProcess:
         self.spec = spec
         self._bounds = bounds
         self.process: subprocess.Popen[bytes] | None = None
-        """Its keeper."""
+        """The keeper of the fork server; None until it is started."""
         self.pid: int | None = None
         self.control: socket.socket | None = None
         self.output = Captured(bounds.kept_bytes)
@@ -48,7 +48,7 @@ class ServerProcess:
         """While it starts and preloads."""
         self.starts = 0
         self._scratch = ""
-        """Its folder for temporary files."""
+        """The folder for temporary files of the fork server."""
         self.failure: tuple[Cause, str] | None = None
 
     @property
@@ -58,7 +58,7 @@ class ServerProcess:
 
     @property
     def start_due(self) -> float:
-        """When it must have said that it is ready."""
+        """When the fork server must have reported that it is ready."""
         return self.started_at + (self._bounds.preload_s if self.spec.preload else _START_S)
 
     @property

@@ -15,11 +15,11 @@ class Ability(Record):
     probe: str = ""
     """The probe that verifies it; empty if none runs it."""
     operation: str = ""
-    """Of TensorFlow, if it is one operation."""
+    """The TensorFlow operation, if the ability is a single one."""
     type: str = ""
-    """Of the operation's tensors, as ``tf.DType`` names it; empty for any."""
+    """The type of the operation's tensors, as ``tf.DType`` names it; empty for any."""
     words: tuple[str, ...] = ()
-    """One of them is in the source of a probe that would run it."""
+    """Words of which one is in the source of a probe that runs it."""
 
 
 MEMORY = "memory.capacity"

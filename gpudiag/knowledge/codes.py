@@ -15,7 +15,7 @@ _KINDS = [
     TWO_VERSIONS,
 ]
 MESSAGES = frozenset(message for kind in _KINDS for message in (kind, *kind.codes.values()) if message.meaning)
-"""Those that stand for one code, whose meaning they say."""
+"""Messages that stand for a single code and give its meaning."""
 
 
 def code_in(line: str) -> Event | None:

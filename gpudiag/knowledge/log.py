@@ -44,9 +44,9 @@ class _Text:
 
     message: Message
     order: int
-    """Of the message in the table, and of the text in the message."""
+    """The place of the message in the table, and of the text in the message."""
     words: frozenset[str]
-    """In lower case: a line that it matches has them all."""
+    """Words in lower case that every matching line has."""
     expression: str
 
     @cached_property
@@ -62,7 +62,7 @@ class _Text:
 
 
 def words_of(line: str) -> frozenset[str]:
-    """Return the words of a line by which it is looked up, whatever it has between them that cannot be seen."""
+    """Return the words by which a line is looked up, of its text without control characters."""
     return _words(one_line(line))
 
 

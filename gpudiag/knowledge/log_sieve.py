@@ -28,7 +28,7 @@ SIGNS = (
 _BEFORE = 12
 """Lines that are taken before one that was found: the traceback that leads to it."""
 _TIMES = 3
-"""Of lines that differ in figures alone so many are taken."""
+"""How many lines are kept of those that differ in figures alone."""
 _MOST_SHAPES = 1 << 17
 """Lines without their figures that are remembered."""
 _NO_DIGITS = str.maketrans("", "", "0123456789")

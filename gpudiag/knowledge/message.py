@@ -23,12 +23,12 @@ class Worth(str, Enum):
     """What a message is worth to somebody who looks for a fault."""
 
     HARMLESS = "harmless"
-    """It looks like an error and is none."""
+    """Looks like an error but is harmless."""
     MISLEADING = "misleading"
-    """It names another fault than the one it follows from."""
+    """Names another fault than the one it follows from."""
     FAULT = "fault"
     SIGN = "sign"
-    """It says what happened, good or bad."""
+    """Says what happened, good or bad."""
 
 
 @dataclass(frozen=True)

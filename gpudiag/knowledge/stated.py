@@ -56,7 +56,7 @@ _PACKAGE = re.compile(
     r"^(?P<name>[A-Za-z][\w.-]{0,60})(?:==|@|[ \t]{2,40}|\t)(?P<version>\d[\w.+!]{0,30})(?:[ \t]{1,40}\S{1,60}){0,2}$"
 )
 _CPU_BUILD = re.compile(r"\s(?:mkl|eigen|cpu)_py|=cpu_|\scpu_")
-"""In the build that conda lists."""
+"""The mark of a CPU build in the build string that conda lists."""
 _INSTALLED = re.compile(r"^Successfully installed (?P<all>.{1,4000})$")
 _ONE_INSTALLED = re.compile(r"(?P<name>[A-Za-z][\w.-]{0,60}?)-(?P<version>\d[\w.+!]{0,30})$")
 _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tensorflow|external)/|\s*File \"|\[)")
@@ -74,7 +74,7 @@ _OF_A_COMPLAINT = re.compile(
     r"(?P<g>\bgpus?\b|\b(?:graphics?|video) cards?\b|\bcuda\b|\b[rg]tx ?\d{4})|(?P<other>[.!?](?=\s))"
 )
 _COMPLAINT = re.compile(r"nv{1,3}g|gv{0,2}nv")
-"""Their order in a complaint: "does not find my GPU", "GPU is not used"."""
+"""The order of the words in a complaint: "does not find my GPU", "GPU is not used"."""
 _SHORT_COMPLAINT = re.compile(
     r"(?i)\bno (?:\w{1,12} )?gpus? (?:\w{1,10} )?(?:available|found|detected|support|usage|listed|visible)\b|"
     r"\bgpu (?:usage|utili[sz]ation) (?:is |at |of )?(?:0|zero)\b|\b(?:only|just) (?:\w{1,10} ){0,2}(?:the )?cpu\b|"

@@ -37,7 +37,7 @@ from gpudiag.lint.values import (
 LARGEST = 10_000
 """Letters of a text, or elements of a collection and of all that is in it."""
 _BITS = 1000
-"""Of whole numbers: any may become a float, and a text, of which Python makes none above 4,300 digits."""
+"""Most bits of a whole number: Python makes no text of more than 4,300 digits, and no float beyond 1024 bits."""
 UNROLLED = 8
 """Elements of a list that a loop is followed for."""
 

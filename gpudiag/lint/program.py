@@ -243,7 +243,7 @@ class Program:
         self.module = module
         self.events: list[Event] = []
         self.modules: dict[Module, None] = {module: None}
-        """With those that it imports, in their order."""
+        """The module and those that it imports, in their order."""
         self.made: list[tuple[Made, Event]] = []
         """What was made, where."""
         self.options: list[Made] = []

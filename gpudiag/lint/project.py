@@ -113,7 +113,7 @@ class Project:
         self.words = words
         """What a file has that is of interest by itself."""
         self._modules: dict[str, Module] = {}
-        """By their real paths."""
+        """The modules by their real paths."""
         self._found: dict[tuple[str, str, int], str | None] = {}
         """By the folder of the file that imports, the name, and the level of a relative import."""
         self._files: dict[str, Module] = {}

@@ -66,7 +66,7 @@ class Source:
 
     path: Path
     shown: str
-    """As the user named it."""
+    """The path as the user wrote it."""
     raw: bytes = b""
     encoding: str = "utf-8"
     pieces: list[Piece] = field(default_factory=list)

@@ -92,13 +92,13 @@ class Made(Value):
     options: dict[str, Value] = field(default_factory=dict)
     """Attributes that were assigned, by their path: ``gpu_options.allow_growth``."""
     doubtful: set[str] = field(default_factory=set)
-    """Of these: those that are assigned only under a condition."""
+    """Attributes that are assigned only under a condition."""
     used: bool = False
     """True: it was handed on, or something was asked of it."""
     entered: bool = False
     """True: of a context manager."""
     owner: Value | None = None
-    """Of a method: what it is a method of."""
+    """The object that a method belongs to."""
     held: str = ""
     """The attribute of an object of the project that it was assigned to."""
 
@@ -133,7 +133,7 @@ class Part(Value):
 
     of: Value
     index: int | None = None
-    """Of an element whose place is known."""
+    """The place of an element in its list, if it is known."""
     several: bool = False
     """True: a part of the list; False: one element."""
     each: bool = False
@@ -227,7 +227,7 @@ class Function(Value):
 
     @cached_property
     def text(self) -> str:
-        """Its lines."""
+        """The lines of the text."""
         return "\n".join(self.piece.lines[self.node.lineno - 1 : self.node.end_lineno])
 
     @cached_property

@@ -19,7 +19,7 @@ MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 REPORT = "report.json"
 MOST_FILES = 1000
 MOST_BYTES = 256 << 20
-"""Of all its files together, unpacked."""
+"""Most bytes that all files of an archive may have together, unpacked."""
 
 _END = struct.Struct("<4s4H2LH")
 """The end of central directory record (APPNOTE.TXT of PKWARE, 4.3.16)."""

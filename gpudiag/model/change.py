@@ -39,7 +39,7 @@ class Side(Record):
     """One of the two reports."""
 
     source: str
-    """Its file, or what it is."""
+    """The file of the report, or what else it is."""
     started_at: str
     verdict: str
     gpudiag_version: str

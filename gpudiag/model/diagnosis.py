@@ -116,7 +116,7 @@ class EnvironmentChange(Record):
     name: str
     """The variable, the entry of a list, the flag, the file or the folder that matters."""
     what: str
-    """The same in a few words, such as ``entry 3 of LD_LIBRARY_PATH (/opt/x)``."""
+    """The change in a few words, such as ``entry 3 of LD_LIBRARY_PATH (/opt/x)``."""
     fix: Action | None = None
     """None if the action of another change is for both, or if the search was cut short."""
     origin: str = ""

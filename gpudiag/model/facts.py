@@ -245,7 +245,7 @@ class GpuState(Record):
     fabric_error: int | None = None
     """NVML's code if the registration was completed with an error; 0: without."""
     nvlinks: tuple[bool, ...] | None = None
-    """Of each NVLink whether it is active."""
+    """For each NVLink, whether it is active."""
 
     @property
     def is_working(self) -> bool:
@@ -344,7 +344,7 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     without_memory_region: tuple[str, ...] = ()
     """Those to which the firmware gave no address space for the first or second memory region (BAR)."""
     asleep: tuple[str, ...] = ()
-    """Those that the kernel has switched off (``D3cold``)."""
+    """GPUs that the kernel has switched off (``D3cold``)."""
     bridges: dict[str, tuple[str, ...]] = {}
     """Of each GPU, PCI bus id to the PCI bridges and switches above it, the host's first."""
 
@@ -448,7 +448,7 @@ class LibraryFacts(Family, tag="libraries"):
     libdevice: tuple[str, ...]
     """Files ``libdevice.10.bc`` where XLA looks for one; the first is taken."""
     libdevice_elsewhere: tuple[str, ...]
-    """Those where it does not look."""
+    """Copies of libdevice in folders where TensorFlow does not look."""
     corrected: dict[str, str] = {}
     """Names for which the loader itself, asked, took another file than its rules say, to the file of the rules."""
     incomplete: dict[str, str] = {}
@@ -525,7 +525,7 @@ class CallFacts(Family, tag="calls"):
 
     @property
     def hung(self) -> tuple[Call, ...]:
-        """Those that did not return."""
+        """The calls that did not return."""
         return tuple(call for call in self.calls if call.seconds is None)
 
     @property

@@ -203,7 +203,7 @@ class Limited(Record):
     exceeded: Raised | None
     """What asking for it raised."""
     kernel: Kernel
-    """Run last."""
+    """A product that was computed last."""
 
     def judged(self, limit: int, facts: Facts, least: int, ignored: Kind, unlimited: Kind) -> Findings:
         """Judge it: the first tensor should have taken ``least`` of the ``limit``, and nothing more than that.

@@ -256,7 +256,7 @@ class SimulatedMachine:
     run: RunIsolated
     """Calls a function in a new interpreter on that machine, as ``gpudiag_run_isolated`` does here."""
     environment: Mapping[str, str] = field(repr=False)
-    """Of a process on that machine, for ``subprocess``."""
+    """The environment of a process on that machine, for ``subprocess``."""
 
 
 class Simulate(Protocol):

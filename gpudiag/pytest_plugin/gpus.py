@@ -28,7 +28,7 @@ class Device:
     total_bytes: int
     """0 if NVML does not report it."""
     free_bytes: int
-    """When the session began."""
+    """Free memory in bytes when the session began."""
     capability: tuple[int, int] | None
 
     @property
@@ -46,9 +46,9 @@ class Place:
     """What a process may use."""
 
     devices: tuple[Device, ...] = ()
-    """In the order in which TensorFlow numbers them."""
+    """The devices, in the order in which TensorFlow numbers them."""
     limit_bytes: int | None = None
-    """Of memory on each device; None: all of it."""
+    """Bytes of memory that the test gets on each device; None: all of it."""
     shared: bool = False
     """True: other processes of the session use these devices too."""
 

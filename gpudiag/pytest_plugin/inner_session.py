@@ -90,9 +90,9 @@ class Order:
     """What to run, as the session outside says it."""
 
     arguments: tuple[str, ...]
-    """Its command line."""
+    """The command line of the inner session."""
     directory: str
-    """Where it was started."""
+    """The folder in which the inner session was started."""
     argv: tuple[str, ...]
     test: tuple[str, ...]
     """The file of the test, and its names in there; see :func:`test_key`."""
@@ -120,7 +120,7 @@ class Coverage:
     config_file: str | bool
     data_file: str
     by_test: bool
-    """With ``--cov-context=test``."""
+    """Whether coverage is recorded by test (``--cov-context=test``)."""
 
     def start(self) -> Any:
         """Begin; return what measures."""

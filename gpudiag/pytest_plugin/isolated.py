@@ -270,9 +270,9 @@ class _Outcome:
     """What came of a session in another process."""
 
     reports: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
-    """By phase; several if a test has subtests."""
+    """The reports by phase; several if a test has subtests."""
     raised: dict[str, BaseException] = field(default_factory=dict)
-    """By phase; what cannot be had here is left out."""
+    """The exceptions by phase; those that could not be brought into this process are left out."""
     missing: str | None = None
     """The first phase that should have been reached and has no report."""
     died: OSError | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpudiag.model.report import Gpu, Report, Row
 
 REPORT = pytest.StashKey["Report"]()
-"""Of the check, if one was made."""
+"""The report of the check that was made before the tests."""
 NOTES = pytest.StashKey[tuple[str, ...]]()
 """On what it was compared with."""
 

@@ -25,7 +25,7 @@ from gpudiag.report import render, words
 from gpudiag.text import counted, plain
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Of every file: the earliest that a zip file can say."""
+"""The date of every file in the bundle: the earliest that a zip file can hold."""
 _MODE = 0o100644 << 16
 _UNIX = 3
 _LARGE = 8 << 20

@@ -16,9 +16,9 @@ from gpudiag.text import counted, escaped, one_line, plain
 FORMATS = ("table", "json", "markdown")
 _KEY = re.compile(r"\[[^][]*\]")
 MANY_FIELDS = 4
-"""So many changes of one package, library or GPU are a line."""
+"""From so many changes on, those of one package, library or GPU are a single line."""
 MOST_NAMED = 6
-"""Of the facts that changed in the same way, how many are named."""
+"""How many of the facts that changed in the same way are named."""
 
 _HEADINGS = {
     Subject.VERDICT: "Verdict",
@@ -159,4 +159,4 @@ _TOGETHER: dict[Subject, Callable[[list[Change]], Iterator[tuple[str, bool]]]] =
     Subject.FINDING: _findings,
     Subject.FACT: _facts,
 }
-"""Where many changes are one line."""
+"""The functions that put the changes of a subject into fewer lines."""

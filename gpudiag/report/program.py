@@ -22,7 +22,7 @@ from gpudiag.model.report import Report
 from gpudiag.text import counted, one_line, size
 
 _MOST = 12
-"""Lines of a section, unless ``verbose``."""
+"""Most lines of a section, unless ``verbose``."""
 _MIB = 1 << 20
 _LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1

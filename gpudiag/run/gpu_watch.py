@@ -65,7 +65,7 @@ class GpuWatch:
         self._server = server
         self._answer_s = min(ANSWER_S, timeout_s or ANSWER_S)
         self._gpus: dict[str, WatchedGpu] = {}
-        """UUID to what is known of the GPU."""
+        """What is known of each GPU, by its UUID."""
         self._slow_in_probes: dict[tuple[str, str], Call] = {}
         """Name and GPU of each call that returned to a probe late, to the longest time."""
         self.driver_s = 0.0

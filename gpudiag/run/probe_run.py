@@ -48,7 +48,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Waiting:
-    """It was not started."""
+    """A probe that was not started."""
 
 
 @dataclass
@@ -59,14 +59,14 @@ class Running:
     meeting: Folder | None
     """Where the two processes exchange messages; None for one process."""
     slow_call: Call | None = None
-    """Of the calls that returned late the one that took longest."""
+    """The call that took longest, of those that returned late."""
     failed_peer: JobResult | None = None
     """The second process, if it broke the probe."""
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """It is being ended."""
+    """A probe that is being ended."""
 
     running: Running
     why: str
@@ -86,14 +86,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Postponed:
-    """Its row says that there is no CUDA context; the probe that says why has not run yet."""
+    """A probe without a CUDA context, whose row waits for the probe that says why."""
 
     row: Row
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Its row is in the report."""
+    """A probe whose row is in the report."""
 
     row: Row
 

@@ -33,7 +33,7 @@ _LOOK_S = 8.0
 _BUSY = 0.05
 """More of a processor than this, of all threads: others compute, and the first one waits for them."""
 _TICKS_A_SECOND = 100
-"""Of the times in /proc, on every Linux that TensorFlow runs on."""
+"""Ticks in a second of the times in /proc, on every Linux that TensorFlow runs on."""
 
 
 class ReturnedCall(NamedTuple):

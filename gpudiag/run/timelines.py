@@ -19,7 +19,7 @@ from gpudiag.model.report import Timeline
 EVERY_S = 0.05
 """Between two questions: the least, of which a probe of a second has twenty."""
 MOST_SHARE = 0.02
-"""Of the time of a probe, for asking."""
+"""The share of a probe's time that asking for the memory may take."""
 MOST_SAMPLES = 200
 """Of one GPU. When they are there, every other one goes, and the time between two is doubled."""
 _JOIN_S = 1.0

@@ -45,7 +45,7 @@ MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
 
 TABLE_BYTES = 2367536
-"""Of the table of who holds how much memory: sizeof(struct table) in src/memory.c."""
+"""Bytes of the table of who holds how much memory: sizeof(struct table) in src/memory.c."""
 
 CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
 _COMMON = (CORE, KERNELS, "keras_on_simulated_gpu.py")
@@ -148,7 +148,7 @@ class Machine:
 
     @property
     def directory(self) -> Path:
-        """Of this machine alone; also the right place for locks on its GPUs."""
+        """The folder of this machine alone; locks on its GPUs belong there, too."""
         if self._folder is None:
             raise RuntimeError("the simulated machine is not running: use it in a `with` block")
         return self._folder.path

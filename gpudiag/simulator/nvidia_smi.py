@@ -147,7 +147,7 @@ def performance(gpu: Gpu) -> str | None:
 
 
 Field = tuple[str, Callable[[Gpu], Any]]
-"""Its unit, and how a GPU is asked for it."""
+"""The unit of a field, and how a GPU is asked for it."""
 
 NOT_SIMULATED = {
     "temperature.gpu": "",

@@ -18,7 +18,7 @@ from gpudiag.pytest_plugin.gpus import MASK, Device, found
 from gpudiag.pytest_plugin.summary import DEVICE
 
 REPORT = pytest.StashKey[Report]()
-"""Of the one run of the session's probes."""
+"""The report of the session's run of the probes."""
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

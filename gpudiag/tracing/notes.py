@@ -37,7 +37,7 @@ class Notes:
     last_op: int
     """The counter of the last operation."""
     last_op_at: float
-    """When it ended, in seconds since the epoch; 0: none did."""
+    """When the last operation ended, in seconds since the epoch; 0: none did."""
     lost: int
 
     def of(self, *kinds: str) -> Iterator[Note]:

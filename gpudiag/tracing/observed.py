@@ -139,7 +139,7 @@ class Observed:
         return before - min(known) if known else None
 
     def _free_after(self, name: str, ordinal: int) -> list[int]:
-        """Return what a card had free when something had been allocated on this device of it."""
+        """Return the free memory of a card in each sample in which something was allocated on this device of it."""
         after = [free[ordinal] for held, free in self.samples if held.get(name) and ordinal < len(free)]
         return [free for free in after if free is not None]
 

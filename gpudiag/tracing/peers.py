@@ -10,7 +10,7 @@ from gpudiag.tracing.notes import Notes
 
 _MOST = 64
 _WITHIN_S = 3.0
-"""For all of them together; they are asked at the same time."""
+"""Seconds for all peers together; they are asked at the same time."""
 
 
 def addresses(processes: Iterable[Notes], *, but_own: bool) -> list[str]:

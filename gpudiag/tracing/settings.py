@@ -78,7 +78,7 @@ class _Steps:
     at: dict[str, str] = field(default_factory=dict)
     """Step to line."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Those with which the devices were made."""
+    """The options with which the devices were made."""
     maker: str = ""
     error: Note = field(default_factory=dict)
     """The first note of an error with which TensorFlow could not make its devices."""
@@ -174,7 +174,7 @@ class _Judge:
         self.steps = _Steps()
         self.final = _Steps()
         self.last_set: dict[str, Note] = {}
-        """Of each variable the last note that sets it before it is read."""
+        """For each variable, the last note that sets it before it is read."""
         for note in notes.notes:
             self.final.follow(note)
             if note["k"] == "variable" and not self.final.has_reached(_READ_AT.get(note["name"], "made")):

@@ -22,7 +22,7 @@ CAUSE = Cause(
 )
 
 _JUDGED = (DEVICE_ORDER, "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING", LOG_LEVEL)
-"""Of the others a value that is not read is a cause by itself."""
+"""Variables judged here; for the others, a value that is not read is a cause of its own."""
 
 
 def find(variables: Variables) -> Matches:

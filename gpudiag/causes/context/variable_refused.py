@@ -45,7 +45,7 @@ _KNOWN = {
 }
 """Variables of which TensorFlow's error is known, and what to do instead."""
 _OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", TYPES)
-"""Those that another rule understands."""
+"""Variables whose errors another cause explains."""
 _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
 """A value that an error may contain by chance."""
 

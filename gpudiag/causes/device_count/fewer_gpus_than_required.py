@@ -50,7 +50,7 @@ def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
         return start(f"sbatch --gpus-per-node={required} ...", "the job asks for too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name
     if len(facts.nvml_devices) >= required and MASK in facts.variables:
-        return unset(MASK, note="it leaves GPUs out"), ()
+        return unset(MASK, note="because it hides GPUs"), ()
     if missing := missing_gpus(facts):
         return check("sudo dmesg | grep -i -e nvrm -e xid", "why a GPU is missing"), missing
     if container:

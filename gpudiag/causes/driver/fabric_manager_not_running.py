@@ -30,7 +30,7 @@ CAUSE = Cause(
     unless=("confidential_gpus_not_ready", "fabric_not_ready"),
 )
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
-"""In the names of GPUs that NVSwitch joins, though four of them can do without one."""
+"""Parts of the names of GPUs that NVSwitch may join; four of them can do without one."""
 
 
 def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:

@@ -24,7 +24,7 @@ CAUSE = Cause(
         ),
         run(
             "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
-            "no GPU being in use; or reboot",
+            "if no program uses a GPU; or reboot",
             kind=Kind.RELOAD_DRIVER,
         ),
         check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then say Y"),

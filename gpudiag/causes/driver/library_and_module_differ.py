@@ -22,7 +22,7 @@ CAUSE = Cause(
         reboot(),
         run(
             "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-            "no GPU being in use",
+            "if no program uses a GPU",
             kind=Kind.RELOAD_DRIVER,
             role=Role.ALTERNATIVE,
         ),

@@ -77,7 +77,7 @@ def _valid(value: str, units: list[str], gpus: int) -> str:
 def _without_rank(launcher: Launcher | None, gpus: int) -> Action:
     """Say what to do in place of a mask that is the number of the process."""
     if launcher is not None and launcher.processes > gpus > 1:
-        return note(f"{launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus}")
+        return note(f"{launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus} processes")
     if gpus > 1:
         return note(f"the rank, if a program sets {MASK} to it, must be taken modulo {gpus}, the number of GPUs")
     return note(f"do not set {MASK} to the rank: each process was given its own GPU, and that is number 0 for it")

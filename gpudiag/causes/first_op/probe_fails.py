@@ -32,7 +32,7 @@ CAUSE = Cause(
     unless=("cuinit_fails", "device_count_fails", "devices_fail", "module_raised"),
 )
 _STAGES = {"host": Stage.CONFIGURATION, "memory": Stage.MEMORY}
-"""Of a probe's area; the others compute on GPUs."""
+"""The stage that a failed probe of an area breaks; the other areas compute on GPUs."""
 
 
 def find(rows: Rows, gpus: Gpus, broken: FirstFailed | None) -> Matches:

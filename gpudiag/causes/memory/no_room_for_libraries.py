@@ -32,7 +32,7 @@ CAUSE = Cause(
 _HANDLE_BYTES = 500 << 20
 """What cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
 _OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
-"""Of a library that does not start."""
+"""Messages that name another reason why a library does not start."""
 
 
 def find(facts: Facts, program: Program, rows: Rows) -> Matches:

@@ -43,7 +43,10 @@ _UPGRADE = run("python -m pip install --upgrade pip", "an old one does not see n
 _IN_WSL = install(
     "tensorflow[and-cuda]", note="in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
 )
-_FOR_WINDOWS = install("tensorflow<2.11", note="or that one, with Python 3.10, CUDA 11.2 and cuDNN 8.1")
+_FOR_WINDOWS = install(
+    "tensorflow<2.11",
+    note="the last release for GPUs on Windows; it needs Python 3.10 or older, CUDA 11.2 and cuDNN 8.1",
+)
 _WHO_ASKS = note("if another package asks for it: a newer release of that package, or pip install --no-deps PACKAGE")
 _LISTED = re.compile(r"\(from versions: (?P<versions>\d[^()]{0,4000})\)")
 _LAST_GPU_PACKAGE_FOR_MACOS = Version(1, 1)

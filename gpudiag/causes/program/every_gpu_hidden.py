@@ -60,7 +60,7 @@ def find(program: ProgramTrace) -> Matches:
 
 
 def _is_given_one(program: ProgramTrace, process: Process) -> bool:
-    """Return whether each of several processes was given GPUs of its own by a mask."""
+    """Return whether a mask gave this process GPUs of its own, beside another process with another mask."""
     masks = {other.mask for other in program.processes if other.mask and other.mask[0] != "-" and other.devices}
     return process.mask in masks and len(masks) > 1
 

@@ -29,7 +29,7 @@ class NoDevice:
     """
 
     error: str
-    """Of ``cuInit``."""
+    """The error that ``cuInit`` returned."""
     driver: DriverFacts
     nvml: NvmlFacts
     nodes: DeviceNodeFacts
@@ -95,7 +95,7 @@ class NoAccess:
 
     @property
     def by_their_mode(self) -> tuple[DeviceNode, ...]:
-        """Those that their permissions keep shut."""
+        """Device files that this user may not open because of their permissions."""
         system = self.evidence.facts.system
         # Permissions never keep root out. Of files of another machine no group is known, and nobody is root there.
         root = bool(self.nodes.groups) and not isinstance(system, Unknown) and system.user == "root"
@@ -103,7 +103,7 @@ class NoAccess:
 
     @property
     def by_their_group(self) -> tuple[DeviceNode, ...]:
-        """Those that members of their group may open."""
+        """Device files that members of their group may open."""
         return tuple(node for node in self.by_their_mode if node.mode[4:6] == "rw" and node.group not in ("root", ""))
 
     @property

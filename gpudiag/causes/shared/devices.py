@@ -51,13 +51,14 @@ class ChosenGpus:
 
     @property
     def by_nvml(self) -> list[tuple[Gpu, NvmlDevice]]:
-        """Each with what NVML says of it."""
+        """Each GPU in scope, and what NVML says of it."""
         devices = {device.pci_bus_id: device for device in self.facts.nvml_devices}
         return [(gpu, devices[gpu.pci_bus_id]) for gpu in self.gpus if gpu.pci_bus_id in devices]
 
     @property
     def failing(self) -> list[Gpu]:
-        """Those that are known to fail if TensorFlow's devices were tried; the only one is."""
+        """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, the only GPU in
+        scope."""
         for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
             raised = [
                 pci for pci, product in zip(reading.given, reading.products.values(), strict=False) if product.raised

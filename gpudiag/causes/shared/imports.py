@@ -44,7 +44,7 @@ class Traceback:
     """``import tensorflow`` raised an exception on this machine."""
 
     error: str
-    """Its type and its text, on one line."""
+    """Type and text of the exception, on one line."""
     files: tuple[str, ...]
     """The files of the frames, the innermost last."""
 

@@ -39,7 +39,7 @@ class Code(NamedTuple):
     name: str
     """Without ``CUDA_ERROR_``."""
     runtime: str
-    """Of the runtime, without ``cudaError``; "" if it has none."""
+    """The name of the runtime's error without ``cudaError``; "" if it has none."""
     said: str
     """CUDA's words, if no other code and no other program has them."""
     meaning: str

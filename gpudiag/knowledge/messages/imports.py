@@ -216,7 +216,7 @@ FAMILY.fault(
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
     fix=(
         unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
-        install("--force-reinstall", "tensorflow[and-cuda]", note="libraries of one release"),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="installs all libraries in the releases that fit"),
         note(
             "your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow", kind=Kind.INSTALL
         ),

@@ -67,7 +67,10 @@ FAMILY.fault(
         install("tensorflow[and-cuda]==2.15.1", note="or newer: it asks for no TensorRT"),
         install("tensorflow[and-cuda]==2.14.1", role=Role.ALTERNATIVE),
         install(
-            "--extra-index-url", "https://pypi.nvidia.com", "tensorflow[and-cuda]==2.15.0", note="where the others are"
+            "--extra-index-url",
+            "https://pypi.nvidia.com",
+            "tensorflow[and-cuda]==2.15.0",
+            note="the index that has the other packages",
         ),
     ),
 )

@@ -44,7 +44,7 @@ FAMILY.misleading(
         "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
         "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2358",
     ),
-    meaning="none is mentioned above: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
+    meaning="the missing libraries are not named in this log: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
 )
 FAMILY.misleading(
     "cudnn_version_unknown",

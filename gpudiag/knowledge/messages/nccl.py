@@ -242,7 +242,7 @@ FAMILY.fault(
     Text("The application was compiled with too old version of NCCL", "nccl 2.30 src/devcomm/devcomm_v22902.cc:109"),
     meaning="ranks use different versions of NCCL, or another one than the program was built for",
     fix=(
-        check("pip list | grep -i nccl; ldconfig -p | grep nccl", "on every host: the same one"),
+        check("pip list | grep -i nccl; ldconfig -p | grep nccl", "the version must be the same on every host"),
         unset("LD_LIBRARY_PATH"),
     ),
 )

@@ -1036,7 +1036,7 @@ FAMILY.fault(
         "GPU {op} ops do not yet have a deterministic XLA implementation",
         "tensorflow 2.21 tensorflow/compiler/tf2xla/kernels/pooling_ops.cc:370",
     ),
-    meaning="deterministic operations are asked for, and XLA has no such form of the program's {op} on the GPU",
+    meaning="deterministic operations are asked for, but XLA has no deterministic {op} for the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
         note("without XLA it has one: model.compile(..., jit_compile=False)", kind=Kind.EDIT_PROGRAM),
@@ -1602,7 +1602,7 @@ FAMILY.fault(
         "because the node was colocated with a group of nodes that required incompatible device '{device:q}'",
         "https://github.com/tensorflow/tensorflow/issues/1914",
     ),
-    meaning="operations that must be together are put on {device}, and one of them has no form for it",
+    meaning="operations that must be on the same device are put on {device}, and one of them has no kernel for it",
     fix=(
         edit(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"

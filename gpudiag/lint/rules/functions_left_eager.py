@@ -40,7 +40,7 @@ RULE = Rule(
 _SWITCHES = frozenset({"config.run_functions_eagerly", "config.experimental_run_functions_eagerly"})
 _USED = re.compile(r"\.fit\(|tf\.function|train_step|\.predict\(|train_on_batch")
 _OFF = re.compile(r"run_functions_eagerly\((?!True\))")
-"""It is switched off again, or by what somebody chooses."""
+"""A call that switches it off again, or whose argument is not the word True."""
 
 
 def find(program: Program) -> Matches:

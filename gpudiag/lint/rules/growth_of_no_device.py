@@ -35,7 +35,7 @@ RULE = Rule(
 )
 
 _SORTED = re.compile(r"device_type|[\"']GPU[\"']\s*(?:in\b|==)|\.name\b[^\n]{0,80}(?:GPU|gpu)")
-"""In a file that looks at the type of each device."""
+"""Code that looks at the type of each device."""
 
 
 def find(program: Program) -> Matches:

@@ -44,7 +44,7 @@ RULE = Rule(
 
 
 _KEEPS = re.compile(rf"environ\.get\(\s*['\"]{MASK}|environ\.copy\(|environ\.pop\(\s*['\"]{MASK}")
-"""In a function that sets it for a while, and puts it back."""
+"""Code that reads the old mask or copies the environment, as a function does that puts the mask back."""
 
 
 _LAUNCHED = re.compile("|".join(_LAUNCHERS))

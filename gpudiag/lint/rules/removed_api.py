@@ -40,7 +40,7 @@ RULE = Rule(
 _OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
 """Without one of these a session has no options, and is not looked at: what is old is not always about GPUs."""
 _OLD = re.compile(r"(?:\A|_)(?:(?:tensorflow|tf)_?v?1x?|v1)(?=_|\Z)", re.IGNORECASE)
-"""In the name of a function that is called for TensorFlow 1 alone."""
+"""The part of a function's name that shows that it is for TensorFlow 1 alone."""
 
 
 def find(program: Program) -> Matches:

@@ -47,7 +47,7 @@ _WANTS_GPU = re.compile(
 )
 """A program without one of these may be meant for the CPU."""
 _ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devices\(\s*\[\s*\]", re.IGNORECASE)
-"""It compares the two, or hides the GPUs."""
+"""Code that compares CPU and GPU, or hides the GPUs."""
 
 
 def find(program: Program) -> Matches:

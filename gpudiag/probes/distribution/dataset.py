@@ -92,7 +92,7 @@ class Batch(Record):
     total: float | None
     """By `strategy.reduce` with SUM."""
     mean: float | None
-    """By `strategy.reduce` with MEAN."""
+    """The mean that `strategy.reduce` computed."""
     gathered: Numbers
 
     @property
@@ -104,7 +104,7 @@ class Reading(ReplicaReading):
     """What became of the batches."""
 
     batches: tuple[Batch, ...]
-    """Those that were read."""
+    """The batches that were read."""
     error: Raised | None
     losses: Numbers = ()
     """The sum and the mean, by `strategy.reduce` with `axis=None`, of 1, 2, ...: a number for each replica."""

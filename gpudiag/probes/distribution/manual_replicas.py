@@ -55,7 +55,7 @@ class Sum(Record):
     """The products, added."""
 
     parts: tuple[Kernel, ...]
-    """In the order of TensorFlow's numbers."""
+    """What each GPU computed, in the order of TensorFlow's numbers."""
     total: Numbers
     device: str
     """The device that holds it."""

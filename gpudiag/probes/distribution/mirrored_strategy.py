@@ -87,7 +87,7 @@ class Trained(Record):
     """What the strategy made and trained."""
 
     replicas: int
-    """By ``num_replicas_in_sync``."""
+    """The number of replicas, by ``num_replicas_in_sync``."""
     copies: tuple[Copy, ...]
     single: Numbers
     """The weights of one device, the CPU, after the joined batch."""

@@ -57,14 +57,14 @@ class Run(Record):
     """What came of asking for :data:`NAMED`."""
 
     replicas: int = 0
-    """By ``num_replicas_in_sync``; 0 if it raised."""
+    """The number of replicas, by ``num_replicas_in_sync``; 0 if it raised."""
     copies: tuple[str, ...] = ()
     """Devices of the copies of a variable."""
     raised: Raised | None = None
 
 
 class Reading(probe.Reading):
-    """The same with soft placement, and without."""
+    """What the strategy did with soft placement, and without."""
 
     soft: Run
     hard: Run

@@ -30,7 +30,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
 
 class Fault(probe.ReplicaFaults):
     op_raised = warn(
-        "{op} over {where} raised {error}; right sums: {working}",
+        "{op} over {where} raised {error}; these gave right sums: {working}",
         do=(
             fix.edit(
                 "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
@@ -96,7 +96,7 @@ class Reading(ReplicaReading):
     """What each of them gave."""
 
     runs: dict[str, Run]
-    """Those that were tried."""
+    """The ways to reduce that were tried."""
 
     def figure(self) -> str:
         right = len(_working(self))

@@ -67,7 +67,7 @@ class Run(Record):
     variable: tuple[str, ...]
     """Devices on which the log shows a variable."""
     average: Numbers
-    """Of the towers' gradients; empty if it raised."""
+    """The average of the towers' gradients; empty if it raised."""
     raised: Raised | None = None
 
 

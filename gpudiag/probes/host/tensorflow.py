@@ -47,7 +47,7 @@ def shadowing(tensorflow: TensorflowFacts) -> str | None:
 
 
 def of_module(path: str) -> str:
-    """Return the folder or file that makes a module of the name, whose code is in ``path``."""
+    """Return the folder or file of a module whose code is in ``path``."""
     module = PurePath(path)
     return str(module.parent if module.name == "__init__.py" else module)
 

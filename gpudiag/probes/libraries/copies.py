@@ -62,7 +62,7 @@ SAMPLED = "of more than 8 GPUs each copies to those 1, 2, 4, 8 ... places before
 
 
 class Copy(Record):
-    """One copy."""
+    """A copy of a tensor from one device to another."""
 
     source: str
     """``memory`` or ``pinned memory`` of the host, or a device such as ``GPU:0``."""
@@ -85,7 +85,7 @@ class Copy(Record):
 
     @property
     def rate(self) -> float:
-        """In GB/s."""
+        """The speed of the copy in GB/s."""
         return self.size_bytes / (self.seconds or 1) / 1e9
 
 
@@ -107,7 +107,7 @@ class Reading(probe.GpuReading):
     """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
     copies: tuple[Copy, ...]
     rounds: tuple[Rounds, ...] = ()
-    """Of each GPU; empty if a copy raised."""
+    """The rounds of each GPU; empty if a copy raised."""
 
     @property
     def pairs(self) -> int:

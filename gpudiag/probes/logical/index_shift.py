@@ -48,7 +48,7 @@ class Numbered(Record):
     """One logical device and the product computed on it."""
 
     kernel: Kernel
-    """With the device that was asked for."""
+    """The product, and the device that it ran on."""
     logged: tuple[str, ...]
     """Devices on which the placement log shows the product."""
 
@@ -57,7 +57,7 @@ class Reading(probe.GpuReading):
     """Which GPU each number stands for."""
 
     devices: tuple[Numbered, ...]
-    """In the order of TensorFlow's numbers."""
+    """The logical devices, in the order of TensorFlow's numbers."""
 
     def figure(self) -> str:
         second = [numbered.kernel.device for numbered in self.devices if numbered.kernel.pci_bus_id == self.given[1]]

@@ -77,18 +77,18 @@ class Part(Record):
     intact: int
     """Of these tensors, how many held what was written to them, once every part was full."""
     kernel: Kernel
-    """Run last, with the tensors gone."""
+    """A product that was computed last, after the tensors were deleted."""
 
 
 class Reading(probe.GpuReading):
     """How much each part gave out."""
 
     parts: tuple[Part, ...]
-    """In the order of TensorFlow's numbers and of filling."""
+    """The logical devices, in the order in which they were filled."""
     before: MemoryUse
-    """Of the split GPU, after the CUDA context was made, before the first tensor."""
+    """Memory of the split GPU with a CUDA context, before the first tensor."""
     full: MemoryUse
-    """With every part full."""
+    """Memory of the split GPU with every part full."""
 
     def figure(self) -> str:
         gave = " + ".join(f"{_gave(part) / MIB:.0f}" for part in self.parts)

@@ -93,15 +93,15 @@ class FixAttempt(Record):
     first: MemoryUse
     """After a tensor of 16 bytes."""
     grown: MemoryUse
-    """With one of :data:`TENSOR_BYTES` as well."""
+    """Memory with a tensor of :data:`TENSOR_BYTES` as well."""
     failed: Raised | None = None
     """What making device or tensors raised."""
     kernel: Kernel | None = None
-    """Run last; None if that failed."""
+    """A product that was computed last; None if that failed."""
 
 
 class Reading(probe.GpuReading):
-    """What either value did."""
+    """What TensorFlow did with a right value of the variable, and with a misspelt one."""
 
     pools: tuple[bool | None, ...]
     """Whether each GPU has memory pools, by the driver; None if it did not say."""

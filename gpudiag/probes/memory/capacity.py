@@ -76,7 +76,7 @@ WRITE_S, READ_S = 3.0, 9.0
 PART_BYTES = 128 * MIB
 SIMULATED_BYTES, SIMULATED_PART_BYTES = 32 * MIB, 8 * MIB
 MOST_SHARE = 1 / 16
-"""Of the memory, for one part: reading needs room for another two."""
+"""The share of the memory that one part has at most: reading needs room for another two."""
 UNSPLIT_BYTES = 128 * MIB
 """TensorFlow's pool gives a tensor all of a free piece that is larger by less (kMaxInternalFragmentation, 2.21)."""
 FREED_S = 5.0
@@ -102,7 +102,7 @@ class Use(Record):
     """What there was to write: all but what reading needs, and on a simulated GPU less."""
     written_bytes: int
     read_bytes: int
-    """Of what was written: compared."""
+    """How many of the written bytes were read back and compared."""
     wrong: tuple[int, ...]
     """Numbers of the parts that came back other than they were written."""
     raised: Raised | None

@@ -74,10 +74,10 @@ class Ceiling(Record):
     """What TensorFlow says that it may take of a GPU, and what is free there."""
 
     pci_bus_id: str
-    """By TensorFlow's own description."""
+    """The PCI bus id in TensorFlow's own description."""
     ceiling_mib: int
     major: int
-    """Of the compute capability; 0 if TensorFlow named none."""
+    """The major number of the compute capability; 0 if TensorFlow named none."""
     free_bytes: int
     """By NVML, after the device was made; 0 if the GPU is none of those given."""
 
@@ -86,9 +86,9 @@ class Reading(probe.GpuReading):
     """What TensorFlow may take of every GPU, and what it took of the first."""
 
     ceilings: tuple[Ceiling, ...]
-    """In TensorFlow's order."""
+    """The ceilings of the GPUs, in TensorFlow's order."""
     start: MemoryUse
-    """Of the first GPU, before TensorFlow made its devices."""
+    """Memory of the first GPU, before TensorFlow made its devices."""
     made: MemoryUse
     """After it made them, before the first tensor."""
     first: MemoryUse

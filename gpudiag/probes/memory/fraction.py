@@ -51,7 +51,7 @@ class Reading(probe.GpuReading):
     """What was asked for, and what was taken."""
 
     fraction: float
-    """Of the device's total memory, 0 to 1."""
+    """The cap as a share of the device's total memory, 0 to 1."""
     pool: Limited
 
     def figure(self) -> str:

@@ -85,7 +85,7 @@ class Reading(probe.GpuReading):
     total_bytes: int
     """Memory of the first GPU, by NVML."""
     pool: Pool | None = None
-    """Of that GPU; None if TensorFlow raised."""
+    """Memory of that GPU; None if TensorFlow raised."""
     raised: Raised | None = None
     """What opening the session, or its first tensor, raised."""
 

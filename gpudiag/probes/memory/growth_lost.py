@@ -58,7 +58,7 @@ class Loss(Record):
     """A GPU with growth set, beside logical devices."""
 
     split: str
-    """What was made of logical devices, in words."""
+    """The logical devices that were made, in words."""
     on: str
     """PCI bus id of the GPU that the tensor should be on."""
     getter: bool | None

@@ -78,7 +78,7 @@ class Reading(probe.GpuReading):
     raised_again: Raised | None
     """What it raised with growth on for all."""
     uses: tuple[Use, ...]
-    """In the order of ``given``."""
+    """The use of each GPU, in the order of ``given``."""
 
     def figure(self) -> str:
         again = "still refused" if self.raised_again else "starts"

@@ -79,7 +79,7 @@ class Reading(probe.GpuReading):
     """What was asked for, and what was taken."""
 
     pool: Pool
-    """Of the first GPU."""
+    """Memory of the first GPU."""
 
     def figure(self) -> str:
         first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before

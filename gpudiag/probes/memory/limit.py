@@ -69,7 +69,7 @@ class Reading(probe.GpuReading):
     """What was taken of each GPU."""
 
     devices: tuple[Survivor, ...]
-    """In the order of ``given``."""
+    """The GPUs, in the order of ``given``."""
 
     def figure(self) -> str:
         most = max(survivor.first - survivor.before for survivor in self.devices)

@@ -60,7 +60,7 @@ class Fault(probe.KernelFaults):
 
 PARTS = 2
 TOO_MUCH_BYTES = 16 * MIB
-"""By how much the tensor is larger than what is free."""
+"""Bytes by which the tensor is larger than the free memory."""
 
 
 class Part(Record):
@@ -78,11 +78,11 @@ class Reading(probe.GpuReading):
     """What was promised, and what was there."""
 
     limit_mib: int
-    """Of each part."""
+    """The memory limit of each part in MiB."""
     refused: Raised | None
     """What creating the logical devices raised."""
     free_bytes: int = 0
-    """Of the split GPU by NVML, before the large tensor was asked for."""
+    """Free memory of the split GPU by NVML, before the large tensor was asked for."""
     exceeded: Raised | None = None
     """What a tensor of :data:`TOO_MUCH_BYTES` more than that raised on ``GPU:1``."""
     parts: tuple[Part, ...] = ()

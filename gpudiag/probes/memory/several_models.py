@@ -71,14 +71,14 @@ class Model(Record):
     failed: Raised | None = None
     """What loading or computing it raised."""
     kernel: Kernel | None = None
-    """Its result once all were loaded; None if that failed."""
+    """What the model computed once all models were loaded; None if that failed."""
 
 
 class Reading(probe.GpuReading):
     """Where the models went."""
 
     models: tuple[Model, ...]
-    """In the order of loading."""
+    """The models in the order of loading."""
 
     def figure(self) -> str:
         gpus = len(_plan(self.given)) - 1

@@ -86,11 +86,11 @@ class Shared(Record):
     """One GPU with two processes on it."""
 
     idle: MemoryUse
-    """With the CUDA context of the other process, before it took anything."""
+    """Memory when the other process had only a CUDA context."""
     held: MemoryUse
-    """With its memory taken, and nothing of this process on the device."""
+    """Memory when the other process had taken its share, and this one nothing."""
     ours: MemoryUse
-    """With the CUDA context of this process."""
+    """Memory when this process had a CUDA context as well."""
     ceiling_mib: int
     """The most that TensorFlow will take, by its ``Created device`` line; 0 if there was none."""
     failed: Raised | None
@@ -103,7 +103,7 @@ class Reading(probe.GpuReading):
     """What TensorFlow counts on."""
 
     total_bytes: tuple[int, ...]
-    """Of each GPU, by NVML; two are used."""
+    """The total memory of each GPU by NVML; two are used."""
     holder: Raised | None
     """What taking its memory raised in the other process."""
     default: Shared | None = None

@@ -99,9 +99,9 @@ class Run(Record):
     requested: str
     """The device that the program named, such as ``GPU:99``."""
     soft: Attempt
-    """With soft placement on."""
+    """The call with soft placement on."""
     hard: Attempt
-    """With soft placement off."""
+    """The call with soft placement off."""
 
     @property
     def what(self) -> str:

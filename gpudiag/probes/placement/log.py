@@ -56,7 +56,7 @@ RESULTS = {"eager": 12.0, "tf.function": 14.0, "session": 2.0}
 
 
 class Run(Record):
-    """One of the three programs."""
+    """One of the three programs whose placements are logged."""
 
     mode: str
     """``eager``, ``tf.function`` or ``session``."""

@@ -79,11 +79,11 @@ class Operation(Record):
     op: str
     """Operation type, such as ``MatMul``."""
     dtype: str
-    """Of its operands."""
+    """The type of the operands."""
     expected: list[Any]
-    """Its result."""
+    """The right result of the operation."""
     runs_on: str = GPU
-    """Where it runs in TensorFlow 2.18 to 2.21."""
+    """The device on which TensorFlow 2.18 to 2.21 runs the operation."""
     requested: str = GPU
 
     @property

@@ -62,7 +62,7 @@ class Reading(probe.GpuReading):
     copies: tuple[Work, ...]
     """Without devices, imported under each of :data:`COPIES`."""
     named: Kernel
-    """Of the GraphDef whose nodes name :data:`NAMED`, imported under :data:`SCOPE`."""
+    """The product of the GraphDef whose nodes name :data:`NAMED`, imported under :data:`SCOPE`."""
 
     def figure(self) -> str:
         ran_on = ", ".join(work.kernel.device for work in self.copies)

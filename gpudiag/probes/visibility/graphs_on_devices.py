@@ -47,7 +47,7 @@ class Reading(probe.GpuReading):
     """What each graph did."""
 
     graphs: tuple[Work, ...]
-    """That under ``/device:GPU:0`` first."""
+    """The work of both graphs, that under ``/device:GPU:0`` first."""
 
     def figure(self) -> str:
         devices = {work.kernel.device for work in self.graphs}

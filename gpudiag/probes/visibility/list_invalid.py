@@ -73,7 +73,7 @@ class Reading(probe.GpuReading):
     kernel: Kernel
     """Computed under the valid list."""
     eager: dict[str, Raised | None] = {}
-    """The same in eager mode."""
+    """What each list raised in eager mode."""
     minus_one: tuple[str, ...] = ()
     """GPU devices of a session with the list ``-1``; none, too, if it was refused."""
     last: Kernel | None = None

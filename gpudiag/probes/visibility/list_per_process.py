@@ -40,7 +40,7 @@ class Reading(probe.GpuReading):
     """What each process did."""
 
     processes: tuple[Work, Work]
-    """That with the list ``0``, that with the list ``1``."""
+    """The work of the process with the list ``0``, and of that with the list ``1``."""
 
     def figure(self) -> str:
         return ", ".join(f"'{number}' is {work.kernel.pci_bus_id}" for number, work in enumerate(self.processes))

@@ -45,7 +45,7 @@ class Reading(probe.GpuReading):
     visible_device_list: str
     """What the session was asked for."""
     devices: tuple[Work, ...]
-    """In the order of TensorFlow's numbers."""
+    """The work on each device, in the order of TensorFlow's numbers."""
 
     def figure(self) -> str:
         first = self.devices[0].kernel

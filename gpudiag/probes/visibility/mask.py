@@ -55,7 +55,7 @@ class Shown(Record):
     listed: int
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
     pci_bus_ids: tuple[str, ...]
-    """Of the GPUs that the CUDA driver shows, by its ordinals."""
+    """PCI bus ids of the GPUs that the CUDA driver shows, by its ordinals."""
 
 
 class Value(Record):

@@ -59,7 +59,7 @@ class Early(Record):
     listed: int
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
     pci_bus_ids: tuple[str, ...]
-    """Of the GPUs that the CUDA driver shows."""
+    """PCI bus ids of the GPUs that the CUDA driver shows."""
 
 
 class Late(Record):
@@ -74,7 +74,7 @@ class Late(Record):
 
 
 class Reading(probe.GpuReading):
-    """In time, and too late."""
+    """What TensorFlow listed with a mask set in time, and with one set too late."""
 
     early: Early
     late: Late

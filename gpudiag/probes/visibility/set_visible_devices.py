@@ -79,9 +79,9 @@ class Reading(probe.GpuReading):
     """What was visible, and what was used."""
 
     reordered: Created
-    """With all GPUs in reverse order."""
+    """The devices made with all GPUs in reverse order."""
     untyped: Created
-    """With the last GPU, the type left out."""
+    """The devices made with the last GPU and no type."""
     chosen: Chosen
 
     def figure(self) -> str:

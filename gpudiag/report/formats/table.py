@@ -33,7 +33,7 @@ STYLES = {
     "BROKEN": "bold magenta",
     "NOT VERIFIED": "bold yellow",
 }
-"""Of outcomes, severities and verdicts, as rich writes styles."""
+"""The styles of outcomes, severities and verdicts, as rich writes them."""
 _COPIED = (*words.COPIED, "see")
 """Headings of a cause's lines that people copy."""
 _HEADERS = ("outcome", "probe", "device", "time")

@@ -13,14 +13,14 @@ from gpudiag.text import one_line
 
 MIB = 1 << 20
 SIDE = 1000
-"""Of the coordinates of a line."""
+"""The side of the square in which the lines of a chart are drawn."""
 _HEADROOM = 1.15
 _FAR = 4
 _TICKS = 4
 _APART = 7.0
 """Percent of the height that labels need."""
 MOST_POINTS = 6000
-"""Of all charts of a page."""
+"""Most points that all charts of a page have together."""
 _LEAST_POINTS, _MOST_LOOKS = 12, 12
 
 
@@ -38,7 +38,7 @@ class Course:
 
     name: str
     path: str
-    """Of SVG, in a square of :data:`SIDE`."""
+    """The line as a path of SVG, in a square of :data:`SIDE`."""
     looks: str
     """The points at which the probe itself asked: as ``path``, but of lines without length, which are dots."""
 
@@ -49,7 +49,7 @@ class Chart:
 
     title: str
     text: str
-    """The same in words."""
+    """What the chart shows, in words."""
     seconds: str
     ticks: tuple[Mark, ...]
     limits: tuple[Mark, ...]

@@ -32,7 +32,7 @@ _LOADED_EVERYWHERE = ("LD_PRELOAD", "LD_AUDIT")
 _PATHS = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 """Lists of folders; an empty entry is the working directory."""
 _MOST_FILES = 200
-"""Of one kind: a machine may have hundreds of units."""
+"""Most files of one kind that are read: a machine may have hundreds of units."""
 _SYSTEM: dict[str, tuple[str, ...]] = {
     LOGIN: ("etc/environment", "etc/environment.d/*.conf", "etc/profile", "etc/profile.d/*.sh"),
     SHELL: ("etc/bash.bashrc", "etc/bashrc", "etc/zsh/zshenv"),

@@ -43,10 +43,10 @@ class Part:
 
     kind: str
     name: str
-    """Of the variable or of the file; what a group is called."""
+    """The name of the variable, of the file or of the group."""
     value: str = field(default="", repr=False)
     number: int = 0
-    """Of an entry, from 1 on."""
+    """The number of an entry, from 1 on."""
     parts: tuple[Part, ...] = ()
 
     @property
@@ -194,7 +194,7 @@ def is_relevant(name: str) -> bool:
 
 
 def _variables(around: Surroundings) -> Iterator[Part]:
-    """Yield what can be taken away of the variables; the entry that the simulated machine needs is not among it."""
+    """Yield the variables and entries that can be removed, except the entry that a simulated machine needs."""
     for name, value in sorted(around.variables.items()):
         if KEPT.fullmatch(name) or _is_own(name, value, around):
             continue

@@ -20,7 +20,7 @@ _TICK_S = 0.1
 _OF_THE_TRY = (Cause.TIMEOUT, Cause.UNKILLABLE, Cause.OUTPUT_FLOOD)
 """Ends that the tried interpreter brings about; all others are gpudiag's own, and say nothing of the variant."""
 _LEAST_S = 1.0
-"""With less left, no try is started."""
+"""No try is started if fewer seconds are left."""
 
 
 class Tries:

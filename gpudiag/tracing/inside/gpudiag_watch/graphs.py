@@ -158,7 +158,7 @@ def _wants_clusters() -> bool:
 
 
 def _outside(ops) -> dict:
-    """Return the types of operation that are in no cluster: whether XLA has a kernel for them."""
+    """Return the types of the operations outside of every cluster, and whether XLA has a kernel for each."""
     device = "XLA_GPU_JIT" if state.gpus else "XLA_CPU_JIT"
     found = {}
     for op, _ in sorted(ops.items(), key=lambda item: -item[1]):
