@@ -451,7 +451,13 @@ def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]
 
 
 def comes_after_children(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
-    """Return whether a process that does not use TensorFlow set a variable after it had started all its processes."""
+    """Return whether a process that does not use TensorFlow set a new value after it had started all its processes."""
+    before = {(notes.notes[0].get("variables") or {}).get(note["name"]), None}
+    before |= {
+        other["value"] for other in notes.of("variable") if other["name"] == note["name"] and other["t"] < note["t"]
+    }
+    if note["value"] in before:
+        return False  # it is put back
     started = [
         command["t"]
         for command in notes.of("command")

@@ -175,6 +175,12 @@ def test_a_variable_that_is_set_after_all_processes_were_started_comes_too_late(
     start = {**START, "pid": 1, "parent": 0}
     child = _notes(IMPORTED, start={**START, "pid": 8, "parent": 1, "t": 2.0})
     put = {**_variable("CUDA_VISIBLE_DEVICES"), "t": 1.9}
-    for order, fates in (((_command(8), put), ["too late"]), (({**put, "t": 1.7}, _command(8)), ["not reached"])):
+    unset, first = {**put, "value": None}, {**put, "t": 1.7}
+    for order, fates in (
+        ((_command(8), put), ["too late"]),
+        ((first, _command(8)), ["not reached"]),
+        ((_command(8), unset), ["not reached"]),
+        ((first, _command(8), unset, put), ["replaced", "not reached"]),
+    ):
         parent = Notes((start, *order), (0,) * 20, 0, 0.0, 0)
         assert [one.fate for one in settings.judged(parent, 1, (), {1: [parent], 8: [child]})] == fates
