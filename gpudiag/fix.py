@@ -7,8 +7,7 @@ string has; :func:`fill_in` puts the figures in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from shlex import quote
 from typing import Any, NamedTuple
@@ -203,11 +202,12 @@ def _word(text: str) -> str:
     return text if _TEMPLATE.fullmatch(text) else quote(text)
 
 
-def fill_in(action: Action, figures: dict[str, Any]) -> Action:
+def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
     """Return the action with the figures put in; in the command a path with a space is quoted."""
-    quoted = copy(figures)
+    quoted = dict(figures)
     for name, value in figures.items():
-        if isinstance(value, str) and value.startswith("/") and not re.search(rf"['\"]\{{{name}\}}", action.command):
+        path = isinstance(value, str) and value.startswith("/") and action.kind is not Kind.EDIT_PROGRAM
+        if path and not re.search(rf"['\"]\{{{name}\}}", action.command):
             quoted[name] = quote(value)
     change = action.change and {
         name.format_map(figures): value and value.format_map(figures) for name, value in action.change.items()

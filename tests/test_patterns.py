@@ -102,7 +102,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
     ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
-    ("gpudiag.lint.rules.config_never_used", "_is_read"): lambda: [
+    ("gpudiag.lint.rules.result_dropped", "_is_read"): lambda: [
         r"\.gpus\b(?!\s{0,9}(?:\.\w[\w.]{0,99}\s{0,9})?=[^=])|__dict__|getattr\(|vars\("
     ],
     ("gpudiag.lint.rules.setting_never_made", "_is_alone"): lambda: [r"\bset_growth\b"],

@@ -69,6 +69,8 @@ FIX_ALLOCATORS = frozenset({"device_lib.list_local_devices", "test.is_gpu_availa
 
 Measured with 2.21; ``test.gpu_device_name`` calls ``device_lib.list_local_devices``.
 """
+SERVERS = frozenset({"train.Server", "distribute.Server", "train.Server.create_local_server"})
+"""Calls that make the GPU devices of a process with the options of their own ``config``, or the default."""
 STRATEGIES = frozenset(
     f"distribute.{name}"
     for name in (

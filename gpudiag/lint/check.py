@@ -15,6 +15,7 @@ from pathlib import Path
 
 import gpudiag
 from gpudiag.errors import nearest
+from gpudiag.fix import fill_in
 from gpudiag.lint import rule, sources
 from gpudiag.lint.program import Program
 from gpudiag.lint.project import Module, Project, Words
@@ -98,9 +99,9 @@ def _check(  # noqa: PLR0917
         run.files += 1
         if source.problems:
             run.problems += source.problems
-        elif _is_concerned(source.raw) and words.in_bytes(source.raw):
+        elif (source.is_script or _is_concerned(source.raw)) and words.in_bytes(source.raw):
             concerned.append(source)
-        elif _is_script(source.raw):
+        elif not source.is_script and _is_script(source.raw):
             scripts.append(source)
     names = {_module_name(source.path) for source in concerned}
     files = {os.path.realpath(source.path) for source in concerned}
@@ -150,13 +151,14 @@ def _is_concerned(raw: bytes) -> bool:
     return any(word in raw for word in _CONCERNED) or _TF.search(raw) is not None
 
 
-_DOES = re.compile(rb"^(?!import\b|from\b|__all__\b)\w[^\n]{0,400}?(?:[(\[{\\]|:[ \t]{0,40}$)", re.MULTILINE)
-_DEFINES = re.compile(rb"^(?:def|class|async def) ", re.MULTILINE)
+_DOES = re.compile(
+    rb"^(?!import\b|from\b|def\b|class\b|async\b|__all__\b)\w[^\n]{0,400}?(?:[(\[{\\]|:[ \t]{0,40}$)", re.MULTILINE
+)
 
 
 def _is_script(raw: bytes) -> bool:
     """Return whether a file does more than import when it is run, so that what it imports is worth following."""
-    return b"__main__" in raw or (_DEFINES.search(raw) is None and _DOES.search(raw) is not None)
+    return b"__main__" in raw or _DOES.search(raw) is not None
 
 
 def _module_name(path: Path) -> str:
@@ -209,17 +211,17 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
     end_line, end_column = node.end_lineno or line, node.end_col_offset or column  # type: ignore[attr-defined]
     finding = Finding(
         rule=known.name,
-        severity=known.declared.severity,
+        severity=match.severity or known.declared.severity,
         file=source.shown,
         line=line,
         column=_characters(piece, line, column) + 1,
         end_line=end_line,
         end_column=_characters(piece, end_line, end_column) + 1,
         message=one_line(known.message.format_map(match.figures)),
-        advice=one_line(match.advice or known.declared.advice.format_map(match.figures)),
+        fix=match.fix or tuple(fill_in(action, match.figures) for action in known.declared.fix),
         text=_line(piece, line).strip()[:_LONGEST],
         cell=piece.cell,
-        cause=known.declared.cause or None,
+        cause=match.cause or known.declared.cause or None,
         fixable=bool(edits),
     )
     return Found(finding, source, piece, edits)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
+from gpudiag.lint.shell import HOLE
 from gpudiag.lint.values import (
     EACH_INDEX,
     UNKNOWN,
@@ -28,6 +29,7 @@ from gpudiag.lint.values import (
     Name,
     Part,
     Table,
+    Template,
     Value,
     count_of_gpus,
     devices,
@@ -114,8 +116,10 @@ def text(parts: Iterable[Value]) -> Value:
 
 def _joined(parts: list[Value], _: int) -> Value:
     written = [_written(part) for part in parts]
-    known = [part for part in written if part is not None]
-    return Const("".join(known), _any_assumed(parts)) if len(known) == len(parts) else UNKNOWN
+    if None in written:
+        known = [part.text if isinstance(part, Template) else text for part, text in zip(parts, written, strict=True)]
+        return Template("".join(HOLE if text is None else text for text in known)) if any(known) else UNKNOWN
+    return Const("".join(filter(None, written)), _any_assumed(parts))
 
 
 def _written(value: Value) -> str | None:
@@ -157,6 +161,11 @@ def _computed(op: ast.operator, left: Value, right: Value) -> Value:
         return UNKNOWN
     if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
         return table([*left.pairs, *right.pairs])
+    if isinstance(op, ast.Add) and any(
+        isinstance(side, Template) or (isinstance(side, Const) and isinstance(side.value, str))
+        for side in (left, right)
+    ):
+        return text([left, right])
     if not (isinstance(left, Const) and isinstance(right, Const)):
         return UNKNOWN
     first, other = left.value, right.value
@@ -203,10 +212,19 @@ def element(looped: Value) -> Value:
         return items([EACH_INDEX if whole and whole.all and len(looped.args) == 1 else UNKNOWN, element(of)])
     if counts_all(looped):
         return EACH_INDEX
+    if is_dataset(looped):
+        return Part(looped)
     found = devices(looped)
     if found is None:
         return UNKNOWN
     return Part(looped, each=found.all) if found.all else Part(looped)
+
+
+def is_dataset(value: Value | None) -> bool:
+    """Return whether a value is a dataset, or an iterator over one, that no strategy has distributed."""
+    if isinstance(value, Made) and value.name == "builtins.iter" and value.args:
+        return is_dataset(value.args[0])
+    return isinstance(value, Made) and value.api.startswith("data.") and ".apply_gradients" not in value.api
 
 
 def counts_all(value: Value) -> bool:
@@ -402,6 +420,10 @@ def _range_of(args: list[Value]) -> Value | None:
     return items(Const(number) for number in numbers) if not numbers[UNROLLED:] else None  # len() of a huge one raises
 
 
+def _next_of(args: list[Value]) -> Value | None:
+    return Part(args[0]) if args and is_dataset(args[0]) else None
+
+
 RESULTS: dict[str, Callable[[list[Value]], Value | None]] = {
     "builtins.str": _text_of,
     "builtins.int": _number_of,
@@ -419,4 +441,5 @@ RESULTS: dict[str, Callable[[list[Value]], Value | None]] = {
     "builtins.map": _mapped,
     "builtins.reversed": _reversed,
     "builtins.range": _range_of,
+    "builtins.next": _next_of,
 }

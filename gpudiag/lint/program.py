@@ -15,13 +15,14 @@ from typing import Any
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.project import Module
+from gpudiag.lint.shell import Assignment
 from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Function, Made, Table, Value
 
 Effects = frozenset[str]
 """What something does: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
 ``devices`` are made, as the eager context has them; ``allocators`` of the GPUs are made, outside of it; a ``session``
-is made; ``cluster``: TF_CONFIG is read; ``reset`` of the context."""
+is made; ``cluster``: TF_CONFIG is read; ``hides``: no GPU is visible any more; ``reset`` of the context."""
 
 
 _FARTHEST = 1000
@@ -48,6 +49,8 @@ class Frame:
     """The context managers that are entered around it, such as devices and scopes; the innermost last."""
     doubtful: bool = False
     """True: it may not be run."""
+    child: bool = False
+    """True: in a process that imports the program again before it calls a function of it."""
     graph: bool = False
     """True: its operations are put into a graph."""
     uncalled: bool = False
@@ -192,9 +195,12 @@ class Named(Event):
 
 @dataclass(eq=False)
 class Tested(Event):
-    """A test, or what ``and``, ``or`` and ``not`` join in one, is the name of something outside of the project."""
+    """A test, or what ``and``, ``or`` and ``not`` join in one, that has the same answer on every machine."""
 
     name: str
+    """What is named instead of called, outside of the project; "" for a comparison."""
+    always: bool = True
+    """The answer."""
 
 
 @dataclass(eq=False)
@@ -211,6 +217,15 @@ class Variable(Event):
     """False: under a condition that may be false."""
     table: Table | None = None
     """The copy of the environment that it is set in."""
+
+
+@dataclass(eq=False)
+class Unreached(Event):
+    """A shell sets a variable that no program gets."""
+
+    assignment: Assignment
+    in_script: bool
+    """True: in a script, False: in a command that the program gives to a shell."""
 
 
 @dataclass(eq=False)
@@ -231,9 +246,9 @@ class Import(Event):
 
 @dataclass(eq=False)
 class SetByImport(Event):
-    """An import of a module of the project surely sets an environment variable."""
+    """An import of a module of the project surely sets an environment variable, or hides the GPUs."""
 
-    variable: Variable
+    setting: Event
 
 
 class Program:

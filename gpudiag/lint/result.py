@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gpudiag.fix import Action
 from gpudiag.model.report import Severity
 from gpudiag.record import Record
+from gpudiag.text import one_line
 
 
 class Finding(Record):
@@ -19,7 +21,7 @@ class Finding(Record):
     end_line: int
     end_column: int
     message: str
-    advice: str
+    fix: tuple[Action, ...]
     """What to write instead, or what to do."""
     text: str
     """The line itself."""
@@ -29,6 +31,11 @@ class Finding(Record):
     """The cause of the catalogue that explains it: ``gpudiag explain NAME``."""
     fixable: bool = False
     """True: ``--fix`` writes it."""
+
+    @property
+    def fix_text(self) -> str:
+        """The fix in one line."""
+        return "; or ".join(one_line(action.text) for action in self.fix)
 
     @property
     def place(self) -> str:
@@ -62,7 +69,7 @@ class Result(Record):
     files: int
     findings: tuple[Finding, ...]
     problems: tuple[Problem, ...]
-    schema: int = 1
+    schema: int = 2
     fixed: int = 0
     """Findings that ``--fix`` wrote; they are not among ``findings``."""
 

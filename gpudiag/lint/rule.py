@@ -3,7 +3,7 @@
 A rule is a file, ``gpudiag/lint/rules/<name>.py``; the name of the file is its name. Its docstring begins with what is
 wrong in one sentence, a format string over the figures of a match. Then follow paragraphs for ``gpudiag explain``, and
 two examples, below ``Bad`` and ``Good``: in the first the rule finds something, in the second it does not; the tests
-run both. ``RULE`` has the advice, and ``find`` looks at what a program does::
+run both. ``RULE`` has the fix, and ``find`` looks at what a program does::
 
     def find(program: Program) -> Matches: ...
 """
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gpudiag.errors import UsageError, nearest
+from gpudiag.fix import Action, Kind, note
 from gpudiag.lint import rules as rule_files
 from gpudiag.lint.program import Event, Program
 from gpudiag.model.report import Severity
@@ -60,19 +61,28 @@ def insert_after(node: ast.AST, text: str) -> Edit:
     return Edit(node.end_lineno, node.end_col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]
 
 
+def change(sentence: str) -> Action:
+    """Return a change of the program that is no single line of code, in a sentence that begins with a verb."""
+    return note(sentence, kind=Kind.EDIT_PROGRAM)
+
+
 @dataclass(frozen=True)
 class Match:
     """A rule was broken."""
 
     event: Event
     figures: Mapping[str, object] = field(default_factory=dict)
-    """Put into the message and the advice."""
+    """Put into the message and the fix."""
     node: ast.AST | None = None
     """The part of the event's statement to show, if not the whole."""
-    advice: str = ""
+    fix: tuple[Action, ...] = ()
     """In place of the rule's own, with its figures put in."""
     edits: tuple[Edit, ...] = ()
     """What ``--fix`` writes; none if what is meant cannot be known."""
+    severity: Severity | None = None
+    """In place of the rule's own."""
+    cause: str = ""
+    """In place of the rule's own."""
 
 
 Matches = Iterator[Match]
@@ -84,8 +94,8 @@ class Rule:
 
     severity: Severity
     """FAIL: it raises an exception, or ends badly; WARNING: a setting is ignored; NOTE: it depends on the machine."""
-    advice: str
-    """What to write instead: a format string over the figures."""
+    fix: tuple[Action, ...]
+    """What to write instead, with fields for the figures."""
     words: tuple[str, ...]
     """Texts of which one is in every file that the rule can say something about: others are not even parsed."""
     also: tuple[str, ...] = ()

@@ -7,11 +7,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Option, Program, Variable
-from gpudiag.lint.values import Attribute, Const, Items, Made, Table, Value, constants
+from gpudiag.lint.values import Attribute, Const, Made, Table, Value, constants
 
 MASK = "CUDA_VISIBLE_DEVICES"
+GROWTH_FOR_EACH = edit(
+    "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
+    "set growth for each GPU",
+)
 _GPU_OPTIONS = {"per_process_gpu_memory_fraction": 0.0, "allow_growth": False, "visible_device_list": ""}
 """The options that are compared, and their defaults."""
 _ID = re.compile(r"\s*(?:[+-]?\d+\s*\Z|GPU-|MIG-)")
@@ -47,15 +52,15 @@ UNSURE: Any = object()
 
 def session_config(session: Made) -> Made | None:
     """Return the ConfigProto that a session is given, if it is seen."""
-    config = session.argument(2, "config")
+    config = session.kwargs.get("config") if session.api.startswith("train.") else session.argument(2, "config")
     return config if isinstance(config, Made) and config.api == "ConfigProto" else None
 
 
 def gpu_options(session: Made) -> dict[str, Any] | None:
     """Return the GPU options that a session sets, by their names; None if its configuration is not known."""
-    if session.argument(2, "config") is None:
-        return {}
     config = session_config(session)
+    if config is None and session.argument(2, "config") is None:
+        return {}
     if config is None:
         return None
     found: dict[str, Any] = {}
@@ -186,7 +191,3 @@ PLACING = ("device", *sorted(api.STRATEGIES))
 def table_keys(value: Value | None) -> list[object]:
     """Return the constant keys of a dictionary."""
     return [key.value for key, _ in value.pairs if isinstance(key, Const)] if isinstance(value, Table) else []
-
-
-def is_empty_list(value: Value | None) -> bool:
-    return isinstance(value, Items) and not value.items

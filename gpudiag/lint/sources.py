@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudiag.lint.result import Problem
+from gpudiag.lint.shell import SCRIPTS
 from gpudiag.text import one_line
 
 LARGEST = 8 << 20
@@ -56,6 +57,10 @@ class Piece:
     """The number of the cell among all cells of its notebook, from 1."""
     tree: ast.Module | None = None
     lines: list[str] = field(default_factory=list)
+    bound: dict[int, str] | None = None
+    """The name that the result of each call is assigned to, by the call's identity; made when it is asked for."""
+    is_script: bool = False
+    """True: lines for a shell, or a file that is read as such."""
     rewritten: bool = False
     """True: a cell with magics, of which the text is not the cell's own."""
 
@@ -76,6 +81,11 @@ class Source:
     def problem(self, message: str, line: int = 0, cell: int | None = None) -> None:
         """Note why a part of the file is not checked."""
         self.problems.append(Problem(self.shown, line, one_line(message), cell))
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is a script of a shell, or a file that is read as such."""
+        return SCRIPTS.search(self.path.name) is not None
 
     @property
     def is_notebook(self) -> bool:
@@ -113,7 +123,7 @@ def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
             and not _excluded(here / name, folder, exclude)
         )
         for name in sorted(names):
-            if name.endswith(SUFFIXES) and not _excluded(here / name, folder, exclude):
+            if (name.endswith(SUFFIXES) or SCRIPTS.search(name)) and not _excluded(here / name, folder, exclude):
                 yield here / name
 
 
@@ -164,6 +174,9 @@ def parse(source: Source) -> None:
         source.problem(f"{size} MiB long: sources above {LARGEST >> 20} MiB are not parsed")
     elif source.is_notebook:
         _read_notebook(source)
+    elif source.is_script:
+        text = source.raw.decode(errors="replace")
+        source.pieces.append(Piece(text, tree=ast.Module([], []), lines=text.split("\n"), is_script=True))
     else:
         piece = Piece(_decoded(source))
         source.pieces.append(piece)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import items, table
-from gpudiag.lint.values import UNKNOWN, Const, Function, Made, Name, Value
+from gpudiag.lint.values import UNKNOWN, Const, Function, Made, Name, Value, devices
 
 
 def is_main(test: ast.expr) -> bool:
@@ -33,6 +33,27 @@ def not_none(test: ast.expr) -> tuple[str, int] | None:
     if isinstance(test.ops[0], ast.Is | ast.Eq):
         return test.left.id, 1
     return (test.left.id, 0) if isinstance(test.ops[0], ast.IsNot | ast.NotEq) else None
+
+
+_NAMES_GPU = "test.gpu_device_name"
+
+
+def never_equal(left: Value, op: ast.cmpop, right: Value, node: ast.expr) -> bool | None:
+    """Return the answer of a comparison of what lists devices with what it never is; None if it may be either."""
+    if isinstance(op, ast.In | ast.NotIn):
+        of_text = isinstance(left, Const) and isinstance(left.value, str)
+        return isinstance(op, ast.NotIn) if of_text and devices(right) else None
+    if not isinstance(right, Const) or not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+        return None
+    differs = isinstance(op, ast.NotEq | ast.IsNot)
+    if isinstance(left, Made) and left.api == _NAMES_GPU:
+        is_name = isinstance(right.value, str) and (not right.value or right.value.startswith("/device:GPU:"))
+        return None if is_name else differs
+    listed = devices(left)
+    if listed is None or listed.one:
+        return None
+    # A name may be None where this is not seen; a call never is.
+    return differs if right.value is not None or isinstance(node, ast.Call) else None
 
 
 def names_tested(test: ast.expr) -> Iterator[ast.Name | ast.Attribute]:

@@ -38,6 +38,14 @@ class Const(Value):
 
 
 @dataclass(eq=False)
+class Template(Value):
+    """A text with parts that are not known."""
+
+    text: str
+    """With :data:`gpudiag.lint.shell.HOLE` in the place of each."""
+
+
+@dataclass(eq=False)
 class Items(Value):
     """A list, a tuple or a set whose elements are known one by one; :func:`gpudiag.lint.folding.items` makes it."""
 
@@ -127,6 +135,20 @@ class Attribute(Value):
     name: str
 
 
+def name_of(value: Value) -> str:
+    """Return the name of something outside of the project, or "".
+
+    ``tensorflow.Graph``, or of a method of what was made ``tensorflow.Graph().as_default``.
+    """
+    names = []
+    while isinstance(value, Attribute):
+        names.append(value.name)
+        value = value.of
+    if isinstance(value, Name):
+        return ".".join((value.path, *reversed(names)))
+    return f"{value.name}().{'.'.join(reversed(names))}" if isinstance(value, Made) and names else ""
+
+
 @dataclass(eq=False)
 class Part(Value):
     """An element, or some elements, of a list that is made at run time."""
@@ -138,6 +160,8 @@ class Part(Value):
     """True: a part of the list; False: one element."""
     each: bool = False
     """True: the element of a loop over the whole list."""
+    by: ast.expr | None = None
+    """What the number of the element is written as, if it is not known."""
 
 
 class EachIndex(Value):
@@ -172,9 +196,10 @@ class Class(Value):
             for base in self.bases
         )
 
-    def descends_from(self, names: frozenset[str]) -> bool:
+    def descends_from(self, names: re.Pattern[str]) -> bool:
+        """Return whether a class outside of the project whose name matches is one of its bases, however far."""
         return any(
-            base.descends_from(names) if isinstance(base, Class) else isinstance(base, Name) and base.path in names
+            base.descends_from(names) if isinstance(base, Class) else names.match(name_of(base)) is not None
             for base in self.bases
         )
 
@@ -268,6 +293,8 @@ def use(value: Value | None) -> None:
         for item in value.attributes.values():  # type: ignore[union-attr]
             if type(item) is Made:
                 item.used = True
+    elif kind is Attribute:
+        use(value.of)  # type: ignore[union-attr]
     elif kind is Table:
         value.used = True  # type: ignore[union-attr]
         for _, item in value.pairs:  # type: ignore[union-attr]
@@ -287,6 +314,8 @@ class Devices:
     index: int | None = None
     one: bool = False
     all: bool = True
+    by: ast.expr | None = None
+    """What the number is written as, if it is not known."""
 
 
 def devices(value: Value | None) -> Devices | None:
@@ -301,12 +330,13 @@ def devices(value: Value | None) -> Devices | None:
         # The CPU is the first of all devices; of some of them the type is not known.
         of_all = "CPU" if value.index == 0 and whole.all else ""
         inner_kind = of_all if whole.kind is None else whole.kind
-        return Devices(inner_kind, whole.listing, value.index, one=not value.several, all=False)
+        return Devices(inner_kind, whole.listing, value.index, one=not value.several, all=False, by=value.by)
     if isinstance(value, Items) and value.items:
         inner = [devices(item) for item in value.items]
         first = inner[0]
         if first and all(inner):
-            return Devices(first.kind, first.listing, first.index if len(inner) == 1 else None, all=False)
+            only = first if len(inner) == 1 else Devices(None, first.listing)
+            return Devices(first.kind, first.listing, only.index, all=False, by=only.by)
     return None
 
 
@@ -319,6 +349,10 @@ def of_gpus(value: Value | None) -> Devices | None:
 def elements(value: Value | None) -> list[Value]:
     """Return the elements of a list that are known, or what is not a list as the only element."""
     return value.items if isinstance(value, Items) else [] if value is None else [value]
+
+
+def is_empty_list(value: Value | None) -> bool:
+    return isinstance(value, Items) and not value.items
 
 
 def constants(value: Value | None) -> Iterator[Any]:

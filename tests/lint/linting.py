@@ -17,7 +17,7 @@ else:
 
 CORPUS = Path(__file__).parent / "corpus"
 HALVES = ("first", "second")
-PARTS = (*HALVES, "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+PARTS = (*HALVES, "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _MARK = "  #! "
 
 

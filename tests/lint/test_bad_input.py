@@ -214,7 +214,7 @@ def test_notebook_with_magics(tmp_path: Path) -> None:
     result = checked(tmp_path)
     assert [(finding.rule, finding.cell, finding.line) for finding in result.findings] == [
         ("misspelt_variable", 3, 1),
-        ("variable_set_in_subshell", 4, 1),
+        ("variable_reaches_no_program", 4, 1),
         ("assigned_not_called", 6, 3),
     ]
     assert [(problem.cell, problem.line) for problem in result.problems] == [(5, 1)]
@@ -257,9 +257,9 @@ def test_what_doubles_is_followed_as_long_as_it_is_small(line: str, doubled: str
 @pytest.mark.parametrize(
     "line",
     [
-        "tf.config.LogicalDeviceConfiguration(memory_limit=1e999)",
-        f"tf.config.LogicalDeviceConfiguration(memory_limit={'9' * 400})",
-        f"tf.config.LogicalDeviceConfiguration(memory_limit=0x{'f' * 6000})",
+        "limit(tf.config.LogicalDeviceConfiguration(memory_limit=1e999))",
+        f"limit(tf.config.LogicalDeviceConfiguration(memory_limit={'9' * 400}))",
+        f"limit(tf.config.LogicalDeviceConfiguration(memory_limit=0x{'f' * 6000}))",
         "for i in range(10**30):\n    tf.config.set_soft_device_placement(True)",
         f"os.environ['CUDA_VISIBLE_DEVICES'] = str(0x{'f' * 6000})",
         f"os.environ['CUDA_VISIBLE_DEVICES'] = f'{{0x{'f' * 6000}}}'",

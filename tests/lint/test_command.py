@@ -66,6 +66,7 @@ _RESULT = _of(
     ruleIndex={"type": "integer", "minimum": 0},
     level=_LEVEL,
     message=_TEXT,
+    properties=_of("fix", fix=_list({"type": "object"}, minItems=1)),
     locations=_list(_PLACE, minItems=1),
 )
 _NOTIFICATION = _of("message", level=_LEVEL, message=_TEXT, locations=_list(_PLACE))
@@ -119,7 +120,7 @@ def test_text_is_place_rule_message_line_and_fix(run: Run) -> None:
     assert result.return_value == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a.py:3:12: misspelt_variable nothing reads the variable CUDA_VISIBLE_DEVICE")
-    assert lines[1:3] == ["    line  os.environ['CUDA_VISIBLE_DEVICE'] = '-1'", "    do    write CUDA_VISIBLE_DEVICES"]
+    assert lines[1:3] == ["    line  os.environ['CUDA_VISIBLE_DEVICE'] = '-1'", "    fix   write CUDA_VISIBLE_DEVICES"]
     assert lines[-2] == "3 findings in 1 of 1 file; --fix writes 3"
 
 

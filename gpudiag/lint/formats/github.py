@@ -17,7 +17,7 @@ def render(result: Result, **_: object) -> str:
         end_line = max(line, finding.end_line if finding.cell is None else 1)
         place = f"file={_property(finding.file)},line={line},endLine={end_line}"
         columns = f",col={finding.column}" if finding.cell is None else ""
-        text = f"{cell}{one_line(finding.message)}\n{one_line(finding.advice)}"
+        text = f"{cell}{one_line(finding.message)}\n{finding.fix_text}"
         lines.append(
             f"::{_LEVELS[finding.severity.value]} {place}{columns},title={_property(finding.rule)}::{_escaped(text)}"
         )

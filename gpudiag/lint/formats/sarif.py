@@ -6,6 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from gpudiag.lint import rule
 from gpudiag.lint.result import Finding, Result
 from gpudiag.text import with_names
@@ -77,7 +79,8 @@ def _result(finding: Finding, used: list[str]) -> dict[str, Any]:
         "ruleId": finding.rule,
         "ruleIndex": used.index(finding.rule),
         "level": _LEVELS[finding.severity.value],
-        "message": {"text": f"{cell}{finding.message}. {finding.advice}"},
+        "message": {"text": f"{cell}{finding.message}. {finding.fix_text}"},
+        "properties": {"fix": msgspec.to_builtins(finding.fix)},
         "locations": [_location(finding.file, region)],
     }
 

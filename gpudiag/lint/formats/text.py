@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 
+from gpudiag.fix import shown
 from gpudiag.lint.result import Finding, Result
 from gpudiag.text import counted, one_line, plain
 
@@ -36,7 +37,8 @@ def _finding(finding: Finding, width: int, line: Callable[[str], str], *, color:
     room = max(width - _INDENT - 6, 20)
     text = one_line(finding.text)
     yield f"{' ' * _INDENT}line  {text if len(text) <= room else text[: room - 3] + '...'}"
-    yield _filled(f"{' ' * _INDENT}do    {plain(finding.advice)}", width, " " * (_INDENT + 6))
+    for action in shown(finding.fix):
+        yield _filled(f"{' ' * _INDENT}{action.heading:<5} {plain(action.line)}", width, " " * (_INDENT + 6))
 
 
 def _filled(text: str, width: int, indent: str = "") -> str:

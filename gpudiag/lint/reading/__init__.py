@@ -23,7 +23,7 @@ class Reader(Statements):
         """Read the program and return it."""
         try:
             self.read_top_level(self.frame.module)
-            begun = self.past
+            begun = self.imported = self.past
             for piece, body in self.main:
                 with self.inside(piece=piece):
                     self.block(body)

@@ -7,11 +7,12 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import RESULTS, same, table, text_method
-from gpudiag.lint.program import Call, Effects, Past, Variable, common
+from gpudiag.lint.program import Call, Effects, Past, Unreached, Variable, common
 from gpudiag.lint.reading.command_line import declares, is_parsed
 from gpudiag.lint.reading.containers import device_method, dict_method, list_method
 from gpudiag.lint.reading.cursor import DEVICES, NO_EFFECTS
 from gpudiag.lint.reading.expressions import Expressions
+from gpudiag.lint.shell import assignments
 from gpudiag.lint.syntax import bound, is_package
 from gpudiag.lint.values import (
     UNKNOWN,
@@ -26,9 +27,13 @@ from gpudiag.lint.values import (
     Name,
     Part,
     Table,
+    Template,
     Value,
+    constants,
     devices,
+    is_empty_list,
     is_environ,
+    name_of,
     use,
 )
 
@@ -42,15 +47,27 @@ _TENSORFLOW = re.compile(r"\b(?:tf\w*|tensorflow|keras|K)\.|environ|sys\.exit")
 _KERAS_RUNS = frozenset(
     {"fit", "predict", "evaluate", "build", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
-_PROCESSES = frozenset(
-    {"multiprocessing.Process", "multiprocessing.context.Process", "multiprocessing.process.BaseProcess"}
+_OF_DATASETS = frozenset({"prefetch", "with_options"})
+"""Methods that only datasets have: what has one and is not known otherwise is a dataset."""
+_SHELLS = re.compile(
+    r"(?:os\.(?:system|popen)|subprocess\.(?:run|Popen|call|check_\w{1,9}|getoutput|getstatusoutput))\Z"
 )
+_PROCESS = re.compile(
+    r"(?:multiprocessing|multiprocess|billiard)(?:\.(?:context|process|get_context\(\)))?\.(?:Base|Spawn|Fork)?Process\Z"
+)
+"""Classes of processes that run a function of the program, or the method ``run``."""
+_GIVES_WORK = re.compile(
+    r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
+    r"(?:Pool|ProcessPoolExecutor)\(\)\.(?:i?map|(?:i?map|apply|starmap)_\w{1,9}|apply|starmap|submit)\Z"
+)
+SPAWNS = re.compile(r"(?:set_start_method|get_context)\(\s*(?:method\s*=\s*)?['\"](?:spawn|forkserver)")
 
 _SESSION: Effects = frozenset({"query", "allocators", "session"})
 _LISTED: Effects = frozenset({"query", "allocators"})
 _QUERIED: Effects = frozenset({"query"})
 _CLUSTER: Effects = frozenset({"cluster"})
 _RESET: Effects = frozenset({"reset"})
+_HIDES: Effects = frozenset({"hides"})
 
 
 class Calls(Expressions):
@@ -92,6 +109,12 @@ class Calls(Expressions):
         if isinstance(base, Table):
             if base.environ and func.name == "update" and args and isinstance(args[0], Table):
                 self.set_variables(args[0], node, "env", base)
+            if base.environ and func.name == "update":
+                for keyword in node.keywords:
+                    if keyword.arg in kwargs:
+                        self.set_variable(
+                            Const(keyword.arg), kwargs[keyword.arg], node, keyword.value, None, "env", base
+                        )
             return dict_method(base, func.name, args, kwargs, sure=sure)
         result = device_method(base, func.name, args)
         if func.name == "pop" and isinstance(node.func, ast.Attribute):
@@ -127,15 +150,19 @@ class Calls(Expressions):
             if (result := self._computed(name, args, kwargs, node)) is not None:
                 return result
         elif isinstance(func, Attribute):
-            name = _method_name(func)
+            name = name_of(func)
             if (result := text_method(func, args)) is not None:
                 return result
         if name != "builtins.print":
             for value in (*args, *kwargs.values()):
                 use(value)
+        if not name and isinstance(node.func, ast.Attribute) and node.func.attr in _OF_DATASETS:
+            name = f"tensorflow.data.Dataset().{node.func.attr}"
         if not name:
             return UNKNOWN
         made = Made(name, args, kwargs, node, owner=func.of if isinstance(func, Attribute) else None)
+        if _SHELLS.match(name) and (command := _command(made)):
+            self.shell(command, node)
         if name.startswith("os."):
             self._environment(name, args, kwargs, node)
         if isinstance(given := kwargs.get("env"), Table) and not given.environ:
@@ -160,6 +187,17 @@ class Calls(Expressions):
     def _call_back(self, made: Made, node: ast.Call) -> None:
         """Follow the function that a call is given, if it calls it."""
         last = made.name.rpartition(".")[2]
+        if _PROCESS.match(made.name):
+            given = made.argument(3, "args")
+            self._child(made.argument(1, "target"), given.items if isinstance(given, Items) else [], node)
+            return
+        if "initializer" in made.kwargs:
+            given = made.kwargs.get("initargs")
+            self._child(made.kwargs["initializer"], given.items if isinstance(given, Items) else [], node)
+            return
+        if _GIVES_WORK.match(made.name):
+            self._child(made.argument(0, "func"), [UNKNOWN], node)
+            return
         if made.name == "threading.Thread":
             target, given = made.argument(1, "target"), made.argument(3, "args")
             args = given.items if isinstance(given, Items) else []
@@ -181,6 +219,15 @@ class Calls(Expressions):
             self.past = past
         else:
             self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
+
+    def _child(self, target: Value | None, args: list[Value], node: ast.Call) -> None:
+        """Follow a function that a process calls which has imported the program again."""
+        if isinstance(target, Function | Method) and self.frame.module.mentions(SPAWNS):
+            past = self.past
+            self.past = self.imported
+            with self.inside(contexts=(), guards=(), doubtful=True, child=True):
+                self.apply(target, [*args], {}, node)
+            self.past = past
 
     def _computed(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
         """Return the result of a call if it is not something that is made."""
@@ -251,7 +298,9 @@ class Calls(Expressions):
             return _RESET
         if name == "Session":
             return _SESSION
-        if name in api.FIX_ALLOCATORS:
+        if name == api.VISIBLE and is_empty_list(made.argument(0, "devices")):
+            return _HIDES
+        if name in api.FIX_ALLOCATORS or (name in api.SERVERS and "config" not in made.kwargs):
             return _LISTED
         if name == "device":
             return NO_EFFECTS  # until it is entered
@@ -277,6 +326,19 @@ class Calls(Expressions):
             for key, value in kwargs.items():
                 value_node = next((keyword.value for keyword in node.keywords if keyword.arg == key), None)
                 self.set_variable(Const(key), value, node, value_node, None, "update")
+
+    def shell(self, text: str, node: ast.AST | None) -> None:
+        """Record what a shell does with variables; ``node`` is the call that starts it, None for a script."""
+        for assignment in assignments(text):
+            line, column = assignment.line, assignment.column
+            at = node or ast.Constant(
+                None, lineno=line, col_offset=column, end_lineno=line, end_col_offset=assignment.end
+            )
+            if assignment.exported and (assignment.reaches or (node is None and not assignment.ended)):
+                value = UNKNOWN if assignment.value is None else Const(assignment.value)
+                self.set_variable(Const(assignment.name), value, at, None, None, "env")
+            elif not assignment.reaches:
+                self.record(Unreached, at, assignment=assignment, in_script=node is None)
 
     def set_variables(self, table: Table, node: ast.AST, how: str, copy: Table | None = None) -> None:
         """Record that the environment, or the ``copy`` of it, is given all items of a dictionary."""
@@ -328,8 +390,10 @@ class Calls(Expressions):
         for method in made.namespace.values():
             if isinstance(method, Function) and method.owner is not None:
                 method.owner.attributes = instance.attributes  # for those that nothing is seen to call
-        if made.descends_from(_PROCESSES):
+        if made.descends_from(_PROCESS):
             self.record(Call, node, NO_EFFECTS, made=Made("multiprocessing.Process", args, kwargs, node))
+            run = made.find("run")
+            self._child(Method(run, instance) if isinstance(run, Function) else None, [], node)
         for value in (*args, *kwargs.values()):
             use(value)
         return instance
@@ -412,14 +476,14 @@ class Calls(Expressions):
         return known
 
 
-def _method_name(func: Attribute) -> str:
-    """Return the name of a method of something that was made: ``tensorflow.Graph().as_default``; else ""."""
-    names = []
-    base: Value = func
-    while isinstance(base, Attribute):
-        names.append(base.name)
-        base = base.of
-    return f"{base.name}().{'.'.join(reversed(names))}" if isinstance(base, Made) else ""
+def _command(made: Made) -> str:
+    """Return the text that a call gives to a shell, with holes for what is not known; "" if there is none."""
+    given = made.argument(0, "args")
+    if isinstance(given, Items) and len(given.items) > 2 and [*constants(given)][1:2] == ["-c"]:
+        given = given.items[2]
+    if isinstance(given, Template):
+        return given.text
+    return given.value if isinstance(given, Const) and isinstance(given.value, str) else ""
 
 
 def _of_environ(args: list[Value]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.lint.folding import assumed
 from gpudiag.lint.program import Program
-from gpudiag.lint.values import Const, Items, Made, Value, constants
+from gpudiag.lint.values import Const, Items, Made, Name, Value, constants
 
 _PARSES = ("().parse_args", "().parse_known_args")
 _FLAGS = ("absl.flags.FLAGS.", "tensorflow.compat.v1.flags.FLAGS.", "tensorflow.app.flags.FLAGS.")
@@ -15,7 +15,15 @@ _SWITCHES = {"store_true": False, "store_false": True}
 
 def declares(name: str) -> bool:
     """Return whether a call of this name declares options, or their defaults."""
-    return name.endswith(("().add_argument", "().set_defaults")) or ".flags.DEFINE_" in name
+    return name.endswith(("().add_argument", "().set_defaults")) or ".flags.DEFINE_" in name or name == "click.option"
+
+
+def is_of_integer(option: Made, name: str) -> bool:
+    """Return whether a call declares an option of this name whose type is int."""
+    if option.name.endswith("().add_argument") or option.name == "click.option":
+        kind = option.kwargs.get("type")
+        return isinstance(kind, Name) and kind.path == "builtins.int" and _destination(option) == name
+    return option.name.endswith(".flags.DEFINE_integer") and option.constant(0, "name") == name
 
 
 def is_parsed(value: Value) -> bool:

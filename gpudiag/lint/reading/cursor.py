@@ -55,6 +55,8 @@ class Cursor(ABC):
         self.call_counts: Counter[Function] = Counter()
         self.main: list[tuple[Piece, list[ast.stmt]]] = []
         """The bodies below ``if __name__ == "__main__"``, which are read last."""
+        self.imported: Past | None = None
+        """What has surely happened when the program is imported: its top level, without what is below ``__main__``."""
         self._relevant_names: set[str] | None = None
         self._matters: dict[Function, bool] = {}
 

@@ -12,7 +12,7 @@ from gpudiag.lint.folding import text as text_of
 from gpudiag.lint.program import Named, Tested, removed_name
 from gpudiag.lint.reading.command_line import default_of, flag_default, is_parsed
 from gpudiag.lint.reading.imports import Imports
-from gpudiag.lint.syntax import names_tested
+from gpudiag.lint.syntax import names_tested, never_equal
 from gpudiag.lint.values import (
     EACH_INDEX,
     UNKNOWN,
@@ -60,6 +60,8 @@ _BUILTINS = frozenset(
         "all",
         "__import__",
         "reversed",
+        "iter",
+        "next",
     }
 )
 
@@ -166,7 +168,8 @@ class Expressions(Imports):
                 return base.items[at]
             return UNKNOWN
         if listed := devices(base):
-            return Part(base, at if isinstance(at, int) else None, each=key is EACH_INDEX and listed.all)
+            index, each = at if isinstance(at, int) else None, key is EACH_INDEX and listed.all
+            return Part(base, index, each=each, by=None if each or isinstance(at, int) else node.slice)
         if is_parsed(base) and isinstance(base, Made):  # of parse_known_args, or of vars(args)
             return base if at == 0 else default_of(self.program, base, str(at)) or UNKNOWN
         return UNKNOWN
@@ -179,8 +182,13 @@ class Expressions(Imports):
             return sliced(base, part)
         if not devices(base):
             return UNKNOWN
-        whole = part.lower is None and part.upper is None
-        return base if whole else Part(base, several=True)
+        if part.lower is None and part.upper is None:
+            return base
+        first, end = (bound.value if isinstance(bound, ast.Constant) else None for bound in (part.lower, part.upper))
+        first = 0 if part.lower is None else first
+        if isinstance(first, int) and isinstance(end, int) and 0 <= first < end <= first + UNROLLED:
+            return items(Part(base, at) for at in range(first, end))
+        return Part(base, several=True, by=part.lower or part.upper)
 
     def _binary(self, node: ast.BinOp) -> Value:
         left, right = self.evaluate(node.left), self.evaluate(node.right)
@@ -219,6 +227,8 @@ class Expressions(Imports):
         if len(rights) != 1:
             return UNKNOWN
         right, op = rights[0], node.ops[0]
+        if (same_always := never_equal(left, op, right, node.left)) is not None:
+            self.record(Tested, node, name="", always=same_always)
         if count_of_gpus(left) and isinstance(right, Const) and isinstance(right.value, int):
             return counted(op, right.value)
         compare = COMPARISONS.get(type(op))
@@ -296,6 +306,7 @@ class Expressions(Imports):
             filtered = False
             for generator in node.generators:
                 source = self.evaluate(generator.iter)
+                use(source)
                 sources.append(source)
                 self.bind(generator.target, element(source), node)
                 for test in generator.ifs:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from abc import abstractmethod
 
 from gpudiag.lint.program import Effects, Event, Import, Named, Past, SetByImport, Variable, removed_name
 from gpudiag.lint.project import Module
 from gpudiag.lint.reading.cursor import NO_EFFECTS, Cursor, is_eager
+from gpudiag.lint.shell import as_shell
 from gpudiag.lint.values import UNKNOWN, Imported, Name, Value
 
 _TENSORFLOW = re.compile(
@@ -77,8 +79,8 @@ class Imports(Cursor):
                 self._execute(module)
             if node is not None:
                 for event in module.effects:
-                    if isinstance(event, Variable) and event.how != "env":
-                        self.record(SetByImport, node, variable=event)
+                    if (isinstance(event, Variable) and event.how != "env") or "hides" in event.effects:
+                        self.record(SetByImport, node, setting=event)
             for event in module.effects:
                 self.past = Past(event, self.past)
         return module
@@ -116,9 +118,15 @@ class Imports(Cursor):
             self.past, self.eager = past, eager
             del self.program.events[events:], self.program.made[made:]
 
+    @abstractmethod
+    def shell(self, text: str, node: ast.AST | None) -> None:
+        """Record what a shell does with variables; ``node`` is the call that starts it, None for a script."""
+
     def read_top_level(self, module: Module) -> None:
         """Read all statements of a module."""
         for piece in module.source.pieces:
             if piece.tree is not None:
                 with self.inside(piece=piece):
+                    if piece.is_script:
+                        self.shell(as_shell(module.source.path, piece.text), None)
                     self.block(piece.tree.body)

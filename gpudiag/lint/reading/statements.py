@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, items, merged, table
+from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, is_dataset, items, merged, table
 from gpudiag.lint.program import Assigned, Entered, Named, Option, Past, common
 from gpudiag.lint.reading.calls import Calls
 from gpudiag.lint.reading.cursor import DEVICES, MOST_STEPS, NO_EFFECTS, TooLongError
@@ -219,6 +219,7 @@ class Statements(Calls):
 
     def _for(self, statement: ast.For | ast.AsyncFor) -> bool | None:
         source = self.evaluate(statement.iter)
+        use(source)
         known = source.items if isinstance(source, Items) and 0 < len(source.items) <= UNROLLED else None
         if known is not None:
             for item in known:
@@ -376,4 +377,6 @@ def _unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:
     if isinstance(value, Items) and star is not None and len(value.items) >= len(targets) - 1:
         end = len(value.items) - (len(targets) - star - 1)
         return [*value.items[:star], items(value.items[star:end]), *value.items[end:]]
+    if isinstance(value, Part) and is_dataset(value.of):
+        return [value] * len(targets)
     return [Part(value, at) if devices(value) else UNKNOWN for at in range(len(targets))]

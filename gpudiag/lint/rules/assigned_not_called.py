@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Assigned, Named, Program
 from gpudiag.lint.rule import Edit, Match, Matches, Rule, between, insert_after
@@ -26,7 +27,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="call it: {call}",
+    fix=(edit("{call}", "call the function"),),
     words=(
         *("set_soft_device_placement", "set_log_device_placement", "set_memory_growth", "parallelism_threads"),
         *("set_visible_devices", "_device_configuration", "tensor_float_32_execution", "set_device_policy", "set_jit"),

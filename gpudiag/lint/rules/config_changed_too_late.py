@@ -20,13 +20,13 @@ Good
 from __future__ import annotations
 
 from gpudiag.lint.program import Call, Option, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import session_config
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="set it before the session is made",
+    fix=(change("set it before the session is made"),),
     words=("ConfigProto",),
     url="https://www.tensorflow.org/api_docs/python/tf/compat/v1/Session",
 )

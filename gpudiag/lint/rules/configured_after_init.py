@@ -22,16 +22,17 @@ Good
 from __future__ import annotations
 
 import ast
+import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="configure the GPUs directly after import tensorflow, before anything else of TensorFlow",
+    fix=(change("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
     words=("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="configured_too_late",
@@ -41,10 +42,20 @@ RULE = Rule(
 def find(program: Program) -> Matches:
     for event in program.calls(*api.BEFORE_DEVICES):
         earlier = event.before("devices")
-        if earlier is None or _repeats(event, earlier):
+        if earlier is None or _repeats(event, earlier) or any(map(_asks, event.guards)):
             continue
         name = ast.unparse(event.made.node.func)
         yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program)})
+
+
+_ASKS = re.compile(
+    r"\bget_(?:memory_growth|visible_devices|\w{1,9}_device_configuration|\w{1,9}_parallelism_threads)\b"
+)
+
+
+def _asks(guard: ast.AST) -> bool:
+    """Return whether a test asks what is set already."""
+    return isinstance(guard, ast.expr) and _ASKS.search(ast.unparse(guard)) is not None
 
 
 def _repeats(event: Call, devices: Event) -> bool:

@@ -27,16 +27,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
+from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Entered, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import device_index
 from gpudiag.lint.values import Function, Made, Method
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="put tf.device around the operations themselves: {where}",
+    fix=(change("put tf.device around the operations themselves: {where}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )
@@ -49,6 +51,9 @@ _WHERE = {
 
 def find(program: Program) -> Matches:
     for event in program.of(Entered):
+        if event.made.api == "device" and _is_in_strategy(event) and any(_makes_variables(event.made, program)):
+            yield Match(event, {"what": "variables inside of strategy.scope()", "where": "outside of the scope"})
+            continue
         if event.made.api != "device" or device_index(event.made.constant(0, "device_name")) is None:
             continue
         if any(_starts_thread(other, event.made) for other in program.of(Call)):
@@ -63,6 +68,22 @@ def find(program: Program) -> Matches:
 
 _TENSORFLOW = re.compile(r"\b(?:tf|tensorflow|keras|model|layers)\b")
 _PLACES = re.compile(r"\.device\(|\.scope\(")
+
+
+def _is_in_strategy(event: Entered) -> bool:
+    """Return whether a device scope is inside of the scope of a strategy that mirrors variables."""
+    owners = (context.owner for context in event.frame.contexts if context.api.endswith("().scope"))
+    return any(isinstance(owner, Made) and owner.api in _MIRRORS for owner in owners)
+
+
+_MIRRORS = api.STRATEGIES - {"distribute.OneDeviceStrategy", "distribute.experimental.CentralStorageStrategy"}
+_VARIABLES = re.compile(r"(?:Variable|keras\.(?:Variable|Sequential|Model|layers\.[A-Z]\w+|models\.\w+))\Z")
+
+
+def _makes_variables(device: Made, program: Program) -> Iterator[bool]:
+    """Yield whether each call inside of a device scope makes variables."""
+    inside = (other for other in program.of(Call) if device in other.frame.contexts)
+    return (_VARIABLES.match(call.api) is not None for call in inside)
 
 
 def _starts_thread(event: Call, device: Made) -> bool:

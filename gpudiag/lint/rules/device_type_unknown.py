@@ -24,15 +24,17 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
-from gpudiag.lint.settings import PLACING, device_names, is_empty_list
+from gpudiag.lint.settings import PLACING, device_names
+from gpudiag.lint.values import is_empty_list
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="write '/GPU:{index}'",
+    fix=(edit("'/GPU:{index}'", "write this name instead"),),
     words=(
         *("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device(", "Strategy("),
         *("list_physical_devices", "list_logical_devices", "visible_devices"),
@@ -57,7 +59,12 @@ def find(program: Program) -> Matches:
             if event.api == api.VISIBLE:
                 none = is_empty_list(event.made.argument(0, "devices"))
                 happens = "nothing is hidden" if none else "ValueError is raised for any device of another type"
-            yield Match(event, {"name": kind, "happens": happens, "index": 0}, advice=f"write {right!r}", edits=edits)
+            yield Match(
+                event,
+                {"name": kind, "happens": happens, "index": 0},
+                fix=(edit(repr(right), "write this type instead"),),
+                edits=edits,
+            )
 
 
 def _wrong(name: str) -> str:

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import asks_for_version
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="use tf.config: set_memory_growth for each GPU, set_logical_device_configuration, set_soft_device_placement",
+    fix=(change("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration"),),
     words=("enable_eager_execution",),
 )
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit
 from gpudiag.knowledge.variables import PIECES, SETTINGS
 from gpudiag.lint.program import Call, Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule
@@ -29,7 +30,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="give it to the process: env=env",
+    fix=(edit("env=env", "give it to the process"),),
     words=("environ",),
     also=PIECES,
     url="https://docs.python.org/3/library/subprocess.html#subprocess.Popen",

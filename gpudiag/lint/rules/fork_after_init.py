@@ -37,14 +37,18 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import Role, edit
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Const, Function, Made, Value, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="start children before TensorFlow is used, or by multiprocessing.get_context('spawn')",
+    fix=(
+        change("start the children before TensorFlow is used"),
+        edit("multiprocessing.get_context('spawn')", "start them by this context", role=Role.ALTERNATIVE),
+    ),
     words=("multiprocessing", "multiprocess", "ProcessPoolExecutor", "os.fork"),
     url="https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods",
 )

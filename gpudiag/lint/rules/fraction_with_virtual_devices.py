@@ -23,14 +23,14 @@ Good
 from __future__ import annotations
 
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import UNSURE, base_of, gpu_options, session_config
 from gpudiag.lint.values import Items, Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="remove the fraction: memory_limit_mb of each virtual device is its limit",
+    fix=(change("remove the fraction: memory_limit_mb of each virtual device is its limit"),),
     words=("virtual_devices",),
     also=("per_process_gpu_memory_fraction",),
     url="https://www.tensorflow.org/api_docs/python/tf/compat/v1/GPUOptions",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import Role, edit
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.settings import PLACING, device_index, device_names
@@ -28,8 +29,10 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.NOTE,
-    advice="tf.config.set_soft_device_placement(False) raises if it is missing; or ask "
-    "len(tf.config.list_physical_devices('GPU'))",
+    fix=(
+        edit("tf.config.set_soft_device_placement(False)", "it raises if the GPU is missing"),
+        edit("len(tf.config.list_physical_devices('GPU'))", "ask how many there are", role=Role.ALTERNATIVE),
+    ),
     words=("gpu:", "GPU:"),
     also=tuple(f"{kind}:{number}" for kind in ("gpu", "GPU") for number in range(1, 10)),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",

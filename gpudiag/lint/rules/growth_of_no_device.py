@@ -24,12 +24,13 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import GROWTH_FOR_EACH
 from gpudiag.lint.values import Const, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
+    fix=(GROWTH_FOR_EACH,),
     words=("set_memory_growth",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/set_memory_growth",
 )

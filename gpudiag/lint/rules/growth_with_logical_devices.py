@@ -19,15 +19,19 @@ Good
 
 from __future__ import annotations
 
+from gpudiag.fix import Role, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Past, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="remove set_memory_growth; to have both: TF_FORCE_GPU_ALLOW_GROWTH=true in the environment",
+    fix=(
+        change("remove set_memory_growth"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "set it in the environment to have both", role=Role.ALTERNATIVE),
+    ),
     words=("set_memory_growth",),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="settings_exclude_each_other",

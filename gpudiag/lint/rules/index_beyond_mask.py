@@ -29,14 +29,14 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before
 from gpudiag.lint.values import Const, devices, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="use a number from 0 to {last}",
+    fix=(change("use a number from 0 to {last}"),),
     words=(MASK, "set_visible_devices"),
     cause="gpus_renumbered",
 )

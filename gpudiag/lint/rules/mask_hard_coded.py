@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit
 from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -35,7 +36,10 @@ _LAUNCHERS = ("SLURM_", "Slurm", "OMPI_", "PMI_RANK", "LOCAL_RANK", "WORLD_SIZE"
 """What a program has that a launcher starts, as several processes."""
 RULE = Rule(
     severity=Severity.NOTE,
-    advice="os.environ.setdefault('CUDA_VISIBLE_DEVICES', {value!r}), or set it in the shell",
+    fix=(
+        edit("os.environ.setdefault('CUDA_VISIBLE_DEVICES', {value!r})", "keep the mask of the launcher"),
+        change("set it in the shell if no launcher starts the program"),
+    ),
     words=(MASK,),
     also=_LAUNCHERS,
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",

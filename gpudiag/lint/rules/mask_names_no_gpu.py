@@ -22,15 +22,19 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import Role, edit
 from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="write the numbers alone: {instead}; to hide every GPU: '-1'",
+    fix=(
+        edit("os.environ['CUDA_VISIBLE_DEVICES'] = {instead}", "write the numbers alone"),
+        edit("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "if every GPU is to be hidden", role=Role.ALTERNATIVE),
+    ),
     words=(MASK,),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_hides_all",
@@ -50,8 +54,8 @@ def find(program: Program) -> Matches:
             names = {ast.unparse(node) for node in ast.walk(event.node) if isinstance(node, ast.Attribute | ast.Name)}
             if not any(name in ast.unparse(guard) for guard in event.guards for name in names - {"os", "str"}):
                 figures = {"value": "None", "entry": "None"}
-                advice = "None is the default of this option: set the variable only if the option is given"
-                yield Match(event, figures, node=event.value_node, advice=advice)
+                fix = change("set the variable only if the option is given: None is its default")
+                yield Match(event, figures, node=event.value_node, fix=(fix,))
         elif not _MEANT_TO_HIDE.match(text.split(",")[0]):
             numbers = re.findall(r"\d+", text)
             figures = {"value": text, "entry": text.split(",")[0], "instead": repr(",".join(numbers) or "0")}

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Made, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them",
+    fix=(change("lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them"),),
     words=("memory_limit",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/LogicalDeviceConfiguration",
     cause="more_than_the_limit",

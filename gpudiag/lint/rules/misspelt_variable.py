@@ -4,6 +4,9 @@ TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that th
 misspelt name is not an error anywhere. Some names are passed on from post to post and were never read by TensorFlow;
 they are in no file of the 2.21 wheel.
 
+Others are read under a condition: by the container runtime when it starts a container, by the loader when it starts the
+process, or by TensorFlow if another variable is set as well.
+
 Bad
     import os
 
@@ -21,39 +24,81 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 
+from gpudiag.fix import Action, edit
 from gpudiag.knowledge.variables import PIECES, is_read_by_nothing, misspelling_of
 from gpudiag.lint.program import Import, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
+from gpudiag.lint.rule import Match, Matches, Rule, change, quoted, replace
 from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="{instead}",
-    words=("environ", "putenv", "env CUDA", "env TF_"),
-    also=PIECES,
+    fix=(change("remove it"),),
+    words=("environ", "putenv", "CUDA_", "TF_", "NVIDIA_", "LD_"),
+    also=(*PIECES, "LD_LIBRARY_PATH"),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="variable_misspelt",
 )
+_HIDE = edit("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "hide the GPUs by it before import tensorflow")
+_LIMIT = edit(
+    "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=4096)])",
+    "give a limit in MiB",
+)
 _NEVER_READ = {
     # Met in public code, and in no file of the TensorFlow 2.21 wheel.
-    "TF_ENABLE_SOFT_PLACEMENT": "tf.config.set_soft_device_placement(True)",
-    "TF_GPU_THREAD_PER_CORE": "os.environ['TF_GPU_THREAD_COUNT'] = '2'",
-    "TF_USE_CUDNN": "remove it: there is no such switch",
-    "TF_USE_CUDA": "os.environ['CUDA_VISIBLE_DEVICES'] = '-1' before import tensorflow hides the GPUs",
-    "TF_USE_GPU": "os.environ['CUDA_VISIBLE_DEVICES'] = '-1' before import tensorflow hides the GPUs",
-    "TF_GPU_MEMORY_FRACTION": "tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit=MIB)])",
-    "TF_LOG_DEVICE_PLACEMENT": "tf.debugging.set_log_device_placement(True)",
-    "TF_ALLOW_TF32": "tf.config.experimental.enable_tensor_float_32_execution(True)",
-    "TF_DISABLE_TF32": "tf.config.experimental.enable_tensor_float_32_execution(False)",
-    "TF_DISABLE_MKL": "os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'",
-    "TF_DISABLE_XLA": "os.environ['TF_XLA_FLAGS'] = '--tf_xla_auto_jit=-1'",
-    "TF_ENABLE_AUTO_MIXED_PRECISION": "tf.keras.mixed_precision.set_global_policy('mixed_float16')",
-    "TF_FORCE_GPU_MEMORY_GROWTH": "os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'",
-    "TF_GPU_MEMORY_LIMIT": "tf.config.set_logical_device_configuration(gpu, "
-    "[tf.config.LogicalDeviceConfiguration(memory_limit=MIB)])",
+    "TF_ENABLE_SOFT_PLACEMENT": edit("tf.config.set_soft_device_placement(True)"),
+    "TF_GPU_THREAD_PER_CORE": edit("os.environ['TF_GPU_THREAD_COUNT'] = '2'", "set TF_GPU_THREAD_MODE too"),
+    "TF_USE_CUDNN": change("remove it: there is no such switch"),
+    "TF_USE_CUDA": _HIDE,
+    "TF_USE_GPU": _HIDE,
+    "TF_GPU_MEMORY_FRACTION": _LIMIT,
+    "TF_LOG_DEVICE_PLACEMENT": edit("tf.debugging.set_log_device_placement(True)"),
+    "TF_ALLOW_TF32": edit("tf.config.experimental.enable_tensor_float_32_execution(True)"),
+    "TF_DISABLE_TF32": edit("tf.config.experimental.enable_tensor_float_32_execution(False)"),
+    "TF_DISABLE_MKL": edit("os.environ['TF_ENABLE_ONEDNN_OPTS'] = '0'"),
+    "TF_DISABLE_XLA": edit("os.environ['TF_XLA_FLAGS'] = '--tf_xla_auto_jit=-1'"),
+    "TF_ENABLE_AUTO_MIXED_PRECISION": edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')"),
+    "TF_FORCE_GPU_MEMORY_GROWTH": edit("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'"),
+    "TF_GPU_MEMORY_LIMIT": _LIMIT,
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """When a variable is read: without it, it has no effect."""
+
+    meant: str
+    """The rest of the message."""
+    unless: re.Pattern[str]
+    """What a program has that meets the condition, or may meet it."""
+    fix: Action
+
+
+_CONTAINER = Condition(
+    " here: the container runtime reads it when it starts a container",
+    re.compile(r"docker|podman|container|apptainer|singularity|kubernetes|enroot|pyxis", re.IGNORECASE),
+    edit("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "choose the GPUs of this program before import tensorflow"),
+)
+_CONDITIONS = {
+    "NVIDIA_VISIBLE_DEVICES": _CONTAINER,
+    "NVIDIA_DRIVER_CAPABILITIES": _CONTAINER,
+    "TF_GPU_THREAD_COUNT": Condition(
+        " unless TF_GPU_THREAD_MODE is gpu_private or gpu_shared",
+        re.compile("TF_GPU_THREAD_MODE"),
+        edit("os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'", "set it as well"),
+    ),
+    "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC": Condition(
+        " unless TF_GPU_ALLOCATOR is cuda_malloc_async",
+        re.compile("TF_GPU_ALLOCATOR"),
+        edit("os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'", "set it as well"),
+    ),
+    "LD_LIBRARY_PATH": Condition(
+        " any more: the loader has read it when this process was started",
+        re.compile(r"subprocess|Popen|os\.(?:exec|spawn|system)|multiprocessing|sys\.executable"),
+        change("set it in the shell before the program is started"),
+    ),
 }
 
 
@@ -62,31 +107,37 @@ def find(program: Program) -> Matches:
         if event.name.startswith("TF_ENABLE_") and set(constants(event.value)) & {"0", "false", "False", ""}:
             continue  # it is off, as without the variable
         if instead := _NEVER_READ.get(event.name):
-            yield Match(event, {"name": event.name, "meant": "", "instead": instead})
+            yield Match(event, {"name": event.name, "meant": ""}, fix=(instead,))
+        elif (condition := _CONDITIONS.get(event.name)) and not event.module.source.is_script:
+            uses = event.name != "LD_LIBRARY_PATH" or _uses_tensorflow(program)
+            if uses and not program.mentions(condition.unless):
+                yield Match(event, {"name": event.name, "meant": condition.meant}, fix=(condition.fix,))
         elif known := misspelling_of(event.name):
             node = event.name_node
             spelt = isinstance(node, ast.Constant) and node.value == event.name
-            instead = f"write {known}"
             edits = (replace(node, quoted(event, node, known)),) if spelt and node is not None else ()
             written = event.name.encode("unicode_escape").decode()  # two that look alike: a space of no width
-            figures = {"name": written, "meant": f"; {known} is meant, probably", "instead": instead}
-            yield Match(event, figures, node=node if spelt else None, edits=edits)
+            figures = {"name": written, "meant": f"; {known} is meant, probably"}
+            yield Match(event, figures, node=node if spelt else None, edits=edits, fix=(change(f"write {known}"),))
         elif is_read_by_nothing(event.name) and not _is_for_others(event, program):
-            instead = _OTHERS.get(event.name.partition("_")[0], "remove it")
-            yield Match(event, {"name": event.name, "meant": " in TensorFlow 2.21", "instead": instead})
+            other = _OTHERS.get(event.name.partition("_")[0])
+            yield Match(event, {"name": event.name, "meant": " in TensorFlow 2.21"}, fix=(other,) if other else ())
 
 
 _OTHERS = {
-    "XLA": "it is one of JAX; TF_FORCE_GPU_ALLOW_GROWTH=true makes TensorFlow's memory grow",
-    "PYTORCH": "it is one of PyTorch; TF_GPU_ALLOCATOR=cuda_malloc_async chooses TensorFlow's allocator",
+    "XLA": edit("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'", "the other is of JAX; this one is TensorFlow's"),
+    "PYTORCH": edit(
+        "os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'", "the other is of PyTorch; this one is TensorFlow's"
+    ),
 }
 _OTHER_PACKAGES = re.compile(r"\b(?:jax|flax|torch|pytorch|vllm|cupy)\b")
 
 
+def _uses_tensorflow(program: Program) -> bool:
+    return any(isinstance(event, Import) and event.name.startswith(("tensorflow", "keras")) for event in program.events)
+
+
 def _is_for_others(event: Variable, program: Program) -> bool:
     """Return whether the project itself reads a variable, or what reads it is in use beside TensorFlow."""
-    uses_tensorflow = any(
-        isinstance(entry, Import) and entry.name.startswith(("tensorflow", "keras")) for entry in program.events
-    )
     named = sum(module.text.count(event.name) for module in program.modules)
-    return not uses_tensorflow or named > 1 or program.mentions(_OTHER_PACKAGES)
+    return not _uses_tensorflow(program) or named > 1 or program.mentions(_OTHER_PACKAGES)

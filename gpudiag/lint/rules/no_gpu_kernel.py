@@ -25,14 +25,14 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import device_index
 from gpudiag.lint.values import Const, Items, Made, Name, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="{instead}",
+    fix=(change("{instead}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )

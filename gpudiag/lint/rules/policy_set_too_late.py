@@ -23,13 +23,13 @@ from __future__ import annotations
 import re
 
 from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Const, Made, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="set it directly after import tensorflow, before the first layer",
+    fix=(change("set it directly after import tensorflow, before the first layer"),),
     words=("set_global_policy", "set_dtype_policy", "set_policy"),
     url="https://www.tensorflow.org/guide/mixed_precision",
 )

@@ -19,14 +19,14 @@ Good
 from __future__ import annotations
 
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Made, Value
 from gpudiag.model.report import Severity
 
 _COPIES = ("data.experimental.prefetch_to_device", "data.experimental.copy_to_device")
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="make {copy} the last step",
+    fix=(change("make {copy} the last step"),),
     words=("prefetch_to_device", "copy_to_device"),
     url="https://www.tensorflow.org/api_docs/python/tf/data/experimental/prefetch_to_device",
 )

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit
 from gpudiag.lint.program import Call, Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.settings import is_of_tests
@@ -31,7 +32,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.NOTE,
-    advice="tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
+    fix=(edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "choose one after hvd.init()"),),
     words=("horovod",),
     also=("init(",),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",

@@ -24,7 +24,7 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Named, Program, removed_name
-from gpudiag.lint.rule import Edit, Match, Matches, Rule, replace
+from gpudiag.lint.rule import Edit, Match, Matches, Rule, change, replace
 from gpudiag.lint.settings import asks_for_version
 from gpudiag.lint.values import Function
 from gpudiag.model.report import Severity
@@ -32,7 +32,7 @@ from gpudiag.model.report import Severity
 _SESSIONS = frozenset({"Session", "InteractiveSession"})
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="write {instead}",
+    fix=(change("write {instead}"),),
     words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",

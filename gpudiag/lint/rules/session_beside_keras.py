@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
 from gpudiag.lint.settings import is_local, session_config
@@ -33,7 +34,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="tf.config.set_visible_devices([], 'GPU') directly after import tensorflow",
+    fix=(edit("tf.config.set_visible_devices([], 'GPU')", "write it directly after import tensorflow"),),
     words=("device_count",),
     also=("compat.v1", "compat import v1"),
     url="https://www.tensorflow.org/api_docs/python/tf/config/set_visible_devices",

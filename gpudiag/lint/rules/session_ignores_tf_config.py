@@ -29,14 +29,14 @@ from typing import NamedTuple
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import base_of, gpu_options, is_local, session_config
 from gpudiag.lint.values import Const, Made, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="{option}",
+    fix=(change("{option}"),),
     words=("Session(",),
     also=("set_memory_growth", "_device_configuration", "set_visible_devices", "set_soft_device_placement"),
     url="https://www.tensorflow.org/api_docs/python/tf/compat/v1/Session",

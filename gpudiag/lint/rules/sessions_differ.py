@@ -22,13 +22,13 @@ Good
 from __future__ import annotations
 
 from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import different_options, is_local
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="give all sessions of a process the same GPU options; one process for each GPU if they must differ",
+    fix=(change("give all sessions of a process the same GPU options, or run one process for each GPU"),),
     words=("Session",),
     also=("GPUOptions", "gpu_options"),
     url="https://github.com/tensorflow/tensorflow/issues/19083",

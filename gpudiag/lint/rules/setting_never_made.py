@@ -37,6 +37,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
 from gpudiag.lint.program import Call, Event, Program, Variable
@@ -48,7 +49,7 @@ from gpudiag.model.report import Severity
 _CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="call {function}() directly after import tensorflow, or remove it",
+    fix=(edit("{function}()", "call it directly after import tensorflow, or remove it"),),
     words=(*_CALLS, MASK, FORCE_GROWTH),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="make it once, at the beginning of the program",
+    fix=(change("make it once, at the beginning of the program"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
     url="https://www.tensorflow.org/guide/distributed_training",
 )

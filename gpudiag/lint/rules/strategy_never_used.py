@@ -29,13 +29,13 @@ from itertools import chain
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Entered, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="{instead}",
+    fix=(change("{instead}"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
     url="https://www.tensorflow.org/guide/distributed_training",
 )

@@ -29,13 +29,13 @@ import ast
 import re
 
 from gpudiag.lint.program import Call, Entered, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="train outside of the scope",
+    fix=(change("train outside of the scope"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )

@@ -3,7 +3,8 @@
 The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
 what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A strategy of several
 workers reads TF_CONFIG when it is made. A later assignment
-changes nothing in this process, and nothing is said. An import of a module that sets the variable counts as well.
+changes nothing in this process, and nothing is said. An import of a module that sets the variable counts as well. A
+process that is spawned imports the program again: what its top level reads is read before the function is called.
 
 Bad
     import os
@@ -28,13 +29,13 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER
 from gpudiag.lint.program import Event, Program, SetByImport, Variable
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="set it before {before}",
+    fix=(change("set it before {before}"),),
     words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
     also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES)),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
@@ -48,13 +49,14 @@ _GETTERS = frozenset({"os.environ.get", "os.getenv", "os.environ.pop"})
 
 def find(program: Program) -> Matches:
     for event in program.events:
-        if not isinstance(event, Variable | SetByImport) or (isinstance(event, Variable) and event.how == "env"):
+        variable = event.setting if isinstance(event, SetByImport) else event
+        if not isinstance(variable, Variable) or variable.how == "env":
             continue
-        variable = event.variable if isinstance(event, SetByImport) else event
         earlier, before = _reader(event, variable.name)
         if earlier is None or _puts_back(variable):
             continue
-        if variable.name not in api.READ_AT_IMPORT and any(map(_starts_others, (event, variable))):
+        of_child = variable.frame.child
+        if variable.name not in api.READ_AT_IMPORT and not of_child and any(map(_starts_others, (event, variable))):
             continue  # a child process gets it
         name = variable.name if variable is event else f"{variable.name} ({variable.place(program)})"
         yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program), "before": before})

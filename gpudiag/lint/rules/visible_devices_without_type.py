@@ -20,16 +20,16 @@ from __future__ import annotations
 
 import ast
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule, insert_after
-from gpudiag.lint.settings import is_empty_list
-from gpudiag.lint.values import Const, of_gpus
+from gpudiag.lint.values import Const, is_empty_list, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    advice="name the type: {call}",
+    fix=(edit("{call}", "name the type"),),
     words=("set_visible_devices",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/set_visible_devices",
 )

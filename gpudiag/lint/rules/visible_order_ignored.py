@@ -18,6 +18,7 @@ Good
 
 from __future__ import annotations
 
+from gpudiag.fix import export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
 from gpudiag.lint.rule import Match, Matches, Rule
@@ -26,7 +27,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="set CUDA_VISIBLE_DEVICES={order}, which keeps the order, before the first listing of devices",
+    fix=(export("CUDA_VISIBLE_DEVICES", "{order}", "it keeps the order; set it before the first listing of devices"),),
     words=("set_visible_devices",),
     cause="gpus_in_another_order",
 )

@@ -1,7 +1,8 @@
-"""{name} is tested here and not called: a function is always true
+"""{name} is always {answer}, with or without a GPU: {why}
 
-Without its parentheses the name is the function itself. The branch for machines with a GPU is then taken on every
-machine, and the other one on none.
+Without its parentheses the name is the function itself, which is true. A list of devices is never equal to a number or
+to True, never None, and has no text in it: its elements are PhysicalDevice objects. tf.test.gpu_device_name() is
+'/device:GPU:0' or the empty text. One branch is then taken on every machine, and the other one on none.
 
 Bad
     import tensorflow as tf
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import ast
 
+from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program, Tested
 from gpudiag.lint.rule import Match, Matches, Rule, insert_after
@@ -31,9 +33,10 @@ _ANSWERS = frozenset(
 )
 """Functions that are called for the answer, and without arguments."""
 _LISTS = frozenset({*api.LISTS, *api.FIX_ALLOCATORS})
+_COUNT = edit("len(tf.config.list_physical_devices('GPU'))", "compare the number of GPUs")
 RULE = Rule(
     severity=Severity.WARNING,
-    advice="call it: {call}",
+    fix=(edit("{call}", "call the function"),),
     words=tuple(sorted(name.rpartition(".")[2] for name in _ANSWERS | _LISTS)),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
 )
@@ -46,4 +49,9 @@ def find(program: Program) -> Matches:
             written = ast.unparse(event.node)
             given = "('GPU')" if name in api.LISTS else "()"
             edits = (insert_after(event.node, given),) if name in _ANSWERS else ()
-            yield Match(event, {"name": written, "call": f"{written}{given}"}, edits=edits)
+            figures = {"name": written, "answer": "true", "why": "a function is tested, not called"}
+            yield Match(event, {**figures, "call": f"{written}{given}"}, edits=edits)
+        elif not name:
+            answer = str(event.always).lower()
+            figures = {"name": ast.unparse(event.node), "answer": answer, "why": "what is compared is never the same"}
+            yield Match(event, figures, fix=(_COUNT,))

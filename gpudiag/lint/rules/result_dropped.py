@@ -1,0 +1,171 @@
+"""the result of {call} is {how}: {lost}
+
+Configuration in TensorFlow is objects that are given to something. A policy holds once it is set, a ConfigProto for the
+session that is made with it, options of tf.data for the dataset that with_options returns. Transformations of a
+dataset, tf.function and wrappers of optimizers return a new object and leave the old one as it was. tf.device and the
+scope() of a strategy return a context, which holds inside of a with statement. If the result goes nowhere, nothing is
+said.
+
+Bad
+    import tensorflow as tf
+
+    policy = tf.keras.mixed_precision.Policy("mixed_float16")
+    tf.device("/GPU:0")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+
+Good
+    import tensorflow as tf
+
+    policy = tf.keras.mixed_precision.Policy("mixed_float16")
+    tf.keras.mixed_precision.set_global_policy(policy)
+    with tf.device("/GPU:0"):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from gpudiag.fix import Action, edit
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.settings import is_of_tests
+from gpudiag.lint.sources import Piece
+from gpudiag.lint.values import Made
+from gpudiag.model.report import Severity
+
+_SET_POLICY = edit("tf.keras.mixed_precision.set_global_policy(policy)", "set the policy before the first layer")
+_ENTER = change("enter it with a with statement, and indent the operations below it")
+_RESULTS: dict[str, tuple[str, Action]] = {
+    "ConfigProto": (
+        "what it sets has no effect",
+        edit("tf.compat.v1.Session(config=config)", "give it to a session; without sessions use tf.config"),
+    ),
+    "GPUOptions": ("its options have no effect", edit("tf.compat.v1.ConfigProto(gpu_options=gpu_options)")),
+    "keras.mixed_precision.Policy": ("layers keep the policy of before, float32", _SET_POLICY),
+    "keras.DTypePolicy": ("layers keep the policy of before, float32", _SET_POLICY),
+    "keras.mixed_precision.experimental.Policy": ("layers keep the policy of before, float32", _SET_POLICY),
+    "keras.mixed_precision.LossScaleOptimizer": (
+        "the optimizer does not scale the loss",
+        edit("optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)", "train with the wrapped optimizer"),
+    ),
+    "data.Options": (
+        "no dataset has them",
+        edit("dataset = dataset.with_options(options)", "give them to the dataset"),
+    ),
+    api.LOGICAL_DEVICE: (
+        "no GPU is divided or limited",
+        edit("tf.config.set_logical_device_configuration(gpu, [limit])", "give it to a GPU"),
+    ),
+    "function": ("the function that is called is not compiled", edit("step = tf.function(step)", "keep the result")),
+    "distribute.NcclAllReduce": ("the strategy keeps its own", edit("MirroredStrategy(cross_device_ops=ops)")),
+    "distribute.HierarchicalCopyAllReduce": (
+        "the strategy keeps its own",
+        edit("MirroredStrategy(cross_device_ops=ops)"),
+    ),
+    "distribute.ReductionToOneDevice": ("the strategy keeps its own", edit("MirroredStrategy(cross_device_ops=ops)")),
+    "distribute.experimental.CommunicationOptions": (
+        "the strategy keeps its own",
+        edit("MultiWorkerMirroredStrategy(communication_options=options)"),
+    ),
+    "data.experimental.prefetch_to_device": (
+        "no dataset is on the GPU",
+        edit("dataset = dataset.apply(transformation)"),
+    ),
+    "data.experimental.copy_to_device": ("no dataset is on the GPU", edit("dataset = dataset.apply(transformation)")),
+    "profiler.experimental.Trace": ("nothing is traced", _ENTER),
+    "xla.experimental.jit_scope": ("it has no effect", _ENTER),
+    "device": ("it has no effect", _ENTER),
+}
+"""What is made, by its canonical name, to what is lost and what to do with it."""
+_DISTRIBUTES = ("experimental_distribute_dataset", "distribute_datasets_from_function")
+_DISTRIBUTED = ("the loop is over batches that all replicas get whole", change("loop over the distributed dataset"))
+_PURE = frozenset(
+    {"apply", "batch", "cache", "filter", "interleave", "map", "prefetch", "repeat", "shard", "shuffle", "with_options"}
+)
+_DATASET = ("the dataset stays as it was", edit("dataset = dataset.{method}(...)", "keep the result"))
+RULE = Rule(
+    severity=Severity.WARNING,
+    fix=(change("give the result to what it is for"),),
+    words=(
+        *("ConfigProto", "GPUOptions", "Policy(", "LossScaleOptimizer", "data.Options", "DeviceConfiguration("),
+        *("tf.function(", "AllReduce", "ReductionToOneDevice", "CommunicationOptions", "_to_device", "Trace("),
+        *("jit_scope", "tf.device(", "tf1.device(", "tensorflow.device(", "v1.device(", ".scope(", ".DistributedOptim"),
+        *("data.Dataset", "data.TFRecord", "tf.data", *_DISTRIBUTES),
+    ),
+    url="https://www.tensorflow.org/guide/gpu",
+)
+
+
+def find(program: Program) -> Matches:
+    for made, event in program.made:
+        if made.used or made.entered or (lost := _lost(made)) is None:
+            continue
+        if lost is _DATASET and is_of_tests(program):
+            continue  # what is tested may be that it raises
+        if how := _how(made, event, program):
+            call = ast.unparse(made.node.func)
+            method = made.name.rpartition(".")[2]
+            action = lost[1].replaced(command=lost[1].command.replace("{method}", method))
+            yield Match(event, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
+
+
+def _lost(made: Made) -> tuple[str, Action] | None:
+    """Return what is lost without the result of a call, and what to do with it; None of other calls."""
+    owner, _, method = made.api.rpartition("().")
+    if made.api in _RESULTS:
+        return None if made.api == "device" and not made.node.args else _RESULTS[made.api]
+    if owner in api.STRATEGIES and method == "scope":
+        return "it has no effect", _ENTER
+    if method in _DISTRIBUTES:
+        return _DISTRIBUTED
+    if made.api.startswith("horovod.") and made.api.endswith("DistributedOptimizer"):
+        return "the ranks train apart", edit("optimizer = hvd.DistributedOptimizer(optimizer)", "keep the result")
+    if owner.startswith("data.") and method in _PURE:
+        return _DATASET
+    return None
+
+
+def _how(made: Made, event: Event, program: Program) -> str:
+    """Return what became of a result that nothing was given; "" if something may have got it."""
+    if made.held:
+        return "given to nothing" if not program.shared and not _is_read(program, made.held) else ""
+    name = _bound(event.piece).get(id(made.node))
+    if name is None or (name and made.api.endswith(tuple(f"().{method}" for method in _PURE))):
+        return ""
+    if not name:
+        return "dropped"
+    if program.shared and not event.functions:
+        return ""
+    if made.api.endswith("Optimizer") and not program.mentions(_TRAINS):
+        return ""
+    text = event.functions[-1].text.partition("\n")[2] if event.functions else event.module.text
+    return "" if name in _USES.findall(_COMMENT.sub("", text)) else "given to nothing"
+
+
+_USES = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!\s{0,9}\.\s{0,9}\w)(?!\s{0,9}(?::[^=\n]{0,80})?=[^=])")
+"""Names that stand by themselves: not what is assigned, and not before a dot."""
+_TRAINS = re.compile(r"\.(?:fit|compile|apply_gradients|minimize)\(")
+_COMMENT = re.compile(r"#[^\n]{0,300}")
+
+
+def _bound(piece: Piece) -> dict[int, str]:
+    """Return the name that each call's result is assigned to, by the call's identity; "" if it is dropped."""
+    if piece.bound is None:
+        piece.bound = {}
+        for node in ast.walk(piece.tree or ast.Module([], [])):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                piece.bound[id(node.value)] = ""
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
+                target = node.targets[0]
+                if isinstance(target, ast.Name):
+                    piece.bound[id(node.value)] = target.id
+    return piece.bound
+
+
+def _is_read(program: Program, attribute: str) -> bool:
+    """Return whether an attribute of an object is used, otherwise than to set an option of what it is."""
+    use = re.compile(rf"\.{attribute}\b(?!\s{{0,9}}(?:\.\w[\w.]{{0,99}}\s{{0,9}})?=[^=])|__dict__|getattr\(|vars\(")
+    return program.mentions(use)
