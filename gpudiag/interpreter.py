@@ -15,7 +15,7 @@ Python 3.10 knows no such option, and imports nothing before the line.
 
 
 def said_of(error: BaseException) -> str:
-    """Say which file is found instead of a module of Python itself, if that may be why ``error`` was raised.
+    """Name the file that hides a module of Python itself, if that may be why ``error`` was raised.
 
     A ``random.py`` in a folder of ``PYTHONPATH`` takes the place of Python's module, for gpudiag as for TensorFlow.
     """

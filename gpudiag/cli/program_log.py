@@ -45,7 +45,7 @@ class LogText(NamedTuple):
     """What was read of a log."""
 
     lines: tuple[str, ...]
-    """At most :data:`MOST_LINES`."""
+    """The lines of the log, at most :data:`MOST_LINES`."""
     notes: tuple[str, ...]
     """What was not read, or not line by line: a sentence each."""
 

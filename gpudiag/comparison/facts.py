@@ -73,7 +73,7 @@ class _Place:
 
     path: str = ""
     label: str = ""
-    """Of the record in a list, or of the key, that the place is in."""
+    """The name of the record in a list, or of the key, that the place is in."""
     field: str = ""
 
     def at(self, field: str) -> _Place:

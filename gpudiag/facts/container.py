@@ -32,7 +32,7 @@ _NAMES = {
     "overlay-containers": "podman",
 }
 _OF_SYSTEMD = "run/systemd/container"
-"""systemd writes there what contains it, as in LXC."""
+"""The file in which systemd writes the kind of its container, such as ``lxc``."""
 _SECRETS = ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io")
 """The folder of a pod's service account; not every image has the link from /var/run to /run."""
 _NAME = re.compile(rf"[/:-]({'|'.join(_NAMES)})\b")

@@ -76,7 +76,8 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
 
 
 def _started_without(names: Collection[str]) -> dict[str, str]:
-    """Return what Python sets of ``names`` as it starts, and the file; "" if that is set before it reads any."""
+    """Return those of ``names`` that Python sets at its start, each with the file that sets it; "" if it had read
+    none."""
     without = {name: value for name, value in os.environ.items() if name not in names}
     try:
         # -S: the script starts what is left out, and looks after each file.

@@ -27,7 +27,7 @@ _FLAGS = re.compile(
     r"--(xla_gpu_per_fusion_autotune_cache_dir|xla_gpu_kernel_cache_file|xla_dump_to|tf_xla_persistent_cache_directory)"
     r"[= ]['\"]?([^\s'\"]+)"
 )
-"""Those of XLA that name what is written on the way to a GPU's kernels."""
+"""Flags of XLA that name files or folders to which it writes."""
 _WRITTEN_BYTES = 64 << 10
 
 

@@ -31,7 +31,7 @@ class Starvation:
     waited_s: float = 0.0
     """Seconds that the process waited for a processor."""
     stopped_s: float = 0.0
-    """Until it ran again: one that stays stopped hangs."""
+    """Seconds for which the process was stopped until it ran again: one that stays stopped hangs."""
     _stopped_s: float = 0.0
     _looked: float = field(init=False)
     _threads: Threads = field(default_factory=dict)

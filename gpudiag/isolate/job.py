@@ -57,9 +57,9 @@ class Bounds:
 
     preload_s: float = 120.0
     term_grace_s: float = 1.0
-    """From SIGTERM to SIGKILL."""
+    """Seconds from SIGTERM to SIGKILL."""
     kill_grace_s: float = 3.0
-    """From SIGKILL to giving the child up as unkillable."""
+    """Seconds from SIGKILL until the child is given up as unkillable."""
     drain_s: float = 0.5
     """How long the pipes of an ended child may stay open, held by a process that could not be killed."""
     output_bytes: int = 64 << 20

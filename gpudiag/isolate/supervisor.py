@@ -34,7 +34,7 @@ from gpudiag.model.report import Cause
 _STALL_S = 1.0
 """A wait that ends so much later than asked: this process was stopped, or starved, and so perhaps its children."""
 _PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""What is lacking only for as long as other jobs run."""
+"""Errors that pass when other jobs end."""
 _NOT_STARTED = "gpudiag could not start a process"
 _LOOK_S = 0.5
 """Between two looks at how long a process is kept from running."""

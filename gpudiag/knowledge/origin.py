@@ -305,7 +305,7 @@ class Origin:
 
     @cached_property
     def is_own_build(self) -> bool:
-        """Whether it is said that this TensorFlow was built from source."""
+        """Whether the log shows that this TensorFlow was built from source."""
         return _OWN_BUILD.search(self._text) is not None
 
     @cached_property

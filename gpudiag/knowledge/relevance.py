@@ -95,7 +95,7 @@ class _Progress:
                 self._worked[_speaker(line)] = at
 
     def overcame(self, fault: Message, at: int) -> bool:
-        """Return whether a later line shows that what failed in line ``at`` works."""
+        """Return whether a line after line ``at`` shows that the failed part works by now."""
         speaker = _speaker(self._lines[at])
         made = self._made.get(speaker)
         if not made:

@@ -224,7 +224,7 @@ class Stated:
 
     @cached_property
     def system(self) -> Statement | None:
-        """What is said of the operating system."""
+        """The operating system that the log names."""
         return self._fields.get("system") or self._fields.get("machine")
 
     @cached_property

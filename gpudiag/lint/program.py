@@ -260,7 +260,7 @@ class Program:
         self.modules: dict[Module, None] = {module: None}
         """The module and those that it imports, in their order."""
         self.made: list[tuple[Made, Event]] = []
-        """What was made, where."""
+        """The objects that the program makes, each with the event."""
         self.options: list[Made] = []
         """The calls that declare an option of the command line."""
         self.gpu_bytes: int | None = None

@@ -82,15 +82,17 @@ class Module:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words of rules that are in it."""
+        """The words of rules that the file contains."""
         return self.known.found(self.source.raw)
 
     def is_telling(self, text: str) -> bool:
-        """Return whether a part of its text has a word of a rule; what the rule also needs may be in another part."""
+        """Return whether a part of the module's text has a word of a rule; what the rule also needs may be in another
+        part."""
         return any(word in text for word in self.words)
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether its text has this; looked for once, because many programs may import it."""
+        """Return whether the module's text matches ``pattern``; looked for once, because many programs may import
+        it."""
         found = self._mentions.get(pattern)
         if found is None:
             found = self._mentions[pattern] = pattern.search(self.text) is not None
@@ -111,11 +113,11 @@ class Project:
 
     def __init__(self, words: Words) -> None:
         self.words = words
-        """What a file has that is of interest by itself."""
+        """The words by which a file is of interest by itself."""
         self._modules: dict[str, Module] = {}
         """The modules by their real paths."""
         self._found: dict[tuple[str, str, int], str | None] = {}
-        """By the folder of the file that imports, the name, and the level of a relative import."""
+        """Files found, by the folder of the importing file, the name, and the level of a relative import."""
         self._files: dict[str, Module] = {}
         self._folders: dict[Path, str] = {}
         self._entries: dict[str, frozenset[str]] = {}

@@ -15,9 +15,9 @@ class Finding(Record):
     severity: Severity
     file: str
     line: int
-    """From 1; of a notebook within its cell."""
+    """The line, from 1; in a notebook, within its cell."""
     column: int
-    """From 1, in characters."""
+    """The column in characters, from 1."""
     end_line: int
     end_column: int
     message: str
@@ -49,7 +49,7 @@ class Problem(Record):
 
     file: str
     line: int
-    """From 1; 0: the whole file."""
+    """The line, from 1; 0: the whole file."""
     message: str
     cell: int | None = None
 

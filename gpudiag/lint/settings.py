@@ -23,7 +23,7 @@ _ID = re.compile(r"\s*(?:[+-]?\d+\s*\Z|GPU-|MIG-)")
 
 
 def base_of(value: Value | None) -> Value | None:
-    """Return what was made that a value is an attribute of, however deep."""
+    """Return the object that a value is an attribute of, directly or through other attributes."""
     while isinstance(value, Attribute):
         value = value.of
     return value

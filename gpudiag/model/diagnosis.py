@@ -24,7 +24,7 @@ class Stage(str, Enum):
     MEMORY = "memory"
     FIRST_OP = "first op"
     CONFIGURATION = "configuration"
-    """After all of these: the GPU is used, and not as the user meant."""
+    """The stage after all others: the GPU is used, but not as the user meant."""
     PROGRAM = "program"
     """What a program itself does, as `gpudiag trace` saw it."""
 
@@ -120,7 +120,7 @@ class EnvironmentChange(Record):
     fix: Action | None = None
     """None if the action of another change is for both, or if the search was cut short."""
     origin: str = ""
-    """Which file sets it, if one was found."""
+    """The file that sets the variable, if one was found."""
     missing: bool = False
     """True: it is to be added; else it is in the way."""
 
@@ -131,11 +131,11 @@ class BisectionOutcome(str, Enum):
     FOUND = "found"
     """Without the changes it fails, with them it works, and with fewer it does not."""
     CUT_SHORT = "cut short"
-    """It works with the changes, and some of them may not be needed."""
+    """TensorFlow works with the changes, but some of them may not be needed."""
     NOT_THE_ENVIRONMENT = "not the environment"
-    """It fails in a clean environment, too."""
+    """TensorFlow fails in a clean environment, too."""
     NOT_REPRODUCED = "not reproduced"
-    """In a new interpreter nothing is wrong."""
+    """The fault does not appear in a new interpreter."""
     OUT_OF_TIME = "out of time"
 
 
@@ -164,7 +164,7 @@ class Diagnosis(Record):
     causes: tuple[RootCause, ...] = ()
     """Of the first stage that failed: why no GPU is used. If none failed, the configuration problems."""
     folded: tuple[RootCause, ...] = ()
-    """Of later stages: they follow from the first, or are next once it is fixed."""
+    """Causes of later stages: they follow from the first, or are next once it is fixed."""
     harmless: tuple[str, ...] = ()
     """Lines that look like errors but are not, each with the reason."""
     misleading: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from datetime import date
 from gpudiag.record import Record
 
 AREA = "expect"
-"""Of the rows that say whether an expectation is met; they are not probes."""
+"""The area of the rows that say whether an expectation is met; they are not probes."""
 
 
 class Waiver(Record):
@@ -32,7 +32,7 @@ class Expectations(Record):
     memory_total: str | None = None
     """Each GPU in scope has at least this, such as ``79GiB``."""
     memory_free: str | None = None
-    """The same, of the memory that no process used when the run began."""
+    """Each GPU in scope has at least this free when the run begins, such as ``70GiB``."""
     driver: str | None = None
     """A range of versions of NVIDIA's driver."""
     cuda: str | None = None
@@ -48,7 +48,7 @@ class Expectations(Record):
     peer_access: bool | None = None
     """True: each GPU in scope can read the memory of each other one."""
     pcie_generation: int | None = None
-    """At least; of an idle GPU, which lowers it, what its link can do."""
+    """The least PCIe generation; of an idle GPU, which lowers it, the most that its link can do."""
     pcie_width: int | None = None
     """Lanes, at least."""
     must_pass: tuple[str, ...] | None = None

@@ -566,7 +566,7 @@ class Facts(Record):
 
     @property
     def set_by_python(self) -> dict[str, str]:
-        """Of these, those that Python sets when it starts, to the file that does so."""
+        """Variables that Python sets when it starts, each with the file that does so."""
         return {} if isinstance(self.environment, Unknown) else self.environment.set_by_python
 
     @property

@@ -195,11 +195,11 @@ class Limited(Record):
     """What a device with a limit took, by NVML."""
 
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After the first tensor, of 16 bytes."""
+    """Memory after the first tensor, of 16 bytes."""
     last: MemoryUse
-    """After twice the limit was asked for."""
+    """Memory after twice the limit was asked for."""
     exceeded: Raised | None
     """What asking for it raised."""
     kernel: Kernel

@@ -51,9 +51,9 @@ class Need:
 
     count: int = 1
     memory_bytes: int = 0
-    """On each GPU; 0: any."""
+    """Bytes of memory on each GPU; 0: any."""
     capability: tuple[int, int] = (0, 0)
-    """At least; (0, 0): any."""
+    """The least compute capability; (0, 0): any."""
 
     def of(self, devices: tuple[Device, ...], limit_bytes: int | None = None) -> tuple[Device, ...]:
         """Return those of ``devices`` that will do, each used up to ``limit_bytes``; for several, no MIG instance."""
@@ -89,7 +89,7 @@ class Plan:
     devices: tuple[Device, ...]
     """All that the session may use."""
     lack: str
-    """Why there are none."""
+    """Why there are no devices."""
     slots: tuple[Place, ...] = ()
     """What each worker may have; empty if workers are given nothing."""
     round: int = 0

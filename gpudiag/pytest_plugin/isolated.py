@@ -184,9 +184,9 @@ class _Isolated:
         self._timeout_s = timeout_s
         self._outcome = _Outcome()
         self._raised: BaseException | None = None
-        """What was raised here, as no report came from there."""
+        """The exception raised in this process because the other one sent no report."""
         self._told: BaseException | None = None
-        """What was raised there, as its report says, and was raised here once more."""
+        """The exception of the other process, raised again in this one."""
         self._took_s = 0.0
         """All of it, together with what is not part of any phase."""
 

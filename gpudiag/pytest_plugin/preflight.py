@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPORT = pytest.StashKey["Report"]()
 """The report of the check that was made before the tests."""
 NOTES = pytest.StashKey[tuple[str, ...]]()
-"""On what it was compared with."""
+"""Notes about what the check was compared with."""
 
 
 class Unobserved:

@@ -352,7 +352,7 @@ def next_step(report: Report) -> str:
 
 
 def next_of(report: Report) -> Next:
-    """Return the same in its parts."""
+    """Return the next step in its parts."""
     if report.program is not None:
         return Next("")
     if report.signal is not None:

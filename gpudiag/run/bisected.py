@@ -37,7 +37,7 @@ def _is_about(cause: RootCause, bisection: Bisection) -> bool:
 
 
 def _proved(cause: RootCause, proof: RootCause) -> RootCause:
-    """Return the cause with the lines that were tried first; its own lines are others for the same."""
+    """Return the cause with the proof: the lines that were tried come first, then its own."""
     proved = {action.command for action in proof.fix if action.command}
     own = tuple(action for action in cause.fix if action.command not in proved)
     return msgspec.structs.replace(

@@ -250,7 +250,8 @@ class ChildContext:
 
 
 def _load_plugins(path: str) -> None:
-    """Do what the end of ``import tensorflow`` does with :data:`PLUGINS`: the fork server was without them."""
+    """Load the plug-ins that :data:`PLUGINS` names, as the end of ``import tensorflow`` does: the fork server was
+    started without them."""
     from tensorflow.python.framework import load_library
 
     try:

@@ -41,7 +41,7 @@ class Looked(Record):
     causes: tuple[RootCause, ...] = ()
     lines: tuple[str, ...] = ()
     failed: str = ""
-    """Why it found nothing, if it broke."""
+    """Why a part of the diagnosis found nothing, if it broke."""
 
 
 _STEPS = "the trace"
@@ -57,7 +57,7 @@ def parts(evidence: Evidence) -> tuple[str, ...]:
 
 
 def look(part: str, evidence: Evidence) -> Looked:
-    """Return what one of :func:`parts` finds; if it raises, that is said there."""
+    """Return what one of :func:`parts` finds; if it raises, the result has the error."""
     try:
         if part == _STEPS:
             found = Looked(steps=steps.trace(evidence))
@@ -85,7 +85,7 @@ def look(part: str, evidence: Evidence) -> Looked:
 
 
 def _of_trace(evidence: Evidence) -> Log:
-    """Return what TensorFlow said when it was started as the user's own programs are."""
+    """Return what TensorFlow printed when it was started as the user's own programs are."""
     return Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
 
 

@@ -20,7 +20,7 @@ CHILD_BYTES = 1 << 30
 QUICK_FROM_S = 10.0
 """If each process waits so long for the driver, only a few are started."""
 MOST_CHILDREN = 8
-"""On a GPU whose memory NVML does not report."""
+"""Most children on a GPU whose memory NVML does not report."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Standstill:
         self._server = server
         self._most_more_s = most_more_s
         self.seconds = 0.0
-        """Until the last look; 0: it does something."""
+        """Seconds for which it stood still until the last look; 0: it does something."""
         self.where: Where | None = None
         """None: nobody has read the call."""
         self._mark: tuple[int, ...] = ()

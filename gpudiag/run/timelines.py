@@ -21,7 +21,7 @@ EVERY_S = 0.05
 MOST_SHARE = 0.02
 """The share of a probe's time that asking for the memory may take."""
 MOST_SAMPLES = 200
-"""Of one GPU. When they are there, every other one goes, and the time between two is doubled."""
+"""Most samples of one GPU. Beyond it every other sample is dropped, and the time between two is doubled."""
 _JOIN_S = 1.0
 """If NVML hangs, the child does not wait for it."""
 

@@ -13,7 +13,7 @@ from gpudiag.simulator.errors import CudaWheelMissing, RealDriverMapped, Simulat
 from gpudiag.simulator.machine import CORE, MACHINE_VARIABLE, require_linux
 
 FIRST_RELEASE, LAST_RELEASE = (2, 18), (2, 21)
-"""Which simulated GPUs know; the same is in forwarding.c."""
+"""The releases that simulated GPUs work with, as in forwarding.c."""
 
 
 def _tensorflow_directory() -> Path | None:

@@ -203,7 +203,7 @@ def test_a_process_that_somebody_waits_for_is_not_to_be_killed() -> None:
 @pytest.mark.parametrize("process", [None, GpuProcess(4711, 39 << 30)])
 def test_who_is_outside_a_container_cannot_be_seen_inside(process: GpuProcess | None) -> None:
     (cause,) = diagnose(held(process, DOCKER)).causes
-    assert cause.fix[0].line == "nvidia-smi  # on the host: who it is cannot be seen from inside a container"
+    assert cause.fix[0].line == "nvidia-smi  # on the host: a container cannot see which process holds the memory"
 
 
 def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:

@@ -14,7 +14,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("nothing, if it is meant; it is switched off by: unset LD_PRELOAD, or in /etc/ld.so.preload"),),
+    fix=(note("nothing, if it is meant; otherwise unset LD_PRELOAD, or take it out of /etc/ld.so.preload"),),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     finding="host.driver.calls_interposed",
     row_only=True,

@@ -17,7 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("nvidia-smi", "fails: install the driver"),
+        check("nvidia-smi", "if it fails, install the driver"),
         start("docker run --gpus all ..."),
         note("nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     ),

@@ -249,7 +249,10 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
         )
     return (
         "it has none for its version or system, or no distribution has that name",
-        check(f"pip index versions {name}; python --version; uname -sm", "which there are, and for what"),
+        check(
+            f"pip index versions {name}; python --version; uname -sm",
+            "the wheels that are published must fit this Python and system",
+        ),
         run(
             "conda create -n tf python=3.11; conda activate tf",
             "then install there: most packages have wheels for it",
@@ -259,7 +262,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
 
 
 def _safe(newest: str) -> str:
-    """Return the Python before the newest that there are wheels for: not each release has them for that one."""
+    """Return the second newest Python with wheels: not each release has wheels for the newest one."""
     major, _, minor = newest.partition(".")
     return f"{major}.{int(minor) - 1}"
 

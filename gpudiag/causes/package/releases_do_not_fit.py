@@ -143,7 +143,7 @@ def _explain_moved_name(asked: Asked) -> Explained:
     upgrade = "--upgrade " if known.came else ""
     bring = run(
         f"python -m pip install {upgrade}'{distribution}{known.range}'",
-        "has it; a notebook: restart the kernel",
+        "this release has it; in a notebook, restart the kernel afterwards",
         kind=Kind.INSTALL,
     )
     return _explained(
@@ -524,4 +524,4 @@ CASES = (
     ),
     Case(lambda _: True, _explain_another_release, ("autokeras-tuner", "fasterrcnn-pil", "models-backuphandler")),
 )
-"""The first that applies counts: what is known of a name comes first, the general case last."""
+"""The cases, of which the first that applies counts: what is known of a name comes first, the general case last."""

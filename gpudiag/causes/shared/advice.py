@@ -43,7 +43,7 @@ _OF_CONDA = {
 }
 """cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
 FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
-"""From and to where Keras has the number of its TensorFlow."""
+"""The first and last release of TensorFlow whose Keras has the same number."""
 _OF_COLAB = note("Colab: Runtime, Change runtime type, GPU, Save; then run every cell again")
 _GIVES_A_GPU = re.compile(r"docker run --gpus|sudo (?:modprobe nvidia|apt install (?:--reinstall )?nvidia-driver)")
 OF_TEGRA = check(

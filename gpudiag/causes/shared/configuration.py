@@ -15,7 +15,7 @@ SETTER = re.compile(
 
 
 def listed_here(seen: trace.Reading | None) -> tuple[str, ...]:
-    """Say that the program must have run elsewhere than this check, if it did."""
+    """Return a line that says what TensorFlow lists here, to compare with where the program ran."""
     if seen is None:
         return ()
     if not seen.listed:

@@ -16,7 +16,7 @@ class Launcher:
 
     name: str
     processes: int
-    """On this machine."""
+    """How many processes were started on this machine."""
     variable: str
     """Which says so."""
 

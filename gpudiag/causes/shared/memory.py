@@ -89,7 +89,7 @@ def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
     if gone and len(gone) == len(pids):
         return run(f"kill {' '.join(gone)}", "if nobody waits for it: what started it has ended", kind=Kind.END_PROCESS)
     if container(facts) and devices and all(map(unseen, devices)):
-        return check("nvidia-smi", "who it is cannot be seen from inside a container", where=Where.HOST)
+        return check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST)
     return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else check("nvidia-smi")
 
 

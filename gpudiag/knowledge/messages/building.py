@@ -102,7 +102,8 @@ FAMILY.fault(
     "of the releases that this source was tested with, most often",
     fix=(
         check(
-            "gcc --version; bazel --version; nvcc --version", "against https://www.tensorflow.org/install/source#gpu"
+            "gcc --version; bazel --version; nvcc --version",
+            "compare with https://www.tensorflow.org/install/source#gpu",
         ),
         run("bazel clean --expunge; ./configure", "after a change of one of them"),
         install("tensorflow[and-cuda]", note="if there is no need to build"),

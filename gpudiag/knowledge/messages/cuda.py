@@ -37,7 +37,7 @@ _DRIVER = (
 class Code(NamedTuple):
     number: int
     name: str
-    """Without ``CUDA_ERROR_``."""
+    """The name of the error without ``CUDA_ERROR_``."""
     runtime: str
     """The name of the runtime's error without ``cudaError``; "" if it has none."""
     said: str

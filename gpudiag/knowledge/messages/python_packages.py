@@ -304,7 +304,7 @@ MACOS_OLDER = FAMILY.add(
         ),
         run(
             "conda install -c conda-forge tensorflow",
-            "built for older ones; or an older release of the package",
+            "it is built for older releases of macOS; or an older release of the package",
             kind=Kind.INSTALL,
         ),
     ),

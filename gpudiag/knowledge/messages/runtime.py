@@ -717,7 +717,9 @@ FAMILY.fault(
     meaning="an operation on the GPU failed, and with it every later one of the process",
     fix=(
         check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
-        _DMESG.replaced(note="13, 31: the program's; 48, 74, 79, 94, 95, 119: the GPU's"),
+        _DMESG.replaced(
+            note="Xid 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"
+        ),
         note(
             "Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
             kind=Kind.EDIT_PROGRAM,
@@ -1225,10 +1227,13 @@ FAMILY.fault(
     "This may be caused by a missing {:w} library",
     meaning="TensorFlow leaves the GPUs out, since a library of CUDA is missing; the lines above may name it",
     fix=(
-        install("tensorflow[and-cuda]", note="brings them all (2.14 and newer; 2.16.1 does not find them: use 2.17)"),
+        install(
+            "tensorflow[and-cuda]",
+            note="brings all CUDA libraries (2.14 and newer; 2.16.1 does not find them: use 2.17)",
+        ),
         check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
-            "which",
+            "the log names the missing libraries",
         ),
     ),
     follows=True,

@@ -219,7 +219,7 @@ _OF_WHEEL = {
         "INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR LICENSE_ERROR",
     ),
 }
-"""Those that the headers of TensorFlow's own wheel have, too."""
+"""Statuses that the headers of TensorFlow's own wheel have, too."""
 
 
 def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: Text) -> Message:

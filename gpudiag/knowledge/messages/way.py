@@ -147,7 +147,7 @@ LIBRARIES_MISSING = FAMILY.fault(
         install("tensorflow[and-cuda]", note="2.16.1 still does not find them: use 2.17 or newer"),
         check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
-            "which",
+            "the log names the missing libraries",
         ),
     ),
     follows=True,

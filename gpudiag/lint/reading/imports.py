@@ -68,7 +68,7 @@ class Imports(Cursor):
         self.record(Import, node, _IMPORTED if _TENSORFLOW.match(name) else NO_EFFECTS, name=name)
 
     def _module(self, name: str, level: int, node: ast.stmt | None = None) -> Module | None:
-        """Return the module of the project that the statement ``node`` imports, executed."""
+        """Execute the module of the project that the statement ``node`` imports, and return it."""
         module = self.project.find(name, level, self.frame.module.source.path)
         if module is None or module is self.frame.module:
             return None

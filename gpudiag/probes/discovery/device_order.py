@@ -58,11 +58,11 @@ class Reading(probe.Reading):
     given: int
     """How many of them the probe was given."""
     in_force: Order
-    """As the environment of gpudiag's caller has it."""
+    """The order under the environment of gpudiag's caller."""
     by_pci: Order
-    """With ``CUDA_DEVICE_ORDER=PCI_BUS_ID``."""
+    """The order under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``."""
     by_speed: Order
-    """With ``CUDA_DEVICE_ORDER=FASTEST_FIRST``."""
+    """The order under ``CUDA_DEVICE_ORDER=FASTEST_FIRST``."""
 
     def figure(self) -> str:
         if not self.in_force.pci_bus_ids:

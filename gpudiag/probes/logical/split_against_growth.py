@@ -60,9 +60,9 @@ class Split(Record):
     growth: Raised | None
     """What switching growth on raised once the GPU was split."""
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes on ``GPU:0``."""
+    """Memory after a tensor of 16 bytes on ``GPU:0``."""
     kernel: Kernel
 
 

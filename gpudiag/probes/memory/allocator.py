@@ -89,9 +89,9 @@ class FixAttempt(Record):
     named: bool
     """True: the log names CUDA's allocator."""
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     grown: MemoryUse
     """Memory with a tensor of :data:`TENSOR_BYTES` as well."""
     failed: Raised | None = None

@@ -92,11 +92,11 @@ class Use(Record):
     refused_bytes: int
     """The largest size that CUDA refused, by TensorFlow's log; 0: none."""
     before: MemoryUse
-    """Before TensorFlow made its device."""
+    """Memory before TensorFlow made its device."""
     made: MemoryUse
-    """Before the first tensor."""
+    """Memory before the first tensor."""
     first: MemoryUse
-    """After the first tensor, with which TensorFlow takes all that it may take."""
+    """Memory after the first tensor, with which TensorFlow takes all that it may take."""
     part_bytes: int
     planned_bytes: int
     """What there was to write: all but what reading needs, and on a simulated GPU less."""
@@ -122,7 +122,7 @@ class Reading(probe.GpuReading):
     simulated: bool
     use: Use
     after: MemoryUse
-    """After the process ended."""
+    """Memory after the process ended."""
 
     def figure(self) -> str:
         use = self.use

@@ -90,9 +90,9 @@ class Reading(probe.GpuReading):
     start: MemoryUse
     """Memory of the first GPU, before TensorFlow made its devices."""
     made: MemoryUse
-    """After it made them, before the first tensor."""
+    """Memory after it made them, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     kernel: Kernel
 
     def figure(self) -> str:

@@ -69,9 +69,9 @@ class Pool(Record):
     ceiling_mib: int
     """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After the first tensor, of 16 bytes."""
+    """Memory after the first tensor, of 16 bytes."""
     beyond_mib: int
     """Size of the tensor that is larger than the GPU's memory."""
     exceeded: Raised | None

@@ -79,15 +79,15 @@ class Pool(Record):
     """What TensorFlow took, by NVML."""
 
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     grown: MemoryUse
-    """After a tensor of :data:`LARGE_BYTES`."""
+    """Memory after a tensor of :data:`LARGE_BYTES`."""
     large: Raised | None
     """What making that tensor raised."""
     freed: MemoryUse
-    """After that tensor was deleted; TensorFlow gives nothing back."""
+    """Memory after that tensor was deleted; TensorFlow gives nothing back."""
     late_change: Raised | None
     """What switching growth off afterwards raised."""
     kernel: Kernel

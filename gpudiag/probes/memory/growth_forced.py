@@ -65,9 +65,9 @@ class Attempt(Record):
     configured: bool
     """The program's ``allow_growth``."""
     before: MemoryUse
-    """After the device was made, before the first tensor."""
+    """Memory after the device was made, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     logged: tuple[str, ...]
     """TensorFlow's log lines that name the variable."""
 

@@ -64,9 +64,9 @@ class Loss(Record):
     getter: bool | None
     """What ``get_memory_growth`` says of this GPU afterwards."""
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     kernel: Kernel
 
 

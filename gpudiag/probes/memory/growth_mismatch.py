@@ -60,13 +60,13 @@ class Use(Record):
     """Memory and work of one GPU, by NVML."""
 
     start: MemoryUse
-    """Before TensorFlow was let make its devices."""
+    """Memory before TensorFlow was let make its devices."""
     refused: MemoryUse
-    """After it raised."""
+    """Memory after it raised."""
     made: MemoryUse | None = None
-    """After it made its devices, with growth on for all; None if it still raised."""
+    """Memory after it made its devices, with growth on for all; None if it still raised."""
     first: MemoryUse | None = None
-    """After a tensor of 16 bytes on every GPU."""
+    """Memory after a tensor of 16 bytes on every GPU."""
     kernel: Kernel | None = None
 
 

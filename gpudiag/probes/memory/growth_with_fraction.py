@@ -61,15 +61,15 @@ class Pool(Record):
     ceiling_mib: int
     """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
     before: MemoryUse
-    """After the CUDA context was made, before the first tensor."""
+    """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
-    """After the first tensor, of 16 bytes."""
+    """Memory after the first tensor, of 16 bytes."""
     grown: MemoryUse
-    """After a tensor of half the ceiling."""
+    """Memory after a tensor of half the ceiling."""
     within: Raised | None
     """What making that tensor raised."""
     last: MemoryUse
-    """After twice the ceiling was asked for."""
+    """Memory after twice the ceiling was asked for."""
     exceeded: Raised | None
     """What asking for it raised."""
     kernel: Kernel

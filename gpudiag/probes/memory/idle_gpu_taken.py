@@ -58,13 +58,13 @@ class Idle(Record):
 
     pci_bus_id: str
     start: MemoryUse
-    """Before the first session."""
+    """Memory before the first session."""
     hidden: MemoryUse
-    """After the session that did not see it."""
+    """Memory after the session that did not see it."""
     made: MemoryUse
-    """After the session that sees it was opened."""
+    """Memory after the session that sees it was opened."""
     unused: MemoryUse
-    """After that session worked on the first GPU."""
+    """Memory after that session worked on the first GPU."""
 
 
 class Reading(probe.GpuReading):
@@ -72,7 +72,7 @@ class Reading(probe.GpuReading):
 
     idle: tuple[Idle, ...]
     kernel: Kernel
-    """On the first GPU."""
+    """The product that was computed on the first GPU."""
 
     def figure(self) -> str:
         hidden, visible = (mib(max(rises)) for rises in zip(*map(_rises, self.idle), strict=True))

@@ -80,7 +80,7 @@ class Later(Record):
 
     before: MemoryUse
     first: MemoryUse
-    """After a tensor of 16 bytes."""
+    """Memory after a tensor of 16 bytes."""
     beyond: Raised | None
     """What a tensor of :data:`BEYOND_BYTES` raised."""
 

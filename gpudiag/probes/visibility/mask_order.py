@@ -46,7 +46,7 @@ class Order(Record):
     created: dict[str, str]
     """TensorFlow's devices (``GPU:0``) to PCI bus ids, by its log."""
     done: Work
-    """On ``GPU:0``."""
+    """The work that was done on ``GPU:0``."""
 
 
 class Reading(probe.GpuReading):

@@ -66,11 +66,11 @@ class Late(Record):
     """What a process saw that set the variable after it had listed the GPUs."""
 
     before: int
-    """GPUs that were listed before."""
+    """How many GPUs were listed before the mask was changed."""
     after: int
-    """And after."""
+    """How many GPUs were listed after the mask was changed."""
     done: Work | None
-    """On ``GPU:0``; None if fewer GPUs were listed after."""
+    """The work that was done on ``GPU:0``; None if fewer GPUs were listed after the change."""
 
 
 class Reading(probe.GpuReading):

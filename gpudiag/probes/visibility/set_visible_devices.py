@@ -68,7 +68,7 @@ class Chosen(Record):
     """What came of choosing the last GPU."""
 
     done: Work
-    """On ``GPU:0``."""
+    """The work that was done on ``GPU:0``."""
     rose: dict[str, int]
     """By how many bytes the memory of each GPU (PCI bus id) rose in all, contexts included."""
     beyond: str

@@ -39,7 +39,7 @@ def placements(report: Report) -> tuple[Counted, ...]:
 
 
 def placed(report: Report) -> tuple[Counted, ...]:
-    """Return the same of a program that was traced."""
+    """Return the operations of a traced program and the devices that they ran on."""
     on: dict[str, Counter[str]] = {}
     for placement in report.program.placed if report.program else ():
         on.setdefault(one_line(placement.device)[:60], Counter())[one_line(placement.op)[:60]] += placement.count

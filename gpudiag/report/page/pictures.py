@@ -55,7 +55,7 @@ class Chart:
     limits: tuple[Mark, ...]
     courses: tuple[Course, ...]
     ends: tuple[Mark, ...]
-    """Which line is whose."""
+    """The labels at the ends of the lines."""
 
 
 Points = Sequence[tuple[float, int]]

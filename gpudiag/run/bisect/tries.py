@@ -46,7 +46,7 @@ class Tries:
         self._stopped = stopped
         self._tick = tick
         self.count = 0
-        """How many were started."""
+        """How many tries were started."""
 
     def __call__(self, variants: Sequence[Variant], all_of_them: bool) -> Sequence[Reached | None]:
         """Return what each variant comes to: None for one that was not needed, because another works."""

@@ -39,7 +39,8 @@ _SAMPLES = 128
 
 
 def callback_of_thread():
-    """Return what TensorFlow calls after each eager operation of a thread; its ``choose`` is given the device scope.
+    """Return the callback that TensorFlow calls after each eager operation of a thread; ``choose`` gets the device
+    scope.
 
     The first lines are all that most operations cost, so they are written for speed: a row of bytes and dictionaries,
     which the processor has at hand. Only what :func:`_noted` has put into ``quick`` is found there. The key is in which
