@@ -191,7 +191,7 @@ class Yes(Comparison):
 
 
 class Mig(Comparison):
-    """Without MIG, or with instances of these sizes."""
+    """Compares the MIG layout of a GPU with the expected one: none, or instances of these sizes."""
 
     types = (str, tuple)
     wanted = '"disabled", or the memory of the MIG instances of each GPU, such as ["9728MiB", "9728MiB"]'

@@ -29,7 +29,8 @@ class ServerSpec:
     env: Mapping[str, str | None] = field(default_factory=dict)
     """Variables set, or with None cleared, over the caller's environment."""
     ahead: str | None = None
-    """``module:function``, called once after the preload; it does what each job would do. What it raises, they meet."""
+    """``module:function``, called once after the preload to do work that each job would repeat; a job meets what it
+    raises."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _FIELDS = {
     "p": r"/[^()]{1,300}",
 }
 _AT_THE_END = {"": r".{0,1000}", "s": r"\S{0,300}"}
-"""What they are at the end of a text: as much as there is."""
+"""The patterns of fields at the end of a text: they take as much as there is."""
 _WORD = re.compile(r"[a-z_]+")
 _FAILURES = ("failed to ", "could not ", "couldn't ", "cannot ", "unable to ")
 _LEAST = 3

@@ -31,7 +31,8 @@ _WORK = re.compile(
     r"(?i)\bloss(?: is)?[:=]? ?\d|\b\d{1,9}/\d{1,9} ?(?:\[[=>.]|━)|\b(?:it|steps|examples|images)/s(?:ec)?\b|"
     r"\b(?:training|evaluation|prediction|inference)\b.{0,20}\b(?:done|finished|completed?|ok|succeeded)\b"
 )
-"""What programs print when a step, or all of them, are done; the head of an epoch comes before its first step."""
+"""Lines that programs print when a step is done; the head of an epoch does not count, as it comes before its first
+step."""
 _SPEAKER = re.compile(r"\[[^\]]{1,40}\]|\([^)]{1,40}\)|[\w.-]{1,40}(?= ?\|)")
 """What a launcher puts before each line of one of its processes."""
 _BEFORE_DEVICES = frozenset(

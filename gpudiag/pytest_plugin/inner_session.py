@@ -368,7 +368,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """Return an exception as bytes; None if it cannot be read again: many can be written, but not read."""
+    """Return a pickled exception; None if it cannot be unpickled, as many exceptions can only be pickled."""
     with contextlib.suppress(Exception):
         file = io.BytesIO()
         _Pickler(file).dump(error)

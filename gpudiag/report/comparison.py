@@ -105,7 +105,7 @@ def _outcomes(changes: list[Change]) -> Iterator[tuple[str, bool]]:
 
 
 def _findings(changes: list[Change]) -> Iterator[tuple[str, bool]]:
-    """Yield a line for all probes with the same change of a finding."""
+    """Yield one line for each change of a finding, with all probes that it appears in."""
     for same in _alike(changes, lambda change: change.name.rpartition(": ")[2]):
         kind = same[0].name.rpartition(": ")[2]
         places = _few([change.name.rpartition(": ")[0] for change in same])

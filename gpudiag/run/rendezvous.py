@@ -29,7 +29,7 @@ class Meeting:
             if theirs.exists():
                 return json.loads(theirs.read_text())
             if left:
-                raise RuntimeError(f"the other process ended without a meeting {name!r}")
+                raise RuntimeError(f"the other process ended before it came to the meeting {name!r}")
             time.sleep(MEETING_POLL_S)
 
     def leave(self) -> None:

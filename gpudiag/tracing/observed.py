@@ -165,7 +165,7 @@ def made(notes: Notes) -> Note:
 
 
 def as_made(session: Note) -> Note:
-    """Return the note of a session like that of the eager context."""
+    """Return the note of a session in the form of a note of the eager context."""
     return {**session, "options": session["value"]}
 
 

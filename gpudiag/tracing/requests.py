@@ -97,7 +97,7 @@ _UNUSED = {
         for name in _REDUCTIONS
     },
 }
-"""What TensorFlow does nothing with unless it is given to it: what it is called, and a line that gives it."""
+"""Objects that have no effect until they are given to TensorFlow: their name, and a line that gives them."""
 _CHANGED = "the session was made with it before: it takes a copy, and this was set later"
 
 

@@ -99,7 +99,7 @@ def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: 
         "peer_raises": (Cause.EXCEPTION, "its second process: ValueError: nothing works"),
         "peer_dies": (Cause.SIGNAL, "its second process: killed by SIGSEGV"),
         "peer_hangs": (Cause.TIMEOUT, "no result within"),
-        "peer_ends_early": (Cause.EXCEPTION, "the other process ended without a meeting 'first'"),
+        "peer_ends_early": (Cause.EXCEPTION, "the other process ended before it came to the meeting 'first'"),
         "peer_tells_what_is_no_json": (Cause.EXCEPTION, "its second process: TypeError"),
         "probe_raises": (Cause.EXCEPTION, "ValueError: nothing works"),
         "probe_dies": (Cause.SIGNAL, "killed by SIGSEGV"),

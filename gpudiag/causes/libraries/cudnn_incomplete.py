@@ -51,7 +51,8 @@ def find(program: Program, origin: Origin) -> Matches:
             else install(
                 "--force-reinstall",
                 "nvidia-cudnn-cu12",
-                note="of TensorFlow's own range; of conda: conda install -c conda-forge --force-reinstall cudnn",
+                note="add the range that TensorFlow asks for; "
+                "if cuDNN is of conda: conda install -c conda-forge --force-reinstall cudnn",
             )
         )
         look = (

@@ -77,7 +77,7 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
             ),
             run(
                 f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow",
-                "or that of pip",
+                "or use the TensorFlow of pip in a new environment",
                 kind=Kind.INSTALL,
             ),
         ),

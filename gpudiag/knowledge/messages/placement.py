@@ -31,7 +31,10 @@ FAMILY.fault(
     ),
     meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
     fix=(
-        check("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "what it has"),
+        check(
+            "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
+            "lists the GPUs that TensorFlow has",
+        ),
         check("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
         edit("tf.distribute.MirroredStrategy()", "takes those that are there; or lower num_gpus of the program"),
     ),

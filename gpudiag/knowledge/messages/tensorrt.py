@@ -76,7 +76,9 @@ FAMILY.fault(
     meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
     "converted models may fail or crash",
     fix=(
-        install("tensorrt==VERSION", note="the one that it was built with, in its major and minor number"),
+        install(
+            "tensorrt==VERSION", note="with the major and minor number of the TensorRT that TensorFlow was built with"
+        ),
         start(
             "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
             "or NVIDIA's image: has two that fit",

@@ -44,7 +44,10 @@ _GSP = (
 )
 _NVLINK = (
     check("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "errors and state of each link"),
-    check("sudo systemctl status nvidia-fabricmanager", "of the driver's version, if the GPUs are joined by NVSwitch"),
+    check(
+        "sudo systemctl status nvidia-fabricmanager",
+        "if NVSwitch joins the GPUs, it must run, and be of the driver's version",
+    ),
     reboot(),
 )
 _UPDATE = (

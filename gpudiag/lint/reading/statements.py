@@ -206,7 +206,7 @@ class Statements(Calls):
         return None
 
     def _arm(self, body: list[ast.stmt], not_none_name: str) -> bool:
-        """Read an arm of a choice in which a name is not None, whatever it was before."""
+        """Read a branch in which a name is known not to be None."""
         scope = self.scope
         none = scope.get(not_none_name)
         if not (isinstance(none, Const) and none.value is None):

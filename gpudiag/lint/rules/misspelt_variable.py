@@ -125,9 +125,12 @@ def find(program: Program) -> Matches:
 
 
 _OTHERS = {
-    "XLA": edit("os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'", "the other is of JAX; this one is TensorFlow's"),
+    "XLA": edit(
+        "os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'", "the program sets a variable of JAX; this is TensorFlow's"
+    ),
     "PYTORCH": edit(
-        "os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'", "the other is of PyTorch; this one is TensorFlow's"
+        "os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'",
+        "the program sets a variable of PyTorch; this is TensorFlow's",
     ),
 }
 _OTHER_PACKAGES = re.compile(r"\b(?:jax|flax|torch|pytorch|vllm|cupy)\b")

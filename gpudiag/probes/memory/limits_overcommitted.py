@@ -71,7 +71,7 @@ class Part(Record):
     failed: Raised | None
     """What a small tensor raised after the one that did not fit."""
     kernel: Kernel | None
-    """A product computed after that; None if it could not be."""
+    """A product computed after the failed tensor; None if it could not be computed."""
 
 
 class Reading(probe.GpuReading):
