@@ -39,7 +39,8 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 
 STARTING_FIXTURES = {"gpudiag", "suite", "server", "tensorflow"}
 STARTING_FOLDERS = {"faults", "isolate", "plugin", "simulator"}
-"""Tests that use these fixtures or are in these folders start programs, most of them with TensorFlow."""
+"""Tests that use these fixtures or are in these folders start programs, most of them with TensorFlow; others have the
+marker themselves."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

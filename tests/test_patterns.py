@@ -16,13 +16,13 @@ import pkgutil
 import re
 import string
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 import gpudiag
+from counting import Engine, TooMany, constants, is_of, parser
 from gpudiag.causes.shared import last_resort
 from gpudiag.knowledge import cards, log, origin, requirements, stated
 from gpudiag.knowledge.messages import MESSAGES
@@ -30,29 +30,17 @@ from gpudiag.report import masking
 from gpudiag.run.bisect import parts
 from reports import sample
 
-try:
-    from re import _constants as constants  # type: ignore[attr-defined]
-    from re import _parser as parser  # type: ignore[attr-defined]
-except ImportError:  # Python 3.10
-    import sre_constants as constants
-    import sre_parse as parser
-
 MODES = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
 METHOD = re.compile(rf"\.(?:{'|'.join((*MODES, 'compile'))})\b")
 """A module without any of these has no pattern, or hands it to one that has."""
-TIMES = (8, 14, 20, 26, 34, 48, 100)
-"""So often is repeated what is tried first: what grows by the power takes hours for 64 letters."""
-SIZES = (1 << 10, 1 << 12)
-JUDGED = 1 << 12
-"""From this length on: a repeat with a bound, which is a thousand letters at most, grows like one without below it."""
-HARD_CAP_S = 0.4
-"""More than any text of fewer letters may take."""
-LARGE = 1 << 15
-"""What is worse than linear takes 64 times as long here as for :data:`JUDGED`; a megabyte is the slow test's."""
-MOST = {4: 9, 16: 64}
-"""How much longer a text that is so many times as long may take: of 4, linear is 4 and quadratic 16."""
-NOISE_S = 0.001
-"""Nothing is concluded from less."""
+SMALL = 16
+"""Characters of the shorter of two texts that are compared, or more: a part is repeated four times at least."""
+LARGE = 6
+"""How often as long the longer one is."""
+MOST = 12
+"""How often as many steps that may take: linear is 6, quadratic 36, less what both take at each place."""
+CAP = 100_000
+"""More steps than the shorter text may take."""
 
 
 def of_masking(*, paths: bool) -> list[str]:
@@ -219,33 +207,11 @@ def compiled(value: object, depth: int = 0) -> Iterator[re.Pattern[str]]:
 
 LETTERS = ("a1A_ .:/-\"'()[],;=\n\t\\{}<>%$#@+*|~^&!?`\x1b\x07\u00e9", "\n1 \ta./-(")
 """What stands for a class of characters: the first of these that is one of it."""
-CATEGORIES = {
-    constants.CATEGORY_DIGIT: r"\d",
-    constants.CATEGORY_NOT_DIGIT: r"\D",
-    constants.CATEGORY_SPACE: r"\s",
-    constants.CATEGORY_NOT_SPACE: r"\S",
-    constants.CATEGORY_WORD: r"\w",
-    constants.CATEGORY_NOT_WORD: r"\W",
-}
 ENDLESS = 64
 """A repeat that may be longer is tried without end; a shorter one costs what it may, once for each place."""
 
 Piece = tuple[str, bool]
 """A text that a part of the pattern matches, and whether that part may be repeated without end."""
-
-
-def is_of(choices: list[tuple[Any, Any]], letter: str) -> bool:
-    """Return whether a class of characters, as the parser gives it, has a letter."""
-    negated = bool(choices) and choices[0][0] is constants.NEGATE
-    hit = False
-    for kind, what in choices:
-        if kind is constants.LITERAL:
-            hit |= ord(letter) == what
-        elif kind is constants.RANGE:
-            hit |= what[0] <= ord(letter) <= what[1]
-        elif kind is constants.CATEGORY:
-            hit |= re.match(CATEGORIES[what], letter) is not None
-    return hit is not negated
 
 
 def readings(tokens: Any, letters: str) -> list[list[Piece]]:
@@ -309,62 +275,41 @@ def attacks(pattern: str, flags: int) -> set[tuple[str, str, str]]:
     return {attack for attack in found if attack[1]}
 
 
-def seconds(pattern: re.Pattern[str], mode: str, text: str) -> float:
-    """Return how long a use of a pattern takes the processor."""
-    began = time.thread_time()
-    if mode == "sub":
-        pattern.sub("", text)
-    else:
-        getattr(pattern, mode)(text)
-    return time.thread_time() - began
-
-
-def too_slow(found: Found, large: int = LARGE) -> str:
+def too_slow(found: Found) -> str:
     """Say on which of its worst texts a pattern takes more than in proportion to their length; "" where on none."""
-    pattern = re.compile(found.pattern, found.flags)
     # To find all, to replace and to split is the same work; a search is the beginning of it, and a match of a search.
     modes = {mode if mode in ("match", "fullmatch", "search") else "sub" for mode in found.modes}
     modes -= {"search", "match"} if "sub" in modes else {"match"} if "search" in modes else set()
-    worst, slowest = 0.0, ("", ("", "", ""))
+    engine = Engine(found.pattern, found.flags)
     for attack in sorted(attacks(found.pattern, found.flags)):
-        for mode in modes:
-            for size in (*(times * len(attack[1]) for times in TIMES), *SIZES):
-                took = seconds(pattern, mode, text_of(attack, size))
-                if size < JUDGED and took > HARD_CAP_S:
-                    return told(mode, attack, size)
-                if size >= JUDGED and took > NOISE_S:
-                    break
-            if took > NOISE_S and out_of_proportion(pattern, mode, attack, size):
-                return told(mode, attack, size)
-            if took / size > worst:
-                worst, slowest = took / size, (mode, attack)
-    mode, attack = slowest
-    at_most = MOST[4] / 4 * worst * large + NOISE_S
-    if mode and seconds(pattern, mode, text_of(attack, large)) > at_most:
-        # What the engine notes of 1 MB does not fit into the processor's caches, which alone is 2 to 4 times slower.
-        return told(mode, attack, large) if out_of_proportion(pattern, mode, attack, large, times=16) else ""
+        for mode in sorted(modes):
+            most, few = CAP, max(4, SMALL // len(attack[1]))
+            for times in (few, LARGE * few):
+                try:
+                    most = MOST * engine.count(text_of(attack, times), mode, most)
+                except TooMany:
+                    return told(mode, attack, times)
     return ""
 
 
-def out_of_proportion(
-    pattern: re.Pattern[str], mode: str, attack: tuple[str, str, str], size: int, times: int = 4
-) -> bool:
-    """Return whether so many times the length took more than it may, each time it was measured."""
-    return all(
-        seconds(pattern, mode, text_of(attack, size))
-        > MOST[times] * seconds(pattern, mode, text_of(attack, size // times))
-        for _ in range(3)
-    )
-
-
-def text_of(attack: tuple[str, str, str], size: int) -> str:
+def text_of(attack: tuple[str, str, str], times: int) -> str:
     head, body, tail = attack
-    return head + body * (size // len(body)) + tail
+    return head + body * times + tail
 
 
-def told(mode: str, attack: tuple[str, str, str], size: int) -> str:
+def told(mode: str, attack: tuple[str, str, str], times: int) -> str:
     head, body, tail = attack
-    return f"{mode} of {head[:40]!r} + {body[:40]!r} * n + {tail!r}, at {size} characters"
+    return f"{mode} of {head[:40]!r} + {body[:40]!r} * {times} + {tail!r}"
+
+
+def test_what_counts_matches_as_the_engine_of_python_does() -> None:
+    patterns, _ = everywhere()
+    for found in patterns[::8]:
+        engine, own = Engine(found.pattern, found.flags, bound=1 << 20), re.compile(found.pattern, found.flags)
+        for attack in sorted(attacks(found.pattern, found.flags)):
+            text = text_of(attack, 2)
+            match = own.search(text)
+            assert engine.find(text) == (match and match.span()), (found, text)
 
 
 @pytest.mark.parametrize(
@@ -411,10 +356,9 @@ def test_every_pattern_is_found() -> None:
     assert len(patterns) > 150
 
 
-@pytest.mark.parametrize("large", [LARGE, pytest.param(1 << 20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("share", range(SHARES))
-def test_no_pattern_of_the_package_is_worse_than_linear(share: int, large: int) -> None:
+def test_no_pattern_of_the_package_is_worse_than_linear(share: int) -> None:
     patterns, _ = everywhere()
     mine = patterns[share::SHARES]
-    slow = {f"{found.where}: {found.pattern}": said for found in mine if (said := too_slow(found, large))}
+    slow = {f"{found.where}: {found.pattern}": text for found in mine if (text := too_slow(found))}
     assert slow == {}

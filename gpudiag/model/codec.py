@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.errors import ReportError
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model import archive, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.reading import decode_hook, schema_hook
@@ -30,7 +31,8 @@ _SIGNALS = range(1, 65)
 
 def encode(report: Report) -> str:
     """Return ``report`` as indented JSON with a final newline."""
-    return escaped(msgspec.json.format(encoded(report), indent=2).decode()) + "\n"
+    codes = meanings(encoded(msgspec.structs.replace(report, codes={})).decode())
+    return escaped(msgspec.json.format(encoded(msgspec.structs.replace(report, codes=codes)), indent=2).decode()) + "\n"
 
 
 def encoded(value: Any) -> bytes:
@@ -82,6 +84,7 @@ def decode(text: str | bytes, origin: str) -> Report:
         _refuse_impossible(report)
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None
+    report = msgspec.structs.replace(report, codes={})
     derived = conclude(report)
     if report.program is not None:  # its exit status may be that of the program
         derived = msgspec.structs.replace(derived, exit_code=report.exit_code)

@@ -353,6 +353,9 @@ class Report(Record):
     """What a program did, if ``gpudiag trace`` ran it; such a report is about the program and has no rows."""
     expected: Expectations | None = None
     """What the machine was expected to be; the rows of the area ``expect`` say whether it is."""
+    codes: dict[str, str] = {}
+    """Codes of the driver, of a library or of the operating system that the JSON names, with their meanings; written by
+    :func:`gpudiag.model.codec.encode`, and empty in a report that was read."""
     not_verified: tuple[Gap, ...] | None = None
     """What the run did not verify, whatever its verdict; None: an older gpudiag made the report, or no probe ran."""
 

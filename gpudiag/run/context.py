@@ -46,7 +46,8 @@ CAPTURE_BYTES = 16 << 20
 # The driver refused a context: what an exception says then (measured, 2.21). TensorFlow may hang at the next call.
 # If a library is missing the words are alike, and no context was asked for.
 NO_CONTEXT = re.compile(
-    r"Bad StatusOr access: (?!.*Error loading CUDA libraries).*|cudaSetDevice\(\) on GPU:\d+ failed\. .*", re.DOTALL
+    r"Bad StatusOr access: (?!.{0,1000}Error loading CUDA libraries).*|cudaSetDevice\(\) on GPU:\d+ failed\. .*",
+    re.DOTALL,
 )
 _STACK_FRAME = re.compile(r'^ *File "[^"\n]*", line \d+, in .*\n?', re.MULTILINE)
 

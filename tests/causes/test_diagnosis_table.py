@@ -8,6 +8,7 @@ import diagnosis_table
 import pytest
 
 
+@pytest.mark.starts
 @pytest.mark.usefixtures("no_child_left")
 def test_two_machines(tmp_path: Path) -> None:
     first, second = list(diagnosis_table.rows({5, 135}, tmp_path))

@@ -27,6 +27,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.starts
 def test_tensorflow_has_a_kernel_for_the_gpu() -> None:
     asked = {ability.operation for ability in ABILITIES if ability.operation}
     command = [sys.executable, "-c", KERNELS, *sorted(asked)]

@@ -50,6 +50,7 @@ print("GPU" in str(report), "done")
 """
 
 
+@pytest.mark.starts
 def test_a_part_of_a_program_and_a_training(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpudiag", "simulate", "1x2GiB", "--", sys.executable, "-c", PART],

@@ -14,6 +14,8 @@ from gpudiag.model import codec
 from gpudiag.model.program import OTHER_EFFECT, WITHOUT_EFFECT, ProgramTrace
 from gpudiag.model.report import Report, Severity
 
+pytestmark = pytest.mark.starts
+
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FOUND = {
     "growth_too_late": {"setting_came_too_late": "growth_too_late.py:8"},

@@ -6,14 +6,13 @@ meaning if it is one that NVIDIA's driver or libraries document.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows
 from gpudiag.causes.shared.last_resort import CODES, FIRST, LOOK
 from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.fix import check
-from gpudiag.knowledge.codes import code_in
+from gpudiag.knowledge.codes import code_in, meaning_of
 from gpudiag.knowledge.log_lines import is_error, text
 from gpudiag.knowledge.message import Event
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -42,7 +41,7 @@ def find(rows: Rows, gpus: Gpus, broken: FirstFailed | None) -> Matches:
     row, event = next(((row, event) for row in failed if (event := _code(row)) is not None), (failed[0], None))
     said = next(_texts(row), row.status)
     names = [f"GPU {gpu.index}" for gpu in gpus if gpu.uuid in row.devices]
-    meaning = "" if event is None else event.message.meaning.format_map(defaultdict(str, event.fields))
+    meaning = "" if event is None else meaning_of(event)
     yield Match(
         evidence=tuple(dict.fromkeys((f"{row.probe}: {said}", *(() if event is None else (text(event.line),))))),
         confidence=Confidence.LIKELY if event is not None else Confidence.POSSIBLE,

@@ -67,6 +67,10 @@ NO_CODE_FOR_GPU = FAMILY.fault(
     ),
     Text("cudaErrorNoKernelImageForDevice", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
     Text(
+        "cudaErrorInvalidDeviceFunction",
+        "tensorflow 2.21.0 tensorflow/include/third_party/gpus/cuda/include/driver_types.h",
+    ),
+    Text(
         "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
         "https://github.com/tensorflow/tensorflow/issues/41132",
     ),

@@ -640,6 +640,49 @@ def _added(code: Code) -> Message:
     )
 
 
+_RUNTIME_HEADER = "tensorflow 2.21.0 tensorflow/include/third_party/gpus/cuda/include/driver_types.h"
+_RUNTIME_ONLY = (
+    (
+        "cuda_runtime_argument",
+        "a call of the CUDA runtime has an argument that it does not take",
+        "InvalidPitchValue InvalidSymbol InvalidHostPointer InvalidDevicePointer InvalidTexture InvalidTextureBinding "
+        "InvalidChannelDescriptor InvalidMemcpyDirection InvalidFilterSetting InvalidNormSetting InvalidSurface",
+    ),
+    (
+        "cuda_runtime_duplicate",
+        "two parts of the program have a variable, texture or surface of the GPU of the same name",
+        "DuplicateVariableName DuplicateTextureName DuplicateSurfaceName",
+    ),
+    (
+        "cuda_runtime_other_context",
+        "the CUDA runtime is called in a context that another CUDA has made, or before a kernel was configured",
+        "IncompatibleDriverContext MissingConfiguration",
+    ),
+    (
+        "cuda_runtime_nested_launch",
+        "a kernel that starts kernels reached a limit of that, or used what it may not",
+        "LaunchMaxDepthExceeded LaunchFileScopedTex LaunchFileScopedSurf SyncDepthExceeded LaunchPendingCountExceeded",
+    ),
+    (
+        "cuda_runtime_obsolete",
+        "no CUDA since 4.1 gives this code: the program, or a library of it, is older, or the number is not CUDA's",
+        "AddressOfConstant TextureFetchFailed TextureNotBound SynchronizationError MixedDeviceExecution "
+        "NotYetImplemented MemoryValueTooLarge PriorLaunchFailure ApiFailureBase",
+    ),
+    (
+        "cuda_runtime_startup",
+        "the CUDA runtime could not start: an error inside it, or its library is damaged",
+        "StartupFailure SoftwareValidityNotEstablished",
+    ),
+)
+for _name, _meaning, _codes in _RUNTIME_ONLY:
+    FAMILY.fault(
+        _name,
+        *(Text(f"cudaError{code}", _RUNTIME_HEADER) for code in _codes.split()),
+        meaning=_meaning,
+        fix=(_BUG,),
+        possible=True,
+    )
 CONTEXT_REFUSED = FAMILY.fault(
     "context_refused",
     Text(

@@ -316,6 +316,8 @@ FAMILY.fault(
     Text("ncclInvalidArgument", "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/src/nccl.h:36"),
     Text("ncclInvalidUsage", "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/src/nccl.h:37"),
     Text("ncclRemoteError", "tensorflow 2.15.1 tensorflow/include/external/nccl_archive/src/nccl.h:41"),
+    Text("ncclSystemError", "nccl 2.31 src/nccl.h.in:46"),
+    Text("ncclTimeout", "nccl 2.31 src/nccl.h.in:52"),
     Text("unhandled cuda error", "nccl 2.30 src/init.cc:3420"),
     Text("NCCL operation {call:s} failed: {}", "tensorflow 2.21 xla/backends/gpu/collectives/nccl_errors.h:47"),
     Text("ncclCommInitRank failed: {}", "https://github.com/horovod/horovod/issues/110"),

@@ -1,7 +1,7 @@
 """Xid: what the kernel module of the NVIDIA driver writes into the kernel's log when something fails on a GPU.
 
-The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595); what they mean for a user is NVIDIA's
-catalogue of Xids, in words of our own.
+The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.04); what they mean for a user is
+NVIDIA's catalogue of Xids, in words of our own.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
         _PROGRAM,
         True,
     ),
-    ("31", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, True),
+    ("31 30", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, True),
     ("32 80", "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe", _LOST, True),
     ("38", "the firmware of the driver failed", (*_RESET[:1], *_UPDATE), False),
-    ("43", "the driver ended what a program ran on the GPU; the program, as a rule, is at fault", _PROGRAM, True),
+    ("43 174", "the driver ended what a program ran on the GPU; the program, as a rule, is at fault", _PROGRAM, True),
     (
         "45",
         "the driver cleaned up after a program that ended or failed; another Xid before it names the fault",
@@ -76,12 +76,12 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
     ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), True),
     ("48 140 171 172", "memory of the GPU has an error that cannot be corrected", _RESET, False),
     (
-        "56 57",
+        "56 57 16 19",
         "the GPU's display or its memory failed",
         _LOST,
         True,
     ),
-    ("58 175", "the GPU's memory system has failed", _RESET, False),
+    ("58 175 90", "the GPU's memory system has failed", _RESET, False),
     ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, False),
     (
         "63 156 160",
@@ -103,7 +103,7 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
         True,
     ),
     (
-        "68 83 84 88 89 96 97 98 47 65 73 142 82 99 100 101 102 103 104 105 86 139",
+        "68 83 84 88 89 96 97 98 47 65 73 142 82 99 100 101 102 103 104 105 86 139 20 21 22 27 28 29 34 35 36 42",
         "an engine of the GPU for video has failed",
         _UPDATE,
         True,
@@ -138,12 +138,12 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
         False,
     ),
     ("109", "the GPU did not change from one program to another in time", _RESET, True),
-    ("110", "the GPU's security processor has failed", _LOST, False),
+    ("110 33 60 169", "the GPU's security processor has failed", _LOST, False),
     ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, False),
     ("121 173", "the link between the GPU and its CPU has an error", _LOST, False),
-    ("125", "the GPU's own storage of its settings (InfoROM) is damaged", _UPDATE, False),
+    ("125 93", "the GPU's own storage of its settings (InfoROM) is damaged or worn out", _UPDATE, False),
     ("136", "an NVLink connection could not be trained", _NVLINK, False),
-    ("138 159 169", "a part of the GPU has failed", _RESET, True),
+    ("138 141 159", "a part of the GPU has failed", _RESET, True),
     ("143", "the GPU could not be initialised", _LOST, False),
     ("151", "keys of confidential computing could not be renewed", _RESET[:1], False),
     (

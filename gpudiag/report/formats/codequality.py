@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from gpudiag.knowledge.codes import explained
 from gpudiag.model.report import Broken, Report, Severity
 from gpudiag.report import words
 from gpudiag.text import one_line
@@ -29,7 +30,7 @@ def render(report: Report, **_: object) -> str:
         same = hashlib.sha256("\0".join((check, where)).encode(errors="replace")).hexdigest()
         fingerprint = same if same not in issues else hashlib.sha256(f"{same}{number}".encode()).hexdigest()
         issues[fingerprint] = {
-            "description": text,
+            "description": explained(text),
             "check_name": check,
             "fingerprint": fingerprint,
             "severity": severity,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Broken, Finding, Report, Severity
 from gpudiag.report import words
 from gpudiag.report.formats import table
@@ -51,7 +52,9 @@ def _level(report: Report, found: Finding) -> str:
 
 def _command(level: str, title: str, *lines: str) -> str:
     """Return an annotation; a line break, a colon or a comma does not end it."""
-    text = "\n".join(line for raw in lines if (line := one_line(raw)))
+    shown = [text for line in lines if (text := one_line(line))]
+    codes = meanings("\n".join((title, *shown)))
+    text = "\n".join((*shown, *(f"{code}: {meaning}" for code, meaning in codes.items())))
     property_ = _escaped(one_line(title)).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={property_}::{_escaped(text)}"
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report
 from gpudiag.text import plain
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 SUFFIX = ".html"
+_TAGS = re.compile(r"<(style|script)>.*?</\1>|<[^<>]*>", re.DOTALL)
 _PAGE = Path(__file__).parents[1] / "page"
 _GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "skipped": "–"}  # noqa: RUF001
 """A shape for each outcome, so that nobody needs the colour."""
@@ -34,10 +37,11 @@ def render(report: Report, *, head: bool = False, **_: object) -> str:
     sections = () if head else probe_sections.sections(report)
     charts = {rows[0].probe: chart for rows in _by_probe(report) if (chart := pictures.of_probe(report, rows))}
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
+    template = _environment().get_template("page.html")
+
+    def page(codes: dict[str, str]) -> str:
+        text: str = template.render(
+            codes=codes,
             report=report,
             words=words,
             first_screen=first_screen,
@@ -53,9 +57,11 @@ def render(report: Report, *, head: bool = False, **_: object) -> str:
             script=_trusted(script),
             policy=_policy(style, script),
         )
-        .rstrip("\n")
-        + "\n"
-    )
+        return text.rstrip("\n") + "\n"
+
+    text = page({})
+    codes = meanings(html.unescape(_TAGS.sub(" ", text)))
+    return page(codes) if codes else text
 
 
 def _by_probe(report: Report) -> list[list[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Broken, Report, Row, Skipped, Verdict
 from gpudiag.report import accounts, words
 from gpudiag.text import one_line, plain
@@ -26,9 +27,15 @@ def render(report: Report, **_: object) -> str:
     root.set("time", _seconds(sum(float(suite.get("time", "")) for suite in root)))
     for element in root.iter():
         element.attrib = {name: plain(value) for name, value in element.attrib.items()}
-        element.text = plain(element.text or "")
+        element.text = plain("\n".join(filter(None, [element.text, *_codes(element)])))
     ET.indent(root)
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _codes(element: ET.Element) -> list[str]:
+    """Return what the codes mean that an element, which people see alone, has without it."""
+    text = "\n".join((element.get("message", ""), element.text or ""))
+    return [f"{code}: {meaning}" for code, meaning in meanings(text).items()]
 
 
 def _suite(

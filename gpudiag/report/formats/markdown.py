@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpudiag.fix import Shown, shown
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report, Row
 from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
@@ -27,7 +28,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
         heading = words.headline(report) or words.NO_CAUSE
         about = [f"- {name}: {escaped_text(text)}" for name, text in words.machine(report)]
         blocks = list(_diagnosis(report)) or [f"## {escaped_text(heading)}"]
-        return plain("\n\n".join([*blocks, *_since(report), "\n".join(about), *_program(report, verbose)]) + "\n")
+        return _page([*blocks, *_since(report), "\n".join(about), *_program(report, verbose)])
     rows = [row for rows in report.areas.values() for row in rows]
     alike = [] if verbose else words.alike(rows)
     together = [row for same in alike for row in same]
@@ -52,7 +53,19 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
         *_not_verified(report),
         *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
     ]
-    return plain("\n\n".join(filter(None, blocks)) + "\n")
+    return _page(filter(None, blocks))
+
+
+def _page(blocks: Iterable[str]) -> str:
+    """Return the blocks, and what the codes mean that they have without it."""
+    text = "\n\n".join(blocks)
+    codes = [f"- {_code(code)}: {escaped_text(meaning)}" for code, meaning in meanings(_read(text)).items()]
+    return plain("\n\n".join([text, *(["## Codes", "\n".join(codes)] if codes else [])]) + "\n")
+
+
+def _read(text: str) -> str:
+    """Return Markdown without what :func:`escaped_text` adds."""
+    return re.sub(r"\\(?=[\\`*|<>\[\]~&$_])", "", text)
 
 
 def _diagnosis(report: Report) -> Iterator[str]:

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from gpudiag.knowledge.codes import explained
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.text import one_line
@@ -142,14 +143,14 @@ def _causes(report: Report) -> Iterator[Sample]:
 
 def _withheld(report: Report) -> Iterator[Sample]:
     for reason in dict.fromkeys(map(one_line, report.withheld or ())):
-        yield {"reason": reason}, 1
+        yield {"reason": explained(reason)}, 1
 
 
 def _failed(report: Report) -> Iterator[Sample]:
     for part, why in dict.fromkeys(
         (one_line(failure.part), one_line(failure.why)) for failure in report.diagnosis.failed
     ):
-        yield {"part": part, "reason": why}, 1
+        yield {"part": part, "reason": explained(why)}, 1
 
 
 def _expectations(report: Report) -> Iterator[Sample]:

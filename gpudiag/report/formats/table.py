@@ -7,6 +7,7 @@ import re
 from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report, Row, Skipped
 from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
@@ -62,6 +63,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     _since(page, report)
     _program(page, report, verbose=verbose)
     if head or report.program is not None:
+        _codes(page)
         return page.text()
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     alike = [] if verbose else words.alike(ran)
@@ -69,6 +71,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
     _alike(page, report, alike)
     _skipped(page, report, verbose=verbose)
+    _codes(page)
     _footer(page, report, verbose=verbose)
     return page.text()
 
@@ -143,6 +146,10 @@ class Page:
 
     def blank(self) -> None:
         self.add("")
+
+    @property
+    def plain(self) -> str:
+        return "\n".join(line.plain for line in self._lines)
 
     def text(self) -> str:
         with self._console.capture() as captured:
@@ -306,6 +313,17 @@ def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
             yield f"all {len(skipped)} of {area}"
         else:
             yield from (words.label(report, row) for row in skipped)
+
+
+def _codes(page: Page) -> None:
+    """Add what the codes mean that are on the page without it."""
+    codes = meanings(page.plain)
+    if codes:
+        page.add("Codes", "bold dim")
+    for code, meaning in codes.items():
+        page.add(f"{code}: {meaning}", lead="  ")
+    if codes:
+        page.blank()
 
 
 def _footer(page: Page, report: Report, *, verbose: bool) -> None:
