@@ -147,8 +147,8 @@ def shown_alone(text: str, format_: str) -> list[str]:
 def test_no_format_shows_a_code_without_its_meaning(format_: str) -> None:
     """The first row's code is explained by the head; those of the others must be by the format itself."""
     facts = example_with_gpus(2)
-    codes = ("CUDA_ERROR_ECC_UNCORRECTABLE", "CUDNN_STATUS_MAPPING_ERROR", "CUBLAS_STATUS_ARCH_MISMATCH", "ENOSPC")
-    codes += ("CUFFT_EXEC_FAILED", "CUSPARSE_STATUS_ZERO_PIVOT", "ncclRemoteError", "cudaErrorInvalidSymbol", "Xid 79")
+    codes = ["CUDA_ERROR_ECC_UNCORRECTABLE", "CUDNN_STATUS_MAPPING_ERROR", "CUBLAS_STATUS_ARCH_MISMATCH", "ENOSPC"]
+    codes += ["CUFFT_EXEC_FAILED", "CUSPARSE_STATUS_ZERO_PIVOT", "ncclRemoteError", "cudaErrorInvalidSymbol", "Xid 79"]
     rows = tuple(
         row_of(probe, code, end) for code, probe, end in zip(codes, list(PROBES) * 3, list(ENDS) * 3, strict=False)
     )
