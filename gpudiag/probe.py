@@ -69,6 +69,10 @@ class Scope(str, Enum):
     """Once, seeing every GPU in scope."""
 
 
+MOST_SAMPLED = 8
+"""GPUs on which a probe runs that is ``sampled``: larger than most machines, and so seldom less than all."""
+
+
 class Needs(Record):
     """What a probe cannot do without; if it is lacking the row is ``Skipped`` with that reason."""
 
@@ -99,6 +103,8 @@ class Probe(Record):
     """True: its child sees what the user's own programs see; no device is handed out, so it must not touch one."""
     families: tuple[str, ...] = ()
     """Of the facts that a probe without ``measure`` judges: while one is not known, the probe is not green."""
+    sampled: bool = False
+    """True: it shows what an option or a strategy of TensorFlow does; of many GPUs it runs on a sample."""
     deadline_s: float = 60.0
     env: dict[str, str | None] = {}
     """Variables set (or, with None, cleared) for its child."""

@@ -9,6 +9,7 @@ import msgspec
 from gpudiag import catalogue
 from gpudiag.knowledge.abilities import ABILITIES, MEMORY
 from gpudiag.model.report import Broken, Gap, Judged, Report, Row, Skipped
+from gpudiag.probe import MOST_SAMPLED
 from gpudiag.text import counted
 
 _BY_PROBE = {ability.probe: ability.what for ability in ABILITIES if ability.probe}
@@ -29,6 +30,7 @@ def _gaps(report: Report) -> Iterator[Gap]:
     for gap, row in rows.items():
         everywhere = {gpu.uuid for gpu in report.gpus} <= {*row.devices}
         yield msgspec.structs.replace(gap, where="" if everywhere else report.device_label(row))
+    yield from _of_samples(report)
     yield from _of_absent_probes(report)
     yield from (Gap(ability.what, "no probe runs it") for ability in ABILITIES if not ability.probe)
 
@@ -42,6 +44,21 @@ def _of_row(report: Report, row: Row) -> Iterator[Gap]:
             yield Gap(_name(report, row.probe), why, probe=row.probe)
         case Broken(cause=cause, detail=detail):
             yield Gap(_name(report, row.probe), f"{cause.value}: {detail}", probe=row.probe)
+
+
+def _of_samples(report: Report) -> Iterator[Gap]:
+    """Yield the probes that ran on a sample of the GPUs, together where they left out the same ones."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    sampled = {entry.name for entry in catalogue.entries() if entry.probe.sampled}
+    for probe in dict.fromkeys(row.probe for row in report.rows if row.probe in sampled):
+        given = {uuid for row in report.rows if row.probe == probe for uuid in row.devices}
+        left_out = tuple(gpu.uuid for gpu in report.gpus if gpu.uuid not in given)
+        if given and left_out:
+            names.setdefault(left_out, []).append(probe)
+    for left_out, probes in names.items():
+        row = next(row for row in report.rows if row.probe == probes[0])
+        where = report.device_label(msgspec.structs.replace(row, devices=left_out))
+        yield Gap(", ".join(probes), f"of more than {MOST_SAMPLED} GPUs a sample runs it", where)
 
 
 def _of_absent_probes(report: Report) -> Iterator[Gap]:

@@ -11,7 +11,7 @@ from gpudiag.knowledge.variables import PLUGINS
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Level
 from gpudiag.model.visibility import other_use
-from gpudiag.probe import Scope
+from gpudiag.probe import MOST_SAMPLED, Scope
 
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
@@ -62,12 +62,20 @@ def planned(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[Task]:
     tasks = []
     for entry in entries:
         given: list[tuple[Gpu, ...]] = [()]
+        chosen = sample(gpus) if entry.probe.sampled else gpus
         if gpus and entry.probe.scope is Scope.ALL_GPUS:
-            given = [gpus]
+            given = [chosen]
         elif gpus and entry.probe.scope is Scope.EACH_GPU:
-            given = [(gpu,) for gpu in gpus]
+            given = [(gpu,) for gpu in chosen]
         tasks += [Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(given)]
     return tasks
+
+
+def sample(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Return all of up to :data:`MOST_SAMPLED` GPUs; of more, so many spread over all, and the first of each model."""
+    spread = gpus[:: -(-len(gpus) // MOST_SAMPLED) or 1]
+    first_of_model = {gpu.name: gpu for gpu in reversed(gpus)}
+    return tuple(gpu for gpu in gpus if gpu in spread or gpu is first_of_model[gpu.name])
 
 
 def uuids_of(task: Task) -> tuple[str, ...]:

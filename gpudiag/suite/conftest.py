@@ -79,7 +79,12 @@ class ProbeItem(_Item):
         report = _report(self.session)
         row = self._row(report)
         if row is None:
-            pytest.skip(f"level {report.level.name}: {report.level.reason}" if report.level.reason else "not in scope")
+            other = (
+                "not in the sample of the GPUs"
+                if any(row.probe == self.probe for row in report.rows)
+                else "not in scope"
+            )
+            pytest.skip(f"level {report.level.name}: {report.level.reason}" if report.level.reason else other)
         if isinstance(row.outcome, Skipped):
             pytest.skip(words.figure(row))
         if row.devices:

@@ -10,6 +10,7 @@ from gpudiag.model import codec
 from gpudiag.model.report import Broken, Cause, Gap, Judged, Level, Report, Row, Skipped
 from gpudiag.report import render
 from gpudiag.run.gaps import with_gaps
+from gpudiag.run.plan import planned
 from gpudiag.run.rejudging import rejudge
 from reports import GPUS, passed, report, row
 
@@ -99,3 +100,20 @@ def test_on_the_terminal_it_takes_two_lines() -> None:
     text = render(with_gaps(everything()), "table", width=80, color=False)
     _, _, after = text.partition("\nNot verified: ")
     assert "more, which -v names" in " ".join(after.splitlines()[:2])
+
+
+def test_of_many_gpus_a_sampled_probe_names_those_that_it_left_out() -> None:
+    gpus = tuple(msgspec.structs.replace(GPUS[0], index=number, uuid=f"GPU-{number}") for number in range(20))
+    last = msgspec.structs.replace(gpus[-1], name="Simulated T4")
+    (task,) = planned((catalogue.get("libraries.reproducible"),), (*gpus[:-1], last))
+    assert [gpu.index for gpu in task.gpus] == [0, 3, 6, 9, 12, 15, 18, 19]
+    (all_of_them,) = planned((catalogue.get("libraries.cublas"),), gpus)
+    assert all_of_them.gpus == gpus
+    shown = with_gaps(report(row("libraries.reproducible", passed(), *task.gpus), gpus=gpus))
+    (gap,) = [gap for gap in shown.not_verified or () if gap.what == "libraries.reproducible"]
+    assert gap.where == "GPU 1-2,4-5,7-8,10-11,13-14,16-17"
+
+
+def test_all_of_eight_gpus_are_in_the_sample() -> None:
+    gpus = tuple(msgspec.structs.replace(GPUS[0], index=number, uuid=f"GPU-{number}") for number in range(8))
+    assert [task.gpus for task in planned((catalogue.get("memory.growth"),), gpus)] == [(gpu,) for gpu in gpus]

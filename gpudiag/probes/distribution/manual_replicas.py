@@ -23,7 +23,7 @@ from gpudiag.probe import Context, Findings, Kernel, Raised, fail
 from gpudiag.probes.common import Numbers, ReplicaReading, make_replicas, numbers
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampled=True)
 
 
 class Fault(probe.KernelFaults):

@@ -25,7 +25,7 @@ from gpudiag.probe import Context, Findings, Raised, fail, warn
 from gpudiag.probes.common import COLLECTIVE_S, Numbers, ReplicaReading, in_time, make_replicas, numbers
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampled=True)
 
 
 class Fault(probe.ReplicaFaults):

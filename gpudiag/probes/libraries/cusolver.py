@@ -24,7 +24,7 @@ from gpudiag.probe import Context, Findings, fail
 from gpudiag.probes import comparison
 from gpudiag.probes.comparison import Computation, compare, normal
 
-PROBE = probe.Probe(needs=comparison.NEEDS, scope=probe.Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=comparison.NEEDS, scope=probe.Scope.ALL_GPUS, sampled=True)
 
 
 class Fault(comparison.LibraryFaults):

@@ -25,6 +25,7 @@ from gpudiag.probes.common import MATRIX, LimitFaults, create_devices, rises, wi
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
 )
 

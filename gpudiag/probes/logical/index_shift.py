@@ -20,7 +20,7 @@ from gpudiag.probe import Context, Findings, Kernel, fail
 from gpudiag.probes.common import MATRIX, create_devices, is_square
 from gpudiag.record import Record
 
-PROBE = probe.Probe(needs=probe.Needs(gpus=2), scope=probe.Scope.ALL_GPUS)
+PROBE = probe.Probe(needs=probe.Needs(gpus=2), scope=probe.Scope.ALL_GPUS, sampled=True)
 
 
 class Fault(probe.GpuFaults):

@@ -5,7 +5,7 @@ What it does
     log and NVML's number whether it got that. Then it fills the memory with random numbers, another pattern for each
     part, computed by the GPU itself, and compares all parts only when all are written: an address that leads to the
     memory of another one is found. After 3 s of writing, or 9 s of reading, the rest is left out. When the process has
-    ended, the memory must be free again. A simulated GPU has the computer's memory: 32 MiB are written there, spread
+    ended, the memory must be free again. A simulated GPU has the computer's memory: 8 MiB are written there, spread
     over all. A GPU whose memory NVML does not report may share the computer's: it is not filled.
 Why it matters
     Every other probe takes a few hundred MiB. A GPU that refuses a large allocation, or whose upper memory is faulty,
@@ -74,7 +74,7 @@ class Fault(probe.KernelFaults):
 
 WRITE_S, READ_S = 3.0, 9.0
 PART_BYTES = 128 * MIB
-SIMULATED_BYTES, SIMULATED_PART_BYTES = 32 * MIB, 8 * MIB
+SIMULATED_BYTES, SIMULATED_PART_BYTES = 8 * MIB, 2 * MIB
 MOST_SHARE = 1 / 16
 """The share of the memory that one part has at most: reading needs room for another two."""
 UNSPLIT_BYTES = 128 * MIB

@@ -25,6 +25,7 @@ from gpudiag.probes.common import SET_A_LIMIT, GraphProgram, Limited, LimitFault
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.EACH_GPU,
+    sampled=True,
     exclusive=True,
     # Were the fraction ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024"},

@@ -28,6 +28,7 @@ from gpudiag.record import Record
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.EACH_GPU,
+    sampled=True,
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free; this makes it stop at 1 GiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "1024"},

@@ -23,6 +23,7 @@ from gpudiag.record import Record
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=128 * MIB),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
     # Were growth ignored, TensorFlow would take all that is free of every GPU; this makes it stop at 128 MiB of each.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "128"},

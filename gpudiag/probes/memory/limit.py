@@ -27,6 +27,7 @@ from gpudiag.probes.common import MATRIX, Limited, LimitFaults, create_devices, 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
     # Were the limit ignored, TensorFlow would take all that is free; this makes it stop at 512 MiB.
     env={"TF_PER_DEVICE_MEMORY_LIMIT_MB": "512"},

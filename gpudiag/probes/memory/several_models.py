@@ -33,6 +33,7 @@ MOST_GPUS = 8
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=2 * MODEL_BYTES + SPARE_BYTES),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
     # Growth, so that each model shows by NVML: forced, because only so logical devices have it.
     env={FORCE_GROWTH: "true"},

@@ -27,6 +27,7 @@ from gpudiag.probes.common import MATRIX, devices_in_graphs, gpus_of_graph_devic
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
     # Devices are under test. Without growth a session would take nearly all memory of every GPU.
     env={FORCE_GROWTH: "true"},

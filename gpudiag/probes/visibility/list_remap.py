@@ -26,6 +26,7 @@ from gpudiag.probes.common import MATRIX, is_square, rises
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=256 * MIB),
     scope=probe.Scope.ALL_GPUS,
+    sampled=True,
     exclusive=True,
     # The list is under test. Without growth the session would take nearly all memory of every GPU.
     env={FORCE_GROWTH: "true"},
