@@ -23,6 +23,8 @@ else:
 
 FOLDER = Path(__file__).parent / "logs"
 HELD_OUT = FOLDER / "held_out"
+UNSEEN = FOLDER / "unseen"
+"""Threads that were looked for after the others, and scored before anything was changed for them: nothing ever is."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Counts how many of the logs that are held out ``gpudiag why`` answers: those of ``tests/logs/held_out``.
+"""Counts how many of the logs that nobody reads ``gpudiag why`` answers: ``tests/logs/held_out`` and ``unseen``.
 
     python scripts/campaigns/held_out_logs.py
 
@@ -36,7 +36,11 @@ def score(folder: Path) -> tuple[int, ...]:
 
 def main() -> None:
     """Print the table."""
-    rows = [("held out", *score(settled.HELD_OUT)), ("others", *score(settled.FOLDER))]
+    rows = [
+        ("unseen", *score(settled.UNSEEN)),
+        ("held out", *score(settled.HELD_OUT)),
+        ("others", *score(settled.FOLDER)),
+    ]
     heads = ("logs", "with a fault", "cause right", "and a settled word", "harmless", "called harmless")
     print(tabulate(rows, headers=heads, tablefmt="github"))
 
