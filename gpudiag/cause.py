@@ -267,8 +267,8 @@ class Cause:
     though TensorFlow works."""
     views: tuple[str, ...] = ()
     """Other findings, as ``<area>.<probe>.<kind>``, that this explains: if it is found, they give its command."""
-    unless: tuple[str, ...] = ()
-    """Causes that say more: if one of them is found, this one is not."""
+    unless: Mapping[str, str] = field(default_factory=dict)
+    """Causes that say more, and why: if one of them is found, this one is not."""
     needs_gpu: bool = True
     """False: it may be the cause if no NVIDIA GPU can be seen, too, as in a container that was given none."""
     last_resort: bool = False

@@ -95,9 +95,9 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, result in looked.items() if result.causes}
     rules = [rule for rule in _applicable(evidence) if rule.id in looked and found.isdisjoint(rule.declared.unless)]
-    rules = _without_weaker(rules, looked, log_alone=evidence.is_log_alone)
+    ranked = _without_weaker(rules, looked, log_alone=evidence.is_log_alone)
     named = looked[_NAMED].causes if _NAMED in looked else ()
-    causes = _with_what_lines_name([rule for rule in rules if not rule.declared.last_resort], named, looked)
+    causes = _with_what_lines_name([match for match in ranked if not match[0].declared.last_resort], named)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage not in _OFF_THE_WAY), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
@@ -105,7 +105,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
     failed = any(row.status == "fail" or row.crash for row in evidence.rows)
     if not first and (broken_at is not None or evidence.is_log_alone or failed):
-        last = _ranked([rule for rule in rules if rule.declared.last_resort], looked)
+        last = _in_order(match for match in ranked if match[0].declared.last_resort)
         first = [cause for cause in last if broken_at is None or cause.stage is broken_at]
     folded = [cause for cause in causes if cause not in first]
     first = consistency.without_contradictions(first)
@@ -135,30 +135,32 @@ def _applicable(evidence: Evidence) -> list[Known]:
     return [rule for rule in shown if not (without and rule.declared.needs_gpu)]
 
 
-def _without_weaker(rules: Sequence[Known], looked: Mapping[str, Looked], *, log_alone: bool) -> list[Known]:
-    """Return the rules without those that are hidden by better evidence for the same stage or an earlier one.
+def _without_weaker(
+    rules: Sequence[Known], looked: Mapping[str, Looked], *, log_alone: bool
+) -> list[tuple[Known, RootCause]]:
+    """Return the causes of the rules without those that better evidence hides, for the same stage or an earlier one.
 
     A cause hides symptoms, and what the facts of this machine show hides what only a log says; a log of an unknown
-    machine is all that there is of it. Only stages of TensorFlow's way to a GPU count: a setting, or a mistake of the
-    program, need not be why.
+    machine is all that there is of it. What hides another cause must be at least as certain. Only stages of
+    TensorFlow's way to a GPU count: a setting, or a mistake of the program, need not be why.
     """
-    first: dict[int, int] = {}
-    for rule in rules:
-        for stage in _stages(rule, looked) if not rule.declared.last_resort else ():
-            weight = _weight(rule, log_alone=log_alone)
-            first[weight] = min(first.get(weight, len(_ORDER)), stage)
+    ranked = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
+    hiding = [
+        (_weight(rule, log_alone=log_alone), cause)
+        for rule, cause in ranked
+        if cause.stage not in _OFF_THE_WAY and not rule.declared.last_resort
+    ]
 
-    def is_hidden(rule: Known) -> bool:
+    def is_hidden(rule: Known, cause: RootCause) -> bool:
         weight = _weight(rule, log_alone=log_alone)
-        better = [stage for other, stage in first.items() if other > weight]
-        return any(stage >= other for stage in _stages(rule, looked) for other in better)
+        return cause.stage not in _OFF_THE_WAY and any(
+            weight < better
+            and _ORDER.index(other.stage) <= _ORDER.index(cause.stage)
+            and _SURENESS.index(other.confidence) <= _SURENESS.index(cause.confidence)
+            for better, other in hiding
+        )
 
-    return [rule for rule in rules if not is_hidden(rule)]
-
-
-def _stages(rule: Known, looked: Mapping[str, Looked]) -> set[int]:
-    """Return the stages of TensorFlow's way that a rule found to be broken, as numbers."""
-    return {_ORDER.index(stage) for stage in {cause.stage for cause in looked[rule.id].causes} - _OFF_THE_WAY}
+    return [(rule, cause) for rule, cause in ranked if not is_hidden(rule, cause)]
 
 
 def _weight(rule: Known, *, log_alone: bool) -> int:
@@ -168,15 +170,8 @@ def _weight(rule: Known, *, log_alone: bool) -> int:
     return 1 if log_alone or not rule.asks_for_facts else 2
 
 
-def _ranked(rules: Iterable[Known], looked: Mapping[str, Looked]) -> list[RootCause]:
-    return _in_order((rule, cause) for rule in rules for cause in looked[rule.id].causes)
-
-
-def _with_what_lines_name(
-    rules: Iterable[Known], named: Sequence[RootCause], looked: Mapping[str, Looked]
-) -> list[RootCause]:
+def _with_what_lines_name(found: Sequence[tuple[Known, RootCause]], named: Sequence[RootCause]) -> list[RootCause]:
     """Return the causes in order, with those that lines of the log name if no other cause explains the line."""
-    found = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
     explained = {message for _, cause in found for message in cause.explains}
     table = messages.all_of_them()
     by_themselves = [

@@ -128,6 +128,12 @@ def test_names_that_causes_give_way_to_are_those_of_causes() -> None:
     assert {name for cause in ALL for name in cause.declared.unless} <= set(causes.names())
 
 
+def test_each_cause_that_another_gives_way_to_has_its_reason() -> None:
+    reasons = [reason for cause in ALL for reason in cause.declared.unless.values()]
+    assert len(reasons) <= 100
+    assert [reason for reason in reasons if not 3 <= len(reason.split()) <= 15] == []
+
+
 def test_a_cause_gives_way_to_one_that_says_more() -> None:
     library_missing, interrupted = causes.get("library_missing"), causes.get("installation_interrupted")
     assert library_missing is not None

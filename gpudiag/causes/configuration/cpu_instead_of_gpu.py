@@ -32,7 +32,9 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     needs_gpu=False,
     symptom=True,
-    unless=("program_without_gpu",),
+    unless={
+        "program_without_gpu": "it says why there was no GPU",
+    },
 )
 _WHY = check("gpudiag check", "where the program ran: why TensorFlow lists no GPU there")
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")

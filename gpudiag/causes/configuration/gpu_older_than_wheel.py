@@ -30,7 +30,9 @@ CAUSE = Cause(
         ),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
-    unless=("gpus_in_another_order",),
+    unless={
+        "gpus_in_another_order": "the old GPU is used only because of the order",
+    },
 )
 _MASK = "CUDA_VISIBLE_DEVICES"
 

@@ -24,7 +24,9 @@ CAUSE = Cause(
         note("or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
     ),
     url="https://www.tensorflow.org/guide/gpu",
-    unless=("plugin_devices_counted",),
+    unless={
+        "plugin_devices_counted": "the numbers are those of the plug-in's devices",
+    },
 )
 
 

@@ -25,7 +25,12 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
-    unless=("cuda_libraries_not_found", "cudnn_finds_no_libcuda", "cudnn_incomplete", "profiler_library_missing"),
+    unless={
+        "cuda_libraries_not_found": "the library asked for is TensorFlow's own",
+        "cudnn_finds_no_libcuda": "the library asked for is libcuda.so",
+        "cudnn_incomplete": "the library asked for is cuDNN's own",
+        "profiler_library_missing": "the library asked for is the profiler's",
+    },
 )
 _OURS = {
     "libcublas": "12",

@@ -33,7 +33,11 @@ CAUSE = Cause(
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading",
-    unless=("driver_call_hangs", "library_hangs", "driver_call_slow"),
+    unless={
+        "driver_call_hangs": "the library waits for a call of the driver",
+        "library_hangs": "the library does not return at all",
+        "driver_call_slow": "the library waits for a call of the driver",
+    },
     views=tuple(
         f"libraries.{library}.slow"
         for library in ("cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")

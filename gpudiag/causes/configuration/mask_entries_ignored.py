@@ -19,7 +19,10 @@ CAUSE = Cause(
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     finding="host.environment.entries_ignored",
-    unless=("mask_entry_cut", "mask_hides_all"),
+    unless={
+        "mask_entry_cut": "it names the entry that CUDA cuts, and how",
+        "mask_hides_all": "no entry is left that counts",
+    },
 )
 
 

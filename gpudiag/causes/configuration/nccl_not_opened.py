@@ -21,7 +21,9 @@ CAUSE = Cause(
         unset("LD_LIBRARY_PATH", note="if it puts another copy first"),
     ),
     url=NCCL,
-    unless=("damaged_library_first",),
+    unless={
+        "damaged_library_first": "NCCL is there, and a damaged copy comes first",
+    },
 )
 
 

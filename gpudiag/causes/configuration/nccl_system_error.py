@@ -31,7 +31,9 @@ CAUSE = Cause(
         export("NCCL_SOCKET_IFNAME", "eth0", "is it the interface? Name the one that joins the machines"),
     ),
     url=NCCL,
-    unless=("nccl_not_opened",),
+    unless={
+        "nccl_not_opened": "NCCL cannot fail before it is opened",
+    },
 )
 
 

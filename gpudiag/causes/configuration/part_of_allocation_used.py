@@ -28,7 +28,11 @@ CAUSE = Cause(
         ),
     ),
     url="https://slurm.schedmd.com/gres.html",
-    unless=("mask_entries_ignored", "mask_entry_cut", "mask_outside_the_allocation"),
+    unless={
+        "mask_entries_ignored": "the others are idle because their entries are ignored",
+        "mask_entry_cut": "the others are idle because an entry is cut",
+        "mask_outside_the_allocation": "the mask names GPUs of other jobs",
+    },
 )
 
 

@@ -19,7 +19,11 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(unset("{name}"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    unless=("limited_by_variable", "mps_limits_memory", "little_memory_left"),
+    unless={
+        "limited_by_variable": "it names the variable and what the program needs",
+        "mps_limits_memory": "it names the limit of MPS",
+        "little_memory_left": "the GPU is full: the setting is not what limits",
+    },
 )
 _LIMIT, _RESERVE = "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

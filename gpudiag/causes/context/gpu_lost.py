@@ -30,7 +30,11 @@ CAUSE = Cause(
         note("if a reset does not help: switch the machine off and on, then look at power and slot", kind=Kind.REBOOT),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("cuinit_says_unknown", "uvm_missing", "library_without_devices"),
+    unless={
+        "cuinit_says_unknown": "CUDA fails before any GPU is asked",
+        "uvm_missing": "CUDA fails for want of nvidia_uvm; the GPU is there",
+        "library_without_devices": "the container was given no device file; the GPU is there",
+    },
     views=("host.driver.nvml_failed",),
 )
 _LOST = re.compile("lost|Unknown Error|reset|fallen")

@@ -21,7 +21,9 @@ CAUSE = Cause(
         reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("vgpu_without_licence",),
+    unless={
+        "vgpu_without_licence": "a vGPU without a licence refuses contexts",
+    },
 )
 
 

@@ -21,7 +21,9 @@ CAUSE = Cause(
         note('if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit'),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#unified-virtual-address-space",
-    unless=("memory_held_by_others",),
+    unless={
+        "memory_held_by_others": "the context failed for lack of memory of the GPU",
+    },
 )
 
 

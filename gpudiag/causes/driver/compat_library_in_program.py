@@ -21,7 +21,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
     needs_gpu=False,
-    unless=("library_and_module_differ",),
+    unless={
+        "library_and_module_differ": "it names the two versions that do not fit",
+    },
 )
 
 

@@ -26,7 +26,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     needs_gpu=False,
-    unless=("kernel_module_not_running",),
+    unless={
+        "kernel_module_not_running": "CUDA says unknown because the module does not run",
+    },
 )
 
 

@@ -29,7 +29,10 @@ CAUSE = Cause(
         run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
-    unless=("slurm_gave_no_gpu", "device_files_kept_by_security_module"),
+    unless={
+        "slurm_gave_no_gpu": "Slurm sets the control group: the job has to ask for a GPU",
+        "device_files_kept_by_security_module": "the files are refused by SELinux or AppArmor",
+    },
     views=("host.driver.no_access", "host.driver.nvml_failed"),
 )
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")

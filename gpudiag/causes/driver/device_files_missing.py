@@ -20,7 +20,10 @@ CAUSE = Cause(
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),
-    unless=("no_memory_region", "kernel_module_of_wrong_kind"),
+    unless={
+        "no_memory_region": "the driver makes no file for a GPU that it refuses",
+        "kernel_module_of_wrong_kind": "the driver makes no file for a GPU that it refuses",
+    },
 )
 
 

@@ -21,13 +21,13 @@ CAUSE = Cause(
         reboot(),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=(
-        "vgpu_type_without_cuda",
-        "uvm_device_fails",
-        "device_file_of_another_driver",
-        "device_files_kept_by_control_group",
-        "device_files_kept_by_security_module",
-    ),
+    unless={
+        "vgpu_type_without_cuda": "it says why the driver shows no GPU",
+        "uvm_device_fails": "it names the file that CUDA could not open",
+        "device_file_of_another_driver": "it names the file that CUDA could not open",
+        "device_files_kept_by_control_group": "it says who refuses the device files",
+        "device_files_kept_by_security_module": "it says who refuses the device files",
+    },
 )
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Listing, Match, Matches, Program
+from gpudiag.cause import Cause, Fix, Listing, Match, Matches, Program
 from gpudiag.causes.shared.driver import IN_PACKAGE
 from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Kind, Where, check, run
+from gpudiag.fix import Action, Kind, Where, check, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
 from gpudiag.model.diagnosis import Confidence
@@ -27,7 +27,10 @@ CAUSE = Cause(
         check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
-    unless=("confidential_gpus_not_ready", "fabric_not_ready"),
+    unless={
+        "confidential_gpus_not_ready": "the same error code; this state explains it",
+        "fabric_not_ready": "NVML names the GPU and its state in the fabric",
+    },
 )
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
 """Parts of the names of GPUs that NVSwitch may join; four of them can do without one."""
@@ -76,23 +79,20 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
             if switches or joined
             else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be"
         },
-        fix=(
-            do
-            if switches or joined
-            else check("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
-            run("sudo systemctl enable --now nvidia-fabricmanager")
-            if switches or joined
-            else run(
-                "sudo dmesg | grep -i -e nvrm -e xid",
-                "a GPU or firmware that did not come up; then: sudo reboot",
-                kind=Kind.REBOOT,
-            ),
-            run("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
-            if not switches
-            else None,
-            check(
-                "nvidia-smi -q | grep -A 2 Fabric",
-                "must say: Completed, Success" + ("" if switches or joined else "; N/A: there is none"),
-            ),
-        ),
+        fix=_fix(do, is_expected=bool(switches or joined), has_switches=bool(switches)),
     )
+
+
+def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
+    """Return ``do`` and what follows it where a Fabric Manager is expected, or else what shows the service it is."""
+    if is_expected:
+        first = (do, run("sudo systemctl enable --now nvidia-fabricmanager"))
+    else:
+        after = "a GPU or firmware that did not come up; then: sudo reboot"
+        first = (
+            check("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
+            run("sudo dmesg | grep -i -e nvrm -e xid", after, kind=Kind.REBOOT),
+        )
+    confidential = run("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
+    state = "must say: Completed, Success" + ("" if is_expected else "; N/A: there is none")
+    return (*first, None if has_switches else confidential, check("nvidia-smi -q | grep -A 2 Fabric", state))

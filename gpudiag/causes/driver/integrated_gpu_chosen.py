@@ -8,20 +8,16 @@ runs on the integrated GPU and CUDA on NVIDIA's.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import GpuWithoutModule
+from gpudiag.causes.shared.kernel_module import InstalledDriver
 from gpudiag.fix import reboot, run
 
 CAUSE = Cause(
     fix=(run("sudo prime-select on-demand"), reboot()),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
-    unless=(
-        "driver_not_installed",
-        "nouveau_in_use",
-    ),
 )
 
 
-def find(gpu: GpuWithoutModule) -> Matches:
-    if gpu.driver.prime == "intel":
+def find(gpu: InstalledDriver) -> Matches:
+    if gpu.driver.prime == "intel" and not gpu.nouveau:
         yield gpu.match("/etc/prime-discrete: intel")

@@ -27,7 +27,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     needs_gpu=False,
-    unless=("module_not_loaded",),
+    unless={
+        "module_not_loaded": "this machine's facts say the same of its module",
+    },
 )
 _SECURE_BOOT = run(
     "sudo mokutil --disable-validation",

@@ -33,7 +33,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
-    unless=("driver_upgraded_without_reboot",),
+    unless={
+        "driver_upgraded_without_reboot": "the facts say the same, with both versions",
+    },
 )
 _BOTH = ("library", "module")
 _REBOOT = reboot()

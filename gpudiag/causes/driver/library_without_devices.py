@@ -25,7 +25,9 @@ CAUSE = Cause(
         ),
     ),
     url=TOOLKIT,
-    unless=("device_files_kept_by_control_group",),
+    unless={
+        "device_files_kept_by_control_group": "the files are there, and are refused",
+    },
 )
 
 _BY_SPECIFICATION = ("podman", "containerd", "cri-o")

@@ -23,7 +23,11 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(unset("CUDA_VISIBLE_DEVICES"), export("CUDA_VISIBLE_DEVICES", "{uuid}", "chooses one", role=Role.ALTERNATIVE)),
     url=PROGRAMMING_GUIDE,
-    unless=("ray_gave_no_gpu", "slurm_gave_no_gpu", "another_makers_gpu_counted"),
+    unless={
+        "ray_gave_no_gpu": "Ray set the mask: the task has to ask for a GPU",
+        "slurm_gave_no_gpu": "Slurm set the mask: the job has to ask for a GPU",
+        "another_makers_gpu_counted": "the number was taken from a list that counts other makers' GPUs",
+    },
     finding="host.environment.all_hidden",
 )
 

@@ -8,7 +8,7 @@ driver's libraries are still there, so that everything looks installed.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
+from gpudiag.causes.shared.kernel_module import UnloadedModule
 from gpudiag.causes.shared.machine import INSTALLATION, build_command, operating_system
 from gpudiag.fix import Kind, note, run
 
@@ -20,11 +20,13 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
-    unless=BEFORE,
+    unless={
+        "gpu_needs_legacy_driver": "to build a driver that ignores the GPU does not help",
+    },
 )
 
 
-def find(gpu: GpuWithoutModule) -> Matches:
+def find(gpu: UnloadedModule) -> Matches:
     if gpu.driver.module_installed is False:
         kernel = operating_system(gpu.facts)[1]
         sign = f"/lib/modules/{kernel}/modules.dep lists no module nvidia"

@@ -21,6 +21,9 @@ CAUSE = Cause(
     url=INSTALLATION,
     views=("host.driver.no_module",),
     symptom=True,
+    unless={
+        "module_refused_by_secure_boot": "modprobe cannot load what the kernel refuses",
+    },
 )
 
 

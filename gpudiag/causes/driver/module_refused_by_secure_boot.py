@@ -9,7 +9,7 @@ service".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import BEFORE, GpuWithoutModule
+from gpudiag.causes.shared.kernel_module import UnloadedModule
 from gpudiag.fix import Kind, note, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
@@ -22,10 +22,12 @@ CAUSE = Cause(
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",
     views=("host.driver.no_module",),
-    unless=BEFORE,
+    unless={
+        "gpu_needs_legacy_driver": "to sign a driver that ignores the GPU does not help",
+    },
 )
 
 
-def find(gpu: GpuWithoutModule) -> Matches:
+def find(gpu: UnloadedModule) -> Matches:
     if gpu.driver.module_installed and gpu.driver.secure_boot:
         yield gpu.match("UEFI variable SecureBoot: on; the module was built", Confidence.LIKELY)

@@ -8,7 +8,7 @@ can leave it in use. cuInit then answers "no CUDA-capable device is detected".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import GpuWithoutModule
+from gpudiag.causes.shared.kernel_module import InstalledDriver
 from gpudiag.causes.shared.machine import INSTALLATION, uses_apt
 from gpudiag.fix import Kind, reboot, run
 
@@ -20,12 +20,11 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
-    unless=("driver_not_installed",),
 )
 
 
-def find(gpu: GpuWithoutModule) -> Matches:
-    if "nouveau" in gpu.driver.modules or "nouveau" in gpu.nodes.bound.values():
+def find(gpu: InstalledDriver) -> Matches:
+    if gpu.nouveau:
         yield gpu.match(
             "nouveau is loaded",
             fix=(CAUSE.fix[0], CAUSE.fix[1] if uses_apt(gpu.facts) else run("sudo dracut --force"), CAUSE.fix[2]),

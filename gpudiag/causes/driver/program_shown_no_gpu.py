@@ -27,7 +27,29 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
-    unless=("library_and_module_differ",),
+    unless={
+        "library_and_module_differ": "no GPU is shown because the driver's parts do not fit",
+    },
+)
+_GIVEN = start(
+    "docker run --gpus all ...", "in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
+)
+_FOR_AMD = (
+    install("tensorflow-rocm", note="on a host with ROCm; an image: rocm/tensorflow"),
+    note("an image that brings TensorFlow: the one for the CPU, or on a computer with an NVIDIA GPU"),
+)
+_FOR_RAY = (
+    edit("@ray.remote(num_gpus=1)", "of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config"),
+    check("ray status", "GPUs that Ray has: nvidia-smi -L must list as many"),
+)
+_FOR_A_CONTAINER = (
+    start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
+    check("nvidia-smi -L", "in the container: must list the GPU; on the host too"),
+    check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"),
+)
+_LOOK = run(
+    'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
+    'set it to a GPU that nvidia-smi -L lists, such as "0", or unset it',
 )
 
 
@@ -36,64 +58,19 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if not said or program.first(NO_LIBCUDA):
         return
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
-    mask = masks[-1] if masks else None
-    given = start(
-        "docker run --gpus all ...", "in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
-    )
     if program.first(NO_DEVICE_FILE):
-        yield Match(
-            said,
-            Confidence.LIKELY,
-            {"why": "there is no device file /dev/nvidia0"},
-            fix=(given, run("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2]),
-        )
-        return
-    if made := [line for line in program.lines if _OF_AMD.search(line)]:
-        yield Match(
-            (*said[:2], text(made[0])),
-            Confidence.LIKELY,
-            {"why": "the GPU is AMD's, and this TensorFlow is a build for NVIDIA's"},
-            fix=(
-                install("tensorflow-rocm", note="on a host with ROCm; an image: rocm/tensorflow"),
-                note("an image that brings TensorFlow: the one for the CPU, or on a computer with an NVIDIA GPU"),
-            ),
-        )
-        return
-    if program.first(RAY_AT_WORK):
-        yield Match(
-            program.said(NO_CUDA_DEVICE, RAY_AT_WORK, most=3),
-            Confidence.LIKELY,
-            {"why": "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets"},
-            fix=(
-                edit("@ray.remote(num_gpus=1)", "of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config"),
-                check("ray status", "GPUs that Ray has: nvidia-smi -L must list as many"),
-                CAUSE.fix[2],
-            ),
-        )
-        return
-    why = (
-        f"CUDA_VISIBLE_DEVICES={mask!r} names none"
-        if mask is not None
-        else "CUDA_VISIBLE_DEVICES hides it, most likely"
-    )
-    if mask is None and origin.container:
-        yield Match(
-            said,
-            Confidence.LIKELY,
-            {"why": "it runs in a container, which was started without it, most likely"},
-            fix=(
-                start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
-                check("nvidia-smi -L", "in the container: must list the GPU; on the host too"),
-                check(
-                    "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"
-                ),
-            ),
-        )
-        return
-    look = 'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'
-    yield Match(
-        program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3),
-        Confidence.LIKELY,
-        {"why": why},
-        fix=(run(look, 'set it to a GPU that nvidia-smi -L lists, such as "0", or unset it'), given, CAUSE.fix[2]),
-    )
+        why, fix = "there is no device file /dev/nvidia0", (_GIVEN, run("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2])
+    elif made := [line for line in program.lines if _OF_AMD.search(line)]:
+        said = (*said[:2], text(made[0]))
+        why, fix = "the GPU is AMD's, and this TensorFlow is a build for NVIDIA's", _FOR_AMD
+    elif program.first(RAY_AT_WORK):
+        said = program.said(NO_CUDA_DEVICE, RAY_AT_WORK, most=3)
+        why = "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets"
+        fix = (*_FOR_RAY, CAUSE.fix[2])
+    elif not masks and origin.container:
+        why, fix = "it runs in a container, which was started without it, most likely", _FOR_A_CONTAINER
+    else:
+        said = program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3)
+        named = f"CUDA_VISIBLE_DEVICES={masks[-1]!r} names none" if masks else ""
+        why, fix = named or "CUDA_VISIBLE_DEVICES hides it, most likely", (_LOOK, _GIVEN, CAUSE.fix[2])
+    yield Match(said, Confidence.LIKELY, {"why": why}, fix=fix)

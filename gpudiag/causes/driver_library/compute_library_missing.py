@@ -22,7 +22,9 @@ CAUSE = Cause(
     url=INSTALLATION,
     needs_gpu=False,
     views=("host.driver.no_libcuda",),
-    unless=("vgpu_host",),
+    unless={
+        "vgpu_host": "the driver of a vGPU host has no library for computing",
+    },
 )
 
 

@@ -23,7 +23,9 @@ CAUSE = Cause(
     ),
     url=PODS,
     needs_gpu=False,
-    unless=("pod_runtime_without_gpu",),
+    unless={
+        "pod_runtime_without_gpu": "the pod was given a GPU; its runtime does not pass it in",
+    },
     finding="host.driver.not_given",
 )
 

@@ -24,7 +24,9 @@ CAUSE = Cause(
     ),
     url=URL,
     views=("host.driver.no_libcuda",),
-    unless=("linux_driver_in_wsl",),
+    unless={
+        "linux_driver_in_wsl": "the Linux driver in WSL has put its own library first",
+    },
 )
 
 

@@ -25,7 +25,10 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
     symptom=True,
-    unless=("tensors_do_not_fit", "gpu_newer_than_wheel", "no_code_for_gpu"),
+    unless={
+        "gpu_newer_than_wheel": "cuBLAS fails for lack of code for the GPU",
+        "no_code_for_gpu": "cuBLAS fails for lack of code for the GPU",
+    },
 )
 _FIRST_FOR_AMPERE = Version(2, 4)
 _NEWER = note(

@@ -28,7 +28,12 @@ CAUSE = Cause(
     fix=(install("tensorflow[and-cuda]", note="one that was built for a CUDA which knows the GPU"),),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
-    unless=("cudnn_too_old", "gpu_newer_than_wheel", "driver_older_than_cuda", "library_and_module_differ"),
+    unless={
+        "cudnn_too_old": "the log names the version of cuDNN that is too old",
+        "gpu_newer_than_wheel": "the facts of this machine say the same",
+        "driver_older_than_cuda": "the driver fails before any kernel is compiled",
+        "library_and_module_differ": "the driver fails before any kernel is compiled",
+    },
 )
 _STRICT = (11,)
 _AMPERE = (8,)

@@ -23,7 +23,9 @@ CAUSE = Cause(
         export("NCCL_P2P_DISABLE", "1", "until then: for NCCL; slower"),
     ),
     url=NCCL + "#pci-access-control-services-acs",
-    unless=("gpu_computes_wrong",),
+    unless={
+        "gpu_computes_wrong": "a GPU that computes wrong is the greater fault, of the same hardware",
+    },
 )
 _OF_A_GPU = (
     check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPU's memory"),

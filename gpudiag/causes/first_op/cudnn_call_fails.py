@@ -28,7 +28,12 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
     symptom=True,
-    unless=("tensors_do_not_fit", "gpu_newer_than_wheel", "ptxas_too_old", "no_code_for_gpu", "kernel_failed"),
+    unless={
+        "gpu_newer_than_wheel": "cuDNN fails for lack of code for the GPU",
+        "ptxas_too_old": "cuDNN fails because its kernel was not compiled",
+        "no_code_for_gpu": "cuDNN fails for lack of code for the GPU",
+        "kernel_failed": "every later call fails, too, after a kernel has failed",
+    },
 )
 
 

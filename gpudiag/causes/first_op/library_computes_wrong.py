@@ -23,7 +23,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     symptom=True,
-    unless=("library_fails",),
+    unless={
+        "library_fails": "a library that raises is not judged by its results",
+    },
 )
 
 

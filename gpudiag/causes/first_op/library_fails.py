@@ -34,7 +34,10 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,
-    unless=("gpu_newer_than_wheel", "no_code_for_gpu"),
+    unless={
+        "gpu_newer_than_wheel": "the library fails for lack of code for the GPU",
+        "no_code_for_gpu": "the library fails for lack of code for the GPU",
+    },
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
 """What names the library and not its status."""

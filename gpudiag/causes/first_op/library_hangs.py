@@ -25,7 +25,9 @@ CAUSE = Cause(
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("driver_call_hangs",),
+    unless={
+        "driver_call_hangs": "the library waits for a call of the driver",
+    },
     views=tuple(
         f"libraries.{library}.operation_hangs"
         for library in ("copies", "cublas", "cudnn", "cudnn_layers", "cufft", "cusolver", "cusparse", "nccl", "xla")

@@ -28,7 +28,6 @@ CAUSE = Cause(
     ),
     url=CODES,
     last_resort=True,
-    unless=("cuinit_fails", "device_count_fails", "devices_fail", "module_raised"),
 )
 _STAGES = {"host": Stage.CONFIGURATION, "memory": Stage.MEMORY}
 """The stage that a failed probe of an area breaks; the other areas compute on GPUs."""

@@ -24,7 +24,9 @@ CAUSE = Cause(
         check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
-    unless=("no_code_for_gpu",),
+    unless={
+        "no_code_for_gpu": "the work fails for lack of code for the GPU",
+    },
     symptom=True,
 )
 _ERROR = re.compile(r"CUDA_ERROR_[A-Z_]+")

@@ -22,7 +22,9 @@ CAUSE = Cause(
     ),
     url="https://docs.nvidia.com/deeplearning/cudnn/latest/installation/overview.html",
     needs_gpu=False,
-    unless=("cudnn_finds_no_libcuda",),
+    unless={
+        "cudnn_finds_no_libcuda": "the library that is missing is libcuda.so, not one of cuDNN",
+    },
 )
 
 

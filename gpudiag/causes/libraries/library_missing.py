@@ -27,7 +27,9 @@ CAUSE = Cause(
     fix=(install("tensorflow[and-cuda]==2.21.0"),),
     url=PIP_INSTALLATION,
     views=("host.libraries.unopened",),
-    unless=("installation_interrupted",),
+    unless={
+        "installation_interrupted": "what pip left unfinished includes the library",
+    },
 )
 
 

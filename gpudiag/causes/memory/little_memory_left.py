@@ -23,7 +23,9 @@ CAUSE = Cause(
         note("or another GPU, or smaller batches", kind=Kind.EDIT_PROGRAM),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    unless=("memory_held_by_others",),
+    unless={
+        "memory_held_by_others": "it names the processes that hold the memory",
+    },
 )
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8

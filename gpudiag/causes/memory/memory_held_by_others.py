@@ -36,7 +36,10 @@ CAUSE = Cause(
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or another GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    unless=("host_memory_not_pinned", "ranks_share_gpus"),
+    unless={
+        "host_memory_not_pinned": "the memory that is short is the host's",
+        "ranks_share_gpus": "the processes are the program's own ranks",
+    },
 )
 
 

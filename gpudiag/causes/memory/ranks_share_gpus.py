@@ -27,7 +27,9 @@ CAUSE = Cause(
         check("ps -o pid,user,etime,args -p 4711", "who holds it: if it is not of this program, end it"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
-    unless=("host_memory_not_pinned",),
+    unless={
+        "host_memory_not_pinned": "the memory that is short is the host's",
+    },
 )
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 

@@ -21,12 +21,12 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     needs_gpu=False,
     views=("host.driver.nvml_failed",),
-    unless=(
-        "device_files_kept_by_control_group",
-        "device_files_kept_by_security_module",
-        "kernel_module_of_wrong_kind",
-        "no_memory_region",
-    ),
+    unless={
+        "device_files_kept_by_control_group": "it says who refuses the device files",
+        "device_files_kept_by_security_module": "it says who refuses the device files",
+        "kernel_module_of_wrong_kind": "NVML fails because the driver refuses the GPU",
+        "no_memory_region": "NVML fails because the driver refuses the GPU",
+    },
 )
 
 

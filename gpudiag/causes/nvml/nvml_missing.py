@@ -31,7 +31,9 @@ CAUSE = Cause(
     ),
     url=_TOOLKIT,
     needs_gpu=False,
-    unless=("damaged_library_first",),
+    unless={
+        "damaged_library_first": "the library is there, and a damaged one comes first",
+    },
     finding="host.driver.no_nvml",
 )
 

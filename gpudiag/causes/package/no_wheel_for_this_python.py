@@ -36,7 +36,9 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,
-    unless=("musl_system",),
+    unless={
+        "musl_system": "pip lists no wheel because the system has musl, not because of this Python",
+    },
 )
 
 _UPGRADE = run("python -m pip install --upgrade pip", "an old one does not see newer wheels", kind=Kind.INSTALL)
@@ -77,33 +79,8 @@ def find(program: Program, origin: Origin) -> Matches:
         )
     elif said := program.first(NO_WHEEL):
         listed = _listed(event.line for event in program.all(NO_WHEEL))
-        environment = _environment(said["what"])
-        lines = (environment, _UPGRADE)
-        if why_on_mac := _on_a_mac(said["what"], listed, origin):
-            yield Match(
-                program.said(NO_WHEEL),
-                figures={"what": said["what"], "why": why_on_mac},
-                fix=(
-                    install("tensorflow", note="in place of tensorflow-gpu, in the requirements too"),
-                    install("tensorflow-metal", note="then Apple's GPU is used, on macOS 12 and newer"),
-                ),
-            )
-            return
-        if listed:
-            newest = run(
-                f"pip install 'tensorflow=={listed[-1]}'",
-                "the newest that pip lists for this Python and processor",
-                kind=Kind.INSTALL,
-            )
-            is_patch = _release(listed[-1]) == _release(said["what"])  # that release is there, in another patch
-            lines = (newest, environment) if is_patch else (environment, newest)
-            if not is_patch and _is_passed_over(_release(said["what"]), listed):
-                lines = (_UPGRADE, environment)
-        yield Match(
-            program.said(NO_WHEEL),
-            figures={"what": said["what"], "why": _why(_release(said["what"]), listed, origin)},
-            fix=(lines[0], lines[1]),
-        )
+        why, fix = _of_tensorflow(said["what"], listed, origin)
+        yield Match(program.said(NO_WHEEL), figures={"what": said["what"], "why": why}, fix=fix)
     elif said := program.first(NO_CANDIDATE):
         name = said["name"] or said["locked"] or said["of"]
         version = (said["range"] or said["pinned"] or said["versions"]).lstrip("=")
@@ -121,6 +98,27 @@ def find(program: Program, origin: Origin) -> Matches:
             figures={"what": f"{said['name']}{said['range']}", "why": why},
             fix=(first, second),
         )
+
+
+def _of_tensorflow(what: str, listed: list[str], origin: Origin) -> tuple[str, tuple[Action, ...]]:
+    """Return why pip, which lists these versions, has no wheel of a TensorFlow, and what to type."""
+    if why_on_mac := _on_a_mac(what, listed, origin):
+        return why_on_mac, (
+            install("tensorflow", note="in place of tensorflow-gpu, in the requirements too"),
+            install("tensorflow-metal", note="then Apple's GPU is used, on macOS 12 and newer"),
+        )
+    environment, wanted = _environment(what), _release(what)
+    why = _why(wanted, listed, origin)
+    if not listed:
+        return why, (environment, _UPGRADE)
+    newest = run(
+        f"pip install 'tensorflow=={listed[-1]}'",
+        "the newest that pip lists for this Python and processor",
+        kind=Kind.INSTALL,
+    )
+    if _release(listed[-1]) == wanted:  # that release is there, in another patch
+        return why, (newest, environment)
+    return why, (_UPGRADE, environment) if _is_passed_over(wanted, listed) else (environment, newest)
 
 
 def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, Action]:

@@ -18,7 +18,9 @@ CAUSE = Cause(
     fix=(install("numpy<2"), install("--upgrade", "tensorflow>=2.18", role=Role.ALTERNATIVE)),
     url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
     needs_gpu=False,
-    unless=("requirement_not_met",),
+    unless={
+        "requirement_not_met": "it names the package and the version that TensorFlow asks for",
+    },
 )
 
 _FIRST_WITH = {"0xe": "1.20", "0xf": "1.22", "0x10": "1.23", "0x11": "1.25", "0x12": "2.0"}

@@ -22,7 +22,6 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     needs_gpu=False,
-    unless=("distributions_mixed", "files_overwritten"),
     symptom=True,
 )
 _NAME = re.compile(r"cannot import name '(?P<name>[^']+)' from")

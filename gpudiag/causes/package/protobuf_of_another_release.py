@@ -25,7 +25,9 @@ CAUSE = Cause(
     ),
     url="https://protobuf.dev/news/2022-05-06/#python-updates",
     needs_gpu=False,
-    unless=("requirement_not_met",),
+    unless={
+        "requirement_not_met": "it names the package and the version that TensorFlow asks for",
+    },
 )
 _GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
 """Code that protoc made, in a traceback: it calls protobuf alone."""

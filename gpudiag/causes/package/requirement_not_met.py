@@ -24,7 +24,10 @@ CAUSE = Cause(
     ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
-    unless=("distributions_mixed", "module_shadowed"),
+    unless={
+        "distributions_mixed": "one of the two TensorFlows goes, and its requirements with it",
+        "module_shadowed": "the package is not too old: another module has its name",
+    },
 )
 
 

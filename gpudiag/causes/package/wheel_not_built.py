@@ -25,7 +25,9 @@ CAUSE = Cause(
     ),
     url="https://packaging.python.org/en/latest/discussions/package-formats/",
     needs_gpu=False,
-    unless=("musl_system",),
+    unless={
+        "musl_system": "pip builds from source because there are no wheels for musl",
+    },
 )
 _NAMES = re.compile(
     r"Failed building wheel for (?P<failed>[A-Za-z][\w.-]{0,80})|"

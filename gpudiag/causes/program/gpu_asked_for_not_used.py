@@ -22,7 +22,9 @@ CAUSE = Cause(
     ),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
-    unless=("replicas_without_own_gpu",),
+    unless={
+        "replicas_without_own_gpu": "the replicas ask for GPUs that there are not",
+    },
 )
 
 

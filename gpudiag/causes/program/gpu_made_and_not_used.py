@@ -23,7 +23,9 @@ CAUSE = Cause(
     ),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
-    unless=("gpu_asked_for_not_used",),
+    unless={
+        "gpu_asked_for_not_used": "the operations that were for that GPU are named",
+    },
 )
 
 

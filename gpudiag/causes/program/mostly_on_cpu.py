@@ -24,7 +24,10 @@ CAUSE = Cause(
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,
-    unless=("gpu_asked_for_not_used", "gpu_made_and_not_used"),
+    unless={
+        "gpu_asked_for_not_used": "the operations that were for that GPU are named",
+        "gpu_made_and_not_used": "no operation at all ran on the GPU",
+    },
 )
 _LEAST = 30
 _SHARE = 0.8

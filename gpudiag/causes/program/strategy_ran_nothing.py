@@ -24,7 +24,9 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/guide/distributed_training#use_tfdistributestrategy_with_keras_modelfit",
     needs_gpu=False,
-    unless=("replicas_without_own_gpu",),
+    unless={
+        "replicas_without_own_gpu": "the replicas have no GPU each",
+    },
 )
 _COORDINATES = "ParameterServer"
 """Strategies of this name are given work by a coordinator."""

@@ -31,7 +31,9 @@ CAUSE = Cause(
     fix=(install("tensorflow[and-cuda]", note="brings its CUDA libraries"),),
     url=BUILT_FOR,
     needs_gpu=False,
-    unless=("libcuda_not_found",),
+    unless={
+        "libcuda_not_found": "without the driver's library no other library helps",
+    },
 )
 
 _OF_CUDA = re.compile(

@@ -12,9 +12,6 @@ from gpudiag.causes.shared.machine import (
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.model.diagnosis import Confidence, Stage
 
-BEFORE = ("driver_not_installed", "nouveau_in_use", "integrated_gpu_chosen", "gpu_needs_legacy_driver")
-"""Reasons that say why the module could not be loaded, whatever else is true."""
-
 
 class IdleGpu(WholeDriver):
     """A GPU on the PCI bus that NVIDIA's driver does not drive."""
@@ -63,3 +60,32 @@ class GpuWithoutModule(IdleGpu):
         if signs is None or not signs.no_module or not signs.nodes.pci_gpus or KeptGpu.of(evidence):
             return None
         return cls(signs.facts, signs.driver, signs.nvml, signs.nodes)
+
+
+class InstalledDriver(GpuWithoutModule):
+    """Such a GPU on a machine where NVIDIA's driver is installed."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> InstalledDriver | None:
+        one = super().of(evidence)
+        return (
+            None if one is None or one.driver.libcuda_path is None else cls(one.facts, one.driver, one.nvml, one.nodes)
+        )
+
+    @property
+    def nouveau(self) -> bool:
+        """Whether the free driver is loaded, or holds a GPU."""
+        return "nouveau" in self.driver.modules or "nouveau" in self.nodes.bound.values()
+
+
+class UnloadedModule(InstalledDriver):
+    """Such a GPU that neither nouveau holds nor prime-select has switched off: its module was not built, or refused."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> UnloadedModule | None:
+        one = super().of(evidence)
+        return (
+            None
+            if one is None or one.nouveau or one.driver.prime == "intel"
+            else cls(one.facts, one.driver, one.nvml, one.nodes)
+        )
