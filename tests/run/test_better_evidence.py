@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from examples.facts import example_with_gpus
-from gpudiag.cause import Cause, Evidence, Facts, Known, Matches, Program
+from gpudiag.cause import Cause, Evidence, Known, Matches, Program
 from gpudiag.fix import run
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
+from gpudiag.model.facts import Facts
 from gpudiag.run.diagnosis import Looked, composed
 
 _SHOWN_BY = ("symptom", "log", "facts")

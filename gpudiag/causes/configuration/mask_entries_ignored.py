@@ -21,7 +21,6 @@ CAUSE = Cause(
     finding="host.environment.entries_ignored",
     unless={
         "mask_entry_cut": "it names the entry that CUDA cuts, and how",
-        "mask_hides_all": "no entry is left that counts",
     },
 )
 

@@ -20,9 +20,6 @@ CAUSE = Cause(
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),
-    unless={
-        "gpu_needs_legacy_driver": "to build a driver that ignores the GPU does not help",
-    },
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import check, edit, install, note, run, start
+from gpudiag.fix import Action, check, edit, install, note, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -58,6 +58,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     if not said or program.first(NO_LIBCUDA):
         return
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
+    fix: tuple[Action, ...]
     if program.first(NO_DEVICE_FILE):
         why, fix = "there is no device file /dev/nvidia0", (_GIVEN, run("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2])
     elif made := [line for line in program.lines if _OF_AMD.search(line)]:

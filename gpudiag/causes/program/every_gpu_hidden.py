@@ -20,7 +20,7 @@ CAUSE = Cause(
     fix=(note("take {where} out, or let only the program run it that needs no GPU", kind=Kind.EDIT_PROGRAM),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
-    unless=("gpu_asked_for_not_used",),
+    unless={"gpu_asked_for_not_used": "the operations that were for a GPU are named"},
 )
 _FOR_GPUS = ("memory_growth", "logical_devices", "dtype_policy", "tensor_float_32", FORCE_GROWTH, ALLOCATOR)
 _FOR_SEVERAL = ("MirroredStrategy", "MultiWorkerMirroredStrategy", "CentralStorageStrategy")

@@ -19,7 +19,10 @@ CAUSE = Cause(
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,
-    unless=("gpu_made_and_not_used", "mostly_on_cpu"),
+    unless={
+        "gpu_made_and_not_used": "no operation at all ran on the GPU",
+        "mostly_on_cpu": "the operations ran where the variables are",
+    },
 )
 _LEAST_VARIABLES, _LEAST_RUNS = 3, 3
 """One or two large tables are often kept on the CPU on purpose."""
