@@ -25,6 +25,7 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     symptom=True,
+    unless={"little_memory_left": "the tensors might fit a GPU that has its memory free"},
 )
 
 
