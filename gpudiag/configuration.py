@@ -29,7 +29,7 @@ _MOST_DOTS = 1000
 
 
 @dataclass(frozen=True)
-class Found:
+class ConfigurationFile:
     """The result of a search for a configuration file."""
 
     file: Path | None
@@ -37,7 +37,7 @@ class Found:
     """A sentence for each file on the way that was not used, because other users may have written it."""
 
 
-def find(start: Path) -> Found:
+def find(start: Path) -> ConfigurationFile:
     """Return the configuration file for ``start``: the nearest upwards that only this user or root can have written.
 
     Raises :class:`UsageError` for a pyproject.toml on the way that cannot be read or used.
@@ -51,8 +51,8 @@ def find(start: Path) -> Found:
                 if file.name == OWN_FILE or _mentions(file):
                     ignored.append(f"{file} is ignored: {distrust}. To use it: --config {file}")
             elif file.name == OWN_FILE or _is_for_gpudiag(file):
-                return Found(file, tuple(ignored))
-    return Found(None, tuple(ignored))
+                return ConfigurationFile(file, tuple(ignored))
+    return ConfigurationFile(None, tuple(ignored))
 
 
 def _is_for_gpudiag(project: Path) -> bool:

@@ -127,12 +127,12 @@ def check(
         # The rest is imported while a server imports TensorFlow, which takes longer.
         from gpudiag.cli import progress as shown
         from gpudiag.comparison import last_pass
-        from gpudiag.comparison.reports import Known
+        from gpudiag.comparison.reports import ComparedReport
         from gpudiag.model.report import Limits
         from gpudiag.run import runner
 
         entries = _entries(select, asked.level)
-        compared_with = None if comparing.baseline is None else Known.load(comparing.baseline)
+        compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
         expected = expectations(judging.expect, context.meta[_FOUND].file)
         level = asked.level or ("full" if select or asked.disturb else None)  # who names probes wants them all
         options = replace(
@@ -222,10 +222,10 @@ def _isolation(asked: str | None) -> str:
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:
     """Return what the configuration file has set for this run, and a note for each file that was ignored."""
     from gpudiag.cli import config
-    from gpudiag.configuration import Found
+    from gpudiag.configuration import ConfigurationFile
     from gpudiag.model.report import Settings
 
-    found: Found = context.meta[_FOUND]
+    found: ConfigurationFile = context.meta[_FOUND]
     notes = tuple(map(printable, found.ignored))
     if found.file is None:
         return None, notes

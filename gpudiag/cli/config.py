@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
     pass
 else:
     pass
-from gpudiag.configuration import SECTIONS, Found, find, parsed, table_of
+from gpudiag.configuration import SECTIONS, ConfigurationFile, find, parsed, table_of
 
 _OTHERS = ("GPUDIAG_SIM_", "GPUDIAG_PYTEST")
 """What the variables of the simulator and of the pytest plugin begin with."""
@@ -36,9 +36,9 @@ _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
 
 def take_defaults(
     context: click.Context, path: Path | None, parameters: Sequence[click.Parameter], section: str = ""
-) -> Found:
+) -> ConfigurationFile:
     """Take the defaults of these parameters from the file at ``path``, or from the one that is found; return that."""
-    found = Found(path)
+    found = ConfigurationFile(path)
     if path is None:
         with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
             found = find(Path.cwd())

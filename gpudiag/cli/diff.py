@@ -49,7 +49,7 @@ def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int
     for path in output:
         if format_of(path) not in comparison.FORMATS:
             raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json or .md.")
-    found = reports.compare(reports.Known.load(old), reports.Known.load(new))
+    found = reports.compare(reports.ComparedReport.load(old), reports.ComparedReport.load(new))
     reserve(output)
     for path in output:
         write(path, comparison.render(found, format_of(path), width=80, color=False))

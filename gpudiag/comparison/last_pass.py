@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from gpudiag import folders, trust
-from gpudiag.comparison.reports import Known, compare
+from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.errors import GpudiagError
 from gpudiag.model import codec
 from gpudiag.model.facts import Unknown
@@ -51,13 +51,13 @@ def file_of(report: Report) -> Path | None:
     return folder() / f"last-pass-{host}-{digest}.json"
 
 
-def with_changes(report: Report, baseline: Known | None = None, *, keep: bool = True) -> Report:
+def with_changes(report: Report, baseline: ComparedReport | None = None, *, keep: bool = True) -> Report:
     """Return ``report`` with what changed since ``baseline``, or if it is not a PASS, since the last one.
 
     A PASS is kept, if ``keep``; what cannot be written is a note.
     """
     if baseline is not None:
-        return msgspec.structs.replace(report, since=compare(baseline, Known(report, THIS)))
+        return msgspec.structs.replace(report, since=compare(baseline, ComparedReport(report, THIS)))
     if not keep:
         return report
     return _kept(report) if report.verdict is Verdict.PASS else since_last_pass(report)
@@ -71,10 +71,10 @@ def since_last_pass(report: Report) -> Report:
             return report
         if reason := _distrust(file):
             return _with_note(report, f"what changed since the last PASS is not known: {file} is not read: {reason}")
-        known = msgspec.structs.replace(Known.load(file), source=SOURCE)
+        known = msgspec.structs.replace(ComparedReport.load(file), source=SOURCE)
     except (OSError, RuntimeError, GpudiagError):  # RuntimeError: there is no home folder
         return report
-    return msgspec.structs.replace(report, since=compare(known, Known(report, THIS)))
+    return msgspec.structs.replace(report, since=compare(known, ComparedReport(report, THIS)))
 
 
 def _kept(report: Report) -> Report:

@@ -65,7 +65,7 @@ EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
 """How the paths of facts begin that can explain why a stage fails, the likeliest first; None: no stage failed."""
 
 
-class Known(Record):
+class ComparedReport(Record):
     """A report, and the JSON of its facts: None for one that was not loaded from a file."""
 
     report: Report
@@ -73,13 +73,13 @@ class Known(Record):
     plain: Any = None
 
     @classmethod
-    def load(cls, path: Path) -> Known:
+    def load(cls, path: Path) -> ComparedReport:
         """Return the report at ``path``; raises :class:`gpudiag.errors.ReportError`, as ``codec.load`` does."""
         content = codec.content_of(path)
         return cls(codec.decode(content, str(path)), str(path), msgspec.json.decode(content)["facts"])
 
 
-def compare(old: Known, new: Known) -> Comparison:
+def compare(old: ComparedReport, new: ComparedReport) -> Comparison:
     """Return what changed, each subject in the order of :class:`Subject`."""
     a, b = old.report, new.report
     found = [
@@ -92,7 +92,7 @@ def compare(old: Known, new: Known) -> Comparison:
     return Comparison(_side(old), _side(new), tuple(found))
 
 
-def _side(known: Known) -> Side:
+def _side(known: ComparedReport) -> Side:
     report = known.report
     return Side(known.source, report.started_at, report.verdict.value, report.gpudiag_version)
 

@@ -28,7 +28,7 @@ import pytest
 from gpudiag import folders
 from gpudiag.hardware import lending
 from gpudiag.pytest_plugin import settings
-from gpudiag.pytest_plugin.gpus import FOUND, PLACE, Device, Found, Place, ask, for_one_process, size_text
+from gpudiag.pytest_plugin.gpus import FOUND, PLACE, Device, Place, SessionGpus, ask, for_one_process, size_text
 from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Run:
         """The environment before the plugin changed it."""
         self.machine: Machine
         self.plan = Plan((), "")
-        self.found: Found
+        self.found: SessionGpus
         self._locks: Devices
         self._held: tuple[Gpu, ...] = ()
         self.tests = 0

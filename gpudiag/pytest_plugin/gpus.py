@@ -71,11 +71,11 @@ class Place:
 
 
 PLACE = pytest.StashKey[Place]()
-FOUND = pytest.StashKey["Found"]()
+FOUND = pytest.StashKey["SessionGpus"]()
 
 
 @dataclass(frozen=True)
-class Found:
+class SessionGpus:
     """What NVML and TensorFlow's metadata said when the session began."""
 
     nvml: NvmlFacts | None
@@ -125,7 +125,7 @@ def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple(device for device in devices if device.uuid in seen)
 
 
-def found(config: pytest.Config) -> Found:
+def found(config: pytest.Config) -> SessionGpus:
     """Return what was found out about this machine's GPUs; asked once."""
     if FOUND not in config.stash:
         config.stash[FOUND] = ask()
@@ -149,7 +149,7 @@ def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
     return ", ".join(dict.fromkeys(known.get(number, f"GPU:{number}") for number in numbers))
 
 
-def ask() -> Found:
+def ask() -> SessionGpus:
     """Ask NVML, and look for TensorFlow without importing it, in children with a deadline: NVML can hang."""
     import msgspec
 
@@ -175,7 +175,7 @@ def ask() -> Found:
                     unknown[ended.key] = facts.reason
                 else:
                     known[ended.key] = facts
-    return Found(known.get("nvml"), known.get("tensorflow"), os.environ.get(MASK), unknown.get("nvml", ""))
+    return SessionGpus(known.get("nvml"), known.get("tensorflow"), os.environ.get(MASK), unknown.get("nvml", ""))
 
 
 def _device(uuid: str, device: NvmlDevice) -> Device:

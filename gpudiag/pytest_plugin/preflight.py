@@ -122,7 +122,11 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
     from gpudiag.text import counted
 
     named = run.settings.expect
-    found = configuration.Found(named) if named is not None else configuration.find(run.config.invocation_params.dir)
+    found = (
+        configuration.ConfigurationFile(named)
+        if named is not None
+        else configuration.find(run.config.invocation_params.dir)
+    )
     expected = None if found.file is None else file.load(found.file, named=named is not None)
     if expected is None or expected.must_pass is None:
         return expected, found.ignored

@@ -36,7 +36,7 @@ def found(start: Path) -> Path | None:
 
 
 def test_an_own_file_is_taken(file: Path) -> None:
-    assert configuration.find(file.parent) == configuration.Found(file)
+    assert configuration.find(file.parent) == configuration.ConfigurationFile(file)
 
 
 @ROOT_ONLY

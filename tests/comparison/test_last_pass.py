@@ -13,7 +13,7 @@ from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag import folders
 from gpudiag.comparison import last_pass
-from gpudiag.comparison.reports import Known
+from gpudiag.comparison.reports import ComparedReport
 from gpudiag.model import codec
 from gpudiag.model.facts import DriverFacts, Unknown
 from gpudiag.model.report import Report, Verdict, World
@@ -175,7 +175,7 @@ def test_a_relative_folder_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_baseline_counts_whatever_the_verdict() -> None:
-    found = last_pass.with_changes(GOOD, Known(BAD, "bad.json"))
+    found = last_pass.with_changes(GOOD, ComparedReport(BAD, "bad.json"))
     assert found.since is not None
     assert found.since.old.source == "bad.json"
 

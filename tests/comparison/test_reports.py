@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from conftest import Gpudiag
 from examples.facts import example_with_gpus
-from gpudiag.comparison.reports import Known, compare
+from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.fix import run
 from gpudiag.model import codec
 from gpudiag.model.change import Comparison, Subject
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def compared(old: Report, new: Report) -> Comparison:
-    return compare(Known(old, "old.json"), Known(new, "new.json"))
+    return compare(ComparedReport(old, "old.json"), ComparedReport(new, "new.json"))
 
 
 def one(outcome: Judged | Skipped | Broken) -> Report:
@@ -180,9 +180,9 @@ def test_a_report_is_the_same_as_itself_masked() -> None:
 
 
 def test_reports_of_the_first_schema_can_be_compared() -> None:
-    first = Known.load(ROOT / "tests" / "data" / "report-v1.json")
+    first = ComparedReport.load(ROOT / "tests" / "data" / "report-v1.json")
     assert compare(first, first).changes == ()
-    compare(first, Known.load(ROOT / "reports" / "cpu-only.json"))
+    compare(first, ComparedReport.load(ROOT / "reports" / "cpu-only.json"))
 
 
 def test_real_and_simulated_are_told_apart() -> None:

@@ -16,7 +16,7 @@ from examples.facts import example_with_gpus
 from gpudiag import catalogue, causes
 from gpudiag.cli import describe
 from gpudiag.cli.explain import explain
-from gpudiag.comparison.reports import Known, compare
+from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.errors import ReportError, UsageError
 from gpudiag.fix import run
 from gpudiag.model import codec, renamed
@@ -50,7 +50,7 @@ def test_a_saved_report_shows_a_cause_that_is_not_looked_for_any_more(name: str)
     assert causes.get(name) is None
     for format_ in ("table", "json", "markdown", "html", "github"):
         assert "it is said" in render(saved, format_, width=100, color=False), format_
-    compared = compare(Known(saved, "old.json"), Known(report(), "new.json"))
+    compared = compare(ComparedReport(saved, "old.json"), ComparedReport(report(), "new.json"))
     assert "it is said" in str(compared.changes)
     with pytest.raises(UsageError, match="earlier version"):
         explain.main([name], standalone_mode=False)

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpudiag.cli import cli
-from gpudiag.comparison.reports import Known
+from gpudiag.comparison.reports import ComparedReport
 from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import archive, codec
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Diagnosis
@@ -116,8 +116,8 @@ def test_every_command_that_reads_a_report_reads_a_bundle(tmp_path: Path) -> Non
     assert runner.invoke(cli, ["bundle", "--from", saved, "-o", str(file)], standalone_mode=False).return_value == 0
     shown = runner.invoke(cli, ["show", str(file)], standalone_mode=False)
     assert shown.stdout == runner.invoke(cli, ["show", saved], standalone_mode=False).stdout
-    assert Known.load(file).report == mask(GOOD)
-    assert Known.load(file).plain["nvml"]["driver_version"] == "560.35.05"
+    assert ComparedReport.load(file).report == mask(GOOD)
+    assert ComparedReport.load(file).plain["nvml"]["driver_version"] == "560.35.05"
 
 
 def test_options_of_a_run_that_does_not_happen_are_refused() -> None:

@@ -34,7 +34,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Found:
+class PageFinding:
     """A finding, and the devices on which it was made."""
 
     severity: str
@@ -45,7 +45,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Ran:
+class PageRow:
     """One row of a probe."""
 
     device: str
@@ -69,8 +69,8 @@ class Section:
     figure: str
     summary: str
     prose: tuple[tuple[str, tuple[str, ...]], ...]
-    ran: tuple[Ran, ...]
-    found: tuple[Found, ...]
+    ran: tuple[PageRow, ...]
+    found: tuple[PageFinding, ...]
     devices: tuple[tuple[str, tuple[str, ...]], ...]
     """GPU to the logical devices in it, if it had several."""
     tables: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
@@ -132,7 +132,7 @@ def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Sect
         summary=summary,
         prose=prose,
         ran=tuple(
-            Ran(
+            PageRow(
                 report.device_label(row) or "none",
                 row.status,
                 rooms.texts.cut(words.figure(row), 400),
@@ -189,7 +189,7 @@ def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
     return tuple(found)
 
 
-def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
+def _found(report: Report, rows: list[Row], room: Room) -> tuple[PageFinding, ...]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         for finding in row.findings[:MOST_ITEMS]:
@@ -201,7 +201,7 @@ def _found(report: Report, rows: list[Row], room: Room) -> tuple[Found, ...]:
             )
             groups.setdefault(key, []).append(report.device_label(row))
     return tuple(
-        Found(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))
+        PageFinding(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))
         for (severity, kind, message, advice), devices in list(groups.items())[:MOST_ITEMS]
     )
 
