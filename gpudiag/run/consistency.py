@@ -57,7 +57,7 @@ def with_safe_fix(cause: RootCause, shown: Sequence[RootCause]) -> RootCause:
     safe = tuple(action for action in cause.fix if not action.kind.can_harm)
     if safe == cause.fix:
         return cause
-    more = f": gpudiag explain {cause.cause_id} has it"
+    more = "" if causes.get(cause.cause_id) is None else f": gpudiag explain {cause.cause_id} has it"
     return replace(cause, fix=(*safe, Action(note=LEFT_OUT + more, role=Role.NOTE)))
 
 
