@@ -1,1 +1,1 @@
-"""What a run does: it gathers facts, plans, starts children, judges, diagnoses, and makes the report."""
+"""Runs a check: gathers facts, plans, starts children, judges, diagnoses, and makes the report."""

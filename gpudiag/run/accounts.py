@@ -1,4 +1,4 @@
-"""The account of all GPUs. Pure: it is made of the facts, of what the probes measured and of the diagnosis."""
+"""The account of all GPUs, made from the facts, the probes' measurements and the diagnosis. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NVIDIA = "nvidia"
 
 
 def account(evidence: Evidence, diagnosis: Diagnosis) -> tuple[GpuAccount, ...]:
-    """Return a record for each GPU that anything shows: those of NVIDIA in PCI order, then those of other makers."""
+    """Return a record for each GPU that any source shows: NVIDIA's in PCI order, then those of other makers."""
     ledger = _Ledger(evidence, diagnosis)
     own = [*ledger.counted(), *ledger.lost(), *ledger.on_the_bus_alone()]
     return (
@@ -63,7 +63,8 @@ class _Ledger:
             )
 
     def lost(self) -> Iterator[GpuAccount]:
-        """Yield the GPUs that NVML counts and cannot describe; on the bus they are among those without a name."""
+        """Yield the GPUs that NVML counts but cannot describe; on the PCI bus they are among the GPUs without a
+        name."""
         if isinstance(self._facts.nvml, Unknown):
             return
         errors = self._facts.nvml.undescribed
@@ -110,13 +111,13 @@ class _Ledger:
 
     @cached_property
     def _named(self) -> dict[str, physical_devices.Device]:
-        """What CUDA and TensorFlow call each GPU, by its PCI bus id."""
+        """The names that CUDA and TensorFlow give each GPU, by PCI bus id."""
         readings = Rows(self._evidence.rows).readings("discovery.physical_devices", physical_devices.Reading)
         return {device.pci_bus_id.lower(): device for reading in readings for device in reading.devices}
 
     @cached_property
     def _verified(self) -> dict[str, str]:
-        """PCI bus id to the first probe that verified a kernel there."""
+        """The first probe that verified a kernel on each GPU, by PCI bus id."""
         found: dict[str, str] = {}
         for row in self._evidence.rows:
             for pci in row.outcome.verified if isinstance(row.outcome, Judged) else ():
@@ -125,12 +126,12 @@ class _Ledger:
 
     @cached_property
     def _unfit(self) -> dict[str, str]:
-        """PCI bus id to the proved cause for which it must not be relied on, if that cause names its GPUs."""
+        """The proved cause that makes a GPU unfit for use, by PCI bus id, for causes that name their GPUs."""
         return {pci.lower(): cause.cause for cause in self._diagnosis.proved if cause.unfit for pci in cause.gpus}
 
     @cached_property
     def _ignored(self) -> dict[str, tuple[Fate, str]]:
-        """PCI bus id to why TensorFlow left it out of its list, in its own words."""
+        """TensorFlow's own reason for leaving a GPU out of its list, by PCI bus id."""
         found: dict[str, tuple[Fate, str]] = {}
         listing = self._evidence.listing
         for event in listing.all(TOO_FEW_CORES, TOO_LOW_CAPABILITY):
@@ -180,7 +181,7 @@ class _Ledger:
         return Fate.NOT_VERIFIED, self._not_run(pci)
 
     def _not_run(self, pci: str) -> str:
-        """Say what came of the probes that were given the GPU."""
+        """Return the outcomes of the probes that were given a GPU on which no kernel was verified."""
         uuids = {gpu.uuid for place, gpu in self._scope.items() if place == pci}
         given = [row for row in self._evidence.rows if uuids & set(row.devices)]
         failed = next((row for row in given if row.status in ("fail", "broken")), None)
@@ -218,7 +219,7 @@ class _Ledger:
         return Fate.LOST, "NVML does not count it: sudo dmesg | grep -i -e nvrm -e xid"
 
     def _kept_out(self, container: ContainerFacts | Unknown) -> str:
-        """Say what shows the bus and not the GPU; "" if nothing does."""
+        """Return why only the bus shows a GPU; "" if no reason is known."""
         if isinstance(container, Unknown):
             return ""
         if container.slurm_job is not None:

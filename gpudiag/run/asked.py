@@ -9,7 +9,7 @@ from gpudiag.option import option
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How the cause is looked for."""
+    """How to search for the cause."""
 
     bisect_s: float = option(
         "If no GPU is used and why is not proved: how long to look for what in the environment is in the way. 0: off.",
@@ -22,7 +22,7 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How the probes are run."""
+    """How to run the probes."""
 
     level: str | None = option(
         "quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "

@@ -1,4 +1,4 @@
-"""Tries what the diagnosis proposes: the fixes of causes, and other environments if no cause is known."""
+"""Tries what the diagnosis proposes: the fixes of its causes, or other environments if no cause is known."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gpudiag.run.trial import OnGpu
 from gpudiag.text import one_line
 
 TRIAL_S = 60.0
-"""How long a fix that is tried may take to run an operation on a GPU."""
+"""Time limit for a tried fix to run an operation on a GPU."""
 _MOST_CHARACTERS = 500
 _NOT_ITS_FAULT = (Cause.BUSY, Cause.INTERRUPTED, Cause.NOT_STARTED, Cause.SERVER_LOST)
-"""Ends of a trial that say nothing of the fix."""
+"""Ends of a trial for which the fix is not to blame."""
 
 
 def tried(session: Session, diagnosis: Diagnosis, gpus: tuple[Gpu, ...]) -> tuple[RootCause, ...]:
@@ -71,7 +71,7 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
 
 
 def _last_error(result: JobResult) -> str:
-    """Return why a process ended that did not say why: its last fatal line, or its last error."""
+    """Return the last fatal line, or else the last error, of a process that ended without giving a reason."""
     if result.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
         return ""
     found = [line for line in log_lines.parse(result.stderr.splitlines()) if line.level in "EF"]

@@ -1,4 +1,4 @@
-"""The diagnosis after the environment was bisected: what was proved and what the catalogue says are one. Pure."""
+"""Merges the result of bisecting the environment with the causes of the diagnosis. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RULE = "environment_in_the_way"
 def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Facts) -> Diagnosis:
     """Return ``diagnosis`` with what the bisection proved.
 
-    A cause of the catalogue that names what was found to matter says more about it: it gets the proof and the line.
-    What names something else is not why, because TensorFlow works here while that is as it was.
+    A cause of the catalogue about a part that bisection found to matter explains it best: it gets the proof and the
+    line. What names something else is not why, because TensorFlow works here while that is as it was.
     """
     diagnosis = msgspec.structs.replace(diagnosis, bisection=bisection)
     if bisection is None or not bisection.changes:
@@ -32,12 +32,12 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
 
 
 def _is_about(cause: RootCause, bisection: Bisection) -> bool:
-    """Return whether a cause is about everything that was found to matter."""
+    """Return whether a cause is about every part that bisection found to matter."""
     return {change.name.rstrip("/") for change in bisection.changes} <= {*cause.about}
 
 
 def _proved(cause: RootCause, proof: RootCause) -> RootCause:
-    """Return the cause with the proof: the lines that were tried come first, then its own."""
+    """Return the cause with its proof: the lines that were tried come first, then the cause's own."""
     proved = {action.command for action in proof.fix if action.command}
     own = tuple(action for action in cause.fix if action.command not in proved)
     return msgspec.structs.replace(

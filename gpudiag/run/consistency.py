@@ -21,7 +21,8 @@ LEFT_OUT = "what could do harm is left out, since this is only possible, or less
 
 
 def premise(cause: RootCause) -> Premise:
-    """Return what a cause presupposes: what its file declares, or else what follows from the stage that it breaks."""
+    """Return what a cause presupposes: the premise in its file, or else the one that follows from the stage it
+    breaks."""
     known = causes.get(cause.cause_id)
     if known is None:
         return Premise.NONE
@@ -41,7 +42,8 @@ def contradict(cause: RootCause, other: RootCause) -> bool:
 
 
 def without_contradictions(shown: Iterable[RootCause]) -> list[RootCause]:
-    """Return the causes in their order; of two that contradict each other the more certain one, or else the first."""
+    """Return the causes in order; of two that contradict each other, only the more certain or else the first one
+    stays."""
     ranked = list(shown)
     kept: list[RootCause] = []
     for cause in sorted(ranked, key=_doubt):
@@ -51,7 +53,7 @@ def without_contradictions(shown: Iterable[RootCause]) -> list[RootCause]:
 
 
 def with_safe_fix(cause: RootCause, shown: Sequence[RootCause]) -> RootCause:
-    """Return the cause; what could do harm is left out unless it is likely and nothing that is shown is likelier."""
+    """Return the cause without harmful fixes, unless it is likely and no cause shown is likelier."""
     if cause.confidence is not Confidence.POSSIBLE and _doubt(cause) == min(map(_doubt, shown)):
         return cause
     safe = tuple(action for action in cause.fix if not action.kind.can_harm)

@@ -1,4 +1,4 @@
-"""What a probe may use in its child process: TensorFlow, NVML, CUDA, the log of placements."""
+"""The objects that a probe may use in its child process: TensorFlow, NVML, CUDA, the log of placements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from gpudiag.run.timelines import Timelines
 from gpudiag.simulator.limits import limit_of
 
 CAPTURE_BYTES = 16 << 20
-"""Most that one output stream may write inside ``with ctx.placements()``."""
+"""The most bytes that one output stream may write inside ``with ctx.placements()``."""
 
 # The driver refused a context: what an exception says then (measured, 2.21). TensorFlow may hang at the next call.
 # If a library is missing the words are alike, and no context was asked for.
@@ -66,8 +66,8 @@ def raised(error: Exception) -> Raised:
 
 
 def refuse_what_is_no_result(error: Exception) -> None:
-    """Raise what ``error`` means if it says nothing about how TensorFlow works here: every error that becomes a finding
-    comes by."""
+    """Raise the probe outcome for an ``error`` that says nothing about how TensorFlow works here. Every error that
+    becomes a finding passes here."""
     if isinstance(error, NotSimulated | NoContext):
         raise error
     if limit := limit_of(error):
@@ -77,7 +77,7 @@ def refuse_what_is_no_result(error: Exception) -> None:
 
 
 class CapturedLog:
-    """What was written inside ``with ctx.placements()``; empty until the block has ended."""
+    """The output written inside ``with ctx.placements()``; empty until the block has ended."""
 
     def __init__(self) -> None:
         self.lines: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class CapturedLog:
 
 
 class ChildContext:
-    """The :class:`gpudiag.probe.Context` of a child process."""
+    """Implements :class:`gpudiag.probe.Context` in a child process."""
 
     def __init__(self, gpus: tuple[Gpu, ...], peer: Peer | None = None) -> None:
         self.gpus = gpus
@@ -262,7 +262,7 @@ def _load_plugins(path: str) -> None:
 
 
 def cudnn_version() -> str | None:
-    """Return the version of the cuDNN that is loaded, or None if there is none."""
+    """Return the version of the loaded cuDNN, or None if no cuDNN is loaded."""
     try:
         library = ctypes.CDLL("libcudnn.so.9")  # the one that is loaded already, wherever it was found
     except OSError:
@@ -272,7 +272,7 @@ def cudnn_version() -> str | None:
 
 @contextmanager
 def _redirected(targets: dict[int, IO[bytes]]) -> Iterator[None]:
-    """Let the file descriptors write to the given files; what streams still hold goes where it was meant for."""
+    """Redirect file descriptors to the given files; buffered output is flushed to its old destination first."""
     _flush()
     originals = {fd: os.dup(fd) for fd in targets}
     try:

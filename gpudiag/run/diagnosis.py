@@ -35,13 +35,13 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 class Looked(Record):
-    """What one part of the diagnosis has found."""
+    """The result of one part of the diagnosis."""
 
     steps: tuple[Step, ...] = ()
     causes: tuple[RootCause, ...] = ()
     lines: tuple[str, ...] = ()
     failed: str = ""
-    """Why a part of the diagnosis found nothing, if it broke."""
+    """Why this part of the diagnosis broke; "" if it did not."""
 
 
 _STEPS = "the trace"
@@ -57,7 +57,7 @@ def parts(evidence: Evidence) -> tuple[str, ...]:
 
 
 def look(part: str, evidence: Evidence) -> Looked:
-    """Return what one of :func:`parts` finds; if it raises, the result has the error."""
+    """Return the result of one of :func:`parts`; if the part raises, the result has the error."""
     try:
         if part == _STEPS:
             found = Looked(steps=steps.trace(evidence))
@@ -90,7 +90,7 @@ def _of_trace(evidence: Evidence) -> Log:
 
 
 def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
-    """Return the diagnosis that the parts have ``looked`` up; one that is not there counts as failed."""
+    """Combine the results of all parts into the diagnosis; a missing part counts as failed."""
     trace = looked[_STEPS].steps if _STEPS in looked else ()
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
     found = {name for name, result in looked.items() if result.causes}
@@ -123,7 +123,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
 
 
 def _of_lines(part: str, looked: Mapping[str, Looked], explained: Iterable[str]) -> tuple[str, ...]:
-    """Return what a part says of lines of the log, without those that a cause shows: it says more of them."""
+    """Return a part's findings about lines of the log, without lines that a cause already shows."""
     better = {event.message.meaning for line in explained for event in recognised(line) if event.message.meaning}
     lines = looked[part].lines if part in looked else ()
     return tuple(line for line in lines if not line.endswith(tuple(better)))
@@ -164,14 +164,14 @@ def _without_weaker(
 
 
 def _weight(rule: Known, *, log_alone: bool) -> int:
-    """Return how good the evidence of a rule is: 0 of a symptom, 1 of a log, 2 of facts."""
+    """Return how good a rule's evidence is: 0 for a symptom, 1 for a log, 2 for facts."""
     if rule.declared.symptom:
         return 0
     return 1 if log_alone or not rule.asks_for_facts else 2
 
 
 def _with_what_lines_name(found: Sequence[tuple[Known, RootCause]], named: Sequence[RootCause]) -> list[RootCause]:
-    """Return the causes in order, with those that lines of the log name if no other cause explains the line."""
+    """Return the causes in order; a cause named only by log lines is added if no other cause explains its lines."""
     explained = {message for _, cause in found for message in cause.explains}
     table = messages.all_of_them()
     by_themselves = [
@@ -183,7 +183,7 @@ def _with_what_lines_name(found: Sequence[tuple[Known, RootCause]], named: Seque
 
 
 def _in_order(found: Iterable[tuple[Known, RootCause]]) -> list[RootCause]:
-    """Return the causes by stage and certainty, symptoms after what they follow from."""
+    """Return the causes by stage and certainty, each symptom after its cause."""
     return [cause for _, cause in sorted(found, key=_rank)]
 
 

@@ -1,7 +1,7 @@
-"""What TensorFlow prepares at its first operation, prepared in a fork server: once, and not by each child again.
+"""Prepares in a fork server, once, what TensorFlow would prepare at its first operation in each child.
 
-No device is made or looked for. Each function goes on if this TensorFlow does it in another way: then its children do
-what they would have done.
+No device is created or searched for. If this TensorFlow works differently, a function does nothing and the children
+prepare it themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def register_kernels_of_xla() -> None:
 
 
 def compute() -> None:
-    """Let TensorFlow compute a matrix product now, so that no child needs to prepare what any first operation needs.
+    """Run one matrix product before forking, so that no child needs to prepare what every first operation needs.
 
     oneDNN writes the machine code of its products at the first one, and TensorFlow arranges its kernels: 50 of the
     118 ms of processor time, and 1,790 of the 7,540 page faults, of a child that makes its devices, an operation and a

@@ -1,4 +1,5 @@
-"""What a run did not verify: rows without a result, what rows left out, probes that did not run, what no probe runs."""
+"""Lists what a run did not verify: rows without a result, parts that rows left out, probes that did not run or do not
+exist."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _BY_PROBE = {ability.probe: ability.what for ability in ABILITIES if ability.pro
 
 
 def with_gaps(report: Report) -> Report:
-    """Return ``report`` with what it did not verify; without a GPU, or rows, there is nothing that it could."""
+    """Return ``report`` with its gaps; a report without GPUs or rows gets none."""
     known = report.gpus and report.rows
     return msgspec.structs.replace(report, not_verified=tuple(_gaps(report)) if known else None)
 
@@ -36,7 +37,7 @@ def _gaps(report: Report) -> Iterator[Gap]:
 
 
 def _of_row(report: Report, row: Row) -> Iterator[Gap]:
-    """Yield what a row did not verify; equal gaps of several GPUs become one."""
+    """Yield the parts that a row did not verify; equal gaps of several GPUs become one."""
     match row.outcome:
         case Judged(gaps=gaps):
             yield from (msgspec.structs.replace(gap, probe=row.probe) for gap in gaps)
@@ -47,7 +48,7 @@ def _of_row(report: Report, row: Row) -> Iterator[Gap]:
 
 
 def _of_samples(report: Report) -> Iterator[Gap]:
-    """Yield the probes that ran on a sample of the GPUs, together where they left out the same ones."""
+    """Yield the probes that ran on a sample of the GPUs; probes that left out the same GPUs are one gap."""
     names: dict[tuple[str, ...], list[str]] = {}
     sampled = {entry.name for entry in catalogue.entries() if entry.probe.sampled}
     for probe in dict.fromkeys(row.probe for row in report.rows if row.probe in sampled):
@@ -62,7 +63,7 @@ def _of_samples(report: Report) -> Iterator[Gap]:
 
 
 def _of_absent_probes(report: Report) -> Iterator[Gap]:
-    """Yield what the probes would verify that were not run: by name if it has one, the others together by area."""
+    """Yield what absent probes would verify: a probe with a description by itself, the others together by area."""
     ran = {row.probe for row in report.rows}
     areas: dict[tuple[str, str], list[str]] = {}
     for entry in catalogue.entries():
@@ -79,12 +80,12 @@ def _of_absent_probes(report: Report) -> Iterator[Gap]:
 
 
 def _name(report: Report, probe: str) -> str:
-    """Return what a probe verifies, in words if it has some."""
+    """Return the description of what a probe verifies, or else its name."""
     return _memory(report) if probe == MEMORY else _BY_PROBE.get(probe, probe)
 
 
 def _memory(report: Report) -> str:
-    """Return the memory that no probe has used: above the most that one which ran declares that it needs."""
+    """Return the memory that no probe has used: everything above the highest requirement of a probe that ran."""
     ran = {row.probe for row in report.rows if isinstance(row.outcome, Judged)}
     most = max((entry.probe.needs.free_bytes for entry in catalogue.entries() if entry.name in ran), default=0)
     return f"memory above {most >> 20} MiB" if most else "memory"

@@ -21,12 +21,12 @@ from gpudiag.run.standstill import Standstill
 
 FACTS_DEADLINE_S = 15.0
 DRIVER_DEADLINE_S = 40.0
-"""For the facts that ask the driver: some take 30 s to start it, and one that takes longer counts as hung."""
+"""Deadline for facts that ask the driver: its start can take 30 s, and anything longer counts as hung."""
 ASK_THE_DRIVER = ("driver", "nvml", "cuda", "calls")
 
 
 def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
-    """Gather each of the families in a separate child; one that does not answer is ``Unknown``."""
+    """Gather each family of facts in a separate child; a family that does not answer is ``Unknown``."""
     session.observer.phase("host facts")
     # The servers clear or replace these for children, and they are facts too.
     own = {name: os.environ.get(name) for name in (*REPLACED, "TMPDIR")}
@@ -61,7 +61,8 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
 
 
 def _hung_call(result: JobResult, standstill: Standstill) -> Call | None:
-    """Return the call in which the gathering of a family hung; None if it did not, or if the family says so itself."""
+    """Return the call in which gathering a family hung; None if it did not hang, or if the family reports the hang
+    itself."""
     where = standstill.where
     if not is_hang(result) or result.key == "calls" or where is None or not where.call:
         return None

@@ -19,19 +19,19 @@ from gpudiag.run.jobs import Jobs
 SUSPECT_S = 20.0
 """Seconds without a result after which a GPU is asked whether it answers.
 
-It is not asked while a probe measures its memory, because the context of the question takes some.
+A GPU is not asked while a probe measures its memory, because the test context itself takes memory.
 """
 ANSWER_S = 35.0
 """How long a GPU may take to answer: one that makes its first context in 25 s is slow, and does not hang."""
 
 
 def is_hang(result: JobResult) -> bool:
-    """Return whether a job did not end in its time; the end of the whole run is not its fault."""
+    """Return whether a job did not end in time; the end of the whole run does not count."""
     return result.cause in (Cause.TIMEOUT, Cause.UNKILLABLE) and RUN_ENDED not in result.detail
 
 
 def longest(slow_calls: Iterable[Call]) -> Call | None:
-    """Return the call that took longest; None if there is none."""
+    """Return the call that took longest; None if there is no call."""
     return max(slow_calls, key=lambda call: call.seconds or 0.0, default=None)
 
 
@@ -40,20 +40,20 @@ class Silence:
     """Why gpudiag no longer waits for a GPU."""
 
     call: Call | None
-    """The call that never returned; None if none is known."""
+    """The call that never returned; None if unknown."""
     why: str
 
 
 @dataclass
 class WatchedGpu:
-    """What is known of a GPU that kept a probe waiting."""
+    """The state of a GPU that kept a probe waiting."""
 
     is_being_asked: bool = False
     was_asked_early: bool = False
-    """Each GPU is asked once before the time of a probe has passed."""
+    """True once the GPU was asked before the time of a probe had passed; this happens once for each GPU."""
     answered_after_timeout: bool = False
     slow_call: Call | None = None
-    """The call that took longest while the GPU was asked."""
+    """The slowest call while the GPU was being asked."""
     silence: Silence | None = None
 
 
@@ -65,11 +65,11 @@ class GpuWatch:
         self._server = server
         self._answer_s = min(ANSWER_S, timeout_s or ANSWER_S)
         self._gpus: dict[str, WatchedGpu] = {}
-        """What is known of each GPU, by its UUID."""
+        """The state of each GPU, by UUID."""
         self._slow_in_probes: dict[tuple[str, str], Call] = {}
-        """Name and GPU of each call that returned to a probe late, to the longest time."""
+        """Name and GPU of each call that returned late to a probe, with the longest time."""
         self.driver_s = 0.0
-        """How long a process waits until the driver has started."""
+        """Seconds that a process waits until the driver has started."""
 
     @property
     def is_asking(self) -> bool:
@@ -92,7 +92,7 @@ class GpuWatch:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The calls that never returned on a GPU, and those that took long."""
+        """The calls that never returned on a GPU, and the slow ones."""
         silences = (known.silence for known in self._gpus.values())
         hung = dict.fromkeys(
             silence.call for silence in silences if silence is not None and silence.call and silence.call.name
@@ -121,7 +121,7 @@ class GpuWatch:
         return f"{where} within {call.waited_s:.0f} s"
 
     def on_long_run(self, probe: str, gpus: tuple[Gpu, ...], seconds: float) -> None:
-        """Ask the GPUs of a probe that has run for so many seconds without a result, if that is long."""
+        """Ask the GPUs of a probe that has run for ``seconds`` without a result, if that is long enough."""
         if seconds >= SUSPECT_S + 2 * self.driver_s:
             self.suspect(probe, gpus)
 
@@ -133,7 +133,7 @@ class GpuWatch:
                 self._ask(gpu, probe, after_timeout=False)
 
     def on_timeout(self, probe: str, gpus: tuple[Gpu, ...]) -> None:
-        """Ask the GPUs of a probe that got no result in time; for the second time that is an answer itself."""
+        """Ask the GPUs of a probe that timed out; a second timeout on a GPU counts as an answer by itself."""
         for gpu in gpus:
             watched = self._of(gpu)
             if watched.answered_after_timeout and watched.silence is None:
@@ -156,7 +156,7 @@ class GpuWatch:
         self._jobs.start(job, partial(self._on_answer, gpu, probe, after_timeout))
 
     def _on_answer(self, gpu: Gpu, probe: str, after_timeout: bool, result: JobResult) -> None:
-        """Note that a GPU has answered, or that it hangs."""
+        """Record that a GPU has answered, or that it hangs."""
         watched = self._of(gpu)
         watched.is_being_asked = False
         if is_hang(result):

@@ -39,19 +39,19 @@ from gpudiag.run import diagnosis, views
 from gpudiag.run.diagnosis import Looked
 
 PART_S = 10.0
-"""How long one cause or judge may take; they take milliseconds."""
+"""Time limit for one cause or judge; they normally take milliseconds."""
 LEAST_S = 1.0
-"""The import of a cause counts as its time, and a timeout of the probes may be shorter."""
+"""The least time limit: it includes the import of a cause, and the probes' own timeout may be shorter."""
 ALL_S = 60.0
-"""How long all of them may take."""
+"""Time limit for all causes and judges together."""
 WATCHED_S = 1.0
-"""How long one thread watches the parts that begin in turn. One for each part is 60 of 67 ms of a diagnosis."""
+"""How long one thread watches consecutive parts. A thread for each part would take 60 of the 67 ms of a diagnosis."""
 
 REST = "the rest of the diagnosis"
 
 
 class Subject(Record):
-    """What is judged."""
+    """A report or a log that is judged."""
 
     facts: Facts
     gpus: tuple[Gpu, ...] = ()
@@ -66,7 +66,7 @@ class Subject(Record):
 
 
 class Done(Record):
-    """The result of a part: the new outcome of a row, or what a part of the diagnosis found."""
+    """The result of a part: the new outcome of a row, or the finding of a part of the diagnosis."""
 
     outcome: Judged | Skipped | Broken | None = None
     looked: Looked | None = None
@@ -107,7 +107,7 @@ def is_of_another_version(row: Row, entry: Entry) -> bool:
 
 
 def _rows(subject: Subject) -> Parts:
-    """Yield the parts of judging again: each row that has something to judge, by its number."""
+    """Yield the parts that judge rows again: each row that has a reading, by number."""
     known = {entry.name: entry for entry in catalogue.entries()}
     for number, row in enumerate(subject.rows):
         entry = known.get(row.probe)
@@ -135,13 +135,13 @@ class Worked:
 
     done: dict[str, Done]
     failed: dict[str, str]
-    """Part to what ended it."""
+    """Why each broken part ended, by part."""
     unfinished: str = ""
-    """Why the parts that are in neither were not started."""
+    """Why the remaining parts were not started."""
 
 
 Work = Callable[[str, Subject], Worked]
-"""Does all parts of one kind."""
+"""A function that runs all parts of one kind."""
 
 
 class _Overdue(BaseException):
@@ -172,7 +172,7 @@ def _alarm() -> Iterator[Callable[[float], object]]:
 
 
 def here(kind: str, subject: Subject) -> Worked:
-    """Run the parts in this process; one that takes longer than ``PART_S`` costs itself."""
+    """Run the parts in this process; a part that takes longer than ``PART_S`` is ended alone."""
     worked = Worked({}, {})
     with _alarm() as set_alarm:
         for part, do in _WORK[kind](subject):
@@ -186,7 +186,7 @@ def here(kind: str, subject: Subject) -> Worked:
 
 
 def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
-    """Return the diagnosis of ``subject``; it names what could not be looked at."""
+    """Return the diagnosis of ``subject``; it names the parts that could not be examined."""
     worked = work("diagnosis", subject)
     looked = {part: done.looked for part, done in worked.done.items() if done.looked is not None}
     found = diagnosis.composed(subject.evidence, looked)
@@ -197,7 +197,7 @@ def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
 
 
 def rows_again(subject: Subject, work: Work = here) -> tuple[Row, ...]:
-    """Return the rows of ``subject``, every one that has something to judge judged by the probes as they are now."""
+    """Return the rows of ``subject``, judged by the current probes where there is a reading."""
     worked = work("rows", subject)
     rows = list(subject.rows)
     for number, row in enumerate(rows):
@@ -211,7 +211,7 @@ def rows_again(subject: Subject, work: Work = here) -> tuple[Row, ...]:
 
 
 class _Note(Record):
-    """A line of the notes: a part has begun, or it is done."""
+    """A line of the notes: a part has begun or is done."""
 
     part: str
     done: Done | None = None
@@ -224,9 +224,9 @@ class Apart:
     children: Supervision
     server: str
     stopped: Callable[[], str] = lambda: ""
-    """Returns why the work must end now, or "" while it may continue."""
+    """Returns why the work must end now; "" to continue."""
     tick: Callable[[], None] = lambda: None
-    """Called now and then."""
+    """Called regularly."""
     part_s: float = PART_S
     all_s: float = ALL_S
 
@@ -254,7 +254,7 @@ class Apart:
             failed[culprit] = why
 
     def _child(self, kind: str, folder: Path, until: float) -> tuple[JobResult, str]:
-        """Let a child do the parts that have not begun; return how it ended, and that in words."""
+        """Let a child run the parts that have not begun; return how the child ended, and that in words."""
         argument = {"kind": kind, "folder": str(folder), "part_s": self.part_s}
         left_s = max(0.1, until - time.monotonic())
         job = Job(f"judge {kind}", "gpudiag.run.judgement:at_work", argument, left_s, self.server, fresh=False)
@@ -269,7 +269,7 @@ class Apart:
 
 
 _OVERDUE = "Timeout ("
-"""What ``faulthandler`` prints first when it ends a process."""
+"""The first line that ``faulthandler`` prints when it ends a process."""
 
 
 def _read(folder: Path) -> tuple[list[str], dict[str, Done]]:
@@ -304,7 +304,7 @@ def import_all() -> None:
 
 
 def at_work(argument: dict[str, Any]) -> bytes:
-    """Do, in a child, what no child has begun before."""
+    """Run, in a child, the parts that no child has begun yet."""
     folder = Path(argument["folder"])
     subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=Subject, dec_hook=decode_hook)
     rows = catalogue.decode_readings(subject.rows, imported_only=argument["kind"] != "rows")

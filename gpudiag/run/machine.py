@@ -20,13 +20,13 @@ class Machine:
 
     world: World = field(default_factory=lambda: World(simulated=False))
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that a process needs to use this machine."""
+    """Variables that a process needs in order to use this machine."""
     root: Path | None = None
-    """Replaces / when the kernel's files about GPUs are read; None: / itself."""
+    """Folder that replaces / when the kernel's files about GPUs are read; None: / itself."""
     locks: Path | None = None
-    """Folder for the locks of GPUs; None: the one that all runs of this user share."""
+    """Folder for the locks of GPUs; None: the folder that all runs of this user share."""
     without_effect: Callable[[], tuple[str, ...]] = tuple
-    """Says which faults of a simulated machine no call has met so far."""
+    """Returns the faults of a simulated machine that no call has met so far."""
 
 
 def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Machine:

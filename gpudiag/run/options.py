@@ -1,4 +1,4 @@
-"""What a run is asked to do, and who is informed of its progress."""
+"""The options of a run, and the observer of its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudiag.run.machine import Machine
 
 
 class Observer(Protocol):
-    """Is informed of the progress of a run."""
+    """Receives the progress of a run."""
 
     def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None: ...
 
@@ -35,12 +35,12 @@ class Options(Search, Asked):
     isolation: str = field(default="fork", kw_only=True)
     """``fork`` or ``spawn``."""
     bisect_s: float = field(default=0.0, kw_only=True)
-    """How long the environment may be bisected if it is not known why no GPU is used; 0: not at all."""
+    """Seconds for bisecting the environment if it is unknown why no GPU is used; 0: do not bisect."""
     lines: tuple[str, ...] = ()
-    """Of the log of the user's own program; the diagnosis reads them."""
+    """Lines from the log of the user's own program; the diagnosis reads them."""
     limits: Limits = field(default_factory=Limits)
     command: tuple[str, ...] = ()
     machine: Machine = field(default_factory=Machine)
     settings: Settings | None = None
     notes: tuple[str, ...] = ()
-    """Notes of the report, from before the run."""
+    """Notes for the report from before the run."""

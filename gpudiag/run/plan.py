@@ -1,4 +1,4 @@
-"""The plan of a run: which probe runs on which GPUs, what it may use, and what it lacks."""
+"""Plans a run: which probes run on which GPUs, what each may use, and what each lacks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpudiag.probe import MOST_SAMPLED, Scope
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 CHILD_BYTES = 1 << 30
-"""The most device memory that a probe takes."""
+"""The most device memory that one probe takes."""
 QUICK_FROM_S = 10.0
-"""If each process waits so long for the driver, only a few are started."""
+"""If each process waits this long for the driver, only a few processes are started."""
 MOST_CHILDREN = 8
 """Most children on a GPU whose memory NVML does not report."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What will become one row."""
+    """A planned probe that will become one row."""
 
     key: str
     entry: Entry
@@ -33,7 +33,7 @@ class Task:
 
     @property
     def peer_key(self) -> str:
-        """The key of the job that is the probe's second process, if it has one."""
+        """The key of the job that runs the probe's second process, if there is one."""
         return f"{self.key}/peer"
 
     @property
@@ -42,7 +42,7 @@ class Task:
 
 
 def driver_s(facts: Facts) -> float:
-    """Return how long a process waits until the driver has started; 0 if that is not known."""
+    """Return how many seconds a process waits until the driver has started; 0 if unknown."""
     return 0.0 if isinstance(facts.calls, Unknown) else facts.calls.driver_s
 
 
@@ -83,7 +83,7 @@ def uuids_of(task: Task) -> tuple[str, ...]:
 
 
 def lack_of_linux() -> str:
-    """Say why no probe runs on this system, and what to do; "" on Linux. TensorFlow 2.11 to 2.21 are alike in this."""
+    """Return why no probe runs on this system, and what to do; "" on Linux. True of TensorFlow 2.11 to 2.21."""
     if sys.platform == "linux":
         return ""
     if sys.platform == "win32":
@@ -92,7 +92,7 @@ def lack_of_linux() -> str:
 
 
 def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
-    """Say which GPUs are missing, and what hides them if something does."""
+    """Return which GPUs are missing, and the setting that hides them if there is one."""
     if gpus:
         return f"needs {needed} GPUs, {len(gpus)} here"
     if isinstance(facts.nvml, Unknown):
@@ -104,12 +104,12 @@ def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
 
 
 def lack_of_real_gpus(needed: bool, gpus: tuple[Gpu, ...]) -> str:
-    """Say that simulated GPUs cannot do what a probe measures; "" if they can, or if the GPUs are real."""
+    """Return that simulated GPUs cannot do what a probe measures; "" if they can, or if the GPUs are real."""
     return "needs real GPUs, these are simulated" if needed and any(gpu.simulated for gpu in gpus) else ""
 
 
 def lack_of_version(versions: str, facts: Facts) -> str:
-    """Say which TensorFlow is needed; "" if the installed one is right, or not known."""
+    """Return which TensorFlow is needed; "" if the installed one is right or unknown."""
     if not versions or isinstance(facts.tensorflow, Unknown) or not facts.tensorflow.distributions:
         return ""
     from packaging.specifiers import SpecifierSet
@@ -131,7 +131,7 @@ def bytes_needed(entry: Entry) -> int:
 
 
 def room_on(gpu: Gpu, device: NvmlDevice) -> int:
-    """Return how many children may use ``gpu`` at the same time: one in exclusive mode, otherwise as many as fit."""
+    """Return how many children may use ``gpu`` at once: one in exclusive mode, otherwise as many as fit in memory."""
     if (device.compute_mode or "").startswith("exclusive"):
         return 1
     if not device.memory_total_bytes:
@@ -141,7 +141,7 @@ def room_on(gpu: Gpu, device: NvmlDevice) -> int:
 
 
 def lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
-    """Say which GPU has too little free memory; "" if none has, or if NVML does not report it."""
+    """Return which GPU has too little free memory; "" if none, or if NVML does not report it."""
     devices = {device.pci_bus_id: device for device in facts.nvml_devices}
     for gpu in gpus:
         device = devices[gpu.pci_bus_id]
@@ -152,13 +152,13 @@ def lack_of_memory(needed: int, gpus: tuple[Gpu, ...], facts: Facts) -> str:
 
 
 def lack_of_known_memory(needed: bool, gpus: tuple[Gpu, ...]) -> str:
-    """Say of which GPU NVML does not report the memory, which may be the computer's; "" if of none."""
+    """Return which GPU's memory NVML does not report, because it may be the computer's own; "" if none."""
     unknown = next((gpu for gpu in gpus if not gpu.memory_total_bytes), None) if needed else None
     return f"NVML does not report the memory of GPU {unknown.index}: it may be the computer's own" if unknown else ""
 
 
 def lack_of_figures(gpus: tuple[Gpu, ...], facts: Facts) -> str:
-    """Say of which GPU NVML fails to say the memory in use; "" if of none."""
+    """Return which GPU's memory use NVML fails to report; "" if none."""
     errors = {device.pci_bus_id: device.memory_error for device in facts.nvml_devices}
     for gpu in gpus:
         if error := errors[gpu.pci_bus_id]:
@@ -167,7 +167,7 @@ def lack_of_figures(gpus: tuple[Gpu, ...], facts: Facts) -> str:
 
 
 def lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
-    """Say which other process uses one of ``gpus``; "" if none does."""
+    """Return which other process uses one of ``gpus``; "" if none does."""
     for gpu in gpus:
         if other := other_use(gpu, facts):
             return f"GPU {gpu.index} is used by {other}; to run this probe on it anyway, add --disturb"
@@ -175,7 +175,8 @@ def lack_of_peace(gpus: tuple[Gpu, ...], facts: Facts) -> str:
 
 
 def environment_of(task: Task) -> dict[str, str | None]:
-    """Return the changes of a child's environment: its devices, named by UUID, and what its probe declares."""
+    """Return the changes to a child's environment: its devices, named by UUID, and the variables that its probe
+    declares."""
     if task.entry.probe.as_user:
         return {name: os.environ[name] for name in (PLUGINS,) if name in os.environ} | task.entry.probe.variables
     changes: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": ",".join(uuids_of(task)) or "-1"}
@@ -188,7 +189,7 @@ def environment_of(task: Task) -> dict[str, str | None]:
 
 
 def default_jobs() -> int:
-    """Return how many children the processors and the memory (1 GiB each) allow."""
+    """Return how many children the processors and the memory (1 GiB for each child) allow."""
     import psutil
 
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -27,73 +27,73 @@ from gpudiag.run.servers import PLAIN, server_of
 from gpudiag.run.standstill import HANG_S, MOST_MORE_S, Standstill
 
 ASK_FROM_S = 8.0
-"""If a probe waits so long in a call of the driver, its GPUs are asked: of several it may be one that hangs."""
+"""If a probe waits this long in a driver call, its GPUs are asked: one of several may hang."""
 STARTS_OF_THE_DRIVER = 3
-"""At most, one after the other, within a probe: by itself, and by copies of it."""
+"""The most driver starts in sequence within a probe: its own, and those of its copies."""
 
 
 @dataclass
 class Process:
-    """One of the processes of a probe."""
+    """A process of a probe."""
 
     key: str
-    """The key of its job."""
+    """The key of the process's job."""
     started_at: float
     standstill: Standstill
     result: JobResult | None = None
-    """None while it runs."""
+    """The result of the process; None while it runs."""
     ongoing_call: Call | None = None
-    """The call that it waits in for long already."""
+    """The call in which the process has been waiting for long."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A probe that was not started."""
+    """State of a probe that was not started."""
 
 
 @dataclass
 class Running:
-    """Its processes run: the probe itself first, then its second process if it has one."""
+    """State of a probe whose processes run: the probe first, then its second process if it has one."""
 
     processes: list[Process]
     meeting: Folder | None
-    """Where the two processes exchange messages; None for one process."""
+    """Where the two processes exchange messages; None if there is only one."""
     slow_call: Call | None = None
-    """The call that took longest, of those that returned late."""
+    """The slowest of the calls that returned late."""
     failed_peer: JobResult | None = None
     """The second process, if it broke the probe."""
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A probe that is being ended."""
+    """State of a probe that is being ended."""
 
     running: Running
     why: str
     is_own: bool
-    """True: a call of this probe does not return. False: another probe showed that its GPU hangs."""
+    """True if one of this probe's calls does not return; False if another probe showed that the GPU hangs."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """All of its processes have ended."""
+    """State of a probe whose processes have all ended."""
 
     result: JobResult
-    """How the probe itself ended; its output includes that of a second process which broke it."""
+    """How the probe itself ended; the output includes that of a second process that broke the probe."""
     slow_call: Call | None
     stuck: Stuck | None
 
 
 @dataclass(frozen=True)
 class Postponed:
-    """A probe without a CUDA context, whose row waits for the probe that says why."""
+    """State of a probe that got no CUDA context: its row waits for the probe that explains it."""
 
     row: Row
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A probe whose row is in the report."""
+    """State of a probe whose row is in the report."""
 
     row: Row
 
@@ -102,7 +102,7 @@ State = Waiting | Running | Stuck | Ended | Postponed | Finished
 
 
 class ProbeRun:
-    """A probe on its GPUs, and the state that it is in."""
+    """A probe on its GPUs, with its current state."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -110,17 +110,17 @@ class ProbeRun:
 
     @property
     def row(self) -> Row | None:
-        """Its row in the report; None if it is not known yet."""
+        """The probe's row in the report; None while unknown."""
         return self.state.row if isinstance(self.state, Finished) else None
 
     @property
     def processes(self) -> list[Process]:
-        """The processes that run."""
+        """The processes of the probe that run now."""
         running = self._running()
         return [] if running is None else [process for process in running.processes if process.result is None]
 
     def start(self, jobs: Jobs, options: Options, driver_s: float) -> None:
-        """Start the processes; raises ``OSError`` if they cannot have a folder for their messages."""
+        """Start the probe's processes; raises ``OSError`` if the folder for their messages cannot be created."""
         task = self.task
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.run.worker:run_probe"}
@@ -149,7 +149,7 @@ class ProbeRun:
             jobs.start(job, partial(self._on_result, jobs, process))
 
     def look(self, jobs: Jobs, watch: GpuWatch) -> None:
-        """See in which calls its processes wait, and be stuck if one of them does not return."""
+        """Check in which calls the processes wait; the probe is stuck if one of the calls does not return."""
         for process in self.processes:
             process.standstill.look()
         for process in self.processes:
@@ -170,22 +170,22 @@ class ProbeRun:
                 process.ongoing_call = msgspec.structs.replace(call, seconds=round(standstill.seconds, 1))
 
     def give_up(self, jobs: Jobs, why: str) -> None:
-        """End it, because another probe showed that its GPU hangs."""
+        """End the probe, because another probe showed that its GPU hangs."""
         if isinstance(self.state, Running):
             for process in self.processes:
                 jobs.children.kill(process.key, Cause.TIMEOUT, why)
             self.state = Stuck(self.state, why, is_own=False)
 
     def postpone(self, row: Row) -> None:
-        """Keep its row until it is known why there is no CUDA context."""
+        """Keep the row until it is known why there is no CUDA context."""
         self.state = Postponed(row)
 
     def finish(self, row: Row) -> None:
-        """Have its row."""
+        """Set the probe's row."""
         self.state = Finished(row)
 
     def close(self) -> None:
-        """Remove what its processes exchanged messages in."""
+        """Remove the folder in which the processes exchanged messages."""
         running = self._running()
         if running is not None and running.meeting is not None:
             running.meeting.close()
@@ -196,7 +196,7 @@ class ProbeRun:
         return self.state if isinstance(self.state, Running) else None
 
     def _on_result(self, jobs: Jobs, process: Process, result: JobResult) -> None:
-        """Note how a process ended, and end the other one; after the last of them the probe has ended."""
+        """Record how a process ended, and end the other one; after the last process the probe has ended."""
         running = self._running()
         assert running is not None
         process.result = result
@@ -225,7 +225,7 @@ class ProbeRun:
                 running.slow_call = longest(known for known in (running.slow_call, call) if known is not None)
 
     def _call(self, process: Process, where: Where, jobs: Jobs) -> Call:
-        """Return the call that a process waits in, and the GPU that it is for if that is known."""
+        """Return the call in which a process waits, and the GPU of that call if known."""
         gpus = self.task.gpus
         number = last_announced(jobs.children.said(process.key).splitlines()).rpartition("GPU:")[2]
         meant = gpus[int(number) :][:1] if number.isdigit() else gpus if len(gpus) == 1 else ()

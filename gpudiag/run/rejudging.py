@@ -1,4 +1,4 @@
-"""Judges a saved report again, by the probes and causes as they are now."""
+"""Judges a saved report again by the current probes and causes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpudiag.run.views import with_one_voice
 
 
 def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
-    """Return ``report`` with every row that has something to judge judged again, by the probes as they are now.
+    """Return ``report`` with every row that has a reading judged again by the current probes.
 
     A row whose reading lacks what its probe measures today keeps its outcome, and a note says so.
     """
@@ -48,7 +48,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
 
 
 def _of_another_version(report: Report, rows: tuple[Row, ...]) -> Iterator[str]:
-    """Yield a note that names the probes whose readings are those of another version."""
+    """Yield a note that names the probes whose readings come from another version."""
     known = {entry.name: entry for entry in catalogue.entries()}
     kept = [
         row.probe
@@ -65,6 +65,6 @@ def _of_another_version(report: Report, rows: tuple[Row, ...]) -> Iterator[str]:
 
 
 def rejudge_apart(report: Report) -> Report:
-    """As :func:`rejudge`, in a child process: a crafted report can make the judging take for ever."""
+    """Do as :func:`rejudge` in a child process, because judging a crafted report can take for ever."""
     with supervise({PLAIN: ServerSpec()}, Bounds()) as children:
         return rejudge(report, judgement.Apart(children, PLAIN))

@@ -1,4 +1,4 @@
-"""Where two processes of one probe meet."""
+"""Lets the two processes of one probe meet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Meeting:
             time.sleep(MEETING_POLL_S)
 
     def leave(self) -> None:
-        """Say that this process meets no more."""
+        """Announce that this process will not come to further meetings."""
         self._mark(self._own).touch()
 
     def _mark(self, who: str) -> Path:

@@ -1,4 +1,4 @@
-"""Makes the row of a probe: of what its child measured, of how its child ended, or of why none was started."""
+"""Makes the row of a probe from its child's measurement, from how the child ended, or from why none was started."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from gpudiag.run.probe_run import Ended
 
 KEPT_LINES = 40
 KEPT_OTHERS = 20
-"""Before the last lines: this many errors, and this many lines with known messages."""
+"""Lines of a log that are kept besides its last ones: this many errors, and this many lines with known messages."""
 KEPT_CHARACTERS = 500
 
 
 def not_started(task: Task, outcome: Skipped | Broken) -> Row:
-    """Return the row of a task of which no child was started."""
+    """Return the row of a task for which no child was started."""
     return Row(task.entry.name, uuids_of(task), outcome, 0.0)
 
 
@@ -58,7 +58,7 @@ def row_without_child(task: Task, facts: Facts, gpus: tuple[Gpu, ...], options: 
 
 
 def _lack_of_tensorflow(task: Task, facts: Facts) -> str:
-    """Say why TensorFlow cannot be asked; "" if it can, or if the probe does not need it."""
+    """Return why TensorFlow cannot be asked; "" if it can be, or if the probe does not need it."""
     if not task.entry.probe.needs.tensorflow:
         return ""
     if not isinstance(facts.calls, Unknown) and facts.calls.driver_hangs:
@@ -70,7 +70,7 @@ def _lack_of_tensorflow(task: Task, facts: Facts) -> str:
 
 
 def _lack_on_gpus(task: Task, facts: Facts, *, disturb: bool) -> str:
-    """Say what a probe lacks on the GPUs that it is given; "" if nothing."""
+    """Return what a probe lacks on its GPUs; "" if it lacks nothing."""
     probe = task.entry.probe
     return (
         lack_of_real_gpus(probe.needs.real_gpus, task.gpus)
@@ -106,7 +106,7 @@ def row_of_run(task: Task, ended: Ended, run_began: float, facts: Facts, limits:
 
 
 def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with what the child measured, judged: here its bytes become the record of the probe."""
+    """Return ``row`` with the child's measurement decoded and judged."""
     assert task.entry.reading is not None
     try:
         measurement = msgspec.json.decode(value, type=Measurement)
@@ -119,7 +119,7 @@ def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits
 
 
 def _skipped_because(task: Task, ended: Ended, cause: Cause, facts: Facts) -> str:
-    """Return why a probe that measured nothing is skipped; "" if it is not."""
+    """Return why a probe that measured nothing is skipped; "" if it is not skipped."""
     if cause is Cause.NOT_SIMULATED:
         return ended.result.detail
     if cause is Cause.NO_MEMORY and (lack := lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)):
@@ -132,7 +132,8 @@ def _skipped_because(task: Task, ended: Ended, cause: Cause, facts: Facts) -> st
 
 
 def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedReading | None:
-    """Return what the end of a probe says about its GPUs: an operation failed, or never returned; None if nothing."""
+    """Return a reading if the way a probe ended shows a fault of its GPUs: an operation that failed or never returned;
+    else None."""
     if not task.gpus:
         return None
     lines, raised, end = tuple(lines), "", ""
@@ -150,13 +151,13 @@ def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedRead
 
 
 def _last_error_of_gpu(lines: Sequence[str]) -> str:
-    """Return the error with which TensorFlow ended its process, if it is one of the driver or a library; else ""."""
+    """Return TensorFlow's last error if it comes from the driver or a library; otherwise ""."""
     errors = [line for line in lines if log_lines.is_error(line)]
     return log_lines.text(errors[-1]) if errors and code_in(errors[-1]) else ""
 
 
 def _what_hangs(ended: Ended, announced: str) -> str:
-    """Say what never returned in a probe that had ``announced`` its last computation; "" if that is not known."""
+    """Return which of the ``announced`` computations never returned; "" if unknown."""
     hung = announced if is_hang(ended.result) else ""
     if ended.stuck is not None:
         return f"{hung}: {ended.stuck.why}" if hung else ended.stuck.why

@@ -1,4 +1,4 @@
-"""One run: facts, then a plan, then a row for every probe and device, then the report."""
+"""One run: gathers facts, makes a plan, runs a probe for every row, and returns the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gpudiag.run.signals import Signals
 from gpudiag.run.views import with_one_voice
 
 LAST_S = 3.0
-"""How long a run that was stopped, by a signal or its deadline, waits for the diagnosis, which usually takes less."""
+"""How long a run stopped by a signal or its deadline waits for the diagnosis, which usually takes less."""
 
 
 def run(options: Options, observer: Observer, signals: Signals) -> Report:
@@ -42,7 +42,7 @@ def run(options: Options, observer: Observer, signals: Signals) -> Report:
 
 
 def run_on(children: Supervision, options: Options, observer: Observer, signals: Signals) -> Report:
-    """Do as :func:`run`, with children that :func:`gpudiag.run.servers.begun` has returned."""
+    """Do as :func:`run`, with the children that :func:`gpudiag.run.servers.begun` has returned."""
     started_at = datetime.now(timezone.utc)
     began = time.monotonic()
     entries = options.entries
@@ -99,7 +99,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
 
 
 def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
-    """Gather the host facts alone; nothing is run on a device."""
+    """Gather only the facts about the host; nothing runs on a device."""
     with supervise({PLAIN: ServerSpec(env=environment_for(options.machine))}, Bounds()) as children:
         # The first calls of the driver may take seconds, and say nothing of GPUs.
         families = tuple(family for family in FAMILIES if family != "calls")
@@ -112,7 +112,7 @@ def _with_calls(facts: Facts, calls: tuple[Call, ...]) -> Facts:
 
 
 def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` judged by facts that the run has completed, if facts are all that it judges."""
+    """Return ``row`` judged by the run's completed facts, if the row judges only facts."""
     entry = catalogue.get(row.probe)
     again = entry.reading is None and isinstance(row.outcome, Judged)
     return judgement.judged(row, entry, facts, limits) if again else row
@@ -136,7 +136,7 @@ def _diagnosed(session: Session, subject: judgement.Subject) -> Diagnosis:
 def _notes(session: Session, scheduler: Scheduler) -> tuple[str, ...]:
     """Return a sentence for each GPU that could not be locked, and for what was run without being selected.
 
-    And for each fault of a simulated machine that had no effect: then the run says nothing of it.
+    Also one for each fault of a simulated machine that had no effect: the run shows nothing about such a fault.
     """
     without_effect = session.options.machine.without_effect()
     return (*session.devices.unlocked.values(), *filter(None, [scheduler.note]), *without_effect)

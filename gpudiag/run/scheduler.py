@@ -1,4 +1,4 @@
-"""Starts the probes of a run, as many at a time as there is room for, and collects what each of them came to."""
+"""Starts the probes of a run, as many at a time as there is room for, and collects their results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
 
 CONTEXTS = "discovery.logical_devices"
-"""The probe that says why no CUDA context can be created."""
+"""The probe that explains why no CUDA context can be created."""
 DIAGNOSED_BY = (TRACE, CONTEXTS)
-"""The probes that the diagnosis rests on."""
+"""The probes whose results the diagnosis needs."""
 
 
 class Scheduler:
-    """The probes of a run."""
+    """Schedules the probes of a run."""
 
     def __init__(self, session: Session, facts: Facts, gpus: tuple[Gpu, ...]) -> None:
         self._session = session
@@ -32,10 +32,10 @@ class Scheduler:
         self._gpus = gpus
         self._runs: list[ProbeRun] = []
         self.note = ""
-        """Says what was run without having been selected; "" if nothing."""
+        """Which probes ran without having been selected; "" if none did."""
 
     def rows(self, tasks: list[Task]) -> tuple[Row, ...]:
-        """Run the probes and return a row for every task, in their order; rows of probes that say why come last."""
+        """Run the probes and return a row for every task, in order; the rows of explaining probes come last."""
         session = self._session
         session.observer.phase("probes", [task.entry.name for task in tasks])
         devices = {device.pci_bus_id: device for device in self._facts.nvml_devices}
@@ -61,7 +61,7 @@ class Scheduler:
         return tuple(run.row for run in self._runs if run.row is not None)
 
     def _add(self, tasks: list[Task]) -> None:
-        """Take up tasks; what needs no child has its row at once."""
+        """Add tasks; a task that needs no child gets its row at once."""
         stopped = self._session.stopped()  # then the facts are incomplete, and nothing is judged by them
         for task in tasks:
             run = ProbeRun(task)
@@ -73,7 +73,7 @@ class Scheduler:
         return row_without_child(task, self._facts, self._gpus, self._session.options)
 
     def _is_busy(self) -> bool:
-        """Return whether something is to be started or waited for."""
+        """Return whether a task is still to be started or waited for."""
         under_way = any(isinstance(run.state, Waiting | Running | Stuck) for run in self._runs)
         return under_way or self._session.gpu_watch.is_asking
 
@@ -95,7 +95,7 @@ class Scheduler:
         self._session.jobs.kill_all(cause, detail)
 
     def _start_waiting(self, slots: int) -> None:
-        """Start what waits, as far as there is room; skip what would wait for a GPU that hangs or is slow."""
+        """Start the waiting tasks that there is room for; skip those that need a GPU that hangs or is slow."""
         for run in self._runs:
             if not isinstance(run.state, Waiting):
                 continue
@@ -107,7 +107,7 @@ class Scheduler:
                 self._start(run)
 
     def _reason_to_skip(self, task: Task) -> str:
-        """Return why a task is not begun any more; "" if it may be."""
+        """Return why a task is not started any more; "" if it may be."""
         watch, options = self._session.gpu_watch, self._session.options
         if silence := watch.silence(task.gpus):
             return silence.why
@@ -120,7 +120,7 @@ class Scheduler:
         return ""
 
     def _start(self, run: ProbeRun) -> None:
-        """Start a probe, if its GPUs can be had; if another run has held them for too long, it is broken."""
+        """Start a probe if its GPUs can be locked; it is broken if another run has held them for too long."""
         session, task = self._session, run.task
         if not session.devices.take(task.gpus, exclusive=task.entry.probe.exclusive):
             if session.devices.waited_s(task.gpus) > session.options.lock_wait_s:
@@ -153,7 +153,7 @@ class Scheduler:
                 self._finish(run, row)
 
     def _watch(self) -> None:
-        """Find the probes that stand still, and stop waiting for those on a GPU that hangs."""
+        """Find the probes that stand still, and give up those on a GPU that hangs."""
         watch, now = self._session.gpu_watch, time.monotonic()
         for run in self._runs:
             task = run.task
@@ -166,7 +166,7 @@ class Scheduler:
                 run.give_up(self._session.jobs, silence.why)
 
     def _settle_postponed(self) -> None:
-        """Give the probes without a CUDA context their rows: skipped, if another probe says why there is none."""
+        """Make the rows of probes that got no CUDA context: skipped, if another probe explains why there is none."""
         is_explained = any(
             run.row is not None and run.row.status == "fail" for run in self._runs if run.task.entry.name == CONTEXTS
         )
@@ -177,7 +177,7 @@ class Scheduler:
                 self._finish(run, msgspec.structs.replace(row, outcome=skipped) if is_explained else row)
 
     def _explaining_tasks(self) -> list[Task]:
-        """Return tasks that were not selected: they say why there is no context, or why the first probe failed."""
+        """Return tasks that were not selected but explain why there is no context, or why the first probe failed."""
         failed = "" if self._is_busy() else self._first_failed()
         selected = {run.task.entry.name for run in self._runs}
         explain = failed and TRACE not in selected

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpudiag.catalogue import Entry
 
 PLAIN = "plain"
-"""The server that has not imported TensorFlow; it gathers facts and runs what needs a new interpreter."""
+"""The server that has not imported TensorFlow; it gathers facts and runs probes that need a new interpreter."""
 TENSORFLOW = "tensorflow"
 
 # These replace the caller's log levels, which may hide the lines that a verdict is based on (TF_CPP_MIN_LOG_LEVEL=3
@@ -31,11 +31,12 @@ LOG_LEVELS: dict[str, str | None] = {
 }
 
 REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS, PLUGINS)
-"""All that :func:`environment_for` may replace."""
+"""All variables that :func:`environment_for` may replace."""
 
 
 def environment_for(machine: Machine) -> dict[str, str | None]:
-    """Return what is set (or, with None, cleared) for every child on ``machine``, beside what its probe declares."""
+    """Return the variables to set (or, with None, to clear) for every child on ``machine``, beside those of its
+    probe."""
     changes = {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
     # When TensorFlow has loaded plug-ins, it queries the devices, and the process that imported it cannot be forked:
     # discovery.trace alone loads them. If there are none, the import fails, and must.
@@ -44,7 +45,7 @@ def environment_for(machine: Machine) -> dict[str, str | None]:
 
 
 def server_of(entry: Entry, isolation: str) -> str | None:
-    """Return the server on which a probe runs; None for a probe that has nothing to run."""
+    """Return the server on which a probe runs; None for a probe without a child."""
     if entry.reading is None:
         return None
     return PLAIN if isolation == "spawn" else TENSORFLOW

@@ -1,4 +1,4 @@
-"""What the parts of a run share: its children and their environment, the devices that are in use, when it must end."""
+"""State that the parts of a run share: its children and their environment, the devices in use, its deadline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Session:
         self._signals = signals
         self._until = until
         self._overdue: tuple[Cause, str] | None = None
-        """The end of the run by its deadline; it is said once, so that all rows say the same."""
+        """The end of the run by its deadline; it is recorded once, so that all rows give the same reason."""
 
     def stopped(self) -> tuple[Cause, str] | None:
         """Return why the run must end now, or None while it may continue."""
@@ -50,12 +50,12 @@ class Session:
         return self._overdue
 
     def other_run(self, gpus: tuple[Gpu, ...]) -> str:
-        """Return, in words, who else holds one of these GPUs."""
+        """Return who else holds one of these GPUs, in words."""
         holder = self.devices.holder(gpus)
         return f"another run of gpudiag ({holder})" if holder else "another run of gpudiag"
 
     def taken(self, gpus: tuple[Gpu, ...]) -> bool:
-        """Wait until the GPUs can be used beside other runs; False if that takes too long."""
+        """Wait until other runs have released the GPUs; return False if that takes too long."""
         while not self.devices.take(gpus, exclusive=False):
             if self.devices.waited_s(gpus) > self.options.lock_wait_s or self.stopped():
                 return False

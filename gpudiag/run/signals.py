@@ -1,4 +1,4 @@
-"""Signals that end a run: they are noted and do not kill this process, so that what was found is still reported."""
+"""Catches signals that end a run, so that its results so far are still reported."""
 
 from __future__ import annotations
 

@@ -21,49 +21,49 @@ from gpudiag.isolate import Job, JobResult
 from gpudiag.run.jobs import Jobs
 
 EVERY_S = 0.5
-"""Between two looks at a process: how exactly a time is known."""
+"""Seconds between two looks at a process."""
 NAMED_FROM_S = 4.0
-"""A standstill that lasts longer is worth a look at the stack, and its time does not count."""
+"""After this many seconds of standstill the stack is read, and the time no longer counts."""
 HANG_S = 35.0
 """A call that takes longer hangs: as long as a GPU may take to answer."""
 MOST_MORE_S = 100.0
-"""The most by which standstills move the deadline of a probe."""
+"""The most by which standstills extend the deadline of a probe."""
 _LOOK_S = 8.0
-"""How long it may take to read in what call a process waits."""
+"""Time limit for reading in which call a process waits."""
 _BUSY = 0.05
-"""More of a processor than this, of all threads: others compute, and the first one waits for them."""
+"""Processor share of all threads above which other threads compute and the first one waits for them."""
 _TICKS_A_SECOND = 100
-"""Ticks in a second of the times in /proc, on every Linux that TensorFlow runs on."""
+"""Ticks per second of the times in /proc, on every Linux that TensorFlow runs on."""
 
 
 class ReturnedCall(NamedTuple):
-    """A call that a process waited in for long, and that has returned."""
+    """A call in which a process waited for long, and that has returned."""
 
     where: Where
     seconds: float
 
 
 class Standstill:
-    """How long the process of one job has done nothing, and in which call it waits."""
+    """How long the process of one job has done nothing, and the call in which it waits."""
 
     def __init__(self, jobs: Jobs, key: str, server: str, most_more_s: float = MOST_MORE_S) -> None:
-        """``key`` is that of the job; standstills move its deadline by ``most_more_s`` at most."""
+        """Watch the job ``key``; standstills extend its deadline by ``most_more_s`` at most."""
         self._jobs = jobs
         self._key = key
         self._server = server
         self._most_more_s = most_more_s
         self.seconds = 0.0
-        """Seconds for which it stood still until the last look; 0: it does something."""
+        """Seconds that the process had stood still at the last look; 0 if it is active."""
         self.where: Where | None = None
-        """None: nobody has read the call."""
+        """The call in which the process waits; None if nobody has read it."""
         self._mark: tuple[int, ...] = ()
-        """Processes, and how often the first thread of each was woken."""
+        """Each process, with how often its first thread was woken."""
         self._since = self._looked_at = time.monotonic()
         self._busy_s = 0.0
-        """Time of all processors that all its threads had taken when the standstill began."""
+        """Processor time that all threads had taken when the standstill began."""
         self._allowed_s = 0.0
         self._starved_s = 0.0
-        """For how long it was kept from running: that does not count for the deadline either."""
+        """Seconds for which the process was kept from running; they do not count for the deadline either."""
         self._is_being_read = False
         """True while a job reads in which call the process waits."""
         self._returned: list[ReturnedCall] = []
@@ -79,7 +79,7 @@ class Standstill:
             self._look_at(pid, now)
 
     def returned_calls(self) -> list[ReturnedCall]:
-        """Return the calls that have returned since this was last asked."""
+        """Return the calls that have returned since the last time this method was called."""
         returned, self._returned = self._returned, []
         return returned
 
@@ -107,20 +107,21 @@ class Standstill:
             self._jobs.start(job, partial(self._on_read, self._since))
 
     def _on_read(self, since: float, result: JobResult) -> None:
-        """Note the call that a job has read, if the process has waited in it ever since."""
+        """Record the call that a job has read, if the process has waited in it ever since."""
         self._is_being_read = False
         if self._since == since and self.seconds:
             self.where = Where() if result.value is None else msgspec.json.decode(result.value, type=Where)
 
     def _allow(self, seconds: float) -> None:
-        """Move the deadline of the job by time that does not count, as far as it may be moved."""
+        """Extend the deadline of the job by time that does not count, up to the limit."""
         if (more_s := min(seconds, self._most_more_s - self._allowed_s)) > 0:
             self._allowed_s += more_s
             self._jobs.children.allow(self._key, more_s)
 
 
 def first_threads(pid: int) -> tuple[int, ...] | None:
-    """Return a process and all below it, each with how often its first thread was woken; None if one of them runs."""
+    """Return a process and all its descendants, each with how often its first thread was woken; None if one of them
+    runs."""
     counts = list[int]()
     waiting = [pid]
     while waiting:
@@ -133,7 +134,7 @@ def first_threads(pid: int) -> tuple[int, ...] | None:
 
 
 def busy_s(mark: tuple[int, ...]) -> float:
-    """Return how many seconds of a processor the processes of :func:`first_threads` have taken, all their threads."""
+    """Return the processor seconds that all threads of the processes of :func:`first_threads` have taken."""
     ticks = 0
     for pid in mark[::2]:
         with contextlib.suppress(OSError):

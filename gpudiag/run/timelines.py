@@ -17,13 +17,13 @@ from gpudiag.hardware import nvml
 from gpudiag.model.report import Timeline
 
 EVERY_S = 0.05
-"""Between two questions: the least, of which a probe of a second has twenty."""
+"""Least seconds between two questions; a probe of one second has twenty."""
 MOST_SHARE = 0.02
-"""The share of a probe's time that asking for the memory may take."""
+"""The most of a probe's time that asking for the memory may take, as a fraction."""
 MOST_SAMPLES = 200
-"""Most samples of one GPU. Beyond it every other sample is dropped, and the time between two is doubled."""
+"""The most samples of one GPU. Beyond it every other sample is dropped, and the time between two is doubled."""
 _JOIN_S = 1.0
-"""If NVML hangs, the child does not wait for it."""
+"""How long the child waits for the sampling thread, which hangs if NVML does."""
 
 
 class Timelines:
@@ -42,7 +42,7 @@ class Timelines:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Sample during the block."""
+        """Sample the memory during the block."""
         self._began = time.monotonic()
         self._start()
         try:
@@ -53,7 +53,7 @@ class Timelines:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Neither sample nor hold NVML during the block, in which this process is copied."""
+        """Pause sampling and release NVML during the block, in which this process is forked."""
         was, process = self._thread, os.getpid()
         self._stop()
         try:
@@ -63,12 +63,12 @@ class Timelines:
                 self._start()
 
     def look(self, uuid: str, used_bytes: int) -> None:
-        """Note what the probe itself was answered."""
+        """Record a value that the probe itself has read."""
         if self._began is not None and uuid in self._looks:
             self._looks[uuid].append(self._note(uuid, used_bytes))
 
     def taken(self) -> tuple[Timeline, ...]:
-        """Return the timelines of the GPUs of which anything is known."""
+        """Return the timelines of the GPUs that have samples."""
         return tuple(
             Timeline(uuid, round(self._seconds, 3), tuple(samples), tuple(self._looks[uuid]))
             for uuid, samples in self._samples.items()

@@ -11,13 +11,13 @@ from gpudiag.probes.common import CUDNN_NEEDED, MATRIX, cudnn_serves, is_square
 
 
 class OnGpu(msgspec.Struct):
-    """What came of an operation on the first GPU that TensorFlow lists."""
+    """The result of an operation on the first GPU that TensorFlow lists."""
 
     listed: bool
     device: str = ""
-    """The GPU's name, where what was computed on it came out right."""
+    """The GPU's name, if the results computed on it were right."""
     failed: str = ""
-    """What it raised, or what was wrong."""
+    """The error that the operation raised, or the result that was wrong."""
 
 
 def run_on_gpu(argument: dict[str, Any]) -> bytes:
@@ -33,7 +33,7 @@ def run_on_gpu(argument: dict[str, Any]) -> bytes:
 
 
 def _failure(tf: Any) -> str:
-    """Say what fails on the first GPU; "" if nothing does."""
+    """Return what fails on the first GPU; "" if nothing does."""
     from gpudiag.run.context import cudnn_version
 
     tf.config.set_soft_device_placement(False)

@@ -34,7 +34,7 @@ def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits
 
 
 def kinds(entry: Entry) -> tuple[Kind, ...]:
-    """Return what can be found by a probe, or shown by a row of the host."""
+    """Return the kinds of findings that a probe can make or a row of the host can show."""
     if entry.reading is not None:
         return entry.kinds
     named: dict[str, list[Known]] = {}
@@ -57,7 +57,7 @@ def _shown_by(entry: Entry) -> Sequence[Known]:
 
 @cache
 def _by_row() -> dict[str, list[Known]]:
-    """Return the causes of each row of the host that shows some."""
+    """Return the causes that each row of the host shows."""
     found: dict[str, list[Known]] = {}
     for cause in causes.all_of_them():
         found.setdefault(cause.row, []).append(cause)
@@ -76,7 +76,7 @@ def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 
 def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """Return ``rows`` with the fix of each finding that a cause of ``diagnosis`` explains."""
+    """Return ``rows`` with each finding's fix taken from the cause of ``diagnosis`` that explains it."""
     explained: dict[str, list[RootCause]] = {}
     for cause in (*diagnosis.causes, *diagnosis.folded):
         known = causes.get(cause.cause_id)

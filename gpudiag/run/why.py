@@ -14,7 +14,8 @@ from gpudiag.model.report import Limits, Report, World, conclude
 from gpudiag.run import judgement
 
 PROBES = ("host", "discovery.trace", "discovery.logical_devices", "libraries.cublas", "libraries.cudnn")
-"""What the diagnosis of this machine needs: GPUs that are listed may still fail at the first product or convolution."""
+"""The probes that the diagnosis of this machine needs: GPUs that are listed may still fail at a product or convolution.
+"""
 _ELSEWHERE = Unknown("the log alone was looked at: it may be of another machine")
 NO_MACHINE = Facts(**dict.fromkeys(Facts.__struct_fields__, _ELSEWHERE))
 
@@ -51,7 +52,7 @@ def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str
 
 
 def exit_code(report: Report) -> int:
-    """Return the exit status of ``gpudiag why``; it is about causes, not about what was verified."""
+    """Return the exit status of ``gpudiag why``; it depends on causes, not on what was verified."""
     diagnosis = report.diagnosis
     if report.signal is not None:
         return 128 + report.signal

@@ -57,7 +57,7 @@ def run_peer(argument: dict[str, Any]) -> bytes:
 
 
 def run_apart(argument: dict[str, Any]) -> bytes:
-    """Call ``argument["call"]``: the far side of :meth:`ChildContext.apart`."""
+    """Call ``argument["call"]`` in its own process, for :meth:`ChildContext.apart`."""
     with _refusals_of_gpus():
         try:
             answer = argument["call"]()

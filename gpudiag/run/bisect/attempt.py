@@ -1,4 +1,4 @@
-"""The far side of a try: in a child of gpudiag, start a new interpreter with a variant of the environment."""
+"""Tries a variant of the environment: in a child of gpudiag, starts a new interpreter with it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _SCRIPT = Path(__file__).with_name("script.py")
 
 
 class Reached(Record):
-    """How far a new interpreter came on its way to a GPU."""
+    """How far a new interpreter got on its way to a GPU."""
 
     imported: bool = False
     listed: int = 0
     computed: bool = False
-    """True: a product and a convolution on each GPU came out right."""
+    """True if a product and a convolution came out right on each GPU."""
     failed: str = ""
-    """What it raised, or what was wrong."""
+    """The error that the interpreter raised, or the result that was wrong."""
     ended: str = ""
-    """How the process ended, if it did not note the last step."""
+    """How the process ended, if it did not record the last step."""
 
     def works(self, wanted: int) -> bool:
-        """Return whether so many GPUs are listed and compute; with 0 that TensorFlow was imported."""
+        """Return whether at least this many GPUs are listed and compute; for 0, whether TensorFlow was imported."""
         return self.imported and self.listed >= wanted and (self.computed or not wanted)
 
     def is_like(self, other: Reached) -> bool:
-        """Return whether it ended in the same way; numbers of processes and times do not count."""
+        """Return whether both interpreters ended in the same way; process numbers and times are ignored."""
         return re.sub(r"\d", "", repr(self)) == re.sub(r"\d", "", repr(other)) and self.listed == other.listed
 
     def text(self, wanted: int) -> str:
-        """Say how far it came, in a few words."""
+        """Describe in a few words how far the interpreter got."""
         if self.computed and self.listed < wanted:
             return f"TensorFlow lists {self.listed} of {wanted} GPUs"
         if self.computed:
@@ -56,7 +56,7 @@ class Reached(Record):
 
 
 def argument(variant: Variant) -> dict[str, Any]:
-    """Return the argument of :func:`run`."""
+    """Build the argument of :func:`run`."""
     return msgspec.to_builtins(variant)  # type: ignore[no-any-return]
 
 

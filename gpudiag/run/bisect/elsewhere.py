@@ -30,9 +30,9 @@ SHELL, LOGIN, KERNEL, UNIT, CONDA = "shell", "login", "kernel", "unit", "conda"
 _LARGEST = 256 << 10
 _LOADED_EVERYWHERE = ("LD_PRELOAD", "LD_AUDIT")
 _PATHS = ("LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
-"""Lists of folders; an empty entry is the working directory."""
+"""Variables that hold lists of folders; an empty entry is the working directory."""
 _MOST_FILES = 200
-"""Most files of one kind that are read: a machine may have hundreds of units."""
+"""The most files of one kind that are read: a machine may have hundreds of units."""
 _SYSTEM: dict[str, tuple[str, ...]] = {
     LOGIN: ("etc/environment", "etc/environment.d/*.conf", "etc/profile", "etc/profile.d/*.sh"),
     SHELL: ("etc/bash.bashrc", "etc/bashrc", "etc/zsh/zshenv"),
@@ -65,15 +65,15 @@ class Setting(Record):
     kind: str
     """``shell``, ``login``, ``kernel``, ``unit`` or ``conda``."""
     untried: str = ""
-    """Why it is not tried; "" if it is."""
+    """Why the setting is not tried; "" if it is tried."""
 
 
 class Gathered(Record):
-    """What the files of this machine set."""
+    """The variables that files on this machine set."""
 
     settings: tuple[Setting, ...] = ()
     ignored: dict[str, str] = {}
-    """The files that were not read, because another user can have written them, each with the reason."""
+    """The files that were not read because another user can have written them, each with the reason."""
 
 
 def gather(argument: dict[str, Any]) -> bytes:
@@ -130,12 +130,13 @@ def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> I
 
 
 def _untried(name: str, value: str, environ: Mapping[str, str]) -> str:
-    """Return why a setting is not tried: it would load what another user can write, or code into every program."""
+    """Return why a setting is not tried: it would load files that another user can write, or code into every
+    program."""
     return "it loads a library into every program" if name in _LOADED_EVERYWHERE else distrust(name, value, environ)
 
 
 def distrust(name: str, value: str, environ: Mapping[str, str]) -> str:
-    """Return why a variable must not be set to try what comes of it: another user can write what is loaded then.
+    """Return why a variable must not be tried: with it a program would load files that another user can write.
 
     What it names in ``environ`` already counts as this user's choice.
     """
@@ -155,7 +156,7 @@ def _named_paths(name: str, value: str) -> list[Path]:
 
 
 def _loaded_from(path: Path) -> Iterator[Path]:
-    """Yield a path that a variable names, and of a folder what is in it."""
+    """Yield a path that a variable names and, if it is a folder, the files in it."""
     yield path
     with contextlib.suppress(OSError):
         yield from path.iterdir()
@@ -173,7 +174,7 @@ def _of_kernel(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield the number of the line, the name and the value of each assignment: ``export A=1 B="$A:2"``."""
+    """Yield line number, name and value of each assignment: ``export A=1 B="$A:2"``."""
     for number, line in enumerate(text.splitlines(), 1):
         wanted = _UNIT_LINE.match(line) if unit else None
         if unit and wanted is None:
@@ -191,7 +192,7 @@ def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
 
 
 def expanded(value: str, variables: Mapping[str, str]) -> str | None:
-    """Return a value with the variables in it replaced; None if it needs a shell."""
+    """Return a value with its variables replaced; None if only a shell can expand it."""
 
     def of(found: re.Match[str]) -> str:
         own = variables.get(found[1] or found[2], "")
@@ -209,7 +210,7 @@ def expanded(value: str, variables: Mapping[str, str]) -> str | None:
 
 
 def untried(gathered: Gathered) -> tuple[str, ...]:
-    """Return a line for each reason why something is not tried, with what that is."""
+    """Return a line for each setting or file that is not tried, with the reason."""
     subjects: dict[str, list[str]] = {}
     for file, reason in gathered.ignored.items():
         subjects.setdefault(reason, []).append(file)
@@ -220,7 +221,7 @@ def untried(gathered: Gathered) -> tuple[str, ...]:
 
 
 def missing(found: Iterable[Setting], variables: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Return the settings to try that are not in force: the variable is not set, or a list lacks an entry."""
+    """Return the settings to try that are not in effect: the variable is unset, or a list lacks an entry."""
     lacking = []
     for setting in found:
         if setting.untried:

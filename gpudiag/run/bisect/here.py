@@ -24,7 +24,7 @@ from gpudiag.run.bisect.search import Search
 from gpudiag.run.bisect.tries import Tries
 
 LOOK_S = 10.0
-"""How long it may take to read which files set variables."""
+"""Time limit for reading which files set variables."""
 
 
 def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
@@ -41,12 +41,12 @@ def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
 
 
 _LOADED = (Stage.RUNTIME_LIBRARY, Stage.DRIVER_LIBRARY, Stage.LIBRARIES)
-"""The stages at which a library is opened."""
+"""The stages at which TensorFlow opens a library."""
 _BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 
 
 def _is_proved(cause: RootCause) -> bool:
-    """Return whether a cause needs no more: what a symptom says is proved, and not what it comes from."""
+    """Return whether a cause is proved and is not just a symptom of another cause."""
     known = causes.get(cause.cause_id)
     failed = cause.trial is not None and cause.trial.outcome in (TrialOutcome.DOES_NOT_HELP, TrialOutcome.HELPS_IN_PART)
     return cause.confidence is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
@@ -116,7 +116,7 @@ def bisected(
 def _ask(
     children: Supervision, server: str, target: str, argument: dict[str, Any], stopped: Callable[[], str]
 ) -> bytes | None:
-    """Return what a child answers; None if it does not."""
+    """Return a child's answer; None if it gives none."""
     job = Job(target, target, argument, LOOK_S, server)
     return run_to_end(children, job, lambda: (Cause.INTERRUPTED, "stopped") if stopped() else None).value
 

@@ -1,4 +1,4 @@
-"""What of the environment can be taken away, and what is left then. Pure."""
+"""Lists the parts of the environment that can be removed, and what remains without them. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUSPECT = re.compile(
     r"(?:LD|DYLD|CUDA|CUDNN|CUBLAS|NVIDIA|NV|NVCC|NCCL|TF|TF2|XLA|TENSORFLOW|KERAS|NPY|PROTOCOL_BUFFERS|GLIBC|MALLOC|"
     r"ROCM|HIP|HSA)_\w+|PYTHON\w+"
 )
-"""What is taken away first: names that Python, the loader, CUDA or TensorFlow reads."""
+"""Names that Python, the loader, CUDA or TensorFlow reads: these variables are removed first."""
 _SEPARATED = {
     "LD_LIBRARY_PATH": "[:;]",
     "LD_PRELOAD": "[: ]+",
@@ -27,7 +27,7 @@ _SEPARATED = {
     "TF_XLA_FLAGS": r"\s+",
     "XLA_FLAGS": r"\s+",
 }
-"""Variables that are lists, and what is between their entries."""
+"""Variables that are lists, with the separator of their entries."""
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 _FLAGS = ("TF_XLA_FLAGS", "XLA_FLAGS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -39,14 +39,14 @@ MASK = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True)
 class Part:
-    """Something that can be taken away, alone or with all that it is made of."""
+    """A removable part of the environment; all its own parts go with it."""
 
     kind: str
     name: str
     """The name of the variable, of the file or of the group."""
     value: str = field(default="", repr=False)
     number: int = 0
-    """The number of an entry, from 1 on."""
+    """The number of an entry, counted from 1."""
     parts: tuple[Part, ...] = ()
 
     @property
@@ -56,12 +56,12 @@ class Part:
 
 @dataclass(frozen=True)
 class StartFiles:
-    """What Python runs or reads whenever it starts."""
+    """The files that Python runs or reads whenever it starts."""
 
     customize: tuple[str, ...] = ()
-    """The files of sitecustomize and usercustomize."""
+    """The sitecustomize and usercustomize files."""
     pth: tuple[str, ...] = ()
-    """Files ``.pth`` in the folders of packages."""
+    """The ``.pth`` files in the folders of packages."""
     user_site: str = ""
     """The folder of the user's own packages, if this interpreter uses it."""
 
@@ -73,37 +73,37 @@ class Surroundings:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     start: StartFiles = StartFiles()
     on_path: bool = False
-    """True: the working directory is on ``sys.path``, as with ``python -m``."""
+    """True if the working directory is on ``sys.path``, as with ``python -m``."""
     folder: str = ""
     own_library_path: str = ""
     """The entry of ``LD_LIBRARY_PATH`` that a simulated machine needs; "" on a real one."""
     gpus: Mapping[str, int] = field(default_factory=dict)
-    """UUID to number, of the GPUs of which one may keep TensorFlow from the others; empty if none can."""
+    """UUID to number of each GPU, if one of them may stop TensorFlow from using the others; otherwise empty."""
     libraries: bool = False
-    """True: one of NVIDIA's libraries fails at an operation, so each is tried."""
+    """True if one of NVIDIA's libraries fails at an operation, so that each library is tried."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a new interpreter is started with."""
+    """The environment that a new interpreter is started with."""
 
     variables: dict[str, str] = field(repr=False)
     skipped: tuple[str, ...] = ()
-    """Files that Python would run or read when it starts, and does not."""
+    """Start-up files that this interpreter must not run or read."""
     user_site: bool = True
     elsewhere: bool = False
-    """True: in an empty working directory."""
+    """True if the interpreter starts in an empty working directory."""
     on_path: bool = False
     libraries: bool = False
 
 
 def suspects(around: Surroundings) -> tuple[Part, ...]:
-    """Return the variables whose names say that they may matter."""
+    """Return the variables whose names suggest that they matter."""
     return tuple(part for part in _variables(around) if _SUSPECT.fullmatch(part.name))
 
 
 def everything(around: Surroundings) -> tuple[Part, ...]:
-    """Return all that can be taken away, in groups; what starts Python first."""
+    """Return all removable parts in groups, those that Python starts with first."""
     start = around.start
     groups = (
         Part(GROUP, "variables of Python, CUDA and TensorFlow", parts=suspects(around)),
@@ -121,17 +121,17 @@ def everything(around: Surroundings) -> tuple[Part, ...]:
 
 
 def without_path_files(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Return ``parts`` without the files ``.pth``: TensorFlow itself may be found through one."""
+    """Return ``parts`` without ``.pth`` files: TensorFlow itself may be found through one."""
     return tuple(part for part in parts if not part.leaves[0].name.endswith(".pth"))
 
 
 def expanded(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Return what ``parts`` are made of, one level down."""
+    """Return the smaller parts that ``parts`` consist of, one level down."""
     return tuple(inner for part in parts for inner in (part.parts or (part,)))
 
 
 def whole(parts: Iterable[Part], around: Surroundings) -> tuple[Part, ...]:
-    """Return ``parts`` with the variable in the place of its entries, if all of them are among ``parts``."""
+    """Return ``parts`` with a variable in place of its entries, if all of its entries are in ``parts``."""
     given = tuple(parts)
     for variable in _variables(around):
         complete = len(variable.parts) == len(entries(variable.name, variable.value))
@@ -141,7 +141,7 @@ def whole(parts: Iterable[Part], around: Surroundings) -> tuple[Part, ...]:
 
 
 def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str] | None = None) -> Variant:
-    """Return what is left of ``around`` without the parts that are ``taken``, and with the variables ``added``."""
+    """Return ``around`` without the parts in ``taken``, and with the variables in ``added``."""
     leaves = [leaf for part in taken for leaf in part.leaves]
     variables = dict(around.variables)
     for name in {leaf.name for leaf in leaves if leaf.kind in (VARIABLE, ENTRY)}:
@@ -166,7 +166,7 @@ def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str
 
 
 def remaining(name: str, around: Surroundings, taken: Iterable[Part]) -> str | None:
-    """Return the value of a variable without the entries that are ``taken``; None if nothing is left of it."""
+    """Return the value of a variable without the entries in ``taken``; None if no entry remains."""
     gone = {leaf.number for leaf in taken if leaf.name == name and leaf.kind == ENTRY}
     kept = [entry for number, entry in entries(name, around.variables.get(name, "")) if number not in gone]
     if any(leaf.name == name and leaf.kind == VARIABLE for leaf in taken) or not kept:
@@ -175,7 +175,7 @@ def remaining(name: str, around: Surroundings, taken: Iterable[Part]) -> str | N
 
 
 def entries(name: str, value: str) -> list[tuple[int, str]]:
-    """Return the entries of a variable that is a list, numbered from 1 on; of another variable none."""
+    """Return the entries of a list variable, numbered from 1; none for any other variable."""
     if name not in _SEPARATED:
         return []
     parts = re.split(_SEPARATED[name], value.strip() if name in _FLAGS else value)
@@ -206,5 +206,5 @@ def _variables(around: Surroundings) -> Iterator[Part]:
 
 
 def _is_own(name: str, entry: str, around: Surroundings) -> bool:
-    """Return whether it is what the simulated machine needs."""
+    """Return whether an entry is the one that the simulated machine needs."""
     return bool(entry) and name == LIBRARY_PATH and entry == around.own_library_path

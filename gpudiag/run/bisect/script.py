@@ -1,4 +1,4 @@
-"""What a new interpreter does to show whether TensorFlow gets its GPU. Its text is run with ``python -c``.
+"""The program of a new interpreter that shows whether TensorFlow gets its GPU. It is run with ``python -c``.
 
 It uses nothing of gpudiag, whose packages may be what the environment hides. Python starts as it does for the user's
 own programs; only if a file that it starts with is to be left out, it is started with ``-S`` and does here what
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def _start(skipped: list[str], *, user_site: bool) -> None:
-    """Do what Python does when it starts, without some of its files."""
+    """Run Python's own start-up without some of its files."""
     import site
 
     read = site.addpackage
@@ -40,7 +40,8 @@ def _stem(file: str) -> str:
 
 
 def _computed(tf: Any, gpus: int, *, libraries: bool) -> str:
-    """Return what goes wrong on a GPU; "" if nothing does. ``libraries``: cuBLAS and cuDNN are not enough."""
+    """Return the error of the first GPU operation that fails, or "". ``libraries``: also use libraries beyond cuBLAS
+    and cuDNN."""
     tf.config.set_soft_device_placement(False)
     for number in range(gpus):
         with tf.device(f"/GPU:{number}"):

@@ -1,4 +1,4 @@
-"""What to try next, and when to stop. Pure: what a try comes to is asked of a function."""
+"""Decides what to try next and when to stop. Pure: a function that the caller passes runs the tries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Attempt = Callable[[Sequence[Variant], bool], Sequence[Reached | None]]
 
 
 class OutOfTime(Exception):  # noqa: N818  # what happened, not an error
-    """No more tries are allowed."""
+    """Raised when no more tries are allowed."""
 
 
 _NOWHERE = Reached()
@@ -39,13 +39,13 @@ _NOWHERE = Reached()
 
 @dataclass(frozen=True)
 class Result:
-    """What the tries came to."""
+    """The result of a search."""
 
     outcome: BisectionOutcome
     taken: tuple[Part, ...] = ()
-    """The parts without which it works, and not without fewer."""
+    """The smallest set of parts without which TensorFlow works."""
     added: tuple[Setting, ...] = ()
-    """The settings with which it works."""
+    """The added settings with which TensorFlow works."""
     before: Reached = _NOWHERE
     after: Reached = _NOWHERE
 
@@ -62,7 +62,7 @@ class Search:
         *,
         only_missing: bool = False,
     ) -> None:
-        """``only_missing``: nothing is taken away."""
+        """Prepare a search; with ``only_missing`` it adds settings but removes no part."""
         self._around = around
         self._settings = missing(settings, around.variables)
         self._attempt = attempt
@@ -72,7 +72,7 @@ class Search:
         self._result = Result(BisectionOutcome.OUT_OF_TIME)
 
     def run(self) -> Result:
-        """Return what was found, in time or not."""
+        """Return the result of the search; if time runs out, what was found until then."""
         with suppress(OutOfTime):
             self._run()
         return self._result
@@ -154,7 +154,7 @@ class Search:
         return reached is not None and reached.works(self._wanted)
 
     def _tries(self, candidates: list[tuple[Part, ...]]) -> list[Reached]:
-        """Return what each of the candidates comes to."""
+        """Return the result of trying each candidate."""
         new = list(dict.fromkeys(candidates))
         for parts, reached in zip(new, self._attempt([variant(self._around, part) for part in new], True), strict=True):
             assert reached is not None
@@ -162,7 +162,7 @@ class Search:
         return [self._known[_key(parts)] for parts in candidates]
 
     def _add(self) -> None:
-        """Find the smallest set of settings of one file with which it works."""
+        """Find the smallest set of settings from one file with which TensorFlow works."""
         files = dict.fromkeys(setting.file for setting in self._settings)
         groups = [tuple(setting for setting in self._settings if setting.file == file) for file in files]
         once = {tuple((setting.name, setting.value) for setting in group): group for group in reversed(groups)}

@@ -15,7 +15,7 @@ Works = Callable[[list[tuple[T, ...]]], int | None]
 def smallest(items: Sequence[T], works: Works[T]) -> tuple[T, ...]:
     """Return a part of ``items`` that works and of which no single item can be left out; ``items`` works as a whole.
 
-    Of n items one alone is found in about log2(n) rounds.
+    A single item among n is found in about log2(n) rounds.
     """
     found = tuple(items)
     pieces = 2
@@ -37,6 +37,6 @@ def smallest(items: Sequence[T], works: Works[T]) -> tuple[T, ...]:
 
 
 def _split(items: tuple[T, ...], pieces: int) -> list[tuple[T, ...]]:
-    """Return ``items`` cut into as many pieces, all of nearly the same length."""
+    """Return ``items`` cut into this many pieces of nearly equal length."""
     ends = [len(items) * number // pieces for number in range(pieces + 1)]
     return [items[start:end] for start, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Starts the interpreters of a search, several at the same time, each with a deadline, all of them within a time."""
+"""Starts the interpreters of a search in parallel, each with a deadline, all within a time limit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gpudiag.run.bisect.parts import Variant
 from gpudiag.run.bisect.search import OutOfTime
 
 LONGEST_S = 40.0
-"""How long one try may take: an import takes 4 to 20 s."""
+"""Time limit for one try: an import takes 4 to 20 s."""
 _TICK_S = 0.1
 _OF_THE_TRY = (Cause.TIMEOUT, Cause.UNKILLABLE, Cause.OUTPUT_FLOOD)
-"""Ends that the tried interpreter brings about; all others are gpudiag's own, and say nothing of the variant."""
+"""Ends that the tried interpreter causes; all others are gpudiag's own and say nothing about the variant."""
 _LEAST_S = 1.0
-"""No try is started if fewer seconds are left."""
+"""No try is started with fewer seconds left."""
 
 
 class Tries:
-    """Tries variants within the time that was given."""
+    """Tries variants within a time limit."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Tries:
         self._stopped = stopped
         self._tick = tick
         self.count = 0
-        """How many tries were started."""
+        """The number of tries that were started."""
 
     def __call__(self, variants: Sequence[Variant], all_of_them: bool) -> Sequence[Reached | None]:
-        """Return what each variant comes to: None for one that was not needed, because another works."""
+        """Return the result of each variant; None for one that was not needed because another one works."""
         reached: dict[int, Reached] = {}
         running: dict[str, int] = {}
         pending = list(range(len(variants)))
@@ -88,7 +88,7 @@ class Tries:
 
 
 def _reached(ended: JobResult) -> Reached:
-    """Return how far a try came; one that died or was too slow came nowhere."""
+    """Return how far a try got; a try that died or timed out got nowhere."""
     if ended.value is None:
         return Reached(ended=ended.detail)
     reached = msgspec.json.decode(ended.value, type=Reached)
@@ -98,7 +98,7 @@ def _reached(ended: JobResult) -> Reached:
 
 
 def _last_line(text: str) -> str:
-    """Return the last fatal line of a process that ended without saying why, else its last line."""
+    """Return the last fatal line, or else the last line, of a process that ended without giving a reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith("F0") or "Error" in line]
     return (fatal or lines or [""])[-1][:300]

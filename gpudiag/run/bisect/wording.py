@@ -1,4 +1,4 @@
-"""What came of a search, in words: what is in the way, and the lines to type. Pure."""
+"""Describes the result of a search: what is in the way, and the lines to type. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpudiag.run.bisect.search import Result
 from gpudiag.text import printable
 
 Shown = Callable[[str, str], str]
-"""What may be shown of a variable's value, by its name and the value."""
+"""Returns the part of a variable's value that may be shown, given its name and value."""
 
 _WHY_NOT_HERE = {
     SHELL: "this process was not started by a shell that read it",
@@ -55,7 +55,7 @@ def bisection(
     seconds: float,
     untried: tuple[str, ...] = (),
 ) -> Bisection:
-    """Return the record of a search."""
+    """Return the record of a search for the report."""
     alone = any(part.kind == GPU for part in result.taken)
     changes = [
         *_taken(result.taken, around, settings, shown),
@@ -96,7 +96,7 @@ def _taken(
 
 
 def _shown(action: Action | None) -> Action | None:
-    """Return an action as it can be shown; one that has other characters cannot be tried as it is shown."""
+    """Return an action as it can be shown; an action with unprintable characters is not shown as a command."""
     if action is None or printable(action.command) == action.command:
         return action
     return action.replaced(command=printable(action.command), change=None)
@@ -129,7 +129,7 @@ def _thing(part: Part, shown: Shown) -> str:
 
 
 def _without(part: Part) -> Action | None:
-    """Return how to do without a part."""
+    """Return how to start a program without a part of the environment."""
     if part.kind == FILE:
         return run(f"mv {shlex.quote(part.name)} {shlex.quote(f'{part.name}.off')}")
     if part.kind == USER_SITE:
@@ -144,7 +144,7 @@ def _without(part: Part) -> Action | None:
 
 
 def _origin(part: Part, settings: Sequence[Setting]) -> str:
-    """Say which file sets what is in the way, if one does."""
+    """Return which file sets the part that is in the way, if one does."""
     if part.kind == GPU:
         return f"GPU {part.number} alone: {part.value}"
     if part.kind not in (VARIABLE, ENTRY):
