@@ -1,4 +1,5 @@
-"""What several probes share: a product that is known, devices made alike, and what TensorFlow's log says of them."""
+"""Code that several probes share: a product with a known result, devices made alike, and TensorFlow's log about
+them."""
 
 from __future__ import annotations
 
@@ -42,14 +43,15 @@ SQUARE = [[7.0, 10.0], [15.0, 22.0]]
 """``MATRIX`` times itself; exact in every floating-point format of a GPU, TF32 included."""
 
 CUDNN_NEEDED = "9.3.0"
-"""Of TensorFlow 2.18-2.21, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.
-CuDNN library needs to have matching major version and equal or higher minor version." (simulated)"""
+"""The cuDNN that TensorFlow 2.18-2.21 needs, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was
+compiled with: 9.3.0. CuDNN library needs to have matching major version and equal or higher minor version." (simulated)
+"""
 
 
 def without_allocation_retry(ctx: Context) -> None:
-    """Let an allocation in eager mode that fails raise at once: TensorFlow otherwise tries again for 10 s.
+    """Make a failing allocation raise at once in eager mode: TensorFlow otherwise retries it for 10 s.
 
-    Call it first: it is the only way to this option outside a session, and only before anything else.
+    Call this before anything else: outside a session there is no other way to set the option.
     """
     v1 = ctx.tf.compat.v1
     v1.disable_eager_execution()
@@ -59,7 +61,7 @@ def without_allocation_retry(ctx: Context) -> None:
 def attempt_context(ctx: Context, call: Callable[[], object]) -> Raised | None:
     """Return what ``call`` raised, as ``ctx.attempt`` does, also if no CUDA context could be made.
 
-    Touch TensorFlow no more then: its next call may never return (measured, 2.21).
+    Do not use TensorFlow after an error: its next call may never return (measured, 2.21).
     """
     try:
         return ctx.attempt(call)
@@ -74,7 +76,8 @@ def is_square(product: Any, factor: float = 1.0) -> bool:
 
 
 def work(ctx: Context, device: str, bus_ids: dict[str, str]) -> Work:
-    """Fill a tensor of :data:`FILLED_BYTES` on ``device`` and multiply; ``bus_ids`` is what TensorFlow says it is.
+    """Fill a tensor of :data:`FILLED_BYTES` on ``device`` and multiply; ``bus_ids`` maps TensorFlow's devices to PCI
+    bus ids.
 
     Memory growth must be on, or the tensor finds memory that was taken before.
     """
@@ -86,7 +89,8 @@ def work(ctx: Context, device: str, bus_ids: dict[str, str]) -> Work:
 
 
 def rises(ctx: Context, call: Callable[[], object], gpus: Sequence[Gpu] = ()) -> dict[str, int]:
-    """Return by how many bytes the memory of each GPU (PCI bus id), or of each of ``gpus``, rose with ``call``."""
+    """Return by how many bytes ``call`` raised the memory in use of each GPU (by PCI bus id), or of each of
+    ``gpus``."""
     gpus = gpus or ctx.gpus
     before = [ctx.memory(gpu) for gpu in gpus]
     call()
@@ -100,12 +104,12 @@ _JIT_COMPILED = re.compile(r"not built with CUDA kernel binaries compatible with
 
 
 def without_machine_code(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the compute capabilities that TensorFlow's log (``lines``) says it brings no machine code for."""
+    """Return the compute capabilities for which TensorFlow has no machine code, according to its log ``lines``."""
     return tuple(dict.fromkeys(found[1] for found in map(_JIT_COMPILED.search, lines) if found))
 
 
 Numbers = tuple[float | None, ...]
-"""What was computed, row by row; None for NaN and infinity, which a reading cannot hold."""
+"""Computed numbers, row by row; None for NaN and infinity, which a reading cannot hold."""
 
 
 def numbers(computed: Any) -> Numbers:
@@ -119,7 +123,8 @@ REPLICA_BYTES = 128 * MIB
 
 
 class GraphProgram:
-    """A graph on one device, for a ``tf.compat.v1.Session``: a small tensor, one of any size, and a product."""
+    """A graph on one device for a ``tf.compat.v1.Session``: a small tensor, a tensor of any size, and a matrix
+    product."""
 
     def __init__(self, ctx: Context, device: str = "GPU:0") -> None:
         self._ctx, self._device = ctx, device
@@ -131,7 +136,7 @@ class GraphProgram:
             self._filled = tf.fill(self._elements, 1.0)[0]
         self._session: Any = None
         self.lines: tuple[str, ...] = ()
-        """What TensorFlow logged while the session was opened: there it makes its devices."""
+        """TensorFlow's log lines from opening the session, when it makes its devices."""
 
     @contextmanager
     def session(self, options: Any) -> Iterator[None]:
@@ -144,7 +149,7 @@ class GraphProgram:
             yield
 
     def copy(self) -> None:
-        """Copy a tensor of 16 bytes to the device: it is the first, with which TensorFlow takes memory."""
+        """Copy a tensor of 16 bytes to the device; TensorFlow takes memory for this first tensor."""
         self._session.run(self._copied, {self._matrix: MATRIX})
 
     def fill(self, number: int) -> None:
@@ -152,13 +157,13 @@ class GraphProgram:
         self._session.run(self._filled, {self._elements: [number // 4]})
 
     def multiply(self) -> Kernel:
-        """Multiply on the device. Do it last: the matrix library takes its own memory beside the pool."""
+        """Multiply on the device. Call this last: the matrix library takes its own memory beside the pool."""
         correct = is_square(self._session.run(self._product, {self._matrix: MATRIX}))
         return Kernel(self._device, created_devices(self.lines).get(self._device, ""), correct)
 
 
 def without_retry(options: Any) -> Any:
-    """Return GPU options under which an allocation that fails is not tried again for 10 s."""
+    """Return GPU options with which TensorFlow does not retry a failing allocation for 10 s."""
     options.experimental.disallow_retry_on_allocation_failure = True
     return options
 
@@ -170,7 +175,7 @@ SET_A_LIMIT = fix.edit(
 
 
 class LimitFaults(KernelFaults):
-    """What a limit to the memory of a device can come to."""
+    """The findings about a memory limit of a device."""
 
     not_at_once = warn(
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
@@ -192,23 +197,24 @@ class LimitFaults(KernelFaults):
 
 
 class Limited(Record):
-    """What a device with a limit took, by NVML."""
+    """The memory in use on a device with a limit, by NVML."""
 
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
     """Memory after the first tensor, of 16 bytes."""
     last: MemoryUse
-    """Memory after twice the limit was asked for."""
+    """Memory after twice the limit was requested."""
     exceeded: Raised | None
-    """What asking for it raised."""
+    """The error that requesting twice the limit raised."""
     kernel: Kernel
-    """A product that was computed last."""
+    """A matrix product that was computed last."""
 
     def judged(self, limit: int, facts: Facts, least: int, ignored: Kind, unlimited: Kind) -> Findings:
-        """Judge it: the first tensor should have taken ``least`` of the ``limit``, and nothing more than that.
+        """Judge the memory: the first tensor should take at least ``least``, and nothing should take more than
+        ``limit``.
 
-        ``ignored`` is found if it took more, and ``unlimited`` if an allocator that knows no limit is why.
+        The finding is ``ignored`` if more was taken, or ``unlimited`` if the allocator in use knows no limits.
         """
         first, last = self.first - self.before, self.last - self.before
         figures: dict[str, Figure] = {"device": self.kernel.device, "limit_bytes": limit, "beyond_bytes": 2 * limit}
@@ -240,7 +246,7 @@ class ReplicaReading(GpuReading, kw_only=True):
 
     @property
     def where(self) -> str:
-        """Their place, in a few words."""
+        """Where the program ran, in a few words."""
         return f"{len(self.made)} GPUs" if len(self.given) > 1 else f"{len(self.made)} logical devices on 1 GPU"
 
     def unusable(self) -> Findings:
@@ -252,7 +258,7 @@ class ReplicaReading(GpuReading, kw_only=True):
 
 
 def create_devices(ctx: Context) -> dict[str, str]:
-    """Let TensorFlow make its GPU devices; return their names and PCI bus ids, by its ``Created device`` lines."""
+    """Let TensorFlow make its GPU devices; return their names and PCI bus ids from its ``Created device`` lines."""
     with ctx.placements() as log:
         names = [short_device(device.name) for device in ctx.tf.config.list_logical_devices("GPU")]
     created = created_devices(log.lines)
@@ -262,8 +268,8 @@ def create_devices(ctx: Context) -> dict[str, str]:
 def make_replicas(ctx: Context) -> dict[str, str]:
     """Let TensorFlow make a device on every GPU, two if there is only one, and switch soft placement off.
 
-    Return the PCI bus id of each. Each has a memory limit and not growth, which a variable of the environment can take
-    away.
+    Return the PCI bus id of each device. A device has a memory limit instead of growth, which an environment variable
+    can switch off.
     """
     tf = ctx.tf
     for device in ctx.list_gpus():
@@ -274,18 +280,18 @@ def make_replicas(ctx: Context) -> dict[str, str]:
 
 
 COLLECTIVE_S = 30.0
-"""How long a collective may take. NCCL and a driver that start slowly may take 25 s, and a process that does nothing
-for 35 s hangs, whatever it does."""
+"""Time limit of a collective. NCCL and a driver that start slowly may take 25 s, and a process that does nothing for 35
+s counts as hung."""
 
 
 LEAST_WAIT_S = 0.1
-"""On a busy machine :func:`in_time` waits again and again."""
+"""The least seconds that :func:`in_time` waits at a time; on a busy machine it waits again and again."""
 
 
 def in_time(ctx: Context, seconds: float, call: Callable[[], object]) -> Raised | None:
-    """Return what ``call`` raised; ``TimeoutError`` if it has not ended within ``seconds``, and never may.
+    """Return the error of ``call``, or ``TimeoutError`` if it has not ended within ``seconds``.
 
-    A collective that waits for a GPU cannot be ended. After a ``TimeoutError`` touch TensorFlow no more.
+    A collective that waits for a GPU cannot be ended. Do not use TensorFlow after a ``TimeoutError``.
     """
     ended: Future[Raised | None] = Future()
 
@@ -320,15 +326,16 @@ _CEILING = re.compile(r"Created device \S*/device:(?P<device>GPU:\d+) with (?P<m
 def ceilings_mib(lines: Iterable[str]) -> dict[str, int]:
     """Map each GPU device that TensorFlow says it created (``GPU:0``) to the most memory it may take, in MiB.
 
-    It is not what is taken; ``TF_PER_DEVICE_MEMORY_LIMIT_MB`` does not show in it. The line says MB and means MiB.
+    The figure is not the memory in use, and it ignores ``TF_PER_DEVICE_MEMORY_LIMIT_MB``. The line says MB and means
+    MiB.
     """
     return {found["device"]: int(found["mib"]) for line in lines if (found := _CEILING.search(line))}
 
 
 def devices_in_graphs(ctx: Context) -> tuple[Any, int]:
-    """Return options for every session of a process, and how many GPU devices it has under them.
+    """Return options for every session of a process, and the number of GPU devices that these options make.
 
-    One for each GPU; a single GPU is split in two. Ask only if TensorFlow lists every GPU.
+    There is one device for each GPU; a single GPU is split in two. Call this only if TensorFlow lists every GPU.
     """
     v1 = ctx.tf.compat.v1
     options, count = v1.GPUOptions(), len(ctx.gpus)
@@ -345,6 +352,6 @@ def gpus_of_graph_devices(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def cudnn_serves(version: str) -> bool:
-    """Return True if TensorFlow takes this cuDNN: one of the same major version that is not older."""
+    """Return True if TensorFlow accepts this cuDNN: same major version, and not older."""
     found, needed = (tuple(map(int, re.findall(r"\d+", release)[:2])) for release in (version, CUDNN_NEEDED))
     return found[:1] == needed[:1] and found >= needed

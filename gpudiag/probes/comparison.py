@@ -1,4 +1,5 @@
-"""What the probes of NVIDIA's libraries share: the same computation on the CPU and on each GPU, and how they differ."""
+"""Code that the probes of NVIDIA's libraries share: they compute the same on the CPU and on each GPU and compare the
+results."""
 
 from __future__ import annotations
 
@@ -30,32 +31,33 @@ from gpudiag.probes.common import create_devices
 from gpudiag.record import Record
 
 NEEDS = Needs(gpus=1, free_bytes=512 * MIB)
-"""What the libraries take for themselves beside a few small tensors: handles, workspaces, the code of their kernels."""
+"""Device memory that the libraries need beside a few small tensors: handles, workspaces, code of kernels."""
 
 DOUBLE, SINGLE, TF32, HALF, BFLOAT16 = 1e-10, 2e-5, 5e-3, 1e-2, 3e-2
-"""The most by which a right result may differ, as a part of the largest value.
+"""The largest allowed difference of a right result, as a fraction of the largest value.
 
 The types round to 2**-53, 2**-24, 2**-11, 2**-11 and 2**-9. The largest error of products of 64 x 64 normal numbers was
 7e-16, 3e-7, 4e-4, 4e-4 and 3e-3 (rounded in numpy, 20 draws): there is room for another order of adding and for partial
 sums of a short type, and TF32 in place of float32 is noticed."""
 
 COMPUTES = "gpudiag computes: "
-"""Begins a line of the child's log for each computation on a GPU: of one that never returns the name is known."""
+"""Prefix of the log line that the child writes before each computation on a GPU, so that one that never returns has a
+name."""
 
 
 def last_announced(lines: Iterable[str]) -> str:
-    """Return what a child was to compute last, such as ``convolution on GPU:0``; "" if it has announced none."""
+    """Return the last computation that a child announced, such as ``convolution on GPU:0``; "" if there is none."""
     announced = [line.removeprefix(COMPUTES) for line in lines if line.startswith(COMPUTES)]
     return announced[-1] if announced else ""
 
 
 SLOW_S = 10.0
-"""Of the first computation on a GPU, which opens the library: some seconds from a cold disk, and for a convolution some
-more on a real GPU, whose algorithms TensorFlow tries."""
+"""Time limit for the first computation on a GPU, which opens the library: this takes some seconds from a cold disk, and
+longer for a convolution on a real GPU, where TensorFlow tries algorithms."""
 
 
 class LibraryFaults(ReplicaFaults):
-    """What can be found of a library."""
+    """The findings about a library."""
 
     failed = fail(
         "{library} on {device}: {what} raised {error}",
@@ -83,18 +85,19 @@ class Check(Record):
     """One computation on one device."""
 
     name: str
-    """Such as ``convolution, float16``."""
+    """The name of the computation, such as ``convolution, float16``."""
     device: str
-    """Where it was asked for, such as ``GPU:0``."""
+    """The requested device, such as ``GPU:0``."""
     ran_on: str = ""
-    """Where TensorFlow says that the result is; empty if it raised."""
+    """The device of the result, according to TensorFlow; empty if the computation raised."""
     error: float | None = None
-    """By how much the result differs, as a part of the largest value; None: it raised, or is not finite."""
+    """The difference of the result as a fraction of the largest value; None if the computation raised or is not finite.
+    """
     most: float = 0.0
-    """By how much it may differ."""
+    """The largest allowed difference."""
     raised: Raised | None = None
     seconds: float = 0.0
-    """Until the result was there; 0: an older gpudiag did not measure it."""
+    """Seconds until the result was there; 0 in reports of an older gpudiag, which did not measure it."""
 
     @property
     def is_right(self) -> bool:
@@ -102,13 +105,13 @@ class Check(Record):
 
 
 class LibraryReading(GpuReading, kw_only=True):
-    """What was computed on each device."""
+    """The computations on each device."""
 
     made: dict[str, str]
     """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """The computations that were left out, with the reason."""
 
     def figure(self) -> str:
         names = dict.fromkeys(check.name for check in self.checks)
@@ -124,7 +127,7 @@ class LibraryReading(GpuReading, kw_only=True):
         return tuple(map(Gap, self.unchecked))
 
     def judged(self, library: str) -> Findings:
-        """Judge it; a device on which everything is right has been verified."""
+        """Judge the computations; a device on which all of them are right is verified."""
         for given, (device, found) in zip(self.given, self.made.items(), strict=False):
             if found != given:
                 yield ReplicaFaults.other_gpu.found(device=device, found=found or "(not named)", expected=given)
@@ -157,26 +160,26 @@ def _judged(check: Check, library: str) -> Findings:
 
 @dataclass(frozen=True)
 class Computation:
-    """Something to compute on a device, and how near to the right result it must come."""
+    """A computation for each device, and the accuracy that its result must have."""
 
     name: str
     compute: Callable[..., Any]
-    """Takes the inputs as tensors of one type and returns a tensor, whatever the type."""
+    """A function that takes the inputs as tensors of one type and returns a tensor of any type."""
     inputs: tuple[Any, ...] = ()
-    """Arrays of float64."""
+    """The inputs as arrays of float64."""
     type: str = "float32"
-    """Of the inputs on the GPU."""
+    """The type of the inputs on the GPU."""
     most: float = SINGLE
     reference: str = "float64"
-    """In which type the CPU computes the right result, of inputs that were rounded to ``type``."""
+    """The type in which the CPU computes the reference result, from inputs rounded to ``type``."""
     twice: bool = False
-    """True: the right result is that of the same device, computed before."""
+    """True if the reference is an earlier result of the same device."""
 
 
 def compare(ctx: Context, reading: type[R], computations: Iterable[Computation], unchecked: tuple[str, ...] = ()) -> R:
     """Run each computation on the CPU and on every GPU.
 
-    A device on which one raised is left alone: TensorFlow's next call there may never return.
+    After an error a device is not used again: TensorFlow's next call there may never return.
     """
     ctx.list_gpus()
     ctx.tf.config.set_soft_device_placement(False)
@@ -202,13 +205,13 @@ def _until_one_raises(device: str, ran: Sequence[_Run]) -> Iterable[Check]:
 
 
 class _Run:
-    """A computation, and the right result."""
+    """A computation, and its reference result."""
 
     def __init__(self, ctx: Context, computation: Computation) -> None:
         self._ctx, self._asked = ctx, computation
         self.name = computation.name
         self.limit = ""
-        """Why it is left out on every GPU: simulated ones lack something that it needs."""
+        """Why the computation is left out on every GPU: simulated GPUs lack a function that it needs."""
 
     @cached_property
     def _right(self) -> Any:
@@ -237,13 +240,14 @@ class _Run:
         return Check(asked.name, device, where, error, asked.most, seconds=seconds)
 
     def _computed(self, device: str) -> tuple[Any, ...]:
-        """Return where the result is and its values, two of them if it is computed twice."""
+        """Return the device of the result and its values; two results if it is computed twice."""
         made = [self._on(device, self._asked.type) for _ in range(1 + self._asked.twice)]
         return (short_device(made[0].device), *(tensor.numpy() for tensor in made))
 
 
 def difference(found: Any, right: Any) -> float | None:
-    """Return the largest difference of two arrays as a part of the largest value; None if ``found`` is not finite."""
+    """Return the largest difference of two arrays as a fraction of the largest value; None if ``found`` is not
+    finite."""
     import numpy
 
     wide = "complex128" if numpy.iscomplexobj(right) else "float64"
@@ -255,12 +259,12 @@ def difference(found: Any, right: Any) -> float | None:
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
-    """Return numbers of the normal distribution, the same each time."""
+    """Return normally distributed numbers, the same ones on each call."""
     import numpy
 
     return numpy.random.default_rng(seed).standard_normal(shape)
 
 
 def unless_simulated(ctx: Context, what: str) -> tuple[str, ...]:
-    """Return why ``what`` is left out: simulated GPUs cannot do it; empty on real ones."""
+    """Return why ``what`` is left out on simulated GPUs, which cannot do it; empty on real GPUs."""
     return (f"{what} (simulated GPUs)",) if any(gpu.simulated for gpu in ctx.gpus) else ()

@@ -1,7 +1,7 @@
-"""The list of the probes, without importing one of them: that takes longer than everything else ``gpudiag list`` does.
+"""Lists the probes without importing them, because the import would take longer than the rest of ``gpudiag list``.
 
-Names come from the files; what is said of each from an index, which ``scripts/docs.py`` writes as it writes the pages.
-If a probe is not in the index, none is taken from there.
+Names come from the files, descriptions from an index that ``scripts/docs.py`` writes with the pages. If the index lacks
+a probe, it is not used at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpudiag.errors import UsageError, nearest
 
 INDEX = Path(gpudiag.probes.__path__[0], "index.json")
 LEAST_SUMMARY_WIDTH = 40
-"""If a table leaves fewer columns for the summaries, they are below the names."""
+"""With fewer columns for the summaries, the table shows them below the names."""
 
 
 class Listed(NamedTuple):
@@ -60,7 +60,7 @@ def chosen(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def listed(patterns: Sequence[str] = (), index: Path = INDEX) -> tuple[Listed, ...] | None:
-    """Return what the index says of the probes that ``patterns`` choose; None if it does not have them all."""
+    """Return the index's entries of the probes that ``patterns`` choose; None if the index lacks one of them."""
     wanted = chosen(patterns)
     try:
         known = {entry[0]: Listed(*entry) for entry in json.loads(index.read_text(encoding="utf-8"))}
@@ -70,7 +70,7 @@ def listed(patterns: Sequence[str] = (), index: Path = INDEX) -> tuple[Listed, .
 
 
 def text(rows: Iterable[Listed], width: int) -> str:
-    """Return what ``gpudiag list`` prints in ``width`` columns: a table, or if it is too narrow, paragraphs."""
+    """Return the output of ``gpudiag list`` in ``width`` columns: a table or, if that is too narrow, paragraphs."""
     rows = list(rows)
     left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1, 2))
     if left < LEAST_SUMMARY_WIDTH:

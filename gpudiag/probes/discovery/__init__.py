@@ -1,1 +1,1 @@
-"""Whether TensorFlow finds the GPUs that are there, and what it says if not."""
+"""Whether TensorFlow finds the GPUs of the machine, and the reason in its log if it does not."""

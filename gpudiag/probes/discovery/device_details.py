@@ -50,11 +50,11 @@ class Fault(probe.GpuFaults):
 
 
 class Details(Record):
-    """What TensorFlow says about one GPU."""
+    """TensorFlow's details of one GPU."""
 
     name: str
     compute_capability: str
-    """Such as ``8.0``; empty if TensorFlow does not say."""
+    """The compute capability, such as ``8.0``; empty if TensorFlow does not report it."""
 
 
 class Reading(probe.Reading):
@@ -63,7 +63,7 @@ class Reading(probe.Reading):
     given: tuple[str, ...]
     """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
     devices: tuple[Details, ...]
-    """In the order of TensorFlow's numbers."""
+    """The details of each GPU, in the order of TensorFlow's numbers."""
     compiled: tuple[str, ...]
     """Compute capabilities for which TensorFlow's log announces kernels compiled from PTX."""
 

@@ -53,10 +53,10 @@ class Order(Record):
 
 
 class Reading(probe.Reading):
-    """All GPUs of the machine, three times."""
+    """The order of all GPUs of the machine under three environments."""
 
     given: int
-    """How many of them the probe was given."""
+    """How many of the GPUs the probe was given."""
     in_force: Order
     """The order under the environment of gpudiag's caller."""
     by_pci: Order
@@ -103,7 +103,7 @@ def judge(reading: Reading, facts: Facts) -> Findings:
 
 
 def _first_moved(order: Order, facts: Facts) -> Iterator[dict[str, int | str]]:
-    """Yield the first GPU that CUDA counts otherwise than NVML, if there is one."""
+    """Yield the first GPU whose number in CUDA differs from NVML's, if there is one."""
     by_nvml = {device.pci_bus_id: device.index for device in facts.nvml_devices}
     for position, pci_bus_id in enumerate(order.pci_bus_ids):
         index = by_nvml.get(pci_bus_id, position)

@@ -26,13 +26,14 @@ from gpudiag.probes.common import MATRIX, is_square, without_machine_code
 from gpudiag.record import Record
 
 SLOW_S = 10.0
-"""Of one GPU. A driver that is not kept loaded takes some seconds a GPU, libraries on a cold disk as many; a context by
-itself takes tenths of a second. What takes longer than all of that together has another cause."""
+"""Time limit for one GPU. A driver that is not kept loaded takes some seconds a GPU, libraries on a cold disk as many;
+a context by itself takes tenths of a second. Anything slower than all of that together has another cause."""
 SLOW_DRIVER_S = 1.0
-"""And half of it a GPU: the driver's start with the kernel's part loaded and kept. Without persistence it initialises
-each GPU again, in seconds."""
+"""Time limit for the driver's start with its kernel module loaded and kept, plus half as much for each GPU. Without
+persistence the driver initialises each GPU again, which takes seconds."""
 SLOW_SECOND_S = 1.0
-"""Four numbers there and back, everything loaded: a thousand times what a GPU that works takes."""
+"""Time limit for copying four numbers to the GPU and back with everything loaded: a thousand times what a healthy GPU
+takes."""
 
 KEEP_LOADED = (
     fix.run("sudo nvidia-smi -pm 1", "keeps the driver loaded; or start the service nvidia-persistenced"),
@@ -80,29 +81,30 @@ class Fault(probe.KernelFaults):
 
 
 class Operation(Record):
-    """The same operation twice on one GPU."""
+    """One operation, run twice on one GPU."""
 
     kernel: Kernel
     first_s: float
-    """Until the result was there."""
+    """Seconds until the first result was there."""
     second_s: float
 
 
 class Reading(probe.GpuReading):
-    """How long it took until each GPU computed."""
+    """The time until each GPU computed."""
 
     list_s: float
-    """Time of ``tf.config.list_physical_devices('GPU')``."""
+    """Seconds for ``tf.config.list_physical_devices('GPU')``."""
     create_s: float
-    """Time of ``tf.config.list_logical_devices('GPU')``, which makes the CUDA contexts."""
+    """Seconds for ``tf.config.list_logical_devices('GPU')``, which makes the CUDA contexts."""
     operations: tuple[Operation, ...]
-    """By TensorFlow's numbers."""
+    """The operations, in the order of TensorFlow's numbers."""
     compiled: tuple[str, ...]
     """Compute capabilities for which TensorFlow's log announces kernels compiled from PTX."""
     init_s: float = 0.0
-    """Until the driver showed its GPUs: ``cuInit``, before anything of TensorFlow's."""
+    """Seconds until the driver showed its GPUs (``cuInit``), before TensorFlow did anything."""
     states: dict[str, GpuState] = {}
-    """By PCI bus id: what NVML says right after the operations, when no GPU has lowered its clocks and its link."""
+    """NVML's state of each GPU by PCI bus id, read right after the operations, before a GPU lowers its clocks and its
+    link."""
 
     def figure(self) -> str:
         first = self.init_s + self.list_s + self.create_s + self.operations[0].first_s

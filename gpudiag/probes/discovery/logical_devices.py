@@ -39,10 +39,10 @@ class Fault(probe.KernelFaults):
 
 
 class Product(Record):
-    """What came of a matrix product on one device."""
+    """The result of a matrix product on one device."""
 
     kernel: Kernel | None
-    """None if it raised."""
+    """The computed product; None if it raised."""
     raised: Raised | None
 
 
@@ -52,11 +52,12 @@ class Reading(probe.Reading):
     given: tuple[str, ...]
     """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
     raised: Raised | None
-    """What creating the devices raised."""
+    """The error that creating the devices raised."""
     products: dict[str, Product]
-    """By TensorFlow's name of the device, such as ``GPU:0``."""
+    """The products, by TensorFlow's name of the device, such as ``GPU:0``."""
     refused: dict[str, str] = {}
-    """Where creating them raised: PCI bus id of each GPU that the CUDA driver refuses a context, and its error."""
+    """If creating the devices raised: the PCI bus id of each GPU on which the CUDA driver refuses a context, with its
+    error."""
 
     def figure(self) -> str:
         right = sum(product.kernel is not None and product.kernel.correct for product in self.products.values())

@@ -61,27 +61,29 @@ class Fault(probe.Faults):
 
 
 _OPTIONAL = ("libnccl", "libcupti")
-"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+"""Libraries that TensorFlow opens only at their first use; without them GPUs are listed and work (measured, 2.21)."""
 
 NAMING_S = 40
-"""What asking TensorFlow for its names may take. A busy GPU can make it hang, which must not cost the whole reading."""
+"""Time limit for asking TensorFlow for its names. A busy GPU can make it hang, which must not cost the whole reading.
+"""
 
 
 class Device(Record):
-    """What NVML, CUDA and TensorFlow call one GPU; joined by its PCI bus id."""
+    """The names of one GPU in NVML, CUDA and TensorFlow, joined by its PCI bus id."""
 
     index: int
     """NVML's number, as ``nvidia-smi`` prints it."""
     name: str
     pci_bus_id: str
     uuid: str
-    """By NVML."""
+    """The UUID, according to NVML."""
     cuda_ordinal: int | None
-    """Number in the CUDA driver, in this process; None if the driver does not show it."""
+    """The number in the CUDA driver, in this process; None if the driver does not show the GPU."""
     cuda_uuid: str
-    """By the CUDA driver, without the prefix ``GPU-`` or ``MIG-``; empty if it does not show it."""
+    """The UUID according to the CUDA driver, without the prefix ``GPU-`` or ``MIG-``; empty if it does not show the
+    GPU."""
     tensorflow: str
-    """Name in TensorFlow, such as ``GPU:0``; empty if it does not say."""
+    """The name in TensorFlow, such as ``GPU:0``; empty if TensorFlow does not tell it."""
 
 
 class Names(Record):
@@ -91,7 +93,7 @@ class Names(Record):
 
 
 class Reading(probe.Reading):
-    """What TensorFlow lists, and what its log says."""
+    """The GPUs that TensorFlow lists, and its log about them."""
 
     given: int
     """GPUs that NVML reports and this process may see."""
@@ -99,15 +101,15 @@ class Reading(probe.Reading):
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
     raised: Raised | None
     unopened: dict[str, str]
-    """Library to the loader's words, for each that TensorFlow tried to open and could not."""
+    """Libraries that TensorFlow tried to open and could not, each with the loader's message."""
     errors: tuple[str, ...]
     """Error lines of TensorFlow's log, without their prefix."""
     cudnn: str | None = None
     """Version of the cuDNN that was loaded; None if there is none."""
     devices: tuple[Device, ...] = ()
-    """Those given, in the order of ``CUDA_VISIBLE_DEVICES``."""
+    """The given GPUs, in the order of ``CUDA_VISIBLE_DEVICES``."""
     unnamed: Raised | None = None
-    """What asking TensorFlow for its names raised; ``discovery.logical_devices`` judges it."""
+    """The error that asking TensorFlow for its names raised; ``discovery.logical_devices`` judges it."""
 
     def figure(self) -> str:
         return f"TensorFlow lists {self.listed} of {self.given}"

@@ -41,21 +41,21 @@ class Fault(probe.Faults):
 
 
 MOST_LINES = 200
-"""After these, only lines with a message that is known are kept."""
+"""After this many lines only lines with a known message are kept."""
 
 
 class Reading(probe.Reading):
-    """What TensorFlow lists, and what it said on the way."""
+    """The GPUs that TensorFlow lists, and its log on the way."""
 
     listed: int
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
     raised: Raised | None
     opened: tuple[str, ...]
-    """Libraries that TensorFlow opened, each once, in its order."""
+    """Libraries that TensorFlow opened, each once, in the order of opening."""
     unopened: dict[str, str]
-    """Library to the loader's words, for each that TensorFlow tried to open and could not."""
+    """Libraries that TensorFlow tried to open and could not, each with the loader's message."""
     lines: tuple[Line, ...]
-    """The other lines of its log, from the import on."""
+    """The other lines of TensorFlow's log, from the import on."""
 
     def figure(self) -> str:
         return ", not opened: ".join(
@@ -72,7 +72,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def read_log(printed: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
-    """Return the reading that a log gives; each line once, however often TensorFlow says it."""
+    """Return the reading of a log, with each line once, however often TensorFlow repeats it."""
     lines = dict.fromkeys(line for line in log_lines.parse(printed) if line.file != "dso_loader.cc")
     kept = (line for number, line in enumerate(lines) if number < MOST_LINES or recognised(line.text))
     return Reading(

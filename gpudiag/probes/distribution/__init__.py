@@ -1,1 +1,1 @@
-"""Several devices at the same work: by hand, by a strategy, and the reductions between them."""
+"""Several devices on one task: placed by hand, by a strategy, and the reductions between them."""

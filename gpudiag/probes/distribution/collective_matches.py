@@ -63,19 +63,19 @@ IN_HOST_MEMORY = "int32"  # what a function returns of this type lies in host me
 
 
 def _sizes(count: int) -> tuple[int, ...]:
-    """Return how many elements the vectors have that ``count`` devices add.
+    """Return the lengths of the vectors that ``count`` devices add.
 
-    One device gets all vectors of int32: 32 MiB at most.
+    One device receives all int32 vectors: 32 MiB at most.
     """
     return 1, 1023, min(1 << 20, (8 << 20) // count) + 1
 
 
 class Sum(Record):
-    """The sum that one GPU has."""
+    """The sum on one GPU."""
 
     dtype: str
     size: int
-    """Elements."""
+    """The number of elements."""
     device: str
     """The device whose memory holds it."""
     wrong: int
@@ -86,7 +86,7 @@ class Reading(ReplicaReading):
     """The sums of all GPUs."""
 
     sums: tuple[Sum, ...]
-    """Empty if it raised."""
+    """The sums; empty if the all-reduce raised."""
     raised: Raised | None
 
     def figure(self) -> str:
@@ -134,7 +134,8 @@ def measure(ctx: Context) -> Reading:
 
 
 def _values(tf: Any, size: int) -> Any:
-    """Return what the first replica adds; the others add 1, 2, ... more. Sums stay far below 2048, exact in float16."""
+    """Return the values that the first replica adds; the others add 1, 2, ... more. Sums stay far below 2048, exact in
+    float16."""
     return tf.range(size) % 7 + 1
 
 

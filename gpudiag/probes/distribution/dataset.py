@@ -71,26 +71,26 @@ class Fault(probe.ReplicaFaults):
 
 
 EACH = 2
-"""Elements for each replica of a full batch."""
+"""The number of elements for each replica in a full batch."""
 FULL_BATCHES = 2
 NEAR = 1e-4
-"""Sums are whole numbers; a mean may be rounded."""
+"""The allowed difference of a mean, which may be rounded; sums are whole numbers."""
 
 
 class Part(Record):
-    """What a replica got of a batch."""
+    """A replica's part of a batch."""
 
     device: str
-    """Whose memory holds it."""
+    """The device whose memory holds the part."""
     elements: Numbers
 
 
 class Batch(Record):
-    """A batch as it was distributed, and what was made of it."""
+    """A batch as it was distributed, and its sum, mean and gathered elements."""
 
     parts: tuple[Part, ...]
     total: float | None
-    """By `strategy.reduce` with SUM."""
+    """The sum that `strategy.reduce` computed."""
     mean: float | None
     """The mean that `strategy.reduce` computed."""
     gathered: Numbers
@@ -101,13 +101,13 @@ class Batch(Record):
 
 
 class Reading(ReplicaReading):
-    """What became of the batches."""
+    """The distributed batches and the reduced losses."""
 
     batches: tuple[Batch, ...]
     """The batches that were read."""
     error: Raised | None
     losses: Numbers = ()
-    """The sum and the mean, by `strategy.reduce` with `axis=None`, of 1, 2, ...: a number for each replica."""
+    """The sum and the mean of one number per replica (1, 2, ...), by `strategy.reduce` with `axis=None`."""
 
     def figure(self) -> str:
         return f"{len(self.batches)} batches on {self.where}"
@@ -122,7 +122,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _expected(count: int) -> list[tuple[float, ...]]:
-    """Return the elements of each batch for ``count`` replicas: the last has one."""
+    """Return the elements of each batch for ``count`` replicas; the last batch has a single element."""
     size = EACH * count
     firsts = range(1, FULL_BATCHES * size + 1, size)
     return [*(tuple(float(first + more) for more in range(size)) for first in firsts), (FULL_BATCHES * size + 1.0,)]

@@ -48,24 +48,24 @@ class Fault(probe.KernelFaults):
 LEFT = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 RIGHT = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 PRODUCT = (22.0, 28.0, 49.0, 64.0)
-"""Row by row."""
+"""The expected product, row by row."""
 
 
 class Sum(Record):
-    """The products, added."""
+    """The sum of all products."""
 
     parts: tuple[Kernel, ...]
-    """What each GPU computed, in the order of TensorFlow's numbers."""
+    """The product of each GPU, in the order of TensorFlow's numbers."""
     total: Numbers
     device: str
-    """The device that holds it."""
+    """The device that holds the sum."""
 
 
 class Reading(ReplicaReading):
-    """What the GPUs computed."""
+    """The products that the GPUs computed, and their sum."""
 
     sum: Sum | None
-    """None if it raised."""
+    """The sum; None if the program raised."""
     raised: Raised | None
 
     def figure(self) -> str:

@@ -84,7 +84,7 @@ class Copy(Record):
 
 
 class Trained(Record):
-    """What the strategy made and trained."""
+    """The strategy's replicas and the weights after one training step."""
 
     replicas: int
     """The number of replicas, by ``num_replicas_in_sync``."""
@@ -97,9 +97,9 @@ class Reading(ReplicaReading):
     """One training step on all devices."""
 
     trained: Trained | None
-    """None if it raised."""
+    """The result of the step; None if it raised."""
     collective: str
-    """What TensorFlow's log says that it chose, such as ``NCCL``; empty if it says nothing."""
+    """The collective that TensorFlow's log names, such as ``NCCL``; empty if it names none."""
     raised: Raised | None
 
     def figure(self) -> str:
@@ -152,7 +152,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _batch(replica: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the features and labels of a replica: no two have the same."""
+    """Return the features and labels of a replica, different for each replica."""
     return [[1.0, float(replica)], [float(replica + 1), 1.0]], [[1.0], [float(replica)]]
 
 

@@ -54,17 +54,17 @@ NAMED = ("/GPU:0", "/GPU:1")
 
 
 class Run(Record):
-    """What came of asking for :data:`NAMED`."""
+    """The strategy's reaction to the devices :data:`NAMED`."""
 
     replicas: int = 0
-    """The number of replicas, by ``num_replicas_in_sync``; 0 if it raised."""
+    """The number of replicas, by ``num_replicas_in_sync``; 0 if the strategy raised."""
     copies: tuple[str, ...] = ()
-    """Devices of the copies of a variable."""
+    """The devices of a variable's copies."""
     raised: Raised | None = None
 
 
 class Reading(probe.Reading):
-    """What the strategy did with soft placement, and without."""
+    """The strategy's behaviour with soft placement and without."""
 
     soft: Run
     hard: Run

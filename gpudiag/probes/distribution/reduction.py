@@ -81,19 +81,19 @@ NCCL = "NcclAllReduce"
 # NCCL last: it is the one that hangs, and nothing can be computed after that.
 OPS = ("HierarchicalCopyAllReduce", "ReductionToOneDevice", NCCL)
 VALUES = (1.0, 2.0, 3.0, 4.0, 5.0)
-"""What the first replica adds; the others add 1, 2, ... more."""
+"""The values that the first replica adds; the others add 1, 2, ... more."""
 
 
 class Run(Record):
-    """One of the ways to reduce."""
+    """A reduction with one of TensorFlow's `cross_device_ops`."""
 
     sums: dict[str, Numbers]
-    """The device whose memory holds the sum, and the sum; empty if it raised."""
+    """The sum, by the device whose memory holds it; empty if the reduction raised."""
     raised: Raised | None
 
 
 class Reading(ReplicaReading):
-    """What each of them gave."""
+    """The result of each way to reduce."""
 
     runs: dict[str, Run]
     """The ways to reduce that were tried."""

@@ -63,7 +63,7 @@ class Run(Record):
     mode: str
     """``session`` or ``tf.function``."""
     towers: dict[str, tuple[str, ...]]
-    """Name scope to the devices on which the log shows its matrix products."""
+    """The devices on which the log shows the matrix products of each tower, by name scope."""
     variable: tuple[str, ...]
     """Devices on which the log shows a variable."""
     average: Numbers
@@ -72,7 +72,7 @@ class Run(Record):
 
 
 class Reading(ReplicaReading):
-    """What the towers computed."""
+    """The gradients that the towers computed."""
 
     runs: tuple[Run, ...]
     single: Numbers
@@ -158,7 +158,7 @@ def _scope(number: int) -> str:
 
 
 def _batch(number: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the features and labels of a tower: no two have the same, and all have as many."""
+    """Return the features and labels of a tower, different for each tower but always as many."""
     return [[1.0, float(number)], [float(number + 1), 1.0]], [[1.0], [float(number)]]
 
 

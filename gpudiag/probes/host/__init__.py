@@ -1,1 +1,1 @@
-"""The host: judged from facts, without TensorFlow."""
+"""Checks of the host, judged from facts without TensorFlow."""

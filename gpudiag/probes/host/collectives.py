@@ -1,4 +1,4 @@
-"""Several GPUs, and several machines, find what they need to exchange data: memory that is shared or locked, a way.
+"""Several GPUs and machines can exchange data: shared memory, locked memory and a network interface are available.
 
 What it does
     If several GPUs are in scope, reads what a collective operation (NCCL, `MirroredStrategy`) depends on: the size
@@ -27,7 +27,7 @@ from gpudiag.probe import Needs, Probe
 PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "container", "device_nodes", "environment"), quick=True)
 
 _TRAINING = ("chief", "master", "worker")
-"""Jobs of a cluster that compute gradients; a parameter server or an evaluator may well be without a GPU."""
+"""Cluster jobs that compute gradients; a parameter server or an evaluator may well be without a GPU."""
 
 
 def figure(facts: Facts) -> str:
@@ -37,7 +37,7 @@ def figure(facts: Facts) -> str:
 
 
 def training_workers(facts: Facts) -> tuple[str, ...]:
-    """Return the tasks of ``TF_CONFIG`` that train, such as ``worker 0``; none if it is not set."""
+    """Return the training tasks of ``TF_CONFIG``, such as ``worker 0``; none if the variable is unset."""
     cluster = _told(facts).cluster
     return tuple(f"{job} {index}" for job in _TRAINING for index in range(min(cluster.get(job, 0), _MOST_WORKERS)))
 
@@ -49,7 +49,7 @@ def own_task(facts: Facts) -> str | None:
 
 
 _MOST_WORKERS = 10_000
-"""More do not train together; a report may say any number."""
+"""More workers do not train together, although a report may claim any number."""
 
 
 class _Task(msgspec.Struct):
@@ -58,7 +58,7 @@ class _Task(msgspec.Struct):
 
 
 class _Cluster(msgspec.Struct):
-    """What is kept of ``TF_CONFIG``."""
+    """The part of ``TF_CONFIG`` that reports keep."""
 
     cluster: dict[str, int] = {}
     task: _Task | None = None

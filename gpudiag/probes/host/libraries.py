@@ -35,7 +35,7 @@ OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 PROFILER = "libcupti.so.12"
 COLLECTIVES = "libnccl.so.2"
 OPTIONAL = (COLLECTIVES, PROFILER)
-"""Opened only when they are used; without them GPUs are listed and work (measured, 2.21)."""
+"""Libraries that TensorFlow opens only at their first use; without them GPUs are listed and work (measured, 2.21)."""
 
 PACKAGES = {
     "libcudart": "nvidia-cuda-runtime-cu12",
@@ -52,7 +52,8 @@ PACKAGES = {
     "libnvrtc": "nvidia-cuda-nvrtc-cu12",
     "libdevice": "nvidia-cuda-nvcc-cu12",
 }
-"""The distribution that holds a library of TensorFlow 2.18-2.21 (CUDA 12), by the name before the first dot."""
+"""The distribution that holds each library of TensorFlow 2.18-2.21 (CUDA 12), by the library's name before the first
+dot."""
 
 
 def figure(facts: Facts) -> str:
@@ -78,7 +79,7 @@ def concerns(facts: Facts) -> bool:
 
 
 def unopened(facts: Facts) -> tuple[Library, ...]:
-    """Return the CUDA libraries that every GPU needs and that cannot be opened; the driver's own are not among them."""
+    """Return the CUDA libraries that every GPU needs and that cannot be opened, except the driver's own."""
     return tuple(library for library in _needed(facts) if library.error is not None)
 
 
@@ -104,7 +105,7 @@ def older_first(facts: Facts) -> Iterator[tuple[Library, LibraryCopy]]:
 
 
 def with_other_soname(facts: Facts) -> tuple[Library, ...]:
-    """Return libraries that open, and whose file says that it is another release, or another library altogether."""
+    """Return libraries that can be opened but whose file identifies itself as another release or another library."""
     needed = _needed(facts, optional=True)
     return tuple(
         library for library in needed if library.error is None and library.own_soname not in (None, library.soname)
@@ -112,14 +113,14 @@ def with_other_soname(facts: Facts) -> tuple[Library, ...]:
 
 
 def is_another_release(library: Library) -> bool:
-    """Return True if the file of ``one`` says that it is the same library in another release."""
+    """Return True if the file of ``library`` identifies itself as another release of the same library."""
     return (
         library.own_soname is not None and library.own_soname.partition(".so")[0] == library.soname.partition(".so")[0]
     )
 
 
 def without_libdevice(facts: Facts) -> bool:
-    """Return True if CUDA is installed in a way that is known, and XLA finds no ``libdevice`` in it."""
+    """Return True if CUDA is installed in a known way, and XLA finds no ``libdevice`` in it."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.libdevice:
         return False
@@ -130,7 +131,7 @@ def without_libdevice(facts: Facts) -> bool:
 
 
 def requirement(facts: Facts, library: str) -> str:
-    """Return the package that holds ``library``, in TensorFlow's own range, as a word of a shell; "" if not known."""
+    """Return the package that holds ``library``, in TensorFlow's version range, quoted for a shell; "" if unknown."""
     package = PACKAGES.get(library.partition(".")[0])
     if package is None:
         return ""

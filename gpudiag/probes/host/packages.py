@@ -61,7 +61,8 @@ def out_of_range(tensorflow: TensorflowFacts) -> Iterator[Distribution]:
 
 
 def sharing_a_folder(tensorflow: TensorflowFacts) -> Iterator[tuple[Distribution, ...]]:
-    """Yield packages that are one library for several releases of CUDA; those of CUDA 13 alone have other folders."""
+    """Yield packages that install one library for several releases of CUDA into one folder; CUDA 13 alone has other
+    folders."""
     bases: dict[str, list[Distribution]] = {}
     for distribution in tensorflow.companions:
         if found := _OF_A_CUDA.fullmatch(distribution.name):
@@ -76,7 +77,7 @@ def folder(package: Distribution) -> str:
 
 
 def wanted(tensorflow: TensorflowFacts, packages: tuple[Distribution, ...]) -> str:
-    """Return the one of ``packages`` that TensorFlow asks for, with its range."""
+    """Return the package among ``packages`` that TensorFlow requires, with its version range."""
     for distribution in packages:
         if distribution.name in tensorflow.ranges:
             return f"{distribution.name}{tensorflow.ranges[distribution.name]}"
@@ -84,7 +85,7 @@ def wanted(tensorflow: TensorflowFacts, packages: tuple[Distribution, ...]) -> s
 
 
 def foreign_directml(tensorflow: TensorflowFacts) -> Iterator[Distribution]:
-    """Yield the DirectML plug-in, if TensorFlow is not the one it was made for."""
+    """Yield the DirectML plug-in if it was made for another TensorFlow than the installed one."""
     versions = {distribution.version for distribution in tensorflow.distributions}
     for distribution in tensorflow.plugin_distributions:
         if distribution.name == "tensorflow-directml-plugin" and not any(

@@ -40,26 +40,27 @@ def figure(facts: Facts) -> str:
 
 
 def shadowing(tensorflow: TensorflowFacts) -> str | None:
-    """Return the file or folder that is imported in TensorFlow's place; None if that is TensorFlow itself."""
+    """Return the file or folder that Python imports instead of TensorFlow; None if it imports TensorFlow itself."""
     if tensorflow.module_path is None or tensorflow.build is not None or providers_of(tensorflow):
         return None
     return of_module(tensorflow.module_path)
 
 
 def of_module(path: str) -> str:
-    """Return the folder or file of a module whose code is in ``path``."""
+    """Return the folder or file of the module whose code is in ``path``."""
     module = PurePath(path)
     return str(module.parent if module.name == "__init__.py" else module)
 
 
 def hidden(tensorflow: TensorflowFacts) -> str:
-    """Return the TensorFlow that is installed, although something else is imported."""
+    """Return the installed TensorFlow if Python imports another module instead."""
     found = tensorflow.distributions
     return f"{found[0].name} {found[0].version} is in {found[0].location}" if found else "which is not installed"
 
 
 def providers_of(tensorflow: TensorflowFacts) -> tuple[Distribution, ...]:
-    """Return the distributions installed where the imported module lies; those elsewhere on ``sys.path`` are hidden."""
+    """Return the distributions installed in the folder of the imported module; those elsewhere on ``sys.path`` are
+    hidden."""
     folder = PurePath(tensorflow.module_path or "").parent.parent
     return tuple(found for found in tensorflow.distributions if PurePath(found.location) == folder)
 
@@ -77,16 +78,16 @@ def release(version: str) -> tuple[int, int] | None:
 
 
 def is_imported(tensorflow: TensorflowFacts) -> bool:
-    """Return True if what a program imports is TensorFlow."""
+    """Return True if programs import TensorFlow itself."""
     return tensorflow.module_path is not None and shadowing(tensorflow) is None
 
 
 def several(tensorflow: TensorflowFacts) -> bool:
-    """Return True if what is imported is a mixture of several distributions."""
+    """Return True if the imported module is a mixture of several distributions."""
     return is_imported(tensorflow) and len({distribution.name for distribution in providers_of(tensorflow)}) > 1
 
 
 def version(tensorflow: TensorflowFacts) -> tuple[int, int] | None:
-    """Return the release that is imported, as numbers."""
+    """Return the imported release, as numbers."""
     providers = providers_of(tensorflow)
     return release(providers[0].version) if providers else None

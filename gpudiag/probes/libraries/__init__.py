@@ -1,1 +1,1 @@
-"""Each NVIDIA library that TensorFlow uses computes something on each GPU, and the CPU says whether it is right."""
+"""Each NVIDIA library that TensorFlow uses computes on each GPU, and the result is compared with the CPU's."""

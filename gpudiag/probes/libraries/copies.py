@@ -57,10 +57,11 @@ TRIES = 3
 ROUNDS = 250
 ROUNDS_OF_ALL = 2000
 KEYS = 16
-"""With which the bytes are changed in turn: what came back in the round before is wrong in the next."""
+"""Keys that change the bytes in turn, so that the result of the previous round is wrong in the next one."""
 ROUND_BYTES = 64 << 10
 ALL_PAIRS_UP_TO = 8
-"""GPUs; of more, each copies to some of the others: the time of all pairs grows with the square."""
+"""Up to this many GPUs all pairs copy; with more, each GPU copies to some others, because the time grows with the
+square."""
 SAMPLED = "of more than 8 GPUs each copies to those 1, 2, 4, 8 ... places before and after it"
 
 
@@ -72,9 +73,9 @@ class Copy(Record):
     target: str
     size_bytes: int
     wrong: int = 0
-    """Bytes that differ."""
+    """Bytes that differ after the copy."""
     seconds: float | None = None
-    """The shortest of three times; None: not measured."""
+    """The shortest of three times; None if not measured."""
     raised: Raised | None = None
 
     @property
@@ -83,7 +84,7 @@ class Copy(Record):
 
     @property
     def result(self) -> str:
-        """Whether it arrived as it was, in a word."""
+        """The result of the copy, in a word."""
         return "raised" if self.raised else "wrong" if self.wrong else "right"
 
     @property
@@ -93,18 +94,18 @@ class Copy(Record):
 
 
 class Rounds(Record):
-    """What was sent to a GPU, changed there and brought back, many times."""
+    """Rounds in which data was sent to a GPU, changed there and brought back."""
 
     device: str
     times: int
-    """Rounds that ended."""
+    """The number of completed rounds."""
     wrong: int = 0
-    """Rounds of which something else came back."""
+    """The number of rounds that brought back wrong data."""
     raised: Raised | None = None
 
 
 class Reading(probe.GpuReading):
-    """Every copy, and the rounds."""
+    """All copies and rounds."""
 
     made: dict[str, str]
     """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
@@ -114,7 +115,7 @@ class Reading(probe.GpuReading):
 
     @property
     def pairs(self) -> int:
-        """How many ordered pairs of GPUs were copied between."""
+        """The number of ordered pairs of GPUs between which data was copied."""
         return sum(not {copy.source, copy.target} & {HOST, PINNED} for copy in self.copies)
 
     def figure(self) -> str:
@@ -156,7 +157,7 @@ def _all_pairs(gpus: int) -> int:
 
 
 def _names(targets: list[str]) -> str:
-    """Return ``pinned memory, GPU:0,2,3``."""
+    """Return the names of devices in short form, such as ``pinned memory, GPU:0,2,3``."""
     hosts = [target for target in targets if not target.startswith(GPU)]
     numbers = [target.removeprefix(GPU) for target in targets if target.startswith(GPU)]
     return ", ".join([*hosts, *([GPU + ",".join(numbers)] if numbers else [])])

@@ -33,7 +33,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """The products of each GPU."""
+    """The matrix products on each GPU."""
 
 
 def measure(ctx: Context) -> Reading:

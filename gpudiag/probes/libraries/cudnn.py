@@ -35,7 +35,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """The convolutions of each GPU."""
+    """The convolutions on each GPU."""
 
 
 def measure(ctx: Context) -> Reading:

@@ -29,7 +29,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU computed."""
+    """The cuDNN layers computed on each GPU."""
 
 
 UNITS = 8
@@ -66,7 +66,8 @@ def measure(ctx: Context) -> Reading:
 
 
 def _lstm(tf: Any, steps: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
-    """Return the outputs of an LSTM over ``steps`` (time, batch, features): of cuDNN on a GPU, by hand on the CPU."""
+    """Return the outputs of an LSTM over ``steps`` (time, batch, features), computed by cuDNN on a GPU and by hand on
+    the CPU."""
     batch = steps.shape[1]
     if steps.device.endswith("CPU:0"):
         output = cell = tf.zeros([batch, UNITS], steps.dtype)

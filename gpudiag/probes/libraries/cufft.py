@@ -30,7 +30,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """The transforms of each GPU."""
+    """The transforms on each GPU."""
 
 
 def measure(ctx: Context) -> Reading:

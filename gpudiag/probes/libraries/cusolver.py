@@ -36,7 +36,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU computed."""
+    """The factorizations and solutions on each GPU."""
 
     crashed: str = ""
     """How the process ended, if it gave no result."""
@@ -46,7 +46,7 @@ class Reading(comparison.LibraryReading):
 
 
 MOST = {"float32": 1e-3, "float64": 1e-9}
-"""An error grows with the condition of the matrix, which is below 10 here, and with each step."""
+"""The allowed error: it grows with the condition of the matrix, which is below 10 here, and with each step."""
 
 
 def measure(ctx: Context) -> Reading:

@@ -29,11 +29,11 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU computed."""
+    """The sparse products and solutions on each GPU."""
 
 
 MOST = {"float32": 1e-3, "float64": 1e-9}
-"""An error grows with the condition of the matrix."""
+"""The allowed error: it grows with the condition of the matrix."""
 
 
 def measure(ctx: Context) -> Reading:

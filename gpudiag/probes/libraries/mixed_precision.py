@@ -37,12 +37,12 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading, kw_only=True):
-    """By how much the step changed the weights."""
+    """The change of the weights by one training step."""
 
     package: str = ""
     """The module that is ``tf.keras``, if it cannot be imported."""
     raised: probe.Raised | None = None
-    """What its import raised."""
+    """The error that the import of ``tf.keras`` raised."""
 
 
 def measure(ctx: Context) -> Reading:

@@ -34,12 +34,12 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU has after each collective."""
+    """The values on each GPU after each collective."""
 
 
 TIMEOUT_S = 40
 GATHERING = 1 << 20
-"""The number of the group and of the collective: strategies count theirs from 1."""
+"""The group number and the collective number of the gathering: strategies count theirs from 1."""
 MOST = {"float32": SINGLE, "float64": SINGLE, "float16": HALF}
 
 
@@ -82,10 +82,10 @@ def _checks(tf: Any) -> Iterator[Check]:
 
 
 def _gather(tf: Any, mine: Any, count: int) -> Any:
-    """Gather by the operation itself.
+    """Gather with the collective operation itself.
 
-    ``all_gather`` of a strategy lets shapes differ, and for that adds operations that grow with the square of the GPUs:
-    14,721 on 32 of them, which took 18 s of processor time (2.21).
+    A strategy's ``all_gather`` allows different shapes. For that it adds operations whose number grows with the square
+    of the GPUs: 14,721 on 32 GPUs, which took 18 s of processor time (2.21).
     """
     # Not CollectiveGatherV2: tf.function lets one wait for the other, and none ends.
     return tf.raw_ops.CollectiveGather(

@@ -32,12 +32,13 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU drew and computed."""
+    """The random numbers and deterministic results of each GPU."""
 
 
 SEED, SHAPE = [7, 11], [64]
 NEAR = 1e-4
-"""The CPU and a GPU round logarithm and sine, of which normal numbers are made, otherwise in the last digits."""
+"""The allowed difference: CPU and GPU round the logarithm and sine behind normal numbers differently in the last
+digits."""
 
 
 def measure(ctx: Context) -> Reading:

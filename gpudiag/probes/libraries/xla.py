@@ -34,7 +34,7 @@ class Fault(comparison.LibraryFaults):
 
 
 class Reading(comparison.LibraryReading):
-    """What each GPU computed."""
+    """The results of compiled code on each GPU."""
 
 
 def measure(ctx: Context) -> Reading:

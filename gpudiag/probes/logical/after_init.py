@@ -46,21 +46,21 @@ BEFORE = ("CPU:0", "CPU:1")
 
 
 class Attempt(Record):
-    """One change tried after initialisation."""
+    """A change of devices or threads, tried after initialisation."""
 
     call: str
-    """The call as a program writes it."""
+    """The call as a program would write it."""
     raised: Raised | None
 
 
 class Reading(probe.Reading):
-    """What each attempt raised, and the devices afterwards."""
+    """The error of each attempt, and the devices afterwards."""
 
     attempts: tuple[Attempt, ...]
     devices: tuple[str, ...]
     """The logical CPUs after the attempts."""
     ran_on: tuple[str, ...]
-    """Where an operation put on CPU:1 ran afterwards, by the placement log."""
+    """The device that ran an operation placed on CPU:1 afterwards, by the placement log."""
 
     def figure(self) -> str:
         refused = sum(attempt.raised is not None for attempt in self.attempts)

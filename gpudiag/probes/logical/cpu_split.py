@@ -43,24 +43,24 @@ WANTED = ("CPU:0", "CPU:1", "CPU:2")
 
 
 class Run(Record):
-    """One operation put on a logical device."""
+    """An operation placed on a logical device."""
 
     op: str
-    """Operation type."""
+    """The type of the operation."""
     requested: str
-    """The device it was put on."""
+    """The requested device."""
     logged: tuple[str, ...]
-    """Devices on which the log shows it."""
+    """The devices on which the log shows the operation."""
 
 
 class Reading(probe.Reading):
-    """What the split CPU did."""
+    """The devices and results of the split CPU."""
 
     logical: tuple[str, ...]
     """The logical CPUs that TensorFlow made."""
     runs: tuple[Run, ...] = ()
     correct: bool = False
-    """True: the sum equals the one known beforehand."""
+    """True if the sum equals the known one."""
 
     def figure(self) -> str:
         return f"1 CPU in {len(self.logical)}, sum {'right' if self.correct else 'wrong'}"

@@ -58,12 +58,12 @@ BEYOND_BYTES = 2 * LIMIT_BYTES
 
 
 class Reading(probe.GpuReading):
-    """What was made of the GPUs."""
+    """The logical devices of the split GPU."""
 
     parts: tuple[Work, ...]
-    """Of each logical device its first tensor, and a product; in the order of TensorFlow's numbers."""
+    """The first tensor and a product of each logical device, in the order of TensorFlow's numbers."""
     exceeded: Raised | None
-    """What asking ``GPU:0`` for :data:`BEYOND_BYTES` raised."""
+    """The error that requesting :data:`BEYOND_BYTES` on ``GPU:0`` raised."""
 
     def figure(self) -> str:
         return f"{len(self.parts)} logical devices on {len(self.given)} GPUs, limit {mib(LIMIT_BYTES)} each"

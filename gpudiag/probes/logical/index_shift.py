@@ -45,7 +45,7 @@ LIMIT_MIB = 64
 
 
 class Numbered(Record):
-    """One logical device and the product computed on it."""
+    """A logical device, and the product computed on it."""
 
     kernel: Kernel
     """The product, and the device that it ran on."""
@@ -54,7 +54,7 @@ class Numbered(Record):
 
 
 class Reading(probe.GpuReading):
-    """Which GPU each number stands for."""
+    """The GPU behind each device number."""
 
     devices: tuple[Numbered, ...]
     """The logical devices, in the order of TensorFlow's numbers."""

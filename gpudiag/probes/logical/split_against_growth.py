@@ -53,12 +53,12 @@ class Fault(probe.KernelFaults):
 
 
 class Split(Record):
-    """What came of growth and a split on one GPU."""
+    """Growth and a split, both requested for one GPU."""
 
     split: Raised | None
-    """What splitting the GPU raised after growth was switched on for it."""
+    """The error of splitting the GPU after growth was switched on for it."""
     growth: Raised | None
-    """What switching growth on raised once the GPU was split."""
+    """The error of switching growth on after the GPU was split."""
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -67,7 +67,7 @@ class Split(Record):
 
 
 class Reading(probe.GpuReading):
-    """What was refused, and what was taken."""
+    """The errors raised, and the memory taken."""
 
     outcome: Split
 

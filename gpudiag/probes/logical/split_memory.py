@@ -71,17 +71,17 @@ class Part(Record):
     """One logical device that was filled."""
 
     tensors: int
-    """How many tensors of :data:`TENSOR_BYTES` it gave out."""
+    """The number of tensors of :data:`TENSOR_BYTES` that were made on the device."""
     ended: Raised | None
-    """What ended the filling; None if it gave out twice its limit and was let be."""
+    """The error that ended the filling; None if the device gave out twice its limit and the filling stopped."""
     intact: int
-    """Of these tensors, how many held what was written to them, once every part was full."""
+    """The number of these tensors that still held their values once every part was full."""
     kernel: Kernel
     """A product that was computed last, after the tensors were deleted."""
 
 
 class Reading(probe.GpuReading):
-    """How much each part gave out."""
+    """The memory that each part gave out."""
 
     parts: tuple[Part, ...]
     """The logical devices, in the order in which they were filled."""

@@ -84,10 +84,10 @@ class Fault(probe.KernelFaults):
 
 
 class FixAttempt(Record):
-    """One process with one value of the variable."""
+    """A process with one value of ``TF_GPU_ALLOCATOR``."""
 
     named: bool
-    """True: the log names CUDA's allocator."""
+    """True if the log names CUDA's allocator."""
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -95,19 +95,19 @@ class FixAttempt(Record):
     grown: MemoryUse
     """Memory with a tensor of :data:`TENSOR_BYTES` as well."""
     failed: Raised | None = None
-    """What making device or tensors raised."""
+    """The error of making the device or its tensors."""
     kernel: Kernel | None = None
-    """A product that was computed last; None if that failed."""
+    """A matrix product that was computed last; None if it failed."""
 
 
 class Reading(probe.GpuReading):
-    """What TensorFlow did with a right value of the variable, and with a misspelt one."""
+    """TensorFlow's use of memory with a correct value of the variable, and with a misspelt one."""
 
     pools: tuple[bool | None, ...]
-    """Whether each GPU has memory pools, by the driver; None if it did not say."""
+    """Whether each GPU has memory pools, by the driver; None if the driver gave no answer."""
     misspelt: FixAttempt
     right: FixAttempt | None = None
-    """None also if the first GPU has no memory pools."""
+    """The process with the correct value; None also if the first GPU has no memory pools."""
 
     def figure(self) -> str:
         typo = f"misspelt {mib(self.misspelt.first - self.misspelt.before)}"
@@ -190,7 +190,7 @@ def _has_pools(ordinal: int) -> bool | None:
 
 
 def _wait_for_memory(ctx: Context, gpu: Gpu, idle: MemoryUse) -> None:
-    """Wait until the other process, which has nothing more to do, has given its memory back; 5 s at most."""
+    """Wait up to 5 s until the other process, whose work is done, has released its memory."""
     until = time.monotonic() + 5
     while ctx.memory(gpu).used_bytes > idle.used_bytes and time.monotonic() < until:
         time.sleep(0.01)

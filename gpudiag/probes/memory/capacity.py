@@ -76,48 +76,49 @@ WRITE_S, READ_S = 3.0, 9.0
 PART_BYTES = 128 * MIB
 SIMULATED_BYTES, SIMULATED_PART_BYTES = 8 * MIB, 2 * MIB
 MOST_SHARE = 1 / 16
-"""The share of the memory that one part has at most: reading needs room for another two."""
+"""The largest share of the memory for one part: reading needs room for another two."""
 UNSPLIT_BYTES = 128 * MIB
-"""TensorFlow's pool gives a tensor all of a free piece that is larger by less (kMaxInternalFragmentation, 2.21)."""
+"""TensorFlow's pool gives a tensor a whole free piece if that is larger by less than this (kMaxInternalFragmentation,
+2.21)."""
 FREED_S = 5.0
-"""How long the driver may take to count the memory of a process that has ended as free."""
+"""Time limit for the driver to free the memory of a process that has ended."""
 _REFUSED = re.compile(r"failed to allocate .{0,40}\((\d+) bytes\) from device")
 
 
 class Use(Record):
-    """What a process did with the memory of a GPU."""
+    """A process's use of the memory of a GPU."""
 
     ceiling_bytes: int
     """The most that TensorFlow may take, by its ``Created device`` line."""
     refused_bytes: int
-    """The largest size that CUDA refused, by TensorFlow's log; 0: none."""
+    """The largest size that CUDA refused, by TensorFlow's log; 0 if it refused none."""
     before: MemoryUse
     """Memory before TensorFlow made its device."""
     made: MemoryUse
     """Memory before the first tensor."""
     first: MemoryUse
-    """Memory after the first tensor, with which TensorFlow takes all that it may take."""
+    """Memory after the first tensor, for which TensorFlow takes all that it may."""
     part_bytes: int
     planned_bytes: int
-    """What there was to write: all but what reading needs, and on a simulated GPU less."""
+    """The bytes planned for writing: all but what reading needs, and fewer on a simulated GPU."""
     written_bytes: int
     read_bytes: int
     """How many of the written bytes were read back and compared."""
     wrong: tuple[int, ...]
-    """Numbers of the parts that came back other than they were written."""
+    """The numbers of the parts that came back changed."""
     raised: Raised | None
-    """What writing or reading raised; nothing was compared after it."""
+    """The error that writing or reading raised; nothing was compared after it."""
     kernel: Kernel | None
-    """None if something raised."""
+    """A matrix product; None if anything raised."""
 
     @property
     def allocated_bytes(self) -> int:
-        """What TensorFlow took, at most what it may take: NVML counts memory beside the pool."""
+        """The bytes that TensorFlow took, at most its ceiling: NVML also counts memory beside the pool."""
         return min(self.first - self.made, self.ceiling_bytes)
 
 
 class Reading(probe.GpuReading):
-    """What was allocated, written and read back."""
+    """The memory that was allocated, written and read back."""
 
     simulated: bool
     use: Use
@@ -213,7 +214,7 @@ class Pattern:
         )
 
     def write(self) -> None:
-        """Write the parts, until all are written or the time has passed."""
+        """Write the parts until all are written or the time is up."""
         gaps = []  # memory that is given out and not touched
         for part in self._in_time(range(self.count), WRITE_S):
             if part and self._gap_bytes > self.part_bytes:
@@ -223,7 +224,7 @@ class Pattern:
             self._tf.test.experimental.sync_devices()
 
     def compare(self) -> None:
-        """Compute the numbers again and compare, until all are compared or the time has passed."""
+        """Compute the numbers again and compare until all are compared or the time is up."""
         tf = self._tf
         for part in self._in_time(range(len(self.parts)), READ_S):
             if not bool(tf.reduce_all(tf.equal(self.parts[part], self._numbers(part)))):

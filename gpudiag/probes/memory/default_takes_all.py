@@ -71,7 +71,7 @@ _CAPABILITY = re.compile(r"device:(?P<device>GPU:\d+) .{0,300}compute capability
 
 
 class Ceiling(Record):
-    """What TensorFlow says that it may take of a GPU, and what is free there."""
+    """TensorFlow's limit for a GPU, and the free memory there."""
 
     pci_bus_id: str
     """The PCI bus id in TensorFlow's own description."""
@@ -79,11 +79,11 @@ class Ceiling(Record):
     major: int
     """The major number of the compute capability; 0 if TensorFlow named none."""
     free_bytes: int
-    """By NVML, after the device was made; 0 if the GPU is none of those given."""
+    """Free memory by NVML, after the device was made; 0 if the GPU is not among the given ones."""
 
 
 class Reading(probe.GpuReading):
-    """What TensorFlow may take of every GPU, and what it took of the first."""
+    """TensorFlow's limit for every GPU, and the memory that it took of the first."""
 
     ceilings: tuple[Ceiling, ...]
     """The ceilings of the GPUs, in TensorFlow's order."""
@@ -154,7 +154,8 @@ def judge(reading: Reading, facts: Facts) -> Findings:
 
 
 def _ceiling(free_bytes: int, major: int) -> int:
-    """Return what TensorFlow may take of ``free_bytes``; ``MinSystemMemory`` in its gpu_device.cc, measured on 2.21."""
+    """Return the limit that TensorFlow sets for ``free_bytes``; ``MinSystemMemory`` in its gpu_device.cc, measured on
+    2.21."""
     if free_bytes < 2 << 30:
         reserve = 225
     else:

@@ -49,7 +49,7 @@ CAP_BYTES = 256 * MIB
 
 
 class Reading(probe.GpuReading):
-    """What was asked for, and what was taken."""
+    """The requested cap, and the memory taken."""
 
     fraction: float
     """The cap as a share of the device's total memory, 0 to 1."""

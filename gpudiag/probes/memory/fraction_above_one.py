@@ -64,10 +64,10 @@ _OLD = "compute capability lower than 6.0"
 
 
 class Pool(Record):
-    """What the session took, by NVML."""
+    """The memory that the session took, by NVML."""
 
     ceiling_mib: int
-    """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
+    """The most that the device may take, according to TensorFlow; 0 if it named no GPU:0."""
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -75,19 +75,19 @@ class Pool(Record):
     beyond_mib: int
     """Size of the tensor that is larger than the GPU's memory."""
     exceeded: Raised | None
-    """What making it raised."""
+    """The error of making the tensor that is larger than the GPU's memory."""
     kernel: Kernel
 
 
 class Reading(probe.GpuReading):
-    """What a fraction above 1.0 led to."""
+    """The effect of a fraction above 1.0."""
 
     total_bytes: int
     """Memory of the first GPU, by NVML."""
     pool: Pool | None = None
     """Memory of that GPU; None if TensorFlow raised."""
     raised: Raised | None = None
-    """What opening the session, or its first tensor, raised."""
+    """The error of opening the session, or of its first tensor."""
 
     def figure(self) -> str:
         if self.pool is None:

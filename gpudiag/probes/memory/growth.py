@@ -77,7 +77,7 @@ MOST_BYTES = 256 * MIB
 
 
 class Pool(Record):
-    """What TensorFlow took, by NVML."""
+    """The memory that TensorFlow took, by NVML."""
 
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
@@ -86,16 +86,16 @@ class Pool(Record):
     grown: MemoryUse
     """Memory after a tensor of :data:`LARGE_BYTES`."""
     large: Raised | None
-    """What making that tensor raised."""
+    """The error of making the large tensor."""
     freed: MemoryUse
-    """Memory after that tensor was deleted; TensorFlow gives nothing back."""
+    """Memory after the large tensor was deleted; TensorFlow gives nothing back."""
     late_change: Raised | None
-    """What switching growth off afterwards raised."""
+    """The error of switching growth off afterwards."""
     kernel: Kernel
 
 
 class Reading(probe.GpuReading):
-    """What was taken, and when."""
+    """The memory that was taken on each GPU, and when."""
 
     pool: Pool
 

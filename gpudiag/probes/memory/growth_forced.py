@@ -59,11 +59,11 @@ TRIED = (("true", False), ("false", True), ("True", False), ("1", False))
 
 
 class Attempt(Record):
-    """One value of the variable, on its own logical device."""
+    """One value of the variable, tried on its own logical device."""
 
     value: str
     configured: bool
-    """The program's ``allow_growth``."""
+    """The program's setting of ``allow_growth``."""
     before: MemoryUse
     """Memory after the device was made, before the first tensor."""
     first: MemoryUse
@@ -73,7 +73,7 @@ class Attempt(Record):
 
 
 class Reading(probe.GpuReading):
-    """What was taken under each value."""
+    """The memory taken under each value."""
 
     attempts: tuple[Attempt, ...]
     kernel: Kernel
@@ -100,7 +100,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[Attempt, Kernel | None]:
-    """Make logical device ``number`` of the first GPU: only the pool of a device not made before reads the variable."""
+    """Make logical device ``number`` of the first GPU: the variable is read only when a device's pool is first made."""
     options = ctx.tf.compat.v1.GPUOptions(allow_growth=configured, visible_device_list="0")
     options.experimental.virtual_devices.add(memory_limit_mb=[LIMIT_BYTES // MIB] * (number + 1))
     program = GraphProgram(ctx, f"GPU:{number}")

@@ -55,14 +55,14 @@ GPU_LIMITED = "a logical device on another GPU"
 
 
 class Loss(Record):
-    """A GPU with growth set, beside logical devices."""
+    """A GPU with growth set while logical devices exist."""
 
     split: str
-    """The logical devices that were made, in words."""
+    """The existing logical devices, in words."""
     on: str
-    """PCI bus id of the GPU that the tensor should be on."""
+    """The PCI bus id of the GPU that the tensor should be on."""
     getter: bool | None
-    """What ``get_memory_growth`` says of this GPU afterwards."""
+    """The result of ``get_memory_growth`` for this GPU afterwards."""
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -71,10 +71,10 @@ class Loss(Record):
 
 
 class Reading(probe.GpuReading):
-    """What was taken although growth was set."""
+    """The memory taken although growth was set."""
 
     losses: tuple[Loss, ...]
-    """The second needs a second GPU."""
+    """The measured cases; the second one needs a second GPU."""
 
     def figure(self) -> str:
         rises = (f"{(loss.first - loss.before) / MIB:.0f}" for loss in self.losses)

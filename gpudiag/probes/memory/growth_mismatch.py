@@ -61,25 +61,25 @@ class Use(Record):
     """Memory and work of one GPU, by NVML."""
 
     start: MemoryUse
-    """Memory before TensorFlow was let make its devices."""
+    """Memory before TensorFlow made its devices."""
     refused: MemoryUse
-    """Memory after it raised."""
+    """Memory after TensorFlow raised."""
     made: MemoryUse | None = None
-    """Memory after it made its devices, with growth on for all; None if it still raised."""
+    """Memory after TensorFlow made its devices, with growth on for all GPUs; None if it still raised."""
     first: MemoryUse | None = None
     """Memory after a tensor of 16 bytes on every GPU."""
     kernel: Kernel | None = None
 
 
 class Reading(probe.GpuReading):
-    """What setting growth for the first GPU only led to."""
+    """The effect of setting growth for the first GPU only."""
 
     raised: Raised | None
-    """What making the devices raised with growth on for the first GPU only."""
+    """The error of making the devices with growth on for the first GPU only."""
     raised_again: Raised | None
-    """What it raised with growth on for all."""
+    """The error of making the devices with growth on for all GPUs."""
     uses: tuple[Use, ...]
-    """The use of each GPU, in the order of ``given``."""
+    """The memory of each GPU, in the order of ``given``."""
 
     def figure(self) -> str:
         again = "still refused" if self.raised_again else "starts"

@@ -56,10 +56,10 @@ CAP_BYTES = 256 * MIB
 
 
 class Pool(Record):
-    """What the session took, by NVML."""
+    """The memory that the session took, by NVML."""
 
     ceiling_mib: int
-    """What TensorFlow says the device may take at most; 0 if it named no GPU:0."""
+    """The most that the device may take, according to TensorFlow; 0 if it named no GPU:0."""
     before: MemoryUse
     """Memory after the CUDA context was made, before the first tensor."""
     first: MemoryUse
@@ -67,16 +67,16 @@ class Pool(Record):
     grown: MemoryUse
     """Memory after a tensor of half the ceiling."""
     within: Raised | None
-    """What making that tensor raised."""
+    """The error of making a tensor of half the ceiling."""
     last: MemoryUse
-    """Memory after twice the ceiling was asked for."""
+    """Memory after twice the ceiling was requested."""
     exceeded: Raised | None
-    """What asking for it raised."""
+    """The error of requesting twice the ceiling."""
     kernel: Kernel
 
 
 class Reading(probe.GpuReading):
-    """What was asked for, and what was taken."""
+    """The requested limit, and the memory taken."""
 
     pool: Pool
     """Memory of the first GPU."""

@@ -54,7 +54,7 @@ CONTEXT_BYTES = 1 << 30
 
 
 class Idle(Record):
-    """A GPU that was given no work."""
+    """The memory of a GPU that was given no work."""
 
     pci_bus_id: str
     start: MemoryUse
@@ -68,7 +68,7 @@ class Idle(Record):
 
 
 class Reading(probe.GpuReading):
-    """What the GPUs without work lost."""
+    """The memory that idle GPUs lost."""
 
     idle: tuple[Idle, ...]
     kernel: Kernel
@@ -101,7 +101,8 @@ def _idle(ctx: Context) -> list[MemoryUse]:
 
 
 def _use_first(ctx: Context, visible: str) -> tuple[list[MemoryUse], Kernel]:
-    """Work on ``GPU:0`` in a session that sees ``visible``; return the others' use before the work, and the product."""
+    """Work on ``GPU:0`` in a session that sees ``visible``; return the other GPUs' memory before the work, and the
+    product."""
     program = GraphProgram(ctx)
     with program.session(ctx.tf.compat.v1.GPUOptions(visible_device_list=visible)):
         made = _idle(ctx)
@@ -110,7 +111,7 @@ def _use_first(ctx: Context, visible: str) -> tuple[list[MemoryUse], Kernel]:
 
 
 def _rises(idle: Idle) -> tuple[int, int]:
-    """Return what a GPU lost while hidden and, after that, while visible."""
+    """Return the memory that a GPU lost while hidden and, after that, while visible."""
     return idle.hidden - idle.start, idle.unused - idle.hidden
 
 

@@ -63,11 +63,11 @@ class Survivor(Limited):
     """One GPU with one logical device on it."""
 
     within: Raised | None
-    """What a tensor of :data:`WITHIN_BYTES`, or the kernel, raised after twice the limit was asked for."""
+    """The error of a tensor of :data:`WITHIN_BYTES`, or of the product, after twice the limit was requested."""
 
 
 class Reading(probe.GpuReading):
-    """What was taken of each GPU."""
+    """The memory that was taken of each GPU."""
 
     devices: tuple[Survivor, ...]
     """The GPUs, in the order of ``given``."""

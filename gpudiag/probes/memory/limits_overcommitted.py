@@ -67,26 +67,26 @@ class Part(Record):
     """One logical device."""
 
     ceiling_mib: int
-    """What it was created with, by TensorFlow's ``Created device`` line; 0 if there was none."""
+    """The size that TensorFlow's ``Created device`` line names; 0 without such a line."""
     failed: Raised | None
-    """What a small tensor raised after the one that did not fit."""
+    """The error of a small tensor after the one that did not fit."""
     kernel: Kernel | None
-    """A product computed after the failed tensor; None if it could not be computed."""
+    """A product computed after the failed tensor; None if it failed."""
 
 
 class Reading(probe.GpuReading):
-    """What was promised, and what was there."""
+    """The limits that TensorFlow accepted, and the memory that was there."""
 
     limit_mib: int
     """The memory limit of each part in MiB."""
     refused: Raised | None
-    """What creating the logical devices raised."""
+    """The error of creating the logical devices."""
     free_bytes: int = 0
-    """Free memory of the split GPU by NVML, before the large tensor was asked for."""
+    """Free memory of the split GPU by NVML, before the large tensor was requested."""
     exceeded: Raised | None = None
-    """What a tensor of :data:`TOO_MUCH_BYTES` more than that raised on ``GPU:1``."""
+    """The error of a tensor on ``GPU:1`` that is larger than the free memory by :data:`TOO_MUCH_BYTES`."""
     parts: tuple[Part, ...] = ()
-    """Empty if TensorFlow refused the limits."""
+    """The logical devices; empty if TensorFlow refused the limits."""
 
     def figure(self) -> str:
         if self.refused:
@@ -126,7 +126,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _compute(ctx: Context, device: str, bus_ids: dict[str, str], kernels: list[Kernel]) -> None:
-    """Multiply matrices on ``device`` and add that to ``kernels``."""
+    """Multiply matrices on ``device`` and add the product to ``kernels``."""
     with ctx.tf.device(device):
         matrix = ctx.tf.constant(MATRIX)
         product = ctx.tf.matmul(matrix, matrix)

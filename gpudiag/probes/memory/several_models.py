@@ -27,7 +27,7 @@ from gpudiag.record import Record
 MODEL_BYTES = 64 * MIB
 SPARE_BYTES = 32 * MIB
 NOISE_BYTES = 16 * MIB
-"""What may change on a GPU while a model is loaded on another; the kernels were loaded before."""
+"""The change of a GPU's memory that is ignored while a model is loaded on another GPU; kernels were loaded before."""
 MOST_GPUS = 8
 
 PROBE = probe.Probe(
@@ -63,20 +63,20 @@ class Fault(probe.KernelFaults):
 
 
 class Model(Record):
-    """One model, loaded and computed."""
+    """A model that was loaded and computed."""
 
     device: str
-    """Where it was put, such as ``GPU:0``."""
+    """The model's device, such as ``GPU:0``."""
     rose: dict[str, int]
-    """By how many bytes the memory of each GPU (PCI bus id) rose when it was loaded."""
+    """The increase of memory in bytes on each GPU (PCI bus id) when the model was loaded."""
     failed: Raised | None = None
-    """What loading or computing it raised."""
+    """The error of loading or computing the model."""
     kernel: Kernel | None = None
-    """What the model computed once all models were loaded; None if that failed."""
+    """The model's result once all models were loaded; None if it failed."""
 
 
 class Reading(probe.GpuReading):
-    """Where the models went."""
+    """The devices and memory of all models."""
 
     models: tuple[Model, ...]
     """The models in the order of loading."""
@@ -131,7 +131,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _load(ctx: Context, model: int, size: int, weights: list[Any], refused: list[Raised | None]) -> None:
-    """Add the variables of a ``model`` to ``weights``: one that is multiplied with, and one that only has its size."""
+    """Add the variables of a ``model`` to ``weights``: one to multiply with, and one that only fills memory."""
     tf = ctx.tf
 
     def load() -> None:
@@ -143,7 +143,7 @@ def _load(ctx: Context, model: int, size: int, weights: list[Any], refused: list
 
 
 def _answer(ctx: Context, model: int, weights: list[Any], bus_ids: dict[str, str], answers: list[Kernel]) -> None:
-    """Multiply with ``weights``, and add the kernel to ``answers``."""
+    """Multiply with ``weights``, and add the product to ``answers``."""
     product = ctx.tf.matmul(ctx.tf.constant(MATRIX), weights[0])
     answers.append(ctx.verify(product, bus_ids, factor=float(model)))
 

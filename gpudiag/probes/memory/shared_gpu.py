@@ -83,31 +83,31 @@ RESERVE_BYTES = 1800 * MIB
 
 
 class Shared(Record):
-    """One GPU with two processes on it."""
+    """One GPU that two processes use."""
 
     idle: MemoryUse
     """Memory when the other process had only a CUDA context."""
     held: MemoryUse
-    """Memory when the other process had taken its share, and this one nothing."""
+    """Memory when the other process had taken its share, and this process nothing."""
     ours: MemoryUse
     """Memory when this process had a CUDA context as well."""
     ceiling_mib: int
-    """The most that TensorFlow will take, by its ``Created device`` line; 0 if there was none."""
+    """The most that TensorFlow will take, by its ``Created device`` line; 0 without such a line."""
     failed: Raised | None
-    """What making the session or computing in it raised."""
+    """The error of making the session or of computing in it."""
     kernel: Kernel | None
-    """None if that failed."""
+    """A matrix product; None if it failed."""
 
 
 class Reading(probe.GpuReading):
-    """What TensorFlow counts on."""
+    """The memory on which TensorFlow counts."""
 
     total_bytes: tuple[int, ...]
-    """The total memory of each GPU by NVML; two are used."""
+    """The total memory of each GPU by NVML; the probe uses two GPUs."""
     holder: Raised | None
-    """What taking its memory raised in the other process."""
+    """The error of taking memory in the other process."""
     default: Shared | None = None
-    """The first GPU, with default options; None if nothing was held."""
+    """The first GPU, with default options; None if the other process held no memory."""
     fraction: Shared | None = None
     """The second GPU, with a fraction of 1; None also if there is no second."""
 

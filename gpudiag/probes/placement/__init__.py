@@ -1,1 +1,1 @@
-"""Where operations run, and whether TensorFlow says so if it is not the device that was asked for."""
+"""Where operations run, and whether TensorFlow reports it if that is not the requested device."""

@@ -57,23 +57,23 @@ FIRST = "GPU:0"
 
 
 class Run(Record):
-    """One matrix product that nothing places."""
+    """A matrix product without a requested device."""
 
     mode: str
     """``eager``, ``tf.function`` or ``session``."""
     logged: tuple[str, ...] = ()
-    """Devices on which MatMul was placed by the log, such as ``GPU:0``."""
+    """The devices of MatMul in the placement log, such as ``GPU:0``."""
     correct: bool = False
-    """True: the product equals the one known beforehand."""
+    """True if the product equals the known one."""
     raised: Raised | None = None
 
 
 class Reading(probe.GpuReading):
-    """Where the products were computed."""
+    """The devices that computed the products."""
 
     runs: tuple[Run, ...]
     bus_ids: dict[str, str]
-    """TensorFlow's devices (``GPU:0``) and the PCI bus ids behind them; empty if a program raised."""
+    """TensorFlow's devices (``GPU:0``) with the PCI bus ids behind them; empty if a program raised."""
 
     def figure(self) -> str:
         devices = sorted({device for run in self.runs for device in run.logged})

@@ -79,23 +79,23 @@ class Attempt(Record):
     """One call of the operation."""
 
     logged: tuple[str, ...] = ()
-    """Devices on which the log shows it, such as ``CPU:0``."""
+    """The devices on which the log shows the operation, such as ``CPU:0``."""
     device: str = ""
-    """What ``result.device`` says; empty if it raised."""
+    """The value of ``result.device``; empty if the call raised."""
     correct: bool = False
-    """True: the result equals the one known beforehand."""
+    """True if the result equals the known one."""
     raised: Raised | None = None
 
 
 class Run(Record):
-    """One operation that cannot run where it was asked for."""
+    """An operation that cannot run on the requested device."""
 
     cause: str
-    """Why: ``missing device``, ``no kernel`` or ``CPU resource``."""
+    """Why the operation cannot run there: ``missing device``, ``no kernel`` or ``CPU resource``."""
     mode: str
     """``eager`` or ``tf.function``."""
     op: str
-    """Operation type, such as ``MatMul``."""
+    """The type of the operation, such as ``MatMul``."""
     requested: str
     """The device that the program named, such as ``GPU:99``."""
     soft: Attempt
@@ -105,12 +105,12 @@ class Run(Record):
 
     @property
     def what(self) -> str:
-        """The circumstances in words."""
+        """The operation, its requested device and mode, in words."""
         return f"{self.op} under /{self.requested}, {self.mode}"
 
     @property
     def told(self) -> str:
-        """The cause that soft placement off shows; empty if it shows none."""
+        """The cause that the error with soft placement off shows; empty if it shows none."""
         if self.hard.raised is None:
             return CPU_RESOURCE if self.hard.logged == (CPU,) else ""
         text = self.hard.raised.message
@@ -124,7 +124,7 @@ class Run(Record):
 
 
 class Reading(probe.GpuReading):
-    """What became of each operation."""
+    """The results of all operations."""
 
     runs: tuple[Run, ...]
 

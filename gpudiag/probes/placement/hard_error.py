@@ -57,26 +57,26 @@ _WORDS = (
 
 
 class Run(Record):
-    """One matrix product asked for on a missing device."""
+    """A matrix product requested on a missing device."""
 
     mode: str
     """``eager``, ``tf.function`` or ``session``."""
     requested: str
-    """The device as the program named it."""
+    """The requested device, as the program named it."""
     soft: bool
     """Whether soft placement was on."""
     raised: Raised | None = None
     device: str = ""
-    """Where it ran instead of raising; empty if it raised."""
+    """The device on which the product ran instead of raising; empty if it raised."""
 
     @property
     def what(self) -> str:
-        """The circumstances in words."""
+        """The requested device, mode and placement, in words."""
         return f"{self.requested}, {self.mode}, soft placement {'on' if self.soft else 'off'}"
 
 
 class Reading(probe.Reading):
-    """What each attempt raised."""
+    """The error of each attempt."""
 
     runs: tuple[Run, ...]
 
@@ -132,6 +132,6 @@ def judge(reading: Reading) -> Findings:
 
 
 def _names(run: Run) -> bool:
-    """Return True if the error names what was asked for, whatever stands between its parts."""
+    """Return True if the error names the requested device, in whatever notation."""
     assert run.raised is not None
     return all(part in run.raised.message for part in run.requested.removeprefix("/").split("/"))

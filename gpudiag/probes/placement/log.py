@@ -59,16 +59,16 @@ class Run(Record):
     """One of the three programs whose placements are logged."""
 
     mode: str
-    """``eager``, ``tf.function`` or ``session``."""
+    """The kind of program: ``eager``, ``tf.function`` or ``session``."""
     logged: dict[str, tuple[str, ...]]
-    """Operation type to the devices on which the log shows it."""
+    """The devices on which the log shows each type of operation."""
     result: float | None = None
-    """What the program computed; None if it raised."""
+    """The result of the program; None if it raised."""
     raised: Raised | None = None
 
 
 class Reading(probe.Reading):
-    """What TensorFlow logged of each program."""
+    """TensorFlow's placement log of each program."""
 
     runs: tuple[Run, ...]
 

@@ -64,20 +64,20 @@ CPU = "CPU:0"
 
 
 class Step(Record):
-    """One operation put on a device."""
+    """An operation placed on a device."""
 
     op: str
-    """Operation type: ``MatMul``, ``AddN`` or, of int32, ``AddV2``."""
+    """The type of the operation: ``MatMul``, ``AddN`` or, for int32, ``AddV2``."""
     requested: str
     """The device that the program named, such as ``GPU:1``."""
     logged: tuple[str, ...] = ()
     """Devices on which the log shows the operation."""
     device: str = ""
-    """What ``tensor.device`` of the result says."""
+    """The value of the result's ``tensor.device``."""
     held: str = ""
-    """What its ``tensor.backing_device`` says."""
+    """The value of the result's ``tensor.backing_device``."""
     correct: bool = False
-    """True: the result equals the one known beforehand."""
+    """True if the result equals the known one."""
     raised: Raised | None = None
 
 
@@ -89,9 +89,9 @@ class Reading(probe.GpuReading):
     products: tuple[Step, ...]
     """MatMul, on each GPU in the order of TensorFlow's numbers."""
     sums: tuple[Step, ...] = ()
-    """AddN, of the products on the CPU, and AddV2, of int32 on each GPU; empty if a product raised."""
+    """AddN of the products on the CPU, and AddV2 of int32 on each GPU; empty if a product raised."""
     bus_ids: dict[str, str] = {}
-    """TensorFlow's devices (``GPU:0``) and the PCI bus ids behind them."""
+    """TensorFlow's devices (``GPU:0``) with the PCI bus ids behind them."""
 
     def figure(self) -> str:
         right = sum(step.correct for step in self.products)

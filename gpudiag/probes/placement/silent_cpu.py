@@ -74,10 +74,10 @@ VARIABLE = "TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING"
 
 
 class Operation(Record):
-    """What is asked for."""
+    """An operation that the probe requests on a GPU."""
 
     op: str
-    """Operation type, such as ``MatMul``."""
+    """The type of the operation, such as ``MatMul``."""
     dtype: str
     """The type of the operands."""
     expected: list[Any]
@@ -119,21 +119,22 @@ OPERATIONS = (
 
 
 class Run(Record):
-    """What became of one operation."""
+    """The result of one operation."""
 
     op: str
     dtype: str
     requested: str
     """The device that the program named."""
     logged: tuple[str, ...] = ()
-    """Devices on which the log shows it."""
+    """The devices on which the log shows the operation."""
     held: str = ""
-    """What ``tensor.backing_device`` of its result says: the host's memory, ``CPU:0``, for int32."""
+    """The result's ``tensor.backing_device``; for int32 it is the host's memory, ``CPU:0``."""
     result: str = ""
-    """Its values as Python writes them, numbers as floats: a wrong one can be an infinity, which JSON lacks."""
+    """The values of the result as Python writes them, numbers as floats: a wrong one can be an infinity, which JSON
+    lacks."""
     raised: Raised | None = None
     hard: Raised | None = None
-    """What it raises with soft placement off; asked only if it did not run on a GPU."""
+    """The error with soft placement off; tried only if the operation did not run on a GPU."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -141,7 +142,7 @@ class Run(Record):
 
 
 class Reading(probe.GpuReading):
-    """Where each operation ran."""
+    """The device of each operation."""
 
     runs: tuple[Run, ...]
 

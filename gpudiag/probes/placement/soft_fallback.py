@@ -58,21 +58,21 @@ MISSING = "/GPU:99"
 
 
 class Run(Record):
-    """One matrix product asked for on a missing device."""
+    """A matrix product requested on a missing device."""
 
     mode: str
     """``eager`` or ``tf.function``."""
     logged: tuple[str, ...] = ()
-    """Devices on which MatMul was placed by the log, such as ``CPU:0``."""
+    """The devices of MatMul in the placement log, such as ``CPU:0``."""
     device: str = ""
     """The device that holds the result; empty if there is none."""
     correct: bool = False
-    """True: the result equals the one known beforehand."""
+    """True if the product equals the known one."""
     raised: Raised | None = None
 
 
 class Reading(probe.Reading):
-    """Where the products were computed."""
+    """The devices that computed the products."""
 
     present: tuple[str, ...]
     """Every device that TensorFlow has here, such as ``CPU:0``."""

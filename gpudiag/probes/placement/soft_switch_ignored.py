@@ -48,7 +48,7 @@ RAISES = "InvalidArgumentError"
 
 
 class Way(Record):
-    """A way to miss the switch, and what is known to come of it."""
+    """A way to set soft placement, and its known effect."""
 
     what: str
     comes_to: str
@@ -70,24 +70,24 @@ WAYS = {
 
 
 class Attempt(Record):
-    """What came of one way."""
+    """The effect of one way."""
 
     way: str
-    """One of :data:`WAYS`."""
+    """The way, one of :data:`WAYS`."""
     logged: tuple[str, ...] = ()
-    """Devices on which the log shows the operation; empty for a constant handed out again, which runs nothing."""
+    """The devices on which the log shows the operation; empty for a reused constant, which runs nothing."""
     device: str = ""
-    """What ``result.device`` says; empty if it raised and for sessions, which return arrays."""
+    """The value of ``result.device``; empty if the call raised, and for sessions, which return arrays."""
     raised: Raised | None = None
 
     @property
     def came_to(self) -> str:
-        """What happened, in the terms of :attr:`Way.comes_to`."""
+        """The effect, in the terms of :attr:`Way.comes_to`."""
         return self.raised.type if self.raised else ", ".join(self.logged) or self.device
 
 
 class Reading(probe.Reading):
-    """What came of each way."""
+    """The effect of each way."""
 
     attempts: tuple[Attempt, ...]
 

@@ -53,14 +53,14 @@ class Fault(probe.WorkFaults):
 
 COPIES = ("GPU:0", "GPU:1")
 NAMED, SCOPE = "GPU:0", "GPU:1"
-"""Device that the nodes of the second GraphDef name, and the one that it is imported under."""
+"""The device that the nodes of the second GraphDef name, and the device that it is imported under."""
 
 
 class Reading(probe.GpuReading):
-    """Where each copy ran."""
+    """The device of each imported copy."""
 
     copies: tuple[Work, ...]
-    """Without devices, imported under each of :data:`COPIES`."""
+    """The copies of a GraphDef without devices, imported under each of :data:`COPIES`."""
     named: Kernel
     """The product of the GraphDef whose nodes name :data:`NAMED`, imported under :data:`SCOPE`."""
 

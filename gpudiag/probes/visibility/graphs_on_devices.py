@@ -45,10 +45,10 @@ class Fault(probe.WorkFaults):
 
 
 class Reading(probe.GpuReading):
-    """What each graph did."""
+    """The device and memory of each graph."""
 
     graphs: tuple[Work, ...]
-    """The work of both graphs, that under ``/device:GPU:0`` first."""
+    """The work of both graphs, the one under ``/device:GPU:0`` first."""
 
     def figure(self) -> str:
         devices = {work.kernel.device for work in self.graphs}

@@ -66,18 +66,18 @@ MINUS_ONE = "-1"
 
 
 class Reading(probe.GpuReading):
-    """What each invalid list raised, and what the others computed."""
+    """The error of each invalid list, and the results under the valid ones."""
 
     raised: dict[str, Raised | None]
-    """Invalid list to what it raised."""
+    """The error of each invalid list."""
     kernel: Kernel
-    """Computed under the valid list."""
+    """A product computed under the valid list."""
     eager: dict[str, Raised | None] = {}
-    """What each list raised in eager mode."""
+    """The error of each list in eager mode."""
     minus_one: tuple[str, ...] = ()
-    """GPU devices of a session with the list ``-1``; none, too, if it was refused."""
+    """GPU devices of a session with the list ``-1``; none also if the list was refused."""
     last: Kernel | None = None
-    """Computed in eager mode under the list ``-1``, in another process; None if it was refused."""
+    """A product computed in eager mode under the list ``-1``, in another process; None if the list was refused."""
 
     def figure(self) -> str:
         refused = sum(raised is not None for raised in (*self.raised.values(), *self.eager.values()))
@@ -128,7 +128,7 @@ def peer(ctx: Context) -> None:
 
 
 def _list_in_eager_mode(ctx: Context, visible_device_list: str) -> Raised | None:
-    """Configure eager mode and return what listing the GPUs raised; a process can do this once."""
+    """Configure eager mode and return the error of listing the GPUs; a process can do this only once."""
     v1 = ctx.tf.compat.v1
     v1.disable_eager_execution()
     options = v1.GPUOptions(visible_device_list=visible_device_list)

@@ -33,14 +33,14 @@ PROBE = probe.Probe(
 
 
 class Fault(probe.WorkFaults):
-    """What can be found."""
+    """The findings of this probe."""
 
 
 class Reading(probe.GpuReading):
-    """What each process did."""
+    """The work of each process."""
 
     processes: tuple[Work, Work]
-    """The work of the process with the list ``0``, and of that with the list ``1``."""
+    """The work of the process with the list ``0``, and of the process with the list ``1``."""
 
     def figure(self) -> str:
         return ", ".join(f"'{number}' is {work.kernel.pci_bus_id}" for number, work in enumerate(self.processes))
@@ -55,7 +55,7 @@ def peer(ctx: Context) -> None:
 
 
 def _worker(ctx: Context, number: int) -> tuple[Work, Work]:
-    """Return what this process did with the list ``number``, and what the other one did."""
+    """Return the work of this process under the list ``number``, and the work of the other process."""
     seen = len(ctx.tf.config.list_physical_devices("GPU"))
     seen = min(seen, ctx.peer.meet("listed", seen))
     if seen < len(ctx.gpus):

@@ -41,10 +41,10 @@ class Fault(probe.WorkFaults):
 
 
 class Reading(probe.GpuReading):
-    """Which GPU stood behind each device."""
+    """The GPU behind each device."""
 
     visible_device_list: str
-    """What the session was asked for."""
+    """The list that the session was given."""
     devices: tuple[Work, ...]
     """The work on each device, in the order of TensorFlow's numbers."""
 

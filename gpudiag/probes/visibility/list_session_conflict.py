@@ -68,33 +68,33 @@ class Fault(probe.KernelFaults):
 
 
 LIMIT_BYTES, LATER_LIMIT_BYTES = 128 * MIB, 256 * MIB
-"""What the first and the second session ask for."""
+"""The memory limits that the first and the second session request."""
 BEYOND_BYTES = 192 * MIB
-"""Within the second limit, not within the first."""
+"""A size within the second session's limit, but above the first's."""
 # TensorFlow 2.18-2.21, TfDeviceIdManager.
 WORDS = "is being mapped to multiple devices"
 
 
 class Later(Record):
-    """What a second session with other memory options did."""
+    """A second session with other memory options."""
 
     before: MemoryUse
     first: MemoryUse
     """Memory after a tensor of 16 bytes."""
     beyond: Raised | None
-    """What a tensor of :data:`BEYOND_BYTES` raised."""
+    """The error of a tensor of :data:`BEYOND_BYTES`."""
 
 
 class Reading(probe.GpuReading):
-    """What later sessions could change."""
+    """The effect of later sessions."""
 
     conflicts: dict[str, Raised | None]
-    """When a session with another list was opened, such as ``beside``, to what it raised; empty with a single GPU."""
+    """The error of a session with another list, by when it was opened, such as ``beside``; empty with a single GPU."""
     later: Later
     kernel: Kernel
-    """Computed in the first session, after the others."""
+    """A product computed in the first session, after the others."""
     first_bytes: int = 0
-    """By how much a tensor of 16 bytes in the first session raised the memory in use."""
+    """The increase of memory in use by a tensor of 16 bytes in the first session."""
 
     def figure(self) -> str:
         memory = "later limit " + ("obeyed" if self.later.beyond is None else "ignored")

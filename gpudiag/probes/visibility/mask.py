@@ -50,16 +50,16 @@ class Fault(probe.GpuFaults):
 
 
 class Shown(Record):
-    """What a process can see."""
+    """The GPUs that a process can see."""
 
     listed: int
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
     pci_bus_ids: tuple[str, ...]
-    """PCI bus ids of the GPUs that the CUDA driver shows, by its ordinals."""
+    """PCI bus ids of the GPUs that the CUDA driver shows, in the order of its numbers."""
 
 
 class Value(Record):
-    """One value of the variable, and what it showed."""
+    """One value of the variable, and the GPUs that it showed."""
 
     value: str
     expected: tuple[str, ...]
@@ -68,12 +68,13 @@ class Value(Record):
 
 
 class Reading(probe.Reading):
-    """What each value showed."""
+    """The GPUs that each value showed."""
 
     given: tuple[str, ...]
     """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
     values: dict[str, Value]
-    """By form: ``UUIDs``, ``one index``, ``indices`` (where two GPUs are there), ``-1``, ``empty``, ``invalid``."""
+    """The values, by form: ``UUIDs``, ``one index``, ``indices`` (if there are two GPUs), ``-1``, ``empty``,
+    ``invalid``."""
 
     def figure(self) -> str:
         obeyed = sum(value.shown.pci_bus_ids == value.expected for value in self.values.values())
@@ -89,7 +90,7 @@ def measure(ctx: Context) -> Reading:
 
 
 def _forms(ctx: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return a value for each form and the PCI bus ids of the GPUs it names; only GPUs that were given are named."""
+    """Return a value for each form with the PCI bus ids of the GPUs it names; only given GPUs are named."""
     index, back = str(ctx.gpus[0].index), ctx.gpus[::-1]
     first, everything = ctx.given[:1], ctx.given[::-1]
     rest = "".join(f",{gpu.index}" for gpu in ctx.gpus[1:])

@@ -39,23 +39,23 @@ class Fault(probe.WorkFaults):
 
 
 class Order(Record):
-    """What came of one order."""
+    """The GPUs under one order of the mask."""
 
     seen: int
-    """GPUs that TensorFlow lists."""
+    """The number of GPUs that TensorFlow lists."""
     created: dict[str, str]
-    """TensorFlow's devices (``GPU:0``) to PCI bus ids, by its log."""
+    """PCI bus ids of TensorFlow's devices (``GPU:0``), by its log."""
     done: Work
-    """The work that was done on ``GPU:0``."""
+    """The work on ``GPU:0``."""
 
 
 class Reading(probe.GpuReading):
-    """Both orders."""
+    """The GPUs under both orders."""
 
     forth: Order
-    """Named as in ``given``."""
+    """The GPUs named in the order of ``given``."""
     back: Order
-    """Named in reverse."""
+    """The GPUs named in reverse order."""
 
     def figure(self) -> str:
         return f"'1,0': GPU:0 is {self.back.done.kernel.pci_bus_id}"

@@ -54,7 +54,7 @@ class Fault(probe.WorkFaults):
 
 
 class Early(Record):
-    """What a process saw that set the variable in time."""
+    """The GPUs that a process saw which set the variable in time."""
 
     listed: int
     """GPUs in ``tf.config.list_physical_devices('GPU')``."""
@@ -63,18 +63,18 @@ class Early(Record):
 
 
 class Late(Record):
-    """What a process saw that set the variable after it had listed the GPUs."""
+    """The GPUs that a process saw which set the variable after it had listed them."""
 
     before: int
     """How many GPUs were listed before the mask was changed."""
     after: int
     """How many GPUs were listed after the mask was changed."""
     done: Work | None
-    """The work that was done on ``GPU:0``; None if fewer GPUs were listed after the change."""
+    """The work on ``GPU:0``; None if fewer GPUs were listed after the change."""
 
 
 class Reading(probe.GpuReading):
-    """What TensorFlow listed with a mask set in time, and with one set too late."""
+    """The GPUs that TensorFlow listed with a mask set in time, and with one set too late."""
 
     early: Early
     late: Late

@@ -56,27 +56,27 @@ class Fault(probe.WorkFaults):
 
 
 class Created(Record):
-    """TensorFlow's devices."""
+    """The devices that TensorFlow created."""
 
     bus_ids: dict[str, str]
-    """Name (``GPU:0``) to PCI bus id, by TensorFlow's log."""
+    """PCI bus ids by device name (``GPU:0``), from TensorFlow's log."""
     raised: Raised | None
-    """What creating the devices raised."""
+    """The error of creating the devices."""
 
 
 class Chosen(Record):
-    """What came of choosing the last GPU."""
+    """The effect of choosing the last GPU."""
 
     done: Work
-    """The work that was done on ``GPU:0``."""
+    """The work on ``GPU:0``."""
     rose: dict[str, int]
-    """By how many bytes the memory of each GPU (PCI bus id) rose in all, contexts included."""
+    """The total increase of memory in bytes on each GPU (PCI bus id), contexts included."""
     beyond: str
-    """The device on which an operation for ``GPU:1`` was carried out; empty if it was refused."""
+    """The device that executed an operation placed on ``GPU:1``; empty if it was refused."""
 
 
 class Reading(probe.GpuReading):
-    """What was visible, and what was used."""
+    """The GPUs that were visible, and those that were used."""
 
     reordered: Created
     """The devices made with all GPUs in reverse order."""
