@@ -33,7 +33,7 @@ _FIELDS = {
 _AT_THE_END = {"": r".{0,1000}", "s": r"\S{0,300}"}
 """The patterns of fields at the end of a text: they take as much as there is."""
 _WORD = re.compile(r"[a-z_]+")
-_FAILURES = ("failed to ", "could not ", "couldn't ", "cannot ", "unable to ")
+_FAILURES = ("failed to ", "failed call to ", "could not ", "couldn't ", "cannot ", "unable to ")
 _LEAST = 3
 """Letters of a word that a line is looked up by."""
 

@@ -31,16 +31,6 @@ class Worth(str, Enum):
     """Says what happened, good or bad."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text of a message, and its witness: where a program prints it."""
-
-    text: str
-    witness: str
-    """A program, its release, and the file and line that print it, or the library that has it: ``keras 3.15
-    keras/src/layers/layer.py:123``; ``tensorflow 2.21 xla/...`` is XLA's own folder. Or a public thread's address."""
-
-
 @dataclass(frozen=True, eq=False)
 class Message:
     """A kind of line, whatever its figures."""
@@ -52,8 +42,6 @@ class Message:
     string over the fields. A few words on the others."""
     texts: tuple[str, ...]
     """The first that matches gives the fields."""
-    witnesses: tuple[str, ...]
-    """Of each text, or of the pattern: :attr:`Text.witness`; "" if none is known."""
     seen: str
     """Releases of TensorFlow, or the program, that print it."""
     pattern: str = ""
@@ -106,11 +94,10 @@ class Family:
         self,
         worth: Worth,
         name: str,
-        *texts: str | Text,
+        *texts: str,
         meaning: str = "",
         seen: str = "",
         pattern: str = "",
-        witness: str = "",
         words: tuple[str, ...] = (),
         codes: Mapping[str, Message] | None = None,
         fix: tuple[Action, ...] = (),
@@ -121,13 +108,12 @@ class Family:
         stage: str = "",
         url: str = "",
     ) -> Message:
-        """Add a message to the table; ``witness`` is that of a pattern."""
+        """Add a message to the table."""
         message = Message(
             name=name,
             worth=worth,
             meaning=meaning,
-            texts=tuple(text.text if isinstance(text, Text) else text for text in texts),
-            witnesses=tuple(text.witness if isinstance(text, Text) else "" for text in texts) if texts else (witness,),
+            texts=texts,
             seen=seen or self._seen,
             pattern=pattern,
             words=words,
@@ -143,13 +129,13 @@ class Family:
         self.messages.append(message)
         return message
 
-    def harmless(self, name: str, *texts: str | Text, meaning: str, seen: str = "") -> Message:
+    def harmless(self, name: str, *texts: str, meaning: str, seen: str = "") -> Message:
         return self.add(Worth.HARMLESS, name, *texts, meaning=meaning, seen=seen)
 
     def misleading(
         self,
         name: str,
-        *texts: str | Text,
+        *texts: str,
         meaning: str,
         seen: str = "",
         fix: tuple[Action, ...] = (),
@@ -160,13 +146,13 @@ class Family:
             Worth.MISLEADING, name, *texts, meaning=meaning, seen=seen, fix=fix, follows=follows, stage=stage
         )
 
-    def sign(self, name: str, *texts: str | Text, meaning: str = "", seen: str = "") -> Message:
+    def sign(self, name: str, *texts: str, meaning: str = "", seen: str = "") -> Message:
         return self.add(Worth.SIGN, name, *texts, meaning=meaning, seen=seen)
 
     def fault(
         self,
         name: str,
-        *texts: str | Text,
+        *texts: str,
         meaning: str = "",
         seen: str = "",
         codes: Mapping[str, Message] | None = None,

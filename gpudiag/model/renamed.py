@@ -9,11 +9,26 @@ CAUSES = {
 """Causes that were found to be one: the earlier name to the one that both have now."""
 
 _NOT_LOOKED_FOR = "it was about no GPU and no installation, and is not looked for any more; its report explains it"
+_NOT_SEEN = "no release and no public thread was found that prints its line; its report explains it"
 REMOVED = {
     "named_in_log": "a fault that a line of a log names has its own name now, which 'gpudiag show REPORT.json' gives",
     "package_calls_another_release": _NOT_LOOKED_FOR,
     "said_to_leave_gpu_idle": _NOT_LOOKED_FOR,
     "said_to_start_slowly": _NOT_LOOKED_FOR,
     "said_to_switch_off": _NOT_LOOKED_FOR,
-}
+} | dict.fromkeys(
+    (
+        "container_older_than_gpu",
+        "library_of_infiniband",
+        "library_of_of_codecs",
+        "library_of_old_ssl_and_ffi",
+        "no_tensorrt_in_build",
+        "ray_has_no_gpu",
+        "rootless_nvml",
+        "toolkit_folder_gone",
+        "toolkit_installer",
+        "typing_extensions_old",
+    ),
+    _NOT_SEEN,
+)
 """Causes of earlier versions to what became of them."""

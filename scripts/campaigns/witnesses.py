@@ -4,7 +4,7 @@
 
 A FOLDER has the sources of the release that is named, or its libraries: a checkout, an unpacked wheel. The literals of
 each statement are joined, and what is between them, or a field of a format, is put in. Prints text, witness, the line
-that is printed, separated by tabs: read them before they go to the table and to ``tests/knowledge/witnesses.tsv``.
+that is printed, separated by tabs: read them before they go to ``tests/knowledge/witnesses.tsv``.
 TensorFlow's sources take some two minutes.
 """
 
@@ -25,6 +25,7 @@ LINEWISE = frozenset({".go", ".py", ".pyx", ".sh"})
 """A statement ends with its line."""
 PUT_IN = ("1", "/a/b", "x", "0000:01:00.0")
 LONGEST = 4000
+TABLE = Path(__file__).parents[2] / "tests" / "knowledge" / "witnesses.tsv"
 _COMMENT = {True: r"\#[^\n]*", False: r"//[^\n]*|/\*.*?\*/"}
 _FORMAT = re.compile(r"%[-+#0]?[\d.*]*(?:ll?|z|h)?[a-zA-Z]|\$\d|%\(\w+\)[sdr]|\{[^{}\n]{0,60}\}")
 _STRINGS = re.compile(rb"[\x20-\x7e\t]{6,1500}")
@@ -77,11 +78,9 @@ def lines_of(folder: Path) -> Iterator[tuple[str, str]]:
 
 def wanted() -> dict[str, list[tuple[str, log._Text]]]:
     """Return the texts without a witness, each under the word of it that the fewest have."""
+    known = {row.partition("\t")[0] for row in TABLE.read_text("utf-8").splitlines()}
     texts = [
-        (text, log._prepared(message, 0, text))
-        for message in MESSAGES
-        for text, witness in zip(message.texts, message.witnesses, strict=False)
-        if not witness
+        (text, log._prepared(message, 0, text)) for message in MESSAGES for text in message.texts if text not in known
     ]
     times = Counter(word for _, pattern in texts for word in pattern.words)
     table: dict[str, list[tuple[str, log._Text]]] = defaultdict(list)
@@ -102,7 +101,9 @@ def main() -> None:
             for text, pattern in (
                 each for word in words & table.keys() for each in table[word] if each[1].words <= words
             ):
-                filled = (one_line(line.replace("{}", what)) for what in PUT_IN) if len(line) < LONGEST else ()
+                filled = (
+                    (one_line(f"{line} {{}}".replace("{}", what)) for what in PUT_IN) if len(line) < LONGEST else ()
+                )
                 shown = next((each for each in filled if pattern.pattern.search(each)), None)
                 if shown is not None and (text not in best or len(shown) < len(best[text][1])):
                     best[text] = f"{name} {where}", shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections import defaultdict
 from pathlib import Path
@@ -24,19 +23,6 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.run import diagnosis
 from gpudiag.text import one_line
 
-SAMPLES = {
-    "": "some words",
-    "m": "some words",
-    "d": "12",
-    "w": "word",
-    "s": "/job:a/",
-    "v": "12.5.1",
-    "q": "quoted",
-    "l": "/device:CPU:0, /device:CPU:1",
-    "b": "0000:01:00.0",
-    "p": "/home/someone/a.py",
-}
-TEXTS = [(message, text) for message in MESSAGES for text in message.texts]
 AROUND = (
     "{}",
     "W0000 00:00:1.2 7 file.cc:9] {}",
@@ -46,88 +32,69 @@ AROUND = (
 )
 
 
-def printed(text: str) -> tuple[str, dict[str, str]]:
-    """Return a line as a program prints this text, and its fields."""
-    line = ""
-    fields: dict[str, str] = {}
-    for literal, name, kind, _ in string.Formatter().parse(text):
-        line += literal
-        if name is not None:
-            line += SAMPLES[kind or ""]
-            fields |= {name: SAMPLES[kind or ""]} if name else {}
-    return line, fields
-
-
 def event_of(message: Message, line: str) -> Event | None:
     return next((event for event in recognised(line) if event.message is message), None)
 
 
-PRINTED: dict[str, list[str]] = defaultdict(list)
-"""By a witness of the table: the lines that it prints; of a source, with something put in where it varies."""
-for _line in Path(__file__).with_name("witnesses.tsv").read_text("utf-8").splitlines():
-    _witness, _, _printed = _line.partition("\t")
-    PRINTED[_witness].append(_printed)
-WITNESSED = [
-    (message, text, witness)
-    for message in MESSAGES
-    for text, witness in zip(message.texts or (message.pattern,), message.witnesses, strict=True)
-    if witness
-]
-WITHOUT_A_WITNESS = 967
-"""Texts that nobody has seen where a program prints them: to be found, or to be removed."""
+PRINTED: dict[str, list[tuple[str, str]]] = defaultdict(list)
+"""By a text of the table, or by the name of a message that has a pattern: its witnesses, with a line that each prints.
+
+A witness is a program, its release, and the file and line that print the text, or the library that has it
+(``tensorflow 2.21 xla/...`` is XLA's own folder), or the address of a public thread. In a line of a source something is
+put in where it varies.
+"""
+for _row in Path(__file__).with_name("witnesses.tsv").read_text("utf-8").splitlines():
+    _text, _witness, _line = _row.split("\t")
+    PRINTED[_text].append((_witness, _line))
+TEXTS = [(message, text) for message in MESSAGES for text in message.texts]
+PATTERNS = [message for message in MESSAGES if message.pattern]
+LINES = [(message, text, line) for message, text in TEXTS for _, line in PRINTED[text][:1]]
+"""Of each text a line of its witness."""
 
 
-def lines_with(message: Message, text: str, witness: str) -> list[str]:
-    """Return the lines of the witness that have this text, or the pattern of the message."""
-    expression = log._prepared(message, 0, text).pattern if message.texts else re.compile(message.pattern)
-    return [line for line in PRINTED[witness] if expression.search(one_line(line))]
+def test_each_text_names_a_witness_and_each_witness_has_a_text() -> None:
+    names = {text for _, text in TEXTS} | {message.name for message in PATTERNS}
+    assert names - {text for text, lines in PRINTED.items() if lines} == set()
+    assert {text for text, lines in PRINTED.items() if lines} - names == set()
+
+
+def test_each_witness_is_a_thread_or_a_place_in_a_release() -> None:
+    witnesses = {witness for lines in PRINTED.values() for witness, _ in lines}
+    assert [each for each in witnesses if not each.startswith("https://") and len(each.split()) < 3] == []
 
 
 @pytest.mark.parametrize("around", AROUND)
 def test_a_text_is_recognised_as_its_witness_prints_it(around: str) -> None:
     lost = []
-    for message, text, witness in WITNESSED:
+    for message, text, line in LINES:
         meant = {message, *message.codes.values()}
-        lines = lines_with(message, text, witness)[:2]
-        lines = [around.format(line) for line in lines] if message.texts else lines  # a pattern may want a whole line
-        if not any(meant & {event.message for event in recognised(line)} for line in lines):
-            lost.append((text, witness))
+        if not meant & {event.message for event in recognised(around.format(line))}:
+            lost.append((text, line))
     assert lost == []
 
 
-def test_each_witness_is_a_thread_or_a_place_in_a_release() -> None:
-    wrong = [witness for _, _, witness in WITNESSED if not witness.startswith("https://") and len(witness.split()) < 3]
-    assert wrong == []
-    assert PRINTED.keys() - {witness for _, _, witness in WITNESSED} == set()
-
-
-def test_texts_without_a_witness_become_fewer() -> None:
-    without = [
-        message
-        for message in MESSAGES
-        if message.texts or message.pattern
-        for witness in message.witnesses
-        if not witness
-    ]
-    assert len(without) <= WITHOUT_A_WITNESS
+def test_a_pattern_is_recognised_as_its_witness_prints_it() -> None:
+    lost = []
+    for message in PATTERNS:
+        meant = {message, *message.codes.values()}
+        if not any(meant & {event.message for event in recognised(line)} for _, line in PRINTED[message.name]):
+            lost.append(message.name)
+    assert lost == []
 
 
 def test_a_text_gives_its_fields() -> None:
+    """Of the first text that a line matches, each field that has a name."""
     wrong = []
-    for message, text in TEXTS:
-        line, fields = printed(text)
+    for message, text, line in LINES:
         event = event_of(message, line)
-        assert event is not None
-        if any(event[name] != value for name, value in fields.items()):
-            wrong.append((text, event.fields))
-        if text == message.texts[0] and event.fields.keys() > fields.keys():
-            wrong.append((text, event.fields))
+        first = next(each for each in message.texts if log._prepared(message, 0, each).pattern.search(one_line(line)))
+        names = {name for _, name, _, _ in string.Formatter().parse(first) if name}
+        if event is not None and not names <= event.fields.keys():
+            wrong.append((text, line, event.fields))
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "message", [message for message in MESSAGES if message.pattern], ids=lambda message: message.name
-)
+@pytest.mark.parametrize("message", PATTERNS, ids=lambda message: message.name)
 def test_a_pattern_is_looked_up_by_words_that_a_line_can_have(message: Message) -> None:
     assert message.words
     assert message.texts == ()
@@ -184,16 +151,17 @@ def named(*lines: str) -> list[str]:
 
 def test_a_message_that_explains_itself_is_told_and_no_other() -> None:
     wrong = {}
-    for message, text in TEXTS:
-        line, fields = printed(text)
-        told = named(line)
-        if message.fix and told != [message.meaning.format_map(defaultdict(str, fields))]:
-            wrong[text] = told
+    for message, text, line in LINES:
+        events = recognised(line)
+        explained = [event for event in events if event.message.fix]
+        causes = {event.message.meaning.format_map(defaultdict(str, event.fields)) for event in explained}
+        if not set(named(line)) <= causes or (message.fix and len(events) == 1 and not named(line)):
+            wrong[text] = named(line)
     assert wrong == {}
 
 
 def test_a_harmless_line_is_no_cause() -> None:
-    told = {text: named(printed(text)[0]) for message, text in TEXTS if message.worth is Worth.HARMLESS}
+    told = {text: named(line) for message, text, line in LINES if message.worth is Worth.HARMLESS}
     assert len(told) > 100
     assert {text: causes for text, causes in told.items() if causes} == {}
 

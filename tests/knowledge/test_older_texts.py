@@ -65,7 +65,6 @@ FAULTS = {
     ),
     "profiling_not_permitted": ("PERMISSION_DENIED: CUPTI need root access!",),
     "nccl_nvml": (
-        "F0000 x.cc:59] Check failed: InitNvml() ",
         "NVML init failed.",
         "Failed to initialize NVML library.",
     ),
@@ -88,10 +87,7 @@ FAULTS = {
         "Shutdown barrier in coordination service has failed. This usually implies an earlier error that caused "
         "coordination service to shut down before the workers disconnect gracefully.",
     ),
-    "cluster_not_reached": (
-        "DEADLINE_EXCEEDED: Barrier timed out. This usually happens because a task",
-        "Shutdown barrier timed out. Check the task logs for an earlier error.",
-    ),
+    "cluster_not_reached": ("DEADLINE_EXCEEDED: Barrier timed out. This usually happens because a task",),
 }
 HARMLESS = {
     "driver_compiles": (

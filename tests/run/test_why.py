@@ -243,7 +243,7 @@ def test_advice_fits_the_release(needed: str, do: str) -> None:
         (["nvcc: command not found", "tensorflow 2.20"], "pip install 'tensorflow[and-cuda]'"),
         (["nvcc: command not found", "/Users/someone/a.py"], "pip install tensorflow tensorflow-metal"),
         (["nvcc: command not found", "Linux jetson 4.9.253-tegra"], "# Jetson: NVIDIA's own wheel"),
-        (["'nvcc' is not recognized as an internal or external command", r"C:\Users\someone"], "# TensorFlow 2.11 and"),
+        (["nvcc: command not found", r"C:\Users\someone"], "# TensorFlow 2.11 and"),
         (["This container was built for NVIDIA Driver Release 545.23 or later, but version 5.1 was detected, WSL2"],
          "# install the newest NVIDIA driver in Windows"),
         (["Underlying backend ran out of memory trying to instantiate graph", r"C:\Users\someone"],

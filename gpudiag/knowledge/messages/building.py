@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
 
 FAMILY.fault(
     "no_cuda_headers",
-    Text(
-        "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
-        "https://github.com/tensorflow/tensorflow/issues/60178",
-    ),
-    Text("Could not find any {file:s} matching version", "https://github.com/tensorflow/tensorflow/issues/60178"),
-    Text(
-        "Could not find any {file:s} in any subdirectory",
-        "tensorflow 2.21 third_party/xla/third_party/gpus/find_cuda_config.py:199",
-    ),
-    Text(
-        "Inconsistent CUDA toolkit path: {}", "tensorflow 2.21 third_party/xla/third_party/gpus/find_cuda_config.py:296"
-    ),
+    "Could not find any {file:s} matching version '{version:q}' in any subdirectory",
+    "Could not find any {file:s} matching version",
+    "Could not find any {file:s} in any subdirectory",
+    "Inconsistent CUDA toolkit path: {}",
     "Cuda Configuration Error: {}",
     "Auto-Configuration Error: {}",
-    Text("no such package '@local_config_cuda//cuda': {}", "https://github.com/tensorflow/tensorflow/issues/11859"),
-    "no such package '@local_config_cuda//crosstool': {}",
-    "fatal error: cuda_runtime.h: No such file or directory",
-    "fatal error: cuda.h: No such file or directory",
-    "fatal error: cudnn.h: No such file or directory",
-    "fatal error: cuda_runtime_api.h: No such file or directory",
-    Text("Cannot find cuda library {}", "tensorflow 1.8 third_party/gpus/cuda_configure.bzl:587"),
+    "no such package '@local_config_cuda//cuda': {}",
+    "Cannot find cuda library {}",
     meaning="the build does not find CUDA or cuDNN of the version that was configured",
     fix=(
         run("find / -name cudnn_version.h 2>/dev/null; ./configure", "again, with the version and the folder of each"),
@@ -42,10 +29,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compiler_killed",
-    Text("internal compiler error: Killed (program {program:w})", "https://github.com/tensorflow/serving/issues/236"),
-    "fatal error: Killed signal terminated program {program:w}",
-    "cc1plus: out of memory allocating {}",
-    "Server terminated abruptly (error code: 14",
+    "internal compiler error: Killed (program {program:w})",
     meaning="the build needs more memory of the computer than there is: too many compilers run at once",
     fix=(
         run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "fewer at once"),
@@ -55,23 +39,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "bazel_version",
-    "Current bazel version is {has:v}, expected at least {needs:v}",
-    Text(
-        "Please upgrade your bazel installation to version {needs:v}",
-        "https://github.com/tensorflow/tensorflow/issues/24101",
-    ),
-    Text("Please downgrade your bazel installation to version {needs:v}", "tensorflow 1.15 (NVIDIA) configure.py:495"),
-    "The project you're trying to build requires Bazel {needs:v}",
-    Text("does not contain a toolchain for CPU '{cpu:q}'", "https://github.com/tensorflow/tensorflow/issues/24124"),
-    "(see --incompatible{:s} for details",
-    "fail with --incompatible{:s}",
-    "Unrecognized option: --{option:s}",
-    "name '{name:q}' is not defined (did you mean",
-    "no such attribute '{name:q}' in '{rule:q}' rule",
-    "doesn't have testonly attribute set",
-    "{name:w} has been removed, please use native.",
-    "unexpected keyword '{name:q}' in call to {rule:s}",
-    "type '{kind:q}' has no method {name:s}",
+    "Please upgrade your bazel installation to version {needs:v}",
+    "Please downgrade your bazel installation to version {needs:v}",
+    "does not contain a toolchain for CPU '{cpu:q}'",
     meaning="this source is built by another release of bazel",
     fix=(
         note(
@@ -87,17 +57,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compile_failed",
-    "C++ compilation of rule '{rule:q}' failed (Exit {:d})",
-    "undeclared inclusion(s) in rule '{rule:q}'",
     "Linking of rule '{rule:q}' failed",
-    "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
-    Text(
-        "Target //tensorflow/tools/pip_package:{:s} failed to build",
-        "https://github.com/tensorflow/tensorflow/issues/56362",
-    ),
-    Text(
-        "Build did NOT complete successfully", "tensorflow 2.21 ci/official/utilities/extract_resultstore_links.py:33"
-    ),
+    "Target //tensorflow/tools/pip_package:{:s} failed to build",
+    "Build did NOT complete successfully",
     meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
     "of the releases that this source was tested with, most often",
     fix=(
@@ -113,13 +75,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_msvc",
-    Text(
-        "Could not find MSVC/GCC/CLANG installation on this computer",
-        "https://github.com/RameenAbdal/StyleFlow/issues/13",
-    ),
-    "nvcc fatal : Cannot find compiler 'cl.exe' in PATH",
-    "'cl' is not recognized as an internal or external command",
-    "error: command 'cl.exe' failed: {}",
+    "Could not find MSVC/GCC/CLANG installation on this computer",
     meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
     fix=(
         note(
@@ -138,10 +94,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "standard_not_known_by_nvcc",
-    Text(
-        "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
-        "https://github.com/tensorflow/tensorflow/issues/56362",
-    ),
+    "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
     meaning="the nvcc of this CUDA does not know {standard}, in which this TensorFlow is written: C++17 needs CUDA 11, "
     "C++14 CUDA 9",
     fix=(
@@ -156,10 +109,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compiler_crashed",
-    Text("internal compiler error: Segmentation fault", "https://github.com/tensorflow/tensorflow/issues/48890"),
+    "internal compiler error: Segmentation fault",
     "internal compiler error: in {}",
-    "nvcc error : 'cicc' died due to signal {}",
-    "nvcc error : 'cudafe++' died due to signal {}",
     meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
     "to 11.2), or memory is short",
     fix=(
@@ -175,14 +126,8 @@ FAMILY.fault(
 )
 CAPABILITY_NOT_KNOWN = FAMILY.fault(
     "capability_not_known_by_nvcc",
-    Text(
-        "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
-        "https://github.com/tensorflow/tensorflow/issues/1498",
-    ),
-    Text(
-        "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
-        "https://github.com/jeffheaton/docker-stylegan2-ada/issues/1",
-    ),
+    "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
+    "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
     meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
     "left that GPU out",
     fix=(
@@ -200,8 +145,6 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
 )
 FAMILY.fault(
     "abi_differs",
-    "undefined reference to `tensorflow::{}'",
-    "#error This file requires compiler and library support for the ISO C++ 2011 standard",
     '#error "C++ versions less than C++17 are not supported."',
     meaning="your own operation is compiled with other options than TensorFlow was",
     fix=(
@@ -268,19 +211,15 @@ _FIND_PACKAGE = "cmake 4.4 Modules/FindPackageHandleStandardArgs.cmake:514"
 for _name, _packages, _what, _fix in _CMAKE:
     FAMILY.fault(
         f"cmake_no_{_name.lower()}",
-        *(Text(f"Could NOT find {part}", _FIND_PACKAGE) for part in _packages.split()),
-        *(
-            Text(f'Could not find a package configuration file provided by "{part}"', "cmake 4.4 bin/cmake")
-            for part in _packages.split()
-        ),
+        *(f"Could NOT find {part}" for part in _packages.split()),
+        *(f'Could not find a package configuration file provided by "{part}"' for part in _packages.split()),
         meaning=f"the build does not find {_what}",
         fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find what newer systems have")),
         seen="CMake",
     )
 FAMILY.fault(
     "framework_not_linked",
-    Text("cannot find -ltensorflow_framework", "https://github.com/tensorflow/tensorflow/issues/32910"),
-    "library not found for -ltensorflow_framework",
+    "cannot find -ltensorflow_framework",
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
@@ -294,7 +233,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cuda_not_linked",
-    *(f"cannot find -l{name}" for name in ("cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse")),
+    "cannot find -lcudart",
     meaning="the linker does not find a library of CUDA",
     fix=(
         prepend(
@@ -309,7 +248,6 @@ FAMILY.fault(
 FAMILY.fault(
     "driver_not_linked",
     "cannot find -lcuda",
-    "cannot find -lnvidia-ml",
     meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
     fix=(prepend("LIBRARY_PATH", "/usr/local/cuda/lib64/stubs", "for linking alone, never in LD_LIBRARY_PATH"),),
     seen="g++, ld",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("code and libraries")
 
 NO_MACHINE_CODE = FAMILY.fault(
     "no_machine_code",
-    Text(
-        "not built with CUDA kernel binaries compatible with compute capability {has:v}",
-        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2448",
-    ),
+    "not built with CUDA kernel binaries compatible with compute capability {has:v}",
     meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
     "start, which takes minutes",
     fix=(
@@ -23,25 +20,17 @@ NO_MACHINE_CODE = FAMILY.fault(
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(
     "kernel_not_compiled",
-    Text(
-        "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
-        "https://github.com/tensorflow/tensorflow/issues/99592",
-    ),
-    "'cuModuleLoadDataEx({})' failed with 'CUDA_ERROR_INVALID_PTX'",
+    "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
     seen="2.14-2.21",
 )
 PTX_REFUSED = FAMILY.fault(
     "ptx_refused",
-    Text("CUDA_ERROR_INVALID_PTX", "https://github.com/tensorflow/tensorflow/issues/101746"),
-    Text("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "https://github.com/CY-CHENYUE/ComfyUI-Molmo/issues/26"),
-    "PTX version {:s} does not support",
-    Text("cudaErrorInvalidPtx", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("cudaErrorUnsupportedPtxVersion", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("a PTX JIT compilation failed", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text(
-        "the provided PTX was compiled with an unsupported toolchain",
-        "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12",
-    ),
+    "CUDA_ERROR_INVALID_PTX",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    "cudaErrorInvalidPtx",
+    "cudaErrorUnsupportedPtxVersion",
+    "a PTX JIT compilation failed",
+    "the provided PTX was compiled with an unsupported toolchain",
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
@@ -61,19 +50,11 @@ PTX_REFUSED = FAMILY.fault(
 )
 NO_CODE_FOR_GPU = FAMILY.fault(
     "no_code_for_gpu",
-    Text("CUDA_ERROR_NO_BINARY_FOR_GPU", "k8s-device-plugin 0.20 internal/cuda/result.go:74"),
-    Text(
-        "no kernel image is available for execution on the device", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"
-    ),
-    Text("cudaErrorNoKernelImageForDevice", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text(
-        "cudaErrorInvalidDeviceFunction",
-        "tensorflow 2.21.0 tensorflow/include/third_party/gpus/cuda/include/driver_types.h",
-    ),
-    Text(
-        "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
-        "https://github.com/tensorflow/tensorflow/issues/41132",
-    ),
+    "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    "no kernel image is available for execution on the device",
+    "cudaErrorNoKernelImageForDevice",
+    "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
+    "cudaErrorInvalidDeviceFunction",
     meaning="a library or an operation has no code for this GPU",
     fix=(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv"),
@@ -82,24 +63,20 @@ NO_CODE_FOR_GPU = FAMILY.fault(
 )
 PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas_too_old",
-    Text("ptxas fatal : Value '{target:w}' is not defined", "https://github.com/microsoft/WSL/issues/6187"),
-    "ptxas fatal: Value '{target:w}' is not defined",
+    "ptxas fatal : Value '{target:w}' is not defined",
     seen="CUDA",
 )
 FAMILY.add(
     Worth.HARMLESS,
     "ptxas_compared_wrongly",
     pattern=r"You are using ptxas \d\d\.[\d.]{1,12}, which is older than \d\.[\d.]{1,12}",
-    witness="https://github.com/tensorflow/tensorflow/issues/23874",
     words=("ptxas",),
     meaning="TensorFlow compares the versions wrongly: that ptxas is the newer one",
     seen="1.12",
 )
 FAMILY.fault(
     "ptxas_with_a_bug",
-    Text(
-        "ptxas {has:v} has a bug that we think can affect XLA", "https://github.com/tensorflow/tensorflow/issues/68966"
-    ),
+    "ptxas {has:v} has a bug that we think can affect XLA",
     meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
     fix=(
         install("--upgrade", "nvidia-cuda-nvcc-cu12", note="a ptxas without it (12.3.107 and newer), which XLA finds"),
@@ -110,14 +87,8 @@ FAMILY.fault(
 )
 PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "ptxas_of_old_cuda",
-    Text(
-        "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
-        "https://github.com/tensorflow/tensorflow/issues/33375",
-    ),
-    Text(
-        "You are using ptxas {has:v}, which is older than {needs:v}",
-        "https://github.com/tensorflow/tensorflow/issues/23874",
-    ),
+    "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
+    "You are using ptxas {has:v}, which is older than {needs:v}",
     meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
     fix=(
         check("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
@@ -133,7 +104,7 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
 STRAY_ACCESS = FAMILY.fault(
     "stray_access",
     *(
-        Text(f"CUDA_ERROR_{name}", "nvidia-cuda-runtime-cu12 12.9.79 cuda.h")
+        f"CUDA_ERROR_{name}"
         for name in (
             "ILLEGAL_ADDRESS",
             "MISALIGNED_ADDRESS",
@@ -143,11 +114,11 @@ STRAY_ACCESS = FAMILY.fault(
             "LAUNCH_FAILED",
         )
     ),
-    Text("an illegal memory access was encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("an illegal instruction was encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("unspecified launch failure", "https://github.com/tensorflow/tensorflow/issues/41169"),
+    "an illegal memory access was encountered",
+    "an illegal instruction was encountered",
+    "unspecified launch failure",
     *(
-        Text(f"cudaError{name}", "nvidia-cuda-runtime-cu12 12.9.79 driver_types.h")
+        f"cudaError{name}"
         for name in (
             "IllegalAddress",
             "MisalignedAddress",
@@ -162,39 +133,22 @@ STRAY_ACCESS = FAMILY.fault(
 )
 CUDNN_OLDER = FAMILY.fault(
     "cudnn_older",
-    Text(
-        "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
-        "tensorflow 2.21 xla/stream_executor/cuda/cuda_dnn.cc:459",
-    ),
-    "Loaded runtime CuDNN library: {found:v} but source was compiled with {needed:v}",
-    Text(
-        "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
-        "https://github.com/balancap/SSD-Tensorflow/issues/340",
-    ),
+    "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
+    "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
     "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with: {needed:v}",
-    "Loaded cudnn library: {found:v} (compatibility version {:d}) but source was compiled against {needed:v}",
     seen="0.6-2.21",
 )
 NO_LIBDEVICE = FAMILY.fault(
     "no_libdevice",
-    Text(
-        "Can't find libdevice directory",
-        "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/default/nvptx_libdevice_path.cc:42",
-    ),
-    Text("libdevice not found at", "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/nvptx_backend.cc:113"),
-    Text(
-        "libdevice is required by this HLO module",
-        "tensorflow 2.21 xla/service/gpu/llvm_gpu_backend/nvptx_backend.cc:111",
-    ),
+    "Can't find libdevice directory",
+    "libdevice not found at",
+    "libdevice is required by this HLO module",
 )
 NOT_TENSORFLOW = FAMILY.fault(
     "not_tensorflow",
-    Text("module 'tensorflow' has no attribute", "https://github.com/adumrewal/imageMatting/issues/1"),
-    "cannot import name '{:w}' from 'tensorflow",
-    "cannot import name '{:w}' from tensorflow",
-    Text("No module named 'tensorflow.{:q}'", "https://github.com/araffin/rl-baselines-zoo/issues/110"),
-    "do not import tensorflow from its source directory",
-    Text("partially initialized module 'tensorflow'", "https://github.com/tensorflow/tensorflow/issues/49518"),
+    "module 'tensorflow' has no attribute",
+    "No module named 'tensorflow.{:q}'",
+    "partially initialized module 'tensorflow'",
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
         check("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
@@ -206,11 +160,9 @@ NOT_TENSORFLOW = FAMILY.fault(
 )
 MODULE_LACKS = FAMILY.fault(
     "module_lacks",
-    "cannot import name '{:q}' from partially initialized module '{module:q}'{}({file:p})",
-    Text("cannot import name '{:q}' from '{module:q}'{}({file:p})", "https://github.com/ma7555/kerasgen/issues/2"),
-    "cannot import name '{:q}' from partially initialized module '{module:q}'",
-    Text("cannot import name '{:q}' from '{module:q}'", "https://github.com/ma7555/kerasgen/issues/2"),
-    Text("module '{module:q}' has no attribute", "https://github.com/dBeker/Faster-RCNN-TensorFlow-Python3/issues/90"),
-    Text("No module named '{module:q}'; '{:q}' is not a package", "https://github.com/keras-team/autokeras/issues/82"),
+    "cannot import name '{:q}' from '{module:q}'{}({file:p})",
+    "cannot import name '{:q}' from '{module:q}'",
+    "module '{module:q}' has no attribute",
+    "No module named '{module:q}'; '{:q}' is not a package",
     seen="Python",
 )

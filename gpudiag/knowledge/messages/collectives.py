@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("several GPUs", stage="CONFIGURATION")
 
@@ -11,15 +11,13 @@ NCCL_SYSTEM_ERROR = FAMILY.add(
     Worth.FAULT,
     "nccl_system_error",
     pattern=r"(?i)NCCL(?:(?!NCCL).){0,300}(?:unhandled )?system error|ncclSystemError",
-    witness="https://github.com/horovod/horovod/issues/98",
     words=("nccl", "ncclsystemerror"),
     seen="NCCL",
 )
 NCCL_WARNING = FAMILY.add(
     Worth.FAULT,
     "nccl_warning",
-    pattern=r"(?i)NCCL WARN(?P<what>(?:(?!NCCL WARN).){0,300})",
-    witness="tensorflow 2.21 xla/stream_executor/rocm/rocm_executor.cc:795",  # a log may repeat the words without end
+    pattern=r"(?i)NCCL WARN(?P<what>(?:(?!NCCL WARN).){0,300})",  # a log may repeat the words without end
     words=("nccl",),
     seen="NCCL",
     meaning="NCCL names a fault:{what}",
@@ -31,21 +29,17 @@ NCCL_WARNING = FAMILY.add(
     follows=True,
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
-GPUS_EXCHANGE = FAMILY.sign(
+GPUS_EXCHANGE = FAMILY.add(
+    Worth.SIGN,
     "gpus_exchange",
-    Text("NCCL INFO", "nccl 2.30 src/debug.cc:354"),
-    *(f"all{mark}reduce{end}" for mark in ("", "_", "-", " ") for end in ("", "s")),
-    *(f"All{mark}Reduce{end}" for mark in ("", "-", " ") for end in ("", "s")),
+    pattern=r"(?i)\bNCCL INFO\b|\ball[-_ ]?reduces?\b",
+    words=("nccl", "allreduce", "allreduces", "all_reduce", "all_reduces", "reduce", "reduces"),
     meaning="GPUs are about to exchange data",
     seen="2.18-2.21, NCCL",
 )
 FAMILY.fault(
     "group_of_another_size",
-    Text(
-        "is joining a group with size {new:d}, but that group has size {old:d}",
-        "https://github.com/tensorflow/tensorflow/issues/61314",
-    ),
-    "is joining group with size{new:d}, but that group has size {old:d}",
+    "is joining a group with size {new:d}, but that group has size {old:d}",
     meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
     "can have one distribution strategy, of one size",
     fix=(
@@ -61,10 +55,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "replicas_run_eagerly",
-    Text(
-        "Using MirroredStrategy eagerly has significant overhead",
-        "https://github.com/tensorflow/tensorflow/issues/60236",
-    ),
+    "Using MirroredStrategy eagerly has significant overhead",
     meaning="the replicas of the strategy run eagerly, one after the other: that is slow, and hangs if one waits for "
     "the others, as NCCL does",
     fix=(
@@ -78,9 +69,6 @@ FAMILY.fault(
 )
 NOT_REGISTERED = FAMILY.fault(
     "not_registered",
-    Text(
-        "TensorFlow device GPU:{number:d} was not registered",
-        "tensorflow 1.15 (NVIDIA) tensorflow/core/common_runtime/gpu/gpu_id_manager.cc:98",
-    ),
+    "TensorFlow device GPU:{number:d} was not registered",
     meaning="said by the worker that has no GPU, when the others have one (measured, 2.21)",
 )

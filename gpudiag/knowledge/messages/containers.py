@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "containers and Kubernetes",
@@ -21,35 +21,22 @@ _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 FAMILY.fault(
     "no_device_driver",
-    Text(
-        "could not select device driver {} with capabilities: [[gpu", "https://github.com/NVlabs/BundleSDF/issues/184"
-    ),
-    Text("Unknown runtime specified nvidia", "https://github.com/fangfufu/Linux-Fake-Background-Webcam/issues/85"),
-    Text("unknown or invalid runtime name: nvidia", "https://github.com/Kaouthia/ComfyUI-Docker/issues/9"),
+    "could not select device driver {} with capabilities: [[gpu",
+    "Unknown runtime specified nvidia",
+    "unknown or invalid runtime name: nvidia",
     meaning="Docker has no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker does not use it",
     fix=_TOOLKIT,
 )
 FAMILY.fault(
     "hook_missing",
-    Text(
-        'exec: "nvidia-container-runtime-hook": executable file not found',
-        "https://github.com/NVIDIA/nvidia-docker/issues/958",
-    ),
-    Text(
-        'exec: "nvidia-container-runtime": executable file not found',
-        "https://github.com/NVIDIA/nvidia-docker/issues/1190",
-    ),
-    "nvidia-container-runtime: no such file or directory",
-    "nvidia-container-runtime did not terminate successfully",
+    'exec: "nvidia-container-runtime-hook": executable file not found',
+    'exec: "nvidia-container-runtime": executable file not found',
     meaning="Docker is configured for the NVIDIA container toolkit, and its programs are not there",
     fix=_TOOLKIT,
 )
 FAMILY.fault(
     "container_no_nvml",
-    Text(
-        "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
-        "https://github.com/NVIDIA/nvidia-docker/issues/1711",
-    ),
+    "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
     "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
     meaning="the daemon that starts the container does not find the driver's libraries of the host",
     fix=(
@@ -68,17 +55,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_not_loaded",
-    Text(
-        "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
-        "https://github.com/cedricxie/apollo_perception_ros/issues/20",
-    ),
-    Text(
-        "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
-        "https://github.com/kubeflow/katib/issues/1112",
-    ),
+    "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
+    "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
     "nvidia-container-cli{}: initialization error: driver error: failed to process request",
-    "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
-    "nvidia-container-cli{}: initialization error: nvml error: unknown error",
     meaning="the driver of the host does not work, so that no container gets a GPU",
     fix=(
         check("nvidia-smi", "what it says is the fault", where=Where.HOST),
@@ -88,10 +67,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_of_newer_driver",
-    Text(
-        "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
-        "https://github.com/hiyouga/LlamaFactory/issues/5962",
-    ),
+    "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
         run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
@@ -101,21 +77,8 @@ FAMILY.fault(
     seen="images of NVIDIA",
 )
 FAMILY.fault(
-    "container_older_than_gpu",
-    "Detected {gpu} GPU, which is not yet supported in this version of the container",
-    meaning="the image is older than the GPU, and has no code for it",
-    fix=(
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "a newer one; the last with TensorFlow"
-        ),
-    ),
-    stage="CONFIGURATION",
-    possible=True,
-    seen="images of NVIDIA",
-)
-FAMILY.fault(
     "container_newer_than_gpu",
-    Text("Detected {gpu} GPU, which is not supported by this container", "https://github.com/coqui-ai/STT/issues/1936"),
+    "Detected {gpu} GPU, which is not supported by this container",
     meaning="the image has no code for {gpu}: the GPU is too old for it",
     fix=(
         note("an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
@@ -130,7 +93,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_without_code",
-    Text("No supported GPU(s) detected to run this container", "https://github.com/coqui-ai/STT/issues/1936"),
+    "No supported GPU(s) detected to run this container",
     meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
     fix=(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "which one it is"),
@@ -142,14 +105,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "compose_too_old",
-    "value 'devices' does not match any of the regexes",
-    "deploy.resources.reservations value Additional properties are not allowed ('devices' was unexpected)",
-    "Unsupported config option for services.{:s} 'runtime'",
     "Additional property runtime is not allowed",
     "Additional property devices is not allowed",
-    Text("__init__() got an unexpected keyword argument 'gpus'", "https://github.com/docker/compose/issues/6691"),
-    "__init__() got an unexpected keyword argument 'device_requests'",
-    "create_container() got an unexpected keyword argument 'device_requests'",
+    "__init__() got an unexpected keyword argument 'gpus'",
     meaning="this docker-compose is too old for the way in which the file asks for GPUs",
     fix=(
         start(
@@ -163,10 +121,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_wsl_driver",
-    Text(
-        "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
-        "https://github.com/AbdBarho/stable-diffusion-webui-docker/issues/117",
-    ),
+    "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
     fix=(
         run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
@@ -176,7 +131,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_slow",
-    Text("driver rpc error", "https://github.com/NVIDIA/nvidia-docker/issues/1657"),
+    "driver rpc error",
     meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
     fix=(
         run("sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"),
@@ -186,11 +141,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "image_needs_newer_driver",
-    Text("unsatisfied condition: cuda>={needed:v}", "https://github.com/SyneRBI/PETRIC2/issues/27"),
-    Text(
-        "unsupported CUDA version: driver {:v} < image {needed:v}",
-        "https://github.com/jade-hpc-gpu/jade-hpc-gpu.github.io/issues/24",
-    ),
+    "unsatisfied condition: cuda>={needed:v}",
+    "unsupported CUDA version: driver {:v} < image {needed:v}",
     meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
     fix=(
         run(
@@ -206,7 +158,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "image_requires",
-    Text("unsatisfied condition: brand = {brand}", "https://github.com/tensorflow/tensorflow/issues/25618"),
+    "unsatisfied condition: brand = {brand}",
     "unsatisfied condition: driver>={driver}",
     "unsatisfied condition: arch{arch}",
     meaning="the image asks for a driver or a kind of GPU that this machine does not have",
@@ -223,10 +175,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_unknown_device",
-    Text("device error: {device:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
-    "device error: unknown device id: {device:s}",
-    "device error: invalid device: {device:s}",
-    Text("device error: {device:s} unknown device", "https://github.com/xerrors/Yuxi/issues/211"),
+    "device error: {device:s} unknown device",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         check("nvidia-smi -L", "the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0"),
@@ -240,9 +189,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cdi_device",
-    Text("unresolvable CDI devices {device:s}", "https://github.com/NixOS/nixpkgs/issues/420638"),
-    "unresolvable CDI devices: {device:s}",
-    "device {device:s} not found in CDI registry",
+    "unresolvable CDI devices {device:s}",
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
     "the engine looks, or it is older than a change of the GPUs",
     fix=(
@@ -257,10 +204,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "singularity_without_driver",
-    Text("Could not find any nv files on this host", "https://github.com/sylabs/singularity/issues/2805"),
+    "Could not find any nv files on this host",
     "Could not find any nv libraries on this host",
-    Text("Could not find any NVIDIA binaries on this host", "https://github.com/rocker-org/rocker/issues/426"),
-    Text("Could not find any NVIDIA libraries on this host", "https://github.com/sylabs/singularity/issues/776"),
+    "Could not find any NVIDIA binaries on this host",
+    "Could not find any NVIDIA libraries on this host",
     meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
     fix=(
         check(
@@ -276,10 +223,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_mount_exists",
-    Text(
-        "mount error: file creation failed: {file:s}: file exists",
-        "https://github.com/NVIDIA/nvidia-docker/issues/1551",
-    ),
+    "mount error: file creation failed: {file:s}: file exists",
     meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
     fix=(
         note("make the image again without driver packages; in its Dockerfile:"),
@@ -292,15 +236,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_cgroup",
-    Text(
-        "failed to add device rules: unable to find any existing device filters attached to the cgroup",
-        "https://github.com/NVIDIA/libnvidia-container/issues/154",
-    ),
-    "container error: cgroup subsystem devices not found",
-    Text(
-        "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
-        "https://github.com/NVIDIA/libnvidia-container/issues/154",
-    ),
+    "failed to add device rules: unable to find any existing device filters attached to the cgroup",
+    "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
     meaning="the container toolkit does not know this kernel's control groups (version 2)",
     fix=(
         run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL),
@@ -314,12 +251,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_driver_changed",
-    Text(
-        "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
-        "https://github.com/NVIDIA/nvidia-docker/issues/1068",
-    ),
-    "mount error: {:s} failed: /proc/driver/nvidia{:s}: no such file or directory",
-    "mount error: {:s} failed: /dev/nvidia{:s}: no such file or directory",
+    "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
     meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
     "there",
     fix=(
@@ -330,14 +262,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_toolkit_old",
-    Text("mount error: {} no such file or directory", "https://github.com/NVIDIA/nvidia-docker/issues/1068"),
-    Text(
-        "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
-        "https://github.com/Igalia/webkit-container-sdk/issues/72",
-    ),
-    "error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: {:d})",
-    "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
-    "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
+    "mount error: {} no such file or directory",
+    "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
     meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
     "it names files that are not there",
     fix=(
@@ -358,16 +284,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_ldconfig",
-    Text(
-        "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
-        "https://github.com/NVIDIA/libnvidia-container/issues/115",
-    ),
-    "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
-    "could not start {program:s} mount operation failed: /proc: operation not permitted",
-    Text(
-        "nvidia-container-cli{}: mount error: failed to add device rules: {}",
-        "https://github.com/NVIDIA/libnvidia-container/issues/154",
-    ),
+    "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
+    "nvidia-container-cli{}: mount error: failed to add device rules: {}",
     meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
@@ -394,10 +312,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_ldcache",
-    Text("nvidia-container-cli{}: ldcache error: {}", "https://github.com/NVIDIA/libnvidia-container/issues/115"),
-    "nvidia-container-cli{}: container error: {}",
-    Text("nvidia-container-cli{}: mount error: {}", "https://github.com/NVIDIA/nvidia-docker/issues/1551"),
-    Text("nvidia-container-cli{}: initialization error: {}", "https://github.com/NVIDIA/nvidia-docker/issues/1711"),
+    "nvidia-container-cli{}: ldcache error: {}",
+    "nvidia-container-cli{}: mount error: {}",
+    "nvidia-container-cli{}: initialization error: {}",
     "nvidia-container-cli{}: detection error: {}",
     meaning="the container toolkit could not prepare the container",
     fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
@@ -405,10 +322,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "toolkit_mode",
-    Text(
-        "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
-        "nvidia-container-toolkit 1.20 cmd/nvidia-container-runtime-hook/hook_config.go:130",
-    ),
+    "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
     meaning="the toolkit is set to CDI, which the option --gpus of this Docker does not use",
     fix=(
         start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
@@ -418,9 +332,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "container_hook_failed",
-    Text("error running hook: exit status {:d}", "https://github.com/tensorflow/tensorflow/issues/25618"),
-    Text("error running prestart hook #{:d}: exit status {:d}", "https://github.com/xerrors/Yuxi/issues/211"),
-    Text("error running hook #{:d}: error running hook", "https://github.com/NVIDIA/nvidia-docker/issues/1711"),
+    "error running hook: exit status {:d}",
+    "error running prestart hook #{:d}: exit status {:d}",
+    "error running hook #{:d}: error running hook",
     meaning="a hook that prepares the container failed: the line after it says why",
     fix=(
         note("the rest of the message names the fault (stderr: ...)"),
@@ -430,39 +344,20 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cdi_version",
-    Text("CDI device injection failed", "moby 29.7 daemon/cdi.go:50"),
-    Text("failed to inject CDI devices", "nvidia-container-toolkit 1.20 internal/modifier/cdi/registry.go:62"),
-    Text(
-        "failed to load CDI specification",
-        "nvidia-container-toolkit 1.20 cmd/nvidia-ctk/cdi/transform/root/root.go:120",
-    ),
-    Text("failed to construct CDI modifier", "nvidia-container-toolkit 1.20 internal/modifier/cdi.go:218"),
+    "CDI device injection failed",
+    "failed to inject CDI devices",
+    "failed to load CDI specification",
+    "failed to construct CDI modifier",
     meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
     fix=(run(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
     possible=True,
 )
 FAMILY.fault(
-    "rootless_nvml",
-    "nvidia-container-cli{}: permission error: capability change failed",
-    meaning="the container engine runs without root, and the toolkit must not set control groups then",
-    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
-    stage="DRIVER",
-)
-FAMILY.fault(
     "plugin_no_nvml",
-    Text("could not load NVML library", "https://github.com/NVIDIA/k8s-device-plugin/issues/303"),
-    "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
-    Text(
-        "If this is a GPU node, did you set the docker default runtime to `nvidia`",
-        "k8s-device-plugin 0.20 internal/plugin/factory.go:100",
-    ),
-    Text(
-        "If this is a GPU node, did you configure the NVIDIA Container Toolkit",
-        "k8s-device-plugin 0.20 internal/plugin/factory.go:119",
-    ),
-    "If this is a GPU node, did you configure the runtime",
-    "Incompatible {:w} detected auto",
-    Text("Incompatible strategy detected {}", "k8s-device-plugin 0.20 internal/plugin/factory.go:118"),
+    "could not load NVML library",
+    "If this is a GPU node, did you set the docker default runtime to `nvidia`",
+    "If this is a GPU node, did you configure the NVIDIA Container Toolkit",
+    "Incompatible strategy detected {}",
     "Incompatible platform detected",
     "invalid device discovery strategy {}",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
@@ -479,8 +374,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "insufficient_gpus",
-    Text("Insufficient nvidia.com/gpu", "https://github.com/NVIDIA/k8s-device-plugin/issues/22"),
-    "Insufficient nvidia.com/mig-{:s}",
+    "Insufficient nvidia.com/gpu",
     meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
     fix=(
         check(
@@ -496,13 +390,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "admission_failed",
-    Text(
-        "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
-        "https://github.com/kubernetes/kubernetes/issues/130145",
-    ),
-    Text("UnexpectedAdmissionError", "https://github.com/kubernetes/kubernetes/issues/130145"),
-    "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
-    "device plugin is not registered",
+    "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
+    "UnexpectedAdmissionError",
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
     fix=(
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
@@ -514,11 +403,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "runtime_class",
-    'RuntimeClass "nvidia" not found',
-    'RuntimeHandler "{:q}" not supported',
-    Text('no runtime for "{:q}" is configured', "https://github.com/canonical/microk8s/issues/2474"),
+    'no runtime for "{:q}" is configured',
     "failed to find runtime handler {:s} from runtime list",
-    'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
         run(
@@ -532,10 +418,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "privileged_ignored",
-    Text(
-        "Ignoring devices requested by environment variable(s) in unprivileged container",
-        "nvidia-container-toolkit 1.20 internal/config/image/cuda_image.go:286",
-    ),
+    "Ignoring devices requested by environment variable(s) in unprivileged container",
     meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
     fix=(
         start("docker run --gpus all ...", "in Kubernetes: ask for nvidia.com/gpu"),
@@ -550,9 +433,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "shm_bus_error",
-    "Bus error (core dumped)",
-    "DataLoader worker (pid {:d}) is killed by signal: Bus error",
     "[Errno 28] No space left on device: '/dev/shm{:q}'",
+    "DataLoader worker (pid {:d}) is killed by signal: Bus error",
     meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
     fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
     possible=True,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, install, note, reboot, run, start, unset
-from gpudiag.knowledge.message import Family, Message, Text, Worth
+from gpudiag.knowledge.message import Family, Message, Worth
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY, DRIVER_TOO_OLD, GPU_FAILED, SYSTEM_NOT_READY
@@ -54,7 +54,7 @@ CODES = (
         3,
         "NOT_INITIALIZED",
         "InitializationError",
-        "CUDA error: initialization error",
+        "",
         "CUDA is used in a process that was forked from one that used it, or the driver did not start",
         (
             edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
@@ -618,20 +618,14 @@ CODES = (
 
 
 _RUNTIME_ALONE = "CALL_REQUIRES_NEWER_DRIVER"
-_PYTORCH = ""  # it adds "CUDA error: " to the words of CUDA
-_HEADERS = "nvidia-cuda-runtime-cu12 12.9.79"
 
 
 def _added(code: Code) -> Message:
     return FAMILY.fault(
         f"cuda_{code.name.lower()}",
-        *([Text(f"CUDA_ERROR_{code.name}", f"{_HEADERS} cuda.h")] if code.name != _RUNTIME_ALONE else []),
-        *([Text(f"cudaError{code.runtime}", f"{_HEADERS} driver_types.h")] if code.runtime else []),
-        *(
-            [Text(code.said, _PYTORCH if code.said.startswith("CUDA error") else f"{_HEADERS} libcudart.so.12")]
-            if code.said
-            else []
-        ),
+        *([f"CUDA_ERROR_{code.name}"] if code.name != _RUNTIME_ALONE else []),
+        *([f"cudaError{code.runtime}"] if code.runtime else []),
+        *([code.said] if code.said else []),
         meaning=code.meaning,
         fix=code.fix,
         possible=code.possible,
@@ -640,7 +634,6 @@ def _added(code: Code) -> Message:
     )
 
 
-_RUNTIME_HEADER = "tensorflow 2.21.0 tensorflow/include/third_party/gpus/cuda/include/driver_types.h"
 _RUNTIME_ONLY = (
     (
         "cuda_runtime_argument",
@@ -678,19 +671,14 @@ _RUNTIME_ONLY = (
 for _name, _meaning, _codes in _RUNTIME_ONLY:
     FAMILY.fault(
         _name,
-        *(Text(f"cudaError{code}", _RUNTIME_HEADER) for code in _codes.split()),
+        *(f"cudaError{code}" for code in _codes.split()),
         meaning=_meaning,
         fix=(_BUG,),
         possible=True,
     )
 CONTEXT_REFUSED = FAMILY.fault(
     "context_refused",
-    Text(
-        "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
-        "https://github.com/horovod/horovod/issues/639",
-    ),
-    "Failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
-    "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE",
+    "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
     meaning="the GPU lets one process in (compute mode), and another one has it: a program of yours, or another rank "
     "that takes every GPU",
     fix=(
@@ -710,7 +698,7 @@ CONTEXT_REFUSED = FAMILY.fault(
 )
 INVALID_CONFIGURATION = FAMILY.fault(
     "cuda_invalid_configuration",
-    Text("cudaErrorInvalidConfiguration", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    "cudaErrorInvalidConfiguration",
     meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
     "libraries of another CUDA than the one that this TensorFlow was built for",
     fix=(
@@ -748,7 +736,6 @@ FAMILY.add(
     "cuda_number",
     pattern=r"(?:UNKNOWN ERROR|[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|[Ff]ailure|[Rr]esult)(?: code)?|CUresult|"
     r"cudaError_t|cuInit returned):?(?: =)? \(?(?P<code>\d{1,4})\b",
-    witness="tensorflow 2.21 xla/stream_executor/cuda/cuda_status.cc:33",
     words=("unknown", "cuda", "curesult", "cudaerror_t", "cuinit"),
     codes=BY_NUMBER,
     meaning="a code of CUDA that this table does not know",
@@ -796,7 +783,6 @@ FAMILY.add(
     pattern=r"(?:[Ss]tatus: (?:(?:Internal|INTERNAL): )?|reason: |"
     r"[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|ERROR)(?: ?[(\[]?\d{1,4}[)\]]?)?[:,]? ['\"]?)"
     rf"(?P<code>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?!\w)",
-    witness="https://github.com/tensorflow/tensorflow/issues/41132",
     words=("status", "reason", "cuda"),
     codes={said: BY_NUMBER[str(number)] for said, number in _WORDS.items() if str(number) in BY_NUMBER},
     meaning="words of CUDA for an error that this table does not know",

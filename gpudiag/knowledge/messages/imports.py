@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "the loader and imports of Python",
@@ -21,22 +21,14 @@ _FRESH = run(
 
 FAMILY.fault(
     "numpy_too_new",
-    Text(
-        "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
-        "numpy 2.6.dev numpy/core/_multiarray_umath.py:24",
-    ),
-    Text("A module that was compiled using NumPy 1.x cannot be run in", "https://github.com/nv-tlabs/vipe/issues/42"),
-    Text("AttributeError: _ARRAY_API not found", "https://github.com/nv-tlabs/vipe/issues/42"),
-    Text(
-        "downgrade to 'numpy<2' or try to upgrade the affected module",
-        "numpy 2.6.dev numpy/core/_multiarray_umath.py:31",
-    ),
-    Text("numpy.core.multiarray failed to import", "https://github.com/tflearn/tflearn/issues/1"),
-    Text("numpy.core.umath failed to import", "tensorflow 2.4.4 _pywrap_tensorflow_internal.so"),
+    "A module that was compiled using NumPy 1.x cannot be run in NumPy {numpy:v}",
+    "A module that was compiled using NumPy 1.x cannot be run in",
+    "AttributeError: _ARRAY_API not found",
+    "downgrade to 'numpy<2' or try to upgrade the affected module",
+    "numpy.core.multiarray failed to import",
+    "numpy.core.umath failed to import",
     "`np.complex_` was removed in the NumPy 2.0 release",
-    Text(
-        "module 'numpy' has no attribute '{:q}'", "https://github.com/AraMambreyan/Improved-Dense-Trajectories/issues/1"
-    ),
+    "module 'numpy' has no attribute '{:q}'",
     meaning="numpy 2 is installed, and TensorFlow or another package was compiled for numpy 1",
     fix=(
         install("numpy<2", note="for TensorFlow up to 2.17"),
@@ -50,10 +42,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "numpy_refuses_pickles",
-    Text(
-        "Object arrays cannot be loaded when allow_pickle=False",
-        "https://github.com/conan7882/GoogLeNet-Inception/pull/10",
-    ),
+    "Object arrays cannot be loaded when allow_pickle=False",
     meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
         note(
@@ -69,47 +58,20 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "numpy_too_old",
-    Text(
-        "module compiled against API version {needed:s} but this version of numpy is {has:s}",
-        "https://github.com/tflearn/tflearn/issues/1",
-    ),
-    Text(
-        "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
-        "tensorflow 2.4.4 _pywrap_tensorflow_internal.so",
-    ),
-    Text(
-        "numpy.ndarray size changed, may indicate binary incompatibility",
-        "https://github.com/explosion/thinc/issues/515",
-    ),
-    Text(
-        "numpy.dtype size changed, may indicate binary incompatibility",
-        "https://github.com/home-assistant/home-assistant.io/issues/43373",
-    ),
-    "numpy.ufunc size changed, may indicate binary incompatibility",
+    "module compiled against API version {needed:s} but this version of numpy is {has:s}",
+    "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
+    "numpy.ndarray size changed, may indicate binary incompatibility",
+    "numpy.dtype size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
     fix=(install("--upgrade", "numpy"), check("pip check", "what else does not fit"), _FRESH),
 )
 FAMILY.fault(
     "protobuf_too_new",
-    Text("Descriptors cannot not be created directly", "https://github.com/tensorflow/tensorflow/issues/59665"),
-    Text("Descriptors cannot be created directly", "protobuf 36.dev python/message.c:1343"),
-    Text(
-        "If this call came from a _pb2.py file, your generated code is out of date",
-        "protobuf 36.dev python/message.c:1343",
-    ),
-    "module 'google.protobuf.descriptor' has no attribute '_internal_create_key'",
-    Text(
-        "'MessageFactory' object has no attribute 'GetPrototype'",
-        "https://github.com/tensorflow/tensorflow/issues/94030",
-    ),
-    "'google._upb._message.FieldDescriptor' object has no attribute",
-    "cannot import name 'builder' from 'google.protobuf.internal'",
-    "cannot import name 'runtime_version' from 'google.protobuf'",
-    Text(
-        "Detected incompatible Protobuf Gencode/Runtime versions",
-        "protobuf 36.dev python/google/protobuf/runtime_version.py:102",
-    ),
-    "google.protobuf.runtime_version.VersionError",
+    "Descriptors cannot not be created directly",
+    "Descriptors cannot be created directly",
+    "If this call came from a _pb2.py file, your generated code is out of date",
+    "'MessageFactory' object has no attribute 'GetPrototype'",
+    "Detected incompatible Protobuf Gencode/Runtime versions",
     meaning="the installed protobuf does not fit this TensorFlow",
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then: pip check"),
@@ -119,7 +81,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "glibc_too_old",
-    Text("version `GLIBC_{needed:v}' not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
+    "version `GLIBC_{needed:v}' not found",
     meaning="the system's glibc is older than {needed}, which the package was built for",
     fix=(
         check("ldd --version", "of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)"),
@@ -129,8 +91,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "glibcxx_too_old",
-    Text("version `GLIBCXX_{needed:v}' not found", "https://github.com/tensorflow/tensorflow/issues/10596"),
-    Text("version `CXXABI_{needed:v}' not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
+    "version `GLIBCXX_{needed:v}' not found",
+    "version `CXXABI_{needed:v}' not found",
     meaning="a libstdc++ without GLIBCXX or CXXABI {needed} is loaded first",
     fix=(
         run(
@@ -148,14 +110,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_avx",
-    Text(
-        "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
-        "tensorflow 2.21 tensorflow/core/platform/cpu_feature_guard.cc:37",
-    ),
-    Text("Illegal instruction (core dumped)", "https://github.com/tensorflow/tensorflow/issues/62342"),
-    Text("Fatal Python error: Illegal instruction", "https://github.com/tensorflow/tensorflow/issues/65002"),
-    "This TensorFlow binary was compiled to use {:w} instructions",
-    "terminated by signal SIGILL",
+    "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
+    "Illegal instruction (core dumped)",
+    "Fatal Python error: Illegal instruction",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
         check("grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo", "what it has"),
@@ -165,8 +122,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "illegal_on_a_mac",
-    Text("zsh: illegal hardware instruction", "https://github.com/tensorflow/tensorflow/issues/60569"),
-    "Illegal instruction: 4",
+    "zsh: illegal hardware instruction",
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
     fix=(
@@ -183,22 +139,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "dll_failed",
-    Text(
-        "DLL load failed while importing {module:w}: {reason}", "https://github.com/tensorflow/tensorflow/issues/79362"
-    ),
-    Text("DLL load failed: {reason}", "https://github.com/tensorflow/tensorflow/issues/45065"),
-    Text("ImportError: DLL load failed", "https://github.com/tensorflow/tensorflow/issues/5949"),
-    "[WinError 126] {}",
-    "[WinError 1114] {}",
-    "[WinError 193] {}",
-    Text(
-        "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
-        "tensorflow 2.21 tensorflow/python/platform/self_check.py:51",
-    ),
-    Text(
-        "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
-        "https://github.com/tensorflow/models/issues/5365",
-    ),
+    "DLL load failed while importing {module:w}: {reason}",
+    "DLL load failed: {reason}",
+    "ImportError: DLL load failed",
+    "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
+    "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
     fix=(
         note(
@@ -211,8 +156,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "undefined_symbol",
-    Text("undefined symbol: {symbol:w}, version {version:s}", "glibc 2.42 elf/tst-version-hash-zero.c:48"),
-    Text("undefined symbol: {symbol:w}", "https://github.com/tensorflow/decision-forests/issues/65"),
+    "undefined symbol: {symbol:w}, version {version:s}",
+    "undefined symbol: {symbol:w}",
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
     fix=(
         unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
@@ -225,18 +170,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cuda_symbol_missing",
-    *(
-        f"undefined symbol: __cuda{name}"
-        for name in (
-            "PushCallConfiguration",
-            "PopCallConfiguration",
-            "RegisterFatBinary",
-            "RegisterFatBinaryEnd",
-            "RegisterFunction",
-            "RegisterVar",
-            "UnregisterFatBinary",
-        )
-    ),
+    "undefined symbol: __cudaPushCallConfiguration",
+    "undefined symbol: __cudaPopCallConfiguration",
     meaning="an extension with code for GPUs finds no CUDA runtime in TensorFlow that has what it calls: TensorFlow is "
     "a build without CUDA (tensorflow-cpu), or for an older CUDA than the extension",
     fix=(
@@ -258,10 +193,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "addons_of_another_release",
-    Text(
-        "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
-        "tensorflow-addons 0.24.dev tensorflow_addons/utils/resource_loader.py:79",
-    ),
+    "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
     "may crash",
     fix=(
@@ -278,11 +210,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "io_of_another_release",
-    Text("unable to load libtensorflow_io_plugins.so: {}", "https://github.com/snowzach/doods2/issues/23"),
-    Text(
-        "unable to open file: libtensorflow_io{:s}.so, from paths: {}", "https://github.com/snowzach/doods2/issues/23"
-    ),
-    Text("file system plugins are not loaded: {}", "https://github.com/snowzach/doods2/issues/23"),
+    "unable to load libtensorflow_io_plugins.so: {}",
+    "unable to open file: libtensorflow_io{:s}.so, from paths: {}",
+    "file system plugins are not loaded: {}",
     meaning="this TensorFlow I/O was made for another release of TensorFlow",
     fix=(
         run(
@@ -301,32 +231,9 @@ FAMILY.fault(
     seen="TensorFlow I/O",
 )
 FAMILY.fault(
-    "toolkit_folder_gone",
-    "[WinError 3] The system cannot find the path specified: '{folder:q}CUDA{:q}'",
-    "Could not find module '{folder:q}' (or one of its dependencies)",
-    meaning="a folder or a dll of CUDA is not there: {folder} (or what it needs)",
-    fix=(
-        check("where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "which CUDA is installed, and in which folder"),
-        run(
-            "set PATH=%CUDA_PATH%\\bin;%PATH%",
-            "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
-            kind=Kind.SET_VARIABLE,
-        ),
-        note(
-            "take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
-    stage="LIBRARIES",
-    seen="Windows",
-)
-FAMILY.fault(
     "page_file_too_small",
-    Text("[WinError 1455] {}", "https://github.com/prophesier/diff-svc/issues/24"),
-    Text(
-        "The paging file is too small for this operation to complete",
-        "https://github.com/prophesier/diff-svc/issues/24",
-    ),
+    "[WinError 1455] {}",
+    "The paging file is too small for this operation to complete",
     meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
     "processes load them",
     fix=(
@@ -345,12 +252,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "metal_plugin_does_not_fit",
-    Text(
-        "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
-        "https://github.com/tensorflow/tensorflow/issues/50541",
-    ),
-    "libmetal_plugin.dylib' (no such file)",
-    Text("tensorflow-plugins/libmetal_plugin.dylib{}", "https://github.com/tensorflow/tensorflow/issues/84167"),
+    "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
+    "tensorflow-plugins/libmetal_plugin.dylib{}",
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
@@ -365,7 +268,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "metal_without_wheel",
-    Text("No matching distribution found for tensorflow-metal", "https://github.com/svpino/apple-silicon/issues/1"),
+    "No matching distribution found for tensorflow-metal",
     "Could not find a version that satisfies the requirement tensorflow-metal",
     "No matching distribution found for tensorflow-macos",
     "Could not find a version that satisfies the requirement tensorflow-macos",
@@ -387,13 +290,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "plugin_of_another_release",
-    Text("tfdml_plugin.dll not found", "https://github.com/microsoft/tensorflow-directml-plugin/issues/367"),
-    "libtfdml_plugin.so: {}",
-    Text(
-        "tensorflow-plugins{:s}plugin.dll not found",
-        "https://github.com/microsoft/tensorflow-directml-plugin/issues/352",
-    ),
-    "tensorflow-plugins/{:s}.so: undefined symbol: {}",
+    "tfdml_plugin.dll not found",
+    "tensorflow-plugins{:s}plugin.dll not found",
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
     fix=(
@@ -412,7 +310,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "horovod_not_built",
-    Text("Extension horovod.{of:w} has not been built", "https://github.com/horovod/horovod/issues/3877"),
+    "Extension horovod.{of:w} has not been built",
     meaning="this Horovod was built without {of}: that was not installed then, or the build of its part failed",
     fix=(
         install(
@@ -430,11 +328,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvjitlink_mismatch",
-    Text(
-        "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
-        "https://github.com/pytorch/pytorch/issues/111469",
-    ),
-    Text("undefined symbol: __nvJitLink{symbol:w}", "https://github.com/pytorch/pytorch/issues/111469"),
+    "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
+    "undefined symbol: __nvJitLink{symbol:w}",
     meaning="libcusparse or libcusolver meets an older libnvJitLink of another CUDA",
     fix=(
         unset("LD_LIBRARY_PATH", note="the older one comes first by it"),
@@ -449,7 +344,6 @@ FAMILY.add(
     "shared_object_missing",
     pattern=r"(?:error while loading shared libraries|OSError|ImportError): (?P<library>[^\s/:]{1,200}): cannot open "
     r"shared object file",
-    witness="https://github.com/microsoft/WSL/issues/5630",
     words=("shared",),
     meaning="the loader does not find {library}, which a package needs",
     fix=(
@@ -464,10 +358,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "no_cuda_of_mac",
-    Text(
-        "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
-        "https://github.com/tensorflow/tensorflow/issues/20450",
-    ),
+    "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
     meaning="this TensorFlow for macOS was built for CUDA {version}, whose lib{library} is not there: up to 1.1 there "
     "were such wheels, and no later macOS runs CUDA",
     fix=(
@@ -485,7 +376,6 @@ FAMILY.add(
     Worth.FAULT,
     "static_tls",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot allocate memory in static TLS block",
-    witness="https://github.com/autorope/donkeycar/issues/908",
     words=("tls",),
     meaning="too many libraries with static thread memory are loaded before this one",
     fix=(
@@ -499,7 +389,6 @@ FAMILY.add(
     Worth.FAULT,
     "exec_stack",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot enable executable stack as shared object requires",
-    witness="glibc 2.36 ld-linux-x86-64.so.2",
     words=("executable",),
     meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
     fix=(
@@ -511,7 +400,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "library_not_executable",
-    Text("{library:p}: failed to map segment from shared object", "glibc 2.36 ld-linux-x86-64.so.2"),
+    "{library:p}: failed to map segment from shared object",
     meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
     fix=(
         check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
@@ -521,11 +410,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_addresses_for_library",
-    Text(
-        "{library:p}: failed to map segment from shared object: Cannot allocate memory",
-        "glibc 2.36 ld-linux-x86-64.so.2",
-    ),
-    Text("{library:p}: cannot map zero-fill pages: Cannot allocate memory", "glibc 2.36 ld-linux-x86-64.so.2"),
+    "{library:p}: failed to map segment from shared object: Cannot allocate memory",
+    "{library:p}: cannot map zero-fill pages: Cannot allocate memory",
     meaning="the process may not use as many addresses as TensorFlow's libraries need (ulimit -v), or there is no "
     "memory left",
     fix=(
@@ -536,6 +422,186 @@ FAMILY.fault(
     ),
 )
 _OF_SYSTEM_LIBRARIES = ("_bz2", "_crypt", "_ctypes", "_curses", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid")
+FAMILY.fault(
+    "no_temporary_folder",
+    "No usable temporary directory found in {}",
+    meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
+    fix=(
+        check("df -h /tmp /var/tmp; df -i /tmp", "how much is free, also of inodes"),
+        run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp", kind=Kind.SET_VARIABLE),
+    ),
+)
+FAMILY.fault(
+    "plugin_not_loaded",
+    "_ll.load_library(_plugin_dir)",
+    meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
+    "made for another release of TensorFlow or of the system",
+    fix=(
+        check("pip list | grep -i -e tensorflow -e keras", "which TensorFlow, which plug-in"),
+        run(
+            "pip install tensorflow==2.17.* tensorflow-metal==1.1.0",
+            "on a Mac, a pair that fits; for 2.18: 1.2.0",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "pip uninstall -y tensorflow-metal tensorflow-directml-plugin",
+            "then TensorFlow can be imported, on the CPU",
+            kind=Kind.REMOVE,
+        ),
+    ),
+    possible=True,
+    follows=True,
+    stage="PACKAGE",
+)
+WRONG_BITS = FAMILY.add(
+    Worth.FAULT,
+    "library_of_32_bits",
+    pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
+    words=("elfclass",),
+    meaning="the loader finds a {library} of 32 bits first, and the program has 64",
+    fix=(
+        prepend(
+            "LD_LIBRARY_PATH",
+            "/usr/local/nvidia/lib64:/usr/lib64",
+            "folders of 64 bits (lib64, x86_64-linux-gnu) first; in a container mount no others",
+        ),
+        check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
+    ),
+    stage="RUNTIME_LIBRARY",
+)
+FAMILY.fault(
+    "wrong_architecture",
+    "wrong ELF class: ELFCLASS{:d}",
+    "invalid ELF header",
+    "file too short",
+    "is not a supported wheel on this platform",
+    meaning="a library is damaged, or of another kind of machine",
+    fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
+    possible=True,
+)
+FAMILY.fault(
+    "not_for_this_python",
+    "Could not find a version that satisfies the requirement tensorflow",
+    "No matching distribution found for tensorflow",
+    meaning="there is no wheel of this TensorFlow for this Python or system",
+    fix=(
+        check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
+        run("python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),
+    ),
+    seen="pip",
+)
+FAMILY.fault(
+    "tensorflow_not_installed",
+    "No module named 'tensorflow'",
+    "No module named tensorflow",
+    meaning="TensorFlow is not installed for this Python",
+    fix=(
+        run("python -m pip install 'tensorflow[and-cuda]'", "the python that runs the program", kind=Kind.INSTALL),
+        check("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
+    ),
+)
+FAMILY.fault(
+    "native_runtime_failed",
+    "Failed to load the native TensorFlow runtime",
+    meaning="TensorFlow's own library cannot be loaded; the lines above say why",
+    fix=(note("the error above it names the fault"), _AGAIN),
+    follows=True,
+)
+FAMILY.fault(
+    "keras_version",
+    "Your currently installed version of Keras is Keras {keras:v}",
+    "No module named 'tf_keras'",
+    "Keras cannot be imported. Check that it is installed",
+    meaning="the installed Keras is of another release than this TensorFlow or the program needs",
+    fix=(
+        install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
+        run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "for programs that need Keras 2", kind=Kind.INSTALL),
+    ),
+)
+FAMILY.fault(
+    "legacy_keras_missing",
+    "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
+    meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
+    fix=(
+        install("tf_keras", note="of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16"),
+        unset(
+            "TF_USE_LEGACY_KERAS",
+            note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
+            role=Role.ALTERNATIVE,
+        ),
+        note(
+            "some packages set it when they are imported: import tensorflow before them, or upgrade them",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+    ),
+)
+FAMILY.fault(
+    "direct3d_missing",
+    "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
+    "Could not load dynamic library 'libd3d12.so'",
+    "Could not load dynamic library 'libdxcore.so'",
+    meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
+    "not there",
+    fix=(
+        run("wsl --update", "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so"),
+        note("and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl"),
+        run(
+            "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'",
+            "with a GPU of NVIDIA",
+            kind=Kind.REMOVE,
+            role=Role.ALTERNATIVE,
+        ),
+    ),
+)
+FAMILY.fault(
+    "h5py_broken",
+    "h5py is running against HDF5 {running:v} when it was built against {built:v}",
+    "Warning! ***HDF5 library version mismatched error***",
+    "h5py/_errors.pyx",
+    "`save_model` requires h5py",
+    meaning="h5py does not fit the HDF5 library or the Python that are installed",
+    fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
+    possible=True,
+)
+FAMILY.fault(
+    "python_too_new",
+    "No module named 'imp'",
+    "No module named 'distutils'",
+    "module 'collections' has no attribute '{:w}'",
+    "cannot import name 'formatargspec' from 'inspect'",
+    meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
+    "getargspec; 3.12: imp, distutils)",
+    fix=(
+        run(
+            "python -m pip install --upgrade tensorflow setuptools",
+            "a release for this Python; likewise the package above",
+            kind=Kind.INSTALL,
+        ),
+        run(
+            "conda create -n tf python=3.9; conda activate tf",
+            "or the Python that the program was written for",
+            kind=Kind.INSTALL,
+        ),
+    ),
+)
+FAMILY.fault(
+    "libiomp_twice",
+    "OMP: Error #15: Initializing {library:s} but found {other:s} already initialized",
+    "OMP: Error #15",
+    meaning="two copies of the OpenMP library are loaded",
+    fix=(
+        check("conda list | grep -i -e openmp -e mkl", "keep those of one channel"),
+        export("KMP_DUPLICATE_LIB_OK", "TRUE", "for a while"),
+    ),
+)
+FAMILY.harmless(
+    "deprecated_numpy",
+    "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
+    "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
+    "`np.object` is a deprecated alias for the builtin `object`",
+    meaning="an old TensorFlow meets a newer numpy, and works",
+    seen="up to 2.12",
+)
 FAMILY.fault(
     "python_without_module",
     *(f"No module named '{name}'" for name in _OF_SYSTEM_LIBRARIES),
@@ -567,244 +633,4 @@ FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
     ),
-)
-FAMILY.fault(
-    "no_temporary_folder",
-    "No usable temporary directory found in {}",
-    meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
-    fix=(
-        check("df -h /tmp /var/tmp; df -i /tmp", "how much is free, also of inodes"),
-        run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp", kind=Kind.SET_VARIABLE),
-    ),
-)
-FAMILY.fault(
-    "plugin_not_loaded",
-    Text("_ll.load_library(_plugin_dir)", "https://github.com/microsoft/tensorflow-directml-plugin/issues/352"),
-    meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
-    "made for another release of TensorFlow or of the system",
-    fix=(
-        check("pip list | grep -i -e tensorflow -e keras", "which TensorFlow, which plug-in"),
-        run(
-            "pip install tensorflow==2.17.* tensorflow-metal==1.1.0",
-            "on a Mac, a pair that fits; for 2.18: 1.2.0",
-            kind=Kind.INSTALL,
-        ),
-        run(
-            "pip uninstall -y tensorflow-metal tensorflow-directml-plugin",
-            "then TensorFlow can be imported, on the CPU",
-            kind=Kind.REMOVE,
-        ),
-    ),
-    possible=True,
-    follows=True,
-    stage="PACKAGE",
-)
-WRONG_BITS = FAMILY.add(
-    Worth.FAULT,
-    "library_of_32_bits",
-    pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
-    witness="https://github.com/kubernetes/kubernetes/pull/28216",
-    words=("elfclass",),
-    meaning="the loader finds a {library} of 32 bits first, and the program has 64",
-    fix=(
-        prepend(
-            "LD_LIBRARY_PATH",
-            "/usr/local/nvidia/lib64:/usr/lib64",
-            "folders of 64 bits (lib64, x86_64-linux-gnu) first; in a container mount no others",
-        ),
-        check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
-    ),
-    stage="RUNTIME_LIBRARY",
-)
-FAMILY.fault(
-    "wrong_architecture",
-    Text("wrong ELF class: ELFCLASS{:d}", "https://github.com/kubernetes/kubernetes/pull/28216"),
-    Text("invalid ELF header", "glibc 2.42 elf/dl-load.c:1628"),
-    Text("file too short", "https://github.com/hpc-admin-sist/DockerMonitor/issues/11"),
-    "cannot open shared object file: Exec format error",
-    "mach-o file, but is an incompatible architecture",
-    Text("is not a supported wheel on this platform", "https://github.com/Qengineering/TensorFlow-JetsonNano/issues/2"),
-    meaning="a library is damaged, or of another kind of machine",
-    fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
-    possible=True,
-)
-FAMILY.fault(
-    "not_for_this_python",
-    Text(
-        "Could not find a version that satisfies the requirement tensorflow",
-        "https://github.com/OpenBB-finance/OpenBB/issues/93",
-    ),
-    Text("No matching distribution found for tensorflow", "https://github.com/svpino/apple-silicon/issues/1"),
-    meaning="there is no wheel of this TensorFlow for this Python or system",
-    fix=(
-        check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
-        run("python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),
-    ),
-    seen="pip",
-)
-FAMILY.fault(
-    "tensorflow_not_installed",
-    Text("No module named 'tensorflow'", "https://github.com/tensorflow/tensorflow/issues/5478"),
-    "No module named tensorflow",
-    meaning="TensorFlow is not installed for this Python",
-    fix=(
-        run("python -m pip install 'tensorflow[and-cuda]'", "the python that runs the program", kind=Kind.INSTALL),
-        check("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
-    ),
-)
-FAMILY.fault(
-    "native_runtime_failed",
-    Text("Failed to load the native TensorFlow runtime", "tensorflow 2.21 tensorflow/python/pywrap_tensorflow.py:90"),
-    meaning="TensorFlow's own library cannot be loaded; the lines above say why",
-    fix=(note("the error above it names the fault"), _AGAIN),
-    follows=True,
-)
-FAMILY.fault(
-    "keras_version",
-    "cannot import name '__version__' from 'tensorflow.keras'",
-    Text(
-        "Your currently installed version of Keras is Keras {keras:v}",
-        "https://github.com/huggingface/transformers/issues/36410",
-    ),
-    "`tf.keras` requires `tf_keras`",
-    Text("No module named 'tf_keras'", "https://github.com/huggingface/transformers/issues/36410"),
-    "No module named 'keras.engine'",
-    "No module named 'keras.src.engine'",
-    "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
-    "cannot import name 'deserialize_keras_object'",
-    Text(
-        "Keras cannot be imported. Check that it is installed",
-        "tensorflow 2.21 tensorflow/python/util/lazy_loader.py:162",
-    ),
-    meaning="the installed Keras is of another release than this TensorFlow or the program needs",
-    fix=(
-        install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
-        run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "for programs that need Keras 2", kind=Kind.INSTALL),
-    ),
-)
-FAMILY.fault(
-    "legacy_keras_missing",
-    Text(
-        "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
-        "tensorflow 2.21 tensorflow/python/util/lazy_loader.py:140",
-    ),
-    meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
-    fix=(
-        install("tf_keras", note="of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16"),
-        unset(
-            "TF_USE_LEGACY_KERAS",
-            note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
-            role=Role.ALTERNATIVE,
-        ),
-        note(
-            "some packages set it when they are imported: import tensorflow before them, or upgrade them",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
-)
-FAMILY.fault(
-    "direct3d_missing",
-    Text(
-        "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
-        "https://github.com/microsoft/WSL/issues/5630",
-    ),
-    "ImportError: libdxcore.so: cannot open shared object file: No such file or directory",
-    "Could not load dynamic library 'libd3d12.so'",
-    "Could not load dynamic library 'libdxcore.so'",
-    meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
-    "not there",
-    fix=(
-        run("wsl --update", "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so"),
-        note("and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl"),
-        run(
-            "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'",
-            "with a GPU of NVIDIA",
-            kind=Kind.REMOVE,
-            role=Role.ALTERNATIVE,
-        ),
-    ),
-)
-FAMILY.fault(
-    "h5py_broken",
-    Text(
-        "h5py is running against HDF5 {running:v} when it was built against {built:v}", "h5py 3.16 h5py/__init__.py:38"
-    ),
-    Text("Warning! ***HDF5 library version mismatched error***", "h5py 3.14 libhdf5-8c29085d.so.310.5.1"),
-    Text("h5py/_errors.pyx", "h5py 3.14 _errors.cpython-311-x86_64-linux-gnu.so"),
-    Text("`save_model` requires h5py", "tensorflow 2.21 tensorflow/python/keras/saving/hdf5_format.py:79"),
-    "initialization of _errors raised unreported exception",
-    meaning="h5py does not fit the HDF5 library or the Python that are installed",
-    fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
-    possible=True,
-)
-FAMILY.fault(
-    "typing_extensions_old",
-    "cannot import name '{:q}' from 'typing_extensions'",
-    "cannot import name 'ml_dtypes'",
-    "module 'ml_dtypes' has no attribute '{:q}'",
-    "cannot import name 'tf2' from 'tensorflow.python'",
-    "No module named 'ml_dtypes'",
-    "No module named 'wrapt'",
-    "No module named 'gast'",
-    "No module named 'pkg_resources'",
-    meaning="a package that TensorFlow needs is missing or of another release",
-    fix=(
-        install("--upgrade", "--force-reinstall", "tensorflow", note="with all that it needs; then: pip check"),
-        _FRESH,
-    ),
-)
-FAMILY.fault(
-    "python_too_new",
-    Text("No module named 'imp'", "https://github.com/hacksider/Deep-Live-Cam/issues/937"),
-    Text("No module named 'distutils'", "uv 0.12.5 crates/uv-build-frontend/src/error.rs:363"),
-    "No module named 'asyncore'",
-    "module 'pkgutil' has no attribute 'ImpImporter'",
-    Text("module 'collections' has no attribute '{:w}'", "https://github.com/tensorflow/tensorflow/issues/58708"),
-    "module 'inspect' has no attribute 'getargspec'",
-    "cannot import name 'formatargspec' from 'inspect'",
-    "cannot import name 'Mapping' from 'collections'",
-    "cannot import name 'Iterable' from 'collections'",
-    "cannot import name 'MutableMapping' from 'collections'",
-    meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
-    "getargspec; 3.12: imp, distutils)",
-    fix=(
-        run(
-            "python -m pip install --upgrade tensorflow setuptools",
-            "a release for this Python; likewise the package above",
-            kind=Kind.INSTALL,
-        ),
-        run(
-            "conda create -n tf python=3.9; conda activate tf",
-            "or the Python that the program was written for",
-            kind=Kind.INSTALL,
-        ),
-    ),
-)
-FAMILY.fault(
-    "libiomp_twice",
-    Text(
-        "OMP: Error #15: Initializing {library:s} but found {other:s} already initialized",
-        "https://github.com/modelscope/ms-agent/issues/175",
-    ),
-    Text("OMP: Error #15", "https://github.com/modelscope/ms-agent/issues/175"),
-    meaning="two copies of the OpenMP library are loaded",
-    fix=(
-        check("conda list | grep -i -e openmp -e mkl", "keep those of one channel"),
-        export("KMP_DUPLICATE_LIB_OK", "TRUE", "for a while"),
-    ),
-)
-FAMILY.harmless(
-    "deprecated_numpy",
-    Text(
-        "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
-        "https://github.com/ludwig-ai/ludwig/issues/606",
-    ),
-    Text(
-        "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
-        "https://github.com/tensorflow/models/issues/4815",
-    ),
-    "`np.bool8` is a deprecated alias for `np.bool_`",
-    "`np.object` is a deprecated alias for the builtin `object`",
-    meaning="an old TensorFlow meets a newer numpy, and works",
-    seen="up to 2.12",
 )

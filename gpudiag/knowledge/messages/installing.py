@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, run, start
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "installing",
@@ -21,8 +21,7 @@ _CONDA = "conda create -n tf python=3.12; conda activate tf; pip install 'tensor
 
 FAMILY.fault(
     "shell_expands_extra",
-    "no matches found: tensorflow[{extra:w}",
-    "no matches found: {what:s}[and-cuda]",
+    "no matches found: {:s}tensorflow[{extra:w}",
     meaning="the shell (zsh) takes the brackets of tensorflow[and-cuda] for a pattern of file names",
     fix=(
         install(
@@ -32,10 +31,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "extra_for_linux_alone",
-    Text(
-        "Could not find a version that satisfies the requirement nvidia-{what:s}",
-        "https://github.com/tensorflow/tensorflow/issues/64525",
-    ),
+    "Could not find a version that satisfies the requirement nvidia-{what:s}",
     "No matching distribution found for nvidia-{what:s}",
     "Could not find a version that satisfies the requirement nvidia_{what:s}",
     meaning="NVIDIA's packages of CUDA are not there for this system: tensorflow[and-cuda] is for Linux (x86_64, and "
@@ -53,13 +49,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "extra_wants_tensorrt",
-    Text(
-        "Could not find a version that satisfies the requirement tensorrt{what:s}",
-        "https://github.com/NVIDIA/TensorRT/issues/2933",
-    ),
-    Text("No matching distribution found for tensorrt{what:s}", "https://github.com/NVIDIA/TensorRT/issues/2933"),
-    "The wheel package is not available. tensorrt{}",
-    "Failed to build tensorrt",
+    "Could not find a version that satisfies the requirement tensorrt{what:s}",
+    "No matching distribution found for tensorrt{what:s}",
     "Failed building wheel for tensorrt",
     meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
     "there",
@@ -76,10 +67,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "conda_sees_no_driver",
-    Text("nothing provides __cuda {range}needed by {by:s}", "https://openillumi.com/?p=115952"),
-    "nothing provides requested __cuda",
-    "__cuda {range}, which is missing on the system",
-    "__cuda, which is missing on the system",
+    "nothing provides __cuda {range}needed by {by:s}",
     meaning="conda finds no NVIDIA driver here (its package __cuda stands for it), so that it takes no build with "
     "CUDA: a login node, a container or a build of an image",
     fix=(
@@ -95,30 +83,18 @@ FAMILY.fault(
 )
 CONDA_NOT_SOLVED = FAMILY.fault(
     "conda_not_solved",
-    Text("UnsatisfiableError", "https://github.com/conda/conda/issues/10163"),
-    Text("The following specifications were found to be incompatible with", "conda 26.7 conda/exceptions.py:1032"),
-    "LibMambaUnsatisfiableError",
-    Text("SolverProblemError", "poetry 2.4.1 tests/puzzle/test_solver.py:5573"),
-    Text("PackagesNotFoundError: The following packages are", "conda 26.7 tests/test_exceptions.py:379"),
-    Text("ResolvePackageNotFound", "https://github.com/HUAWEI-Theory-Lab/deepqueuenet/issues/2"),
-    Text("nothing provides {needed} needed by {by}", "https://openillumi.com/?p=115952"),
-    Text("Could not solve for environment specs", "mamba 2.8.1 libmamba/src/api/remove.cpp:180"),
-    Text("but there are no viable options", "https://github.com/conda/conda-libmamba-solver/issues/467"),
-    Text(
-        "which conflicts with any installable versions previously reported",
-        "https://github.com/conda/conda-libmamba-solver/issues/467",
-    ),
-    Text(
-        "which cannot be installed (as previously explained)",
-        "https://github.com/conda/conda-libmamba-solver/issues/467",
-    ),
-    Text("is not installable because", "mamba 2.8.1 libmamba/src/solver/problems_graph.cpp:1517"),
-    Text(
-        "package {package:s} requires {needed}, but none of the providers can be installed",
-        "https://github.com/conda-forge/tensorflow-feedstock/issues/210",
-    ),
-    "feature:/linux-64::__glibc",
-    "feature:|@/linux-64::__cuda",
+    "UnsatisfiableError",
+    "The following specifications were found to be incompatible with",
+    "SolverProblemError",
+    "PackagesNotFoundError: The following packages are",
+    "ResolvePackageNotFound",
+    "nothing provides {needed} needed by {by}",
+    "Could not solve for environment specs",
+    "but there are no viable options",
+    "which conflicts with any installable versions previously reported",
+    "which cannot be installed (as previously explained)",
+    "is not installable because",
+    "package {package:s} requires {needed}, but none of the providers can be installed",
     meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
     "a Python that is too new for it",
     fix=(
@@ -139,19 +115,13 @@ CONDA_NOT_SOLVED = FAMILY.fault(
 )
 REQUIREMENTS_CONFLICT = FAMILY.fault(
     "requirements_conflict",
-    Text(
-        "ERROR: Cannot install {what} because these package versions have conflicting dependencies",
-        "https://github.com/ja-mcm/OCRfixr/issues/5",
-    ),
-    Text("because these package versions have conflicting dependencies", "https://github.com/ja-mcm/OCRfixr/issues/5"),
-    Text("ResolutionImpossible", "https://github.com/walker-hyf/MnTTS/issues/2"),
-    Text("No solution found when resolving dependencies", "uv 0.12.5 crates/uv-errors/src/lib.rs:342"),
-    Text("Because no versions of {what} match", "https://github.com/tensorflow/tensorflow/issues/64847"),
-    Text("version solving failed", "https://github.com/tensorflow/tensorflow/issues/64847"),
-    Text(
-        "The conflict is caused by:",
-        "https://github.com/mdipietro09/DataScience_ArtificialIntelligence_Utils/issues/11",
-    ),
+    "ERROR: Cannot install {what} because these package versions have conflicting dependencies",
+    "because these package versions have conflicting dependencies",
+    "ResolutionImpossible",
+    "No solution found when resolving dependencies",
+    "Because no versions of {what} match",
+    "version solving failed",
+    "The conflict is caused by:",
     meaning="packages that are to be installed together ask for different releases of another one",
     fix=(
         _FRESH.replaced(note="an environment with nothing else in it, then the others one by one"),
@@ -165,7 +135,6 @@ FAMILY.add(
     r"(?:requires|depends on|has requirement) "
     r"(?P<needs>[\w.-]{1,100}(?:\[[\w,-]{1,40}\])?)(?P<range>[^\s;]{0,100})[^:]{0,100}?, "
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
-    witness="https://github.com/voxel51/eta/issues/51",
     words=("incompatible",),
     meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
     possible=True,
@@ -174,10 +143,7 @@ FAMILY.add(
 )
 FAMILY.fault(
     "requirement_missing",
-    Text(
-        "{package:s} {release:v} requires {needs:s}, which is not installed",
-        "pip 26.2 src/pip/_internal/commands/check.py:39",
-    ),
+    "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
     fix=(install("{needs}"), check("pip check", "must say that nothing is broken")),
     possible=True,
@@ -186,12 +152,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "another_python_required",
-    Text(
-        "Ignored the following versions that require a different python version",
-        "pip 26.2 src/pip/_internal/resolution/resolvelib/factory.py:719",
-    ),
-    Text("Requires-Python {range:s}", "pip 26.2 src/pip/_internal/index/package_finder.py:290"),
-    Text("requires a different Python: {has:v} not in '{range:q}'", "pip 26.2 tests/functional/test_install.py:2071"),
+    "Ignored the following versions that require a different python version",
+    "Requires-Python {range:s}",
+    "requires a different Python: {has:v} not in '{range:q}'",
     "requires Python '{range:q}' but the running Python is {has:v}",
     meaning="releases of the package need another Python than the one that pip runs in",
     fix=(
@@ -209,9 +172,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "paths_too_long",
-    Text("does not have Windows Long Path support enabled", "pip 26.2 src/pip/_internal/commands/install.py:898"),
-    Text("The filename or extension is too long", "tensorflow 2.21 tensorflow/python/tools/BUILD:569"),
-    "[WinError 206]",
+    "does not have Windows Long Path support enabled",
+    "The filename or extension is too long",
     meaning="Windows refuses the long names of TensorFlow's files: long paths are switched off",
     fix=(
         run(
@@ -227,11 +189,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "disk_full",
-    Text("No space left on device", "https://github.com/pytorch/ci-infra/pull/490"),
-    Text("Disk quota exceeded", "glibc 2.36 libc.so.6"),
-    "write error: disk quota",
-    Text("There is not enough space on the disk", "moby 29.7 integration/build/build_test.go:568"),
-    "no space left on device: unknown",
+    "No space left on device",
+    "Disk quota exceeded",
+    "There is not enough space on the disk",
     is_reason=True,
     meaning="the disk, or your share of it, is full",
     fix=(
@@ -249,8 +209,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "managed_environment",
-    Text("externally-managed-environment", "pip 26.2 src/pip/_internal/exceptions/__init__.py:326"),
-    Text("This environment is externally managed", "pip 26.2 src/pip/_internal/exceptions/__init__.py:334"),
+    "externally-managed-environment",
+    "This environment is externally managed",
     meaning="this Python belongs to the system, and pip may not change it",
     fix=(_FRESH, run("sudo apt install python3-venv", "if there is no module venv", kind=Kind.INSTALL)),
     seen="Debian 12, Ubuntu 23.04 and newer, Homebrew",
@@ -258,12 +218,9 @@ FAMILY.fault(
 FAMILY.fault(
     "distutils_package",
     "Cannot uninstall {what:s} It is a distutils installed project",
-    Text(
-        "It is a distutils installed project and thus we cannot accurately determine",
-        "pip 26.2 tests/functional/test_uninstall.py:66",
-    ),
+    "It is a distutils installed project and thus we cannot accurately determine",
     "Cannot uninstall {what:s}, RECORD file not found",
-    Text("uninstall-no-record-file", "pip 26.2 src/pip/_internal/exceptions/uninstall.py:16"),
+    "uninstall-no-record-file",
     meaning="a package that is to be replaced was put there by the system or by conda: pip cannot remove it",
     fix=(
         install("--ignore-installed", "tensorflow", note="installs pip's beside it; add the name of that package"),
@@ -273,16 +230,13 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "download_damaged",
-    Text("THESE PACKAGES DO NOT MATCH THE HASHES", "pip 26.2 src/pip/_internal/exceptions/hashes.py:172"),
-    Text("DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", "pip 26.2 src/pip/_internal/exceptions/hashes.py:172"),
-    Text("IncompleteRead({} bytes read, {} more expected)", "pip 26.2 src/pip/_vendor/urllib3/exceptions.py:277"),
-    "zipfile.BadZipFile: {}",
+    "THESE PACKAGES DO NOT MATCH THE HASHES",
+    "DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+    "IncompleteRead({} bytes read, {} more expected)",
     "Bad CRC-32 for file",
-    "ReadTimeoutError: HTTPSConnectionPool",
-    'ReadTimeoutError("HTTPSConnectionPool',
-    Text("Connection broken: {}", "pip 26.2 src/pip/_vendor/urllib3/response.py:918"),
+    "Connection broken: {}",
     "CondaHTTPError: HTTP 000 CONNECTION FAILED",
-    Text("ChecksumMismatchError", "conda 26.7 tests/test_exceptions.py:318"),
+    "ChecksumMismatchError",
     meaning="the download was cut: the file is large, and the connection broke or timed out",
     fix=(
         install(
@@ -301,14 +255,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_connection",
-    Text("Failed to establish a new connection: {reason}", "pip 26.2 src/pip/_vendor/urllib3/connection.py:220"),
-    Text("CERTIFICATE_VERIFY_FAILED", "tensorflow 2.4.4 libtensorflow_framework.so.2"),
-    Text("certificate verify failed", "pip 26.2 src/pip/_vendor/distlib/util.py:1541"),
-    Text("Cannot connect to proxy", "pip 26.2 tests/unit/test_collector.py:777"),
+    "Failed to establish a new connection: {reason}",
+    "CERTIFICATE_VERIFY_FAILED",
+    "certificate verify failed",
+    "Cannot connect to proxy",
     "ProxyError('",
-    Text("Temporary failure in name resolution", "glibc 2.42 sysdeps/posix/gai_strerror-strs.h:3"),
-    Text("Could not fetch URL {url:s}", "pip 26.2 src/pip/_internal/index/collector.py:305"),
-    Text("Name or service not known", "glibc 2.42 resolv/tst-resolv-byaddr.c:239"),
+    "Temporary failure in name resolution",
+    "Could not fetch URL {url:s}",
+    "Name or service not known",
     meaning="a server cannot be reached: no network here, a proxy that is not set, or one that replaces certificates",
     fix=(
         check("curl -I https://pypi.org", "what it says is the fault; on a cluster: install on the login node"),
@@ -323,15 +277,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "file_in_use",
-    "[WinError 5] Access is denied{}",
-    "[WinError 32] The process cannot access the file because it is being used",
-    Text(
-        "Consider using the `--user` option or check the permissions", "pip 26.2 tests/unit/test_command_install.py:54"
-    ),
-    "[Errno 13] Permission denied: '{file:q}site-packages{:q}'",
-    "[Errno 13] Permission denied: '{file:q}dist-packages{:q}'",
-    "EnvironmentError: [Errno 13] Permission denied: '{file:q}'",
-    Text("EnvironmentNotWritableError", "conda 26.7 conda/core/prefix_data.py:294"),
+    "Consider using the `--user` option or check the permissions",
+    "EnvironmentNotWritableError",
     meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
     fix=(
         _FRESH,
@@ -342,30 +289,19 @@ FAMILY.fault(
 )
 NO_WHEEL_TO_BUILD = FAMILY.fault(
     "no_wheel_to_build",
-    Text("error: subprocess-exited-with-error", "https://github.com/googlecolab/colabtools/issues/4431"),
-    Text("error: legacy-install-failure", "https://github.com/tensorflow/tensorflow/issues/58982"),
-    Text(
-        "pip subprocess to install build dependencies did not run successfully",
-        "https://github.com/tensorflow/tensorflow/issues/58982",
-    ),
-    Text("Encountered error while trying to install package", "https://github.com/tensorflow/tensorflow/issues/58982"),
-    Text("Failed building wheel for {what:s}", "https://github.com/tensorflow/tensorflow/issues/45445"),
-    "Building wheel for {what:s} (pyproject.toml) did not run successfully",
-    "Building wheel for {what:s} (setup.py) did not run successfully",
+    "error: subprocess-exited-with-error",
+    "error: legacy-install-failure",
+    "pip subprocess to install build dependencies did not run successfully",
+    "Encountered error while trying to install package",
+    "Failed building wheel for {what:s}",
     "Could not build wheels for {what:s}",
-    Text("Failed to build {what:w}", "tensorflow 2.21 tensorflow/lite/delegates/coreml/coreml_delegate_kernel.mm:146"),
-    Text("Unable to load dependency HDF5", "h5py 3.16 setup_configure.py:302"),
-    "error: Unable to find pkgconfig{}",
-    "Getting requirements to build wheel did not run successfully",
-    Text("metadata-generation-failed", "https://github.com/googlecolab/colabtools/issues/4431"),
-    'Command "python setup.py egg_info" failed with error code',
-    Text(
-        "Command python setup.py egg_info failed with error code", "https://github.com/tensorflow/tensorflow/issues/106"
-    ),
-    Text("python setup.py egg_info did not run successfully", "https://github.com/googlecolab/colabtools/issues/4431"),
-    Text("Microsoft Visual C++ 14.0 or greater is required", "https://github.com/magenta/magenta/issues/2031"),
+    "Failed to build {what:w}",
+    "Unable to load dependency HDF5",
+    "metadata-generation-failed",
+    "Command python setup.py egg_info failed with error code",
+    "python setup.py egg_info did not run successfully",
+    "Microsoft Visual C++ 14.0 or greater is required",
     "Microsoft Visual C++ 14.0 is required",
-    "unable to execute '{:q}gcc': No such file or directory",
     "fatal error: Python.h: No such file or directory",
     meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
     "too old for that release, most often",
@@ -391,27 +327,17 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
 )
 FAMILY.fault(
     "pip_knows_no_wheels",
-    Text(
-        "No such file or directory: '{:q}pip-{:q}-build/setup.py'",
-        "https://github.com/tensorflow/tensorflow/issues/106",
-    ),
-    Text("unsupported wheel", "setuptools 84.0 setuptools/wheel.py:150"),
-    Text(
-        "Could not find any downloads that satisfy the requirement {:s}",
-        "https://github.com/tensorflow/tensorflow/issues/14207",
-    ),
-    Text("No distributions at all found for {:s}", "https://github.com/tensorflow/tensorflow/issues/14207"),
-    "Wheel installs require setuptools",
+    "No such file or directory: '{:q}pip-{:q}-build/setup.py'",
+    "unsupported wheel",
+    "Could not find any downloads that satisfy the requirement {:s}",
+    "No distributions at all found for {:s}",
     meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
     fix=(run("python -m pip install --upgrade pip setuptools wheel", "then again", kind=Kind.INSTALL),),
     seen="pip",
 )
 FAMILY.fault(
     "no_pip",
-    "No module named pip",
     "No module named 'pip'",
-    "No module named 'ensurepip'",
-    "ensurepip is not available",
     meaning="this Python has no pip",
     fix=(
         run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL),
@@ -421,12 +347,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "apt_held",
-    Text("Unable to correct problems, you have held broken packages", "apt 2.6 libapt-pkg.so.6.0"),
-    Text("The following packages have unmet dependencies", "apt 2.6 libapt-private.so.0.0"),
-    Text("pkgProblemResolver::Resolve generated breaks", "apt 2.6 libapt-pkg.so.6.0"),
-    Text("trying to overwrite '{file:q}', which is also in package {package}", "dpkg 1.21 dpkg"),
-    "dpkg: error processing archive {}",
-    "dpkg: error processing package {}",
+    "Unable to correct problems, you have held broken packages",
+    "The following packages have unmet dependencies",
+    "pkgProblemResolver::Resolve generated breaks",
+    "trying to overwrite '{file:q}', which is also in package {package}",
     meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
     "system's, or an older driver is left",
     fix=(
@@ -447,18 +371,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "apt_key",
-    Text("NO_PUBKEY A4B469963BF863CC", "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258"),
-    "NO_PUBKEY F60F4B3D7FA2AF80",
-    "cuda/repos/{:s} Release' is not signed",
-    Text(
-        "cuda/repos/{:s} InRelease{}public key is not available",
-        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258",
-    ),
-    Text(
-        "GPG error: https://developer.download.nvidia.com{}",
-        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/258",
-    ),
-    "GPG error: http://developer.download.nvidia.com{}",
+    "NO_PUBKEY A4B469963BF863CC",
+    "cuda/repos/{:s} InRelease{}public key is not available",
+    "GPG error: https://developer.download.nvidia.com{}",
     meaning="NVIDIA's repository has had another key since April 2022",
     fix=(
         run(
@@ -481,10 +396,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "apt_no_package",
-    "E: Unable to locate package {package:s}",
-    Text("Package {package:s} has no installation candidate", "apt 2.6 libapt-private.so.0.0"),
-    "E: Version '{:q}' for '{package:q}' was not found",
-    "E: Couldn't find any package by regex '{package:q}'",
+    "Package {package:s} has no installation candidate",
     meaning="apt does not know the package {package}: the repository that has it is not there, or has another release",
     fix=(
         run(
@@ -498,30 +410,8 @@ FAMILY.fault(
     seen="apt",
 )
 FAMILY.fault(
-    "toolkit_installer",
-    "Existing package manager installation of the driver found",
-    "[ERROR]: Install of driver component failed",
-    "Installation failed. See log at /var/log/cuda-installer.log",
-    "Failed to initialize the Driver component",
-    "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
-    meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
-    fix=(
-        run(
-            "sudo sh cuda_*.run --silent --toolkit --override",
-            "the toolkit alone; the driver by: sudo ubuntu-drivers install",
-            kind=Kind.CHANGE_DRIVER,
-        ),
-        install("tensorflow[and-cuda]", note="or no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE),
-    ),
-    stage="DRIVER",
-    seen="CUDA's installer (.run)",
-)
-FAMILY.fault(
     "compiler_too_new",
-    Text(
-        "unsupported GNU version! gcc versions later than {newest:d} are not supported",
-        "https://github.com/FloopCZ/tensorflow_cc/issues/47",
-    ),
+    "unsupported GNU version! gcc versions later than {newest:d} are not supported",
     meaning="nvcc refuses the compiler: it is newer than this CUDA knows",
     fix=(
         run(
@@ -535,11 +425,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "image_of_another_processor",
-    Text("platform ({image:s}) does not match the detected host platform ({host:s})", "moby 29.7 daemon/create.go:110"),
+    "platform ({image:s}) does not match the detected host platform ({host:s})",
     "exec format error",
-    "Exec format error: {}",
-    "qemu-x86_64: {}",
-    "rosetta error: {}",
     meaning="the image is for another kind of processor than this machine's: it is emulated, without AVX and without a "
     "GPU, or does not start",
     fix=(
@@ -556,7 +443,6 @@ FAMILY.fault(
 FAMILY.fault(
     "module_not_known",
     'The following module(s) are unknown: "{module:q}"',
-    "Unable to locate a modulefile for '{module:q}'",
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
     meaning="this cluster has no module {module}, or it needs others first",
     fix=(

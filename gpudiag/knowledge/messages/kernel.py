@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, note, reboot, run
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "the kernel and the driver's module",
@@ -15,18 +15,8 @@ _NVRM = check("sudo dmesg | grep -i -e nvrm -e nvidia", "all that the driver say
 
 FAMILY.fault(
     "driver_does_not_know_gpu",
-    Text(
-        "installed in this system is not supported by the {}NVIDIA {:s} driver release",
-        "open-gpu-kernel-modules 595.45.04 src/nvidia/arch/nvalloc/unix/src/osapi.c:3748",
-    ),
-    "installed in this system is not supported by the {:w} {:v}",
-    Text(
-        "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
-        "nvidia-installer 590.48.01 misc.c:1961",
-    ),
-    "installed in this system is not supported by open nvidia.ko",
-    "installed in this system requires use of the NVIDIA open kernel modules",
-    "installed in this system is supported through the NVIDIA {needed:s} Legacy drivers",
+    "installed in this system is not supported by the {}NVIDIA {:s} driver release",
+    "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
     meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
     "(open or closed)",
     fix=(
@@ -43,14 +33,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "bar_not_assigned",
-    Text(
-        "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
-        "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv-pci.c:1749",
-    ),
-    "NVRM: BAR{:d} is {:s} @ 0x0",
-    "BAR {:s} failed to assign",
-    "BAR {:s} no space for",
-    "can't assign; no space",
+    "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
         note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then", kind=Kind.CHANGE_DRIVER),
@@ -64,17 +47,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "gpu_not_initialised",
-    Text(
-        "NVRM: None of the NVIDIA devices were initialized",
-        "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv.c:976",
-    ),
-    "NVRM: None of the NVIDIA graphics adapters were initialized",
-    "NVRM: No NVIDIA graphics adapter found",
+    "NVRM: None of the NVIDIA devices were initialized",
     "NVRM: request_irq() failed ({:s})",
-    "nvidia: probe of {device:s} failed with error {:s}",
-    "NVRM: rpcRmApiControl_GSP failed",
-    "NVRM: kgspBootstrap{:w}: GSP boot failed",
-    Text("NVRM: The NVIDIA probe routine failed for {:d} device(s)", "https://github.com/NVIDIA/NVSentinel/issues/155"),
+    "NVRM: The NVIDIA probe routine failed for {:d} device(s)",
     meaning="the driver found the GPU and could not start it",
     fix=(
         _NVRM,
@@ -91,27 +66,15 @@ FAMILY.fault(
 FAMILY.fault(
     "module_not_built",
     "Bad return status for module build on kernel: {kernel:s}",
-    "bad exit status: {:d}{}dkms",
     "Checking to see whether the nvidia kernel module was successfully built",
     "Error! Your kernel headers for kernel {kernel:s} cannot be found",
-    Text(
-        "Unable to find the kernel source tree for the currently running kernel",
-        "nvidia-installer 590.48.01 kernel.c:250",
-    ),
-    "ERROR: Unable to build the NVIDIA kernel module",
-    "ERROR: Failed to run `/usr/sbin/dkms build -m nvidia {}",
-    'An error occurred while performing the step: "Building kernel modules"',
+    "Unable to find the kernel source tree for the currently running kernel",
     "Error! Your kernel headers for kernel",
-    Text("DKMS module 'nvidia{:q}' failed to build", "https://github.com/voidlinux/void-packages/issues/4651"),
-    "nvidia.ko failed to build",
-    "akmods: Failed to build nvidia{:s}",
-    Text("The kernel header file '{:q}' does not exist", "nvidia-installer 590.48.01 kernel.c:285"),
+    "DKMS module 'nvidia{:q}' failed to build",
+    "The kernel header file '{:q}' does not exist",
     "Failed CC version check",
     "The CC version check failed",
-    "/var/crash/nvidia-dkms",
-    Text("The distribution-provided pre-install script failed", "nvidia-installer 590.48.01 install-from-cwd.c:171"),
-    "dkms.conf for module nvidia includes a BUILD_EXCLUSIVE directive which does not match this kernel",
-    "Kernel preparation unnecessary for this kernel. Skipping... {} nvidia{} failed",
+    "The distribution-provided pre-install script failed",
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
     "older than the kernel or its compiler",
     fix=(
@@ -129,15 +92,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "module_not_loaded_by_installer",
-    Text(
-        "ERROR: Unable to load the kernel module 'nvidia.ko'",
-        "https://github.com/Bumblebee-Project/Bumblebee/issues/932",
-    ),
-    "ERROR: Unable to load the 'nvidia{:q}' kernel module",
+    "ERROR: Unable to load the kernel module 'nvidia.ko'",
     "ERROR: The kernel module failed to load",
     "disagrees about version of symbol {:w}",
-    "nvidia: Unknown symbol {:w}",
-    "nvidia: version magic {}should be{}",
     meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
     "Secure Boot refuses it",
     fix=(
@@ -152,17 +109,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "module_in_use",
-    Text(
-        "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
-        "https://github.com/Arc-Compute/LibVF.IO/issues/20",
-    ),
-    Text(
-        "appears to already be loaded in your kernel. This may be because it is in use",
-        "https://github.com/Arc-Compute/LibVF.IO/issues/20",
-    ),
+    "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
+    "appears to already be loaded in your kernel. This may be because it is in use",
     "You appear to be running an X server; please exit X before installing",
-    "modprobe: FATAL: Module nvidia{:s} is in use",
-    "rmmod: ERROR: Module nvidia{:s} is in use",
     meaning="the driver's kernel module is in use, and cannot be replaced or unloaded now",
     fix=(
         check(
@@ -178,10 +127,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "driver_packages_conflict",
-    "nvidia-driver-{version:s} : Depends: {} but it is not {}",
-    "nvidia-dkms-{version:s} : Depends: {} but it is not {}",
-    "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
-    Text("held broken packages", "apt 2.6 libapt-pkg.so.6.0"),
+    "held broken packages",
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
@@ -192,12 +138,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "pcie_errors",
-    Text("PCIe Bus Error: severity=Uncorrected{}", "https://github.com/wilicc/gpu-burn/issues/1"),
-    "PCIe Bus Error: severity=Fatal{}",
-    Text("AER: Uncorrected (Fatal) error received", "https://github.com/wilicc/gpu-burn/issues/1"),
-    "AER: Uncorrected (Non-Fatal) error received",
-    "AER: Multiple Uncorrected {}",
-    "device recovery failed",
+    "PCIe Bus Error: severity=Uncorrected{}",
+    "AER: Uncorrected (Fatal) error received",
     meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
     fix=(
         check("lspci -d 10de:", "addresses of the GPUs: is it one of them"),
@@ -211,16 +153,14 @@ FAMILY.fault(
 )
 FAMILY.harmless(
     "pcie_corrected",
-    Text("AER: Corrected error received", "https://github.com/rwth-i6/returnn/issues/1486"),
-    "AER: Multiple Corrected error received",
-    Text("PCIe Bus Error: severity=Corrected{}", "https://github.com/rwth-i6/returnn/issues/1486"),
+    "AER: Corrected error received",
+    "PCIe Bus Error: severity=Corrected{}",
     meaning="an error of the PCI Express connection that was corrected; many a second mean a bad seat or cable",
     seen="Linux",
 )
 FAMILY.fault(
     "processor_stuck",
-    Text("BUG: soft lockup - CPU#{:d} stuck for {:s}", "https://github.com/blakeblackshear/frigate/issues/6360"),
-    "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
+    "BUG: soft lockup - CPU#{:d} stuck for {:s}",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
     fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),
     possible=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, run, start
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "batch systems, launchers and the system", stage="CONFIGURATION", seen="Linux, Slurm, Ray, Horovod, MPI"
@@ -20,33 +20,22 @@ FAMILY.fault(
     "host_memory_killed",
     "Out of memory: Killed process {pid:d} {}",
     "Out of memory: Kill process {pid:d} {}",
-    "Memory cgroup out of memory: Killed process {pid:d} {}",
     "Memory cgroup out of memory: Kill process {pid:d} {}",
     "oom-kill:constraint={}",
     "invoked oom-killer",
-    "Detected {:d} oom_kill event in {}",
-    Text("Detected {:d} oom-kill event(s)", "https://github.com/ArjunaCluster/ArjunaUsers/issues/52"),
-    Text("OOMKilled", "moby 29.7 daemon/daemon_test.go:160"),
-    Text("killed by the cgroup out-of-memory handler", "https://github.com/ArjunaCluster/ArjunaUsers/issues/52"),
-    Text("Exceeded job memory limit", "slurm 2026-08-20 src/interfaces/jobacct_gather.c:291"),
-    "job exceeded memory limit {}",
-    "terminate called after throwing an instance of 'std::bad_alloc'",
-    "MemoryError: Unable to allocate {}",
-    Text("Unable to allocate {} for an array with shape {}", "numpy 2.6.dev numpy/_core/_exceptions.py:161"),
+    "Detected {:d} oom-kill event(s)",
+    "OOMKilled",
+    "killed by the cgroup out-of-memory handler",
+    "Exceeded job memory limit",
+    "Unable to allocate {} for an array with shape {}",
     "numpy.core._exceptions.MemoryError",
-    "numpy.core._exceptions._ArrayMemoryError",
-    "The node was low on resource: memory",
     "returned non-zero exit status 137",
     "exited with code 137",
-    Text("exit code 137", "https://github.com/jupyter/docker-stacks/issues/736"),
+    "exit code 137",
     "Exit Code: 137",
-    Text("Exit code: 137", "https://github.com/IBM/FfDL/issues/127"),
-    Text("exited with error code 137", "https://github.com/IBM/FfDL/issues/127"),
-    Text("line {:d}: {:d} Killed", "https://github.com/IBM/FfDL/issues/127"),
-    "exited on signal 9 (Killed)",
-    "died with <Signals.SIGKILL: 9>",
-    "Workers are being killed due to memory pressure",
-    "worker(s) were killed due to the node running low on memory",
+    "Exit code: 137",
+    "exited with error code 137",
+    "line {:d}: {:d} Killed",
     meaning="memory of the computer, not of the GPU, is used up: the system ended the program, or refused it more",
     fix=(
         check("free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "how much there is, and who was ended"),
@@ -60,7 +49,6 @@ FAMILY.add(
     "killed",
     pattern=r"^\W{0,3}(?:\[\d{1,3}\]\W{1,5})?(?:\d{1,8} )?Killed(?:\s{1,9}(?:\./|python|sh |bash )\S{0,200}.{0,200})?$|"
     r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
-    witness="https://github.com/NVIDIA-AI-IOT/tf_to_trt_image_classification/issues/5",
     words=("killed",),
     meaning="the system ended the program, most often because memory of the computer was used up",
     fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "says so, if that was it"), _SMALLER),
@@ -70,16 +58,16 @@ FAMILY.add(
 )
 FAMILY.fault(
     "time_limit",
-    Text("DUE TO TIME LIMIT", "https://github.com/marbl/canu/issues/1052"),
+    "DUE TO TIME LIMIT",
     meaning="the batch system ended the job: its time was up",
     fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and go on from the last one in another job"),),
     seen="Slurm",
 )
 FAMILY.fault(
     "no_such_gres",
-    Text("Invalid generic resource (gres) specification", "slurm 2026-08-20 src/common/slurm_errno.c:521"),
-    Text("Invalid Trackable RESource (TRES) specification", "slurm 2026-08-20 src/common/slurm_errno.c:682"),
-    Text("Requested node configuration is not available", "slurm 2026-08-20 src/common/slurm_errno.c:277"),
+    "Invalid generic resource (gres) specification",
+    "Invalid Trackable RESource (TRES) specification",
+    "Requested node configuration is not available",
     meaning="the cluster has no nodes with the GPUs that were asked for, in that partition and under that name",
     fix=(
         check("sinfo -o '%P %G %D %N'", "partitions and their GPUs; gres=(null): none"),
@@ -90,18 +78,14 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "step_waits_for_gpus",
-    "Unable to create step for job {:d}: More processors requested than permitted",
-    "Unable to create step for job {:d}: Requested node configuration is not available",
-    Text("step creation temporarily disabled, retrying", "slurm 2026-08-20 src/srun/launch.c:1382"),
+    "step creation temporarily disabled, retrying",
     meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
     fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "each step its own part; or: srun --overlap ..."),),
     seen="Slurm",
 )
 FAMILY.fault(
     "gres_file_missing",
-    Text("can't stat gres.conf file {:s}", "slurm 2026-08-20 src/interfaces/gres.c:1214"),
-    "gres/gpu count reported lower than configured ({has:d} < {needs:d})",
-    "gres/gpu count too low ({has:d} < {needs:d})",
+    "can't stat gres.conf file {:s}",
     meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
     fix=(
         check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
@@ -112,9 +96,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "node_taint",
-    "had untolerated taint {{nvidia.com/gpu: {}",
-    Text("had taint {{nvidia.com/gpu: {}", "https://github.com/os-climate/os_c_data_commons/issues/170"),
-    "had untolerated taint(s)",
+    "had taint {{nvidia.com/gpu: {}",
     meaning="the nodes with GPUs are kept for pods that ask for a GPU and tolerate their taint",
     fix=(
         note(
@@ -129,29 +111,10 @@ FAMILY.fault(
     seen="Kubernetes",
 )
 FAMILY.fault(
-    "ray_has_no_gpu",
-    "No available node types can fulfill resource request {}'GPU': {}",
-    "cannot be scheduled right now. It requires {}'GPU': {}",
-    "The following resource request cannot be scheduled right now: {}'GPU': {}",
-    "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
-    meaning="Ray has no node with as many free GPUs as the program asks for",
-    fix=(
-        check("ray status", "GPU: used and all of them"),
-        run("ray start --head --num-gpus=1", "if Ray did not find the GPUs that nvidia-smi lists"),
-        note("ask for fewer: num_gpus=0.5, or fewer workers"),
-    ),
-    seen="Ray",
-)
-FAMILY.fault(
     "ranks_stalled",
     "Stalled ranks:{}",
-    Text("Missing ranks:{}", "horovod 0.28.1 horovod/common/stall_inspector.cc:78"),
-    Text(
-        "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
-        "horovod 0.28.1 horovod/common/stall_inspector.cc:70",
-    ),
-    'One or more rank (marked by "missing ranks") is stalled',
-    "Some ranks are stalled for more than {}",
+    "Missing ranks:{}",
+    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
     fix=(
         note(
@@ -172,10 +135,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "horovod_not_started",
-    "Horovod unable to start all tasks on spark in given time",
     "Timed out waiting for tasks to start. Please check connectivity between servers",
-    "Unable to determine common set of intefaces",
-    "SSH was not successful for host {:s}",
     meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
     fix=(
         check("ssh HOST true", "from the first host, without a password, to each"),
@@ -186,7 +146,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "horovod_without_transport",
-    Text("Neither MPI nor Gloo support has been built", "horovod 0.28.1 horovod/runner/launch.py:778"),
+    "Neither MPI nor Gloo support has been built",
     meaning="this Horovod was built without MPI and without Gloo, by one of which its ranks find each other",
     fix=(
         install(
@@ -197,8 +157,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "server_not_started",
-    Text("Could not start gRPC server", "tensorflow 2.21 tensorflow/core/data/service/server_lib.cc:82"),
-    Text("No address added out of total {:d} resolved", "tensorflow 2.4.4 _pywrap_tensorflow_internal.so"),
+    "Could not start gRPC server",
+    "No address added out of total {:d} resolved",
     meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
     fix=(check("ss -ltnp | grep PORT", "who has it: end it, or take another port (TF_CONFIG)"),),
     possible=True,
@@ -207,10 +167,7 @@ FAMILY.fault(
 FAMILY.fault(
     "worker_not_there",
     "CreateSession still waiting for response from worker: {worker:s}",
-    Text(
-        "Waiting for the cluster, timeout = {}",
-        "tensorflow 2.21 tensorflow/python/distribute/collective_all_reduce_strategy.py:1054",
-    ),
+    "Waiting for the cluster, timeout = {}",
     meaning="a worker of the cluster has not been started, or cannot be reached",
     fix=(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
@@ -221,10 +178,9 @@ FAMILY.fault(
 FAMILY.fault(
     "image_not_pulled",
     "Failed to pull image {image:s}",
-    Text("pull access denied for {image:s}", "moby 29.7 daemon/containerd/image_pull.go:254"),
-    Text("manifest for {image:s} not found", "moby 29.7 daemon/internal/distribution/errors.go:57"),
-    Text("docker.io/{image:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
-    Text("nvcr.io/{image:s}: not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
+    "pull access denied for {image:s}",
+    "manifest for {image:s} not found",
+    "docker.io/{image:s}: not found",
     "{image:s}: failed to resolve source metadata for {}: not found",
     meaning="the image {image} could not be fetched: no such name or tag, or no permission",
     fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
@@ -239,7 +195,6 @@ ENDED_BY_SIGNAL = FAMILY.add(
     r"(?:Segmentation fault|Aborted|Abgebrochen|Speicherzugriffsfehler) ?\((?:core dumped|Speicherabzug geschrieben)\)|"
     r"exited on signal (?:6|7|11) \(|died with <Signals\.SIG(?:SEGV|ABRT|BUS): \d{1,2}>|"
     r"\*\*\* Process received signal \*\*\*",
-    witness="https://github.com/scale-lab/DRiLLS/issues/9",
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
     meaning="the program crashed in a library, not in Python: the lines before it say in which",
     fix=(
@@ -254,13 +209,8 @@ ENDED_BY_SIGNAL = FAMILY.add(
 )
 FAMILY.fault(
     "not_installed_on_hosts",
-    Text(
-        "Error while finding module specification for 'horovod.{:q}'", "https://github.com/horovod/horovod/issues/3769"
-    ),
-    Text(
-        "Launching horovod task function was not successful",
-        "horovod 0.28.1 horovod/runner/driver/driver_service.py:84",
-    ),
+    "Error while finding module specification for 'horovod.{:q}'",
+    "Launching horovod task function was not successful",
     meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
     fix=(
         check(
@@ -273,16 +223,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "mpi_versions_differ",
-    Text("ORTE_ERROR_LOG: Data unpack would read past end of buffer", "https://github.com/horovod/horovod/issues/2156"),
-    Text("ORTE_ERROR_LOG: Data unpack {} in file", "https://github.com/horovod/horovod/issues/2156"),
+    "ORTE_ERROR_LOG: Data unpack would read past end of buffer",
+    "ORTE_ERROR_LOG: Data unpack {} in file",
     "PMIX ERROR: {} in file",
-    "ORTE_ERROR_LOG: Not found in file",
-    "mpirun has exited due to process rank {:d} {} exiting improperly",
-    Text("orted: command not found", "cmake 4.4 Modules/FindFLTK2.cmake:261"),
     "ORTE was unable to reliably start one or more daemons",
     "ORTE has lost communication with a remote daemon",
     "There are not enough slots available in the system",
-    "prterun was unable to find the specified executable file",
     "OMPI was not built with SLURM's PMI support",
     "It looks like orte_init failed for some reason",
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "

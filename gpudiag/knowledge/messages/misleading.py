@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, install, run, start, unset
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family("what names another fault")
 
 NO_CUDA_DRIVERS = FAMILY.misleading(
     "no_cuda_drivers",
-    Text(
-        "Could not find cuda drivers on your machine, GPU will not be used",
-        "tensorflow 2.21 xla/tsl/cuda/cudart_stub.cc:31",
-    ),
+    "Could not find cuda drivers on your machine, GPU will not be used",
     meaning="it is not about the driver: the CUDA runtime library (libcudart.so.12; up to 2.14: libcudart.so.11.0) "
     "could not be opened",
     fix=(
@@ -24,8 +21,7 @@ NO_CUDA_DRIVERS = FAMILY.misleading(
 )
 CUINIT_303 = FAMILY.misleading(
     "cuinit_303",
-    "Failed call to cuInit: UNKNOWN ERROR (303)",
-    Text("failed call to cuInit: UNKNOWN ERROR (303)", "https://github.com/minimaxir/gpt-2-cloud-run/issues/17"),
+    "failed call to cuInit: UNKNOWN ERROR (303)",
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
@@ -40,10 +36,7 @@ CUINIT_303 = FAMILY.misleading(
 )
 FAMILY.misleading(
     "libraries_mentioned_above",
-    Text(
-        "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
-        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2358",
-    ),
+    "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
     meaning="the missing libraries are not named in this log: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",
 )
 FAMILY.misleading(
@@ -58,17 +51,11 @@ FAMILY.misleading(
 )
 FAMILY.misleading(
     "growth_overridden",
-    Text(
-        "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
-        "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc:40",
-    ),
+    "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
     meaning="the variable decides, whatever the program sets",
 )
 FAMILY.misleading(
     "cuda_not_enabled",
-    Text(
-        "The requested device appears to be a GPU, but CUDA is not enabled",
-        "tensorflow 2.21 tensorflow/core/common_runtime/colocation_graph.cc:1303",
-    ),
+    "The requested device appears to be a GPU, but CUDA is not enabled",
     meaning="TensorFlow found no GPU that it can use, or was built without CUDA",
 )

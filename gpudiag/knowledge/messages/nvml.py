@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, note, reboot, run, start
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "NVML and nvidia-smi",
@@ -27,24 +27,18 @@ _LOST = (
 
 FAMILY.fault(
     "driver_not_reached",
-    Text(
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-        "https://github.com/gridhead/nvidia-auto-installer-for-fedora-linux/issues/75",
-    ),
-    Text("NVML_ERROR_DRIVER_NOT_LOADED", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1207"),
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+    "NVML_ERROR_DRIVER_NOT_LOADED",
     "NVMLError_DriverNotLoaded",
-    Text("Driver Not Loaded", "nvidia-ml-py 13.615.71 pynvml.py:1049"),
+    "Driver Not Loaded",
     meaning="the kernel module of the NVIDIA driver is not loaded",
     fix=_DRIVER,
     stage="DRIVER",
 )
 FAMILY.fault(
     "nvml_unknown",
-    Text("Failed to initialize NVML: Unknown Error", "https://github.com/NVIDIA/nvidia-docker/issues/1671"),
-    Text(
-        "NVML_ERROR_UNKNOWN",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:124",
-    ),
+    "Failed to initialize NVML: Unknown Error",
+    "NVML_ERROR_UNKNOWN",
     "NVMLError_Unknown",
     meaning="NVML cannot use the driver: in a container, systemd took the device files away when it reloaded; else "
     "the driver is damaged",
@@ -68,8 +62,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_blocked",
-    Text("GPU access blocked by the operating system", "nvidia-cuda-cupti-cu12 12.9.79 libcupti.so.12"),
-    "Failed to initialize NVML: N/A",
+    "GPU access blocked by the operating system",
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
     "old, or another libnvidia-ml comes first",
     fix=(
@@ -86,8 +79,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "smi_without_cuda",
-    Text("CUDA Version: ERR!", "https://github.com/tensorflow/tensorflow/issues/43860"),
-    "CUDA Version: N/A",
+    "CUDA Version: ERR!",
     meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
     "(compute), or that package of the driver is not installed",
     fix=(
@@ -103,13 +95,12 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_missing",
-    Text("NVML_ERROR_LIBRARY_NOT_FOUND", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1210"),
+    "NVML_ERROR_LIBRARY_NOT_FOUND",
     "NVMLError_LibraryNotFound",
-    Text("NVML Shared Library Not Found", "nvidia-ml-py 13.615.71 pynvml.py:1052"),
-    Text("Couldn't find libnvidia-ml.so library in your system", "https://github.com/NVIDIA/nvidia-docker/issues/859"),
+    "NVML Shared Library Not Found",
+    "Couldn't find libnvidia-ml.so library in your system",
     "nvidia-smi: command not found",
     'nvidia-smi": executable file not found in $PATH',
-    "'nvidia-smi' is not recognized as an internal or external command",
     meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
     fix=(
         start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
@@ -128,12 +119,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_no_permission",
-    Text(
-        "NVML_ERROR_NO_PERMISSION",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:108",
-    ),
+    "NVML_ERROR_NO_PERMISSION",
     "NVMLError_NoPermission",
-    "Failed to initialize NVML: Insufficient Permissions",
     meaning="this user may not use the GPU's device files",
     fix=(
         check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
@@ -143,31 +130,21 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "device_handle_lost",
-    Text(
-        "Unable to determine the device handle for {gpu}: Unknown Error",
-        "https://github.com/rwth-i6/returnn/issues/1486",
-    ),
-    "Unable to determine the device handle for {gpu}: No Device",
-    Text(
-        "NVML_ERROR_GPU_IS_LOST",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:119",
-    ),
+    "Unable to determine the device handle for {gpu}: Unknown Error",
+    "NVML_ERROR_GPU_IS_LOST",
     "NVMLError_GpuIsLost",
-    Text("NVML_ERROR_RESET_REQUIRED", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1214"),
+    "NVML_ERROR_RESET_REQUIRED",
     "NVMLError_ResetRequired",
-    Text("GPU requires reset", "nvidia-cuda-cupti-cu12 12.9.79 libcupti.so.12"),
+    "GPU requires reset",
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
     stage="DRIVER",
 )
 FAMILY.fault(
     "no_devices_found",
-    Text("No devices were found", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
-    Text("No NVIDIA GPU found", "open-gpu-kernel-modules 595.45.04 kernel-open/nvidia/nv.c:905"),
-    Text(
-        "NVML_ERROR_NOT_FOUND",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:110",
-    ),
+    "No devices were found",
+    "No NVIDIA GPU found",
+    "NVML_ERROR_NOT_FOUND",
     "NVMLError_NotFound",
     meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
     fix=(
@@ -179,9 +156,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_power",
-    Text("NVML_ERROR_INSUFFICIENT_POWER", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1206"),
+    "NVML_ERROR_INSUFFICIENT_POWER",
     "NVMLError_InsufficientPower",
-    Text("Insufficient External Power", "nvidia-ml-py 13.615.71 pynvml.py:1048"),
+    "Insufficient External Power",
     meaning="a GPU has no power cable, or too few",
     fix=(
         note(
@@ -193,42 +170,33 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_irq",
-    Text("NVML_ERROR_IRQ_ISSUE", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1209"),
+    "NVML_ERROR_IRQ_ISSUE",
     "NVMLError_IrqIssue",
-    Text("Interrupt Request Issue", "nvidia-ml-py 13.615.71 pynvml.py:1051"),
+    "Interrupt Request Issue",
     meaning="the kernel does not deliver the GPU's interrupts",
     fix=(check("sudo dmesg | grep -i -e nvrm -e irq", "then: irqpoll on the kernel's command line, or another slot"),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "nvml_ecc",
-    Text("NVML_ERROR_CORRUPTED_INFOROM", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1212"),
+    "NVML_ERROR_CORRUPTED_INFOROM",
     "NVMLError_CorruptedInforom",
-    "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
     fix=(check("nvidia-smi -q | grep -i inforom"), note("the GPU works as a rule; its maker can write it again")),
     possible=True,
 )
 FAMILY.fault(
     "nvml_in_use",
-    Text(
-        "NVML_ERROR_IN_USE",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:123",
-    ),
+    "NVML_ERROR_IN_USE",
     "NVMLError_InUse",
-    "is currently in use by another process",
-    "In use by another client",
     meaning="the GPU cannot be changed while a process uses it",
     fix=(check("sudo fuser -v /dev/nvidia*", "who uses it; end it, and try again"),),
 )
 FAMILY.fault(
     "nvml_too_old",
-    Text("NVML_ERROR_FUNCTION_NOT_FOUND", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1211"),
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
     "NVMLError_FunctionNotFound",
-    Text(
-        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
-        "tensorflow 2.15.1 tensorflow/include/third_party/gpus/cuda/include/nvml.h:995",
-    ),
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
     fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),),
@@ -236,9 +204,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_no_memory",
-    Text("NVML_ERROR_MEMORY", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1218"),
+    "NVML_ERROR_MEMORY",
     "NVMLError_Memory",
-    Text("NVML_ERROR_INSUFFICIENT_RESOURCES", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1221"),
+    "NVML_ERROR_INSUFFICIENT_RESOURCES",
     "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
     fix=(check("free -m; nvidia-smi mig -lgip", "memory of the host; room for instances"),),
@@ -246,26 +214,19 @@ FAMILY.fault(
 )
 FAMILY.sign(
     "nvml_not_supported",
-    Text(
-        "NVML_ERROR_NOT_SUPPORTED",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:107",
-    ),
+    "NVML_ERROR_NOT_SUPPORTED",
     "NVMLError_NotSupported",
     meaning="this GPU does not report what was asked",
 )
 FAMILY.sign(
     "nvml_uninitialized",
-    Text(
-        "NVML_ERROR_UNINITIALIZED",
-        "tensorflow 2.4.4 tensorflow/include/external/nccl_archive/_virtual_includes/include_hdrs/nvmlwrap.h:105",
-    ),
+    "NVML_ERROR_UNINITIALIZED",
     "NVMLError_Uninitialized",
-    "NVML: Uninitialized",
     meaning="NVML was not started",
 )
 FAMILY.fault(
     "nvml_timeout",
-    Text("NVML_ERROR_TIMEOUT", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1208"),
+    "NVML_ERROR_TIMEOUT",
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
     fix=(run("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
@@ -273,9 +234,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "nvml_os",
-    Text("NVML_ERROR_OPERATING_SYSTEM", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1215"),
+    "NVML_ERROR_OPERATING_SYSTEM",
     "NVMLError_OperatingSystem",
-    Text("blocked by the operating system/cgroups", "nvidia-nvml-dev-cu12 12.9.79 nvml.h:1215"),
+    "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
     fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
     stage="DRIVER",
@@ -295,9 +256,6 @@ for _name, _texts, _meaning in (
 ):
     FAMILY.sign(
         f"nvml_{_name}",
-        *(
-            Text(f"NVML_ERROR_{_text}", "tensorflow 2.21 include/third_party/gpus/cuda/nvml/include/nvml.h")
-            for _text in _texts.split()
-        ),
+        *(f"NVML_ERROR_{_text}" for _text in _texts.split()),
         meaning=_meaning,
     )

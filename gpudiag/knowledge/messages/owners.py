@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, Role, check, install, prepend, run, start
+from gpudiag.fix import Action, Kind, Role, check, install, prepend, run
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("libraries of others, which the loader does not find", stage="PACKAGE", seen="Linux")
@@ -80,33 +80,6 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         ),
     ),
     (
-        "of_codecs",
-        r"lib(?:nvcuvid|nvidia-encode|nvidia-opticalflow|nvidia-ptxjitcompiler|nvidia-nvvm|nvidia-fatbinaryloader)",
-        "the NVIDIA driver: a container gets it only if it asks for that capability, or the driver is not whole",
-        (
-            start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...", "in a container"),
-            run(
-                "sudo apt install --reinstall nvidia-driver-580",
-                "on the machine; the number is that of the driver",
-                kind=Kind.CHANGE_DRIVER,
-            ),
-        ),
-    ),
-    (
-        "old_ssl_and_ffi",
-        r"lib(?:ssl|crypto|ffi|tinfo|ncurses|readline|png12|jpeg|tiff|hdf5\w{0,6}|aec|sz)",
-        "the system or conda, in a release that this one no longer has",
-        (
-            run("conda install -c conda-forge openssl libffi hdf5 h5py", "in a conda environment", kind=Kind.INSTALL),
-            install(
-                "--force-reinstall",
-                "--no-cache-dir",
-                "PACKAGE",
-                note="the package that asks for it: its wheel for this system",
-            ),
-        ),
-    ),
-    (
         "linear_algebra",
         r"lib(?:openblas|blas|lapack|cblas|f77blas|atlas|mkl_\w{1,20}|gfortran|quadmath|iomp5|gomp|tbb)",
         "linear algebra (BLAS), Fortran or OpenMP, which NumPy, SciPy and TensorFlow of conda ask for",
@@ -134,18 +107,6 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
             run(
                 "sudo apt install libpython3-dev",
                 "or, with pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install",
-                kind=Kind.INSTALL,
-            ),
-        ),
-    ),
-    (
-        "infiniband",
-        r"lib(?:ibverbs|rdmacm|mlx[45]|ucp|ucs|uct|fabric|psm2?)",
-        "the drivers of InfiniBand (RDMA)",
-        (
-            run(
-                "sudo apt install libibverbs1 librdmacm1 ibverbs-providers libucx0",
-                "in the image too",
                 kind=Kind.INSTALL,
             ),
         ),

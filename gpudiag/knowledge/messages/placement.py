@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("placement", stage="CONFIGURATION")
 
 MIRRORED_DEVICES = FAMILY.sign(
     "mirrored_devices",
-    Text("Using MirroredStrategy with devices ({devices:l})", "https://github.com/tensorflow/tensorflow/issues/37618"),
+    "Using MirroredStrategy with devices ({devices:l})",
     "Using MirroredStrategy with remote devices ({devices:l})",
 )
 NON_GPU_REPLICAS = FAMILY.fault(
     "non_gpu_replicas",
-    Text(
-        "There are non-GPU devices in `tf.distribute.Strategy`",
-        "tensorflow 2.21 tensorflow/python/distribute/cross_device_ops.py:1390",
-    ),
-    Text(
-        "There is non-GPU devices in `tf.distribute.Strategy`",
-        "tensorflow 1.15 (NVIDIA) tensorflow/python/distribute/cross_device_ops.py:1209",
-    ),
+    "There are non-GPU devices in `tf.distribute.Strategy`",
+    "There is non-GPU devices in `tf.distribute.Strategy`",
 )
 FAMILY.fault(
     "replicas_not_visible",
-    Text(
-        "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
-        "tensorflow 2.21 tensorflow/python/distribute/cross_device_ops.py:1386",
-    ),
+    "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
     meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
     fix=(
         check(
@@ -42,10 +33,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "made_before_the_cluster",
-    Text(
-        "was explicitly assigned to /job:localhost/{:s} but available devices are [ /job:{job:w}/{:l}]",
-        "https://github.com/tensorflow/tensorflow/issues/40244",
-    ),
+    "was explicitly assigned to /job:localhost/{:s} but available devices are [ /job:{job:w}/{:l}]",
     meaning="something was made before the program joined its cluster: it is on a device of job localhost, and the "
     "devices are those of job {job} now",
     fix=(
@@ -60,10 +48,7 @@ FAMILY.fault(
 )
 NO_KERNEL_FOR_GPU = FAMILY.fault(
     "no_kernel_for_gpu",
-    Text(
-        "because no supported kernel for GPU devices is available",
-        "https://github.com/tensorflow/tensorflow/issues/22476",
-    ),
+    "because no supported kernel for GPU devices is available",
     "No OpKernel was registered to support Op '{:q}' with these attrs{}device='CPU'",
     meaning="the program puts an operation on the GPU that TensorFlow has for the CPU alone",
     fix=(
@@ -78,55 +63,39 @@ NEEDS_GPU = FAMILY.add(
     Worth.FAULT,
     "needs_gpu",
     pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})",
-    witness="https://github.com/sogou/SogouMRCToolkit/issues/3",
     words=("opkernel",),
     seen="1.x-2.21",
 )
 REGISTERED_DEVICES = FAMILY.sign(
     "registered_devices",
-    Text(
-        "Registered devices: [{devices:l}]", "tensorflow 2.21 tensorflow/core/common_runtime/colocation_graph.cc:1518"
-    ),
+    "Registered devices: [{devices:l}]",
     seen="1.x-2.21",
 )
 DEVICE_NOT_AVAILABLE = FAMILY.fault(
     "device_not_available",
-    Text(
-        "assigned to {:s}device:GPU:{number:d}{:s} but available devices are [{devices:l}]",
-        "https://github.com/infocusp/tf_cnnvis/issues/14",
-    ),
+    "assigned to {:s}device:GPU:{number:d}{:s} but available devices are [{devices:l}]",
 )
 DEVICE_NOT_SATISFIED = FAMILY.fault(
     "device_not_satisfied",
     "Could not satisfy device specification '{:q}device:GPU:{number:d}'{} All available devices [{devices:l}]",
-    "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'{} All available devices [{devices:l}]",
-    Text(
-        "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'{}available devices: {devices}",
-        "https://github.com/tensorflow/tensorflow/issues/13793",
-    ),
+    "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'{}available devices: {devices}",
     "Could not satisfy device specification '{:q}device:GPU:{number:d}'",
-    Text(
-        "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'",
-        "https://github.com/tensorflow/tensorflow/issues/22476",
-    ),
+    "Could not satisfy explicit device specification '{:q}device:GPU:{number:d}'",
 )
 DEVICE_UNKNOWN = FAMILY.fault("device_unknown", "GPU:{number:d}{} unknown device")
-NO_DEVICE_FOR_SPEC = FAMILY.fault("no_device_for_spec", "Unable to find any devices for spec {:s}device:GPU:{number:d}")
+NO_DEVICE_FOR_SPEC = FAMILY.fault(
+    "no_device_for_spec",
+    "Unable to find any devices for spec {:s}device:GPU:{number:d}",
+)
 INDEX_NOT_VISIBLE = FAMILY.fault(
     "index_not_visible",
-    Text(
-        "'visible_device_list' listed an invalid Device id '{asked:q}'",
-        "tensorflow 2.21 xla/tsl/framework/device_id_utils.cc:99",
-    ),
-    Text(
-        "'visible_device_list' listed an invalid GPU id '{asked:q}'",
-        "tensorflow 1.15 (NVIDIA) tensorflow/core/common_runtime/gpu/gpu_device.cc:839",
-    ),
-    Text(
-        "Could not parse entry in 'visible_device_list': '{asked:q}'",
-        "tensorflow 2.21 xla/tsl/framework/device_id_utils.cc:48",
-    ),
+    "'visible_device_list' listed an invalid Device id '{asked:q}'",
+    "'visible_device_list' listed an invalid GPU id '{asked:q}'",
+    "Could not parse entry in 'visible_device_list': '{asked:q}'",
 )
 NO_SUCH_ELEMENT = FAMILY.fault(
-    "no_such_element", "IndexError: list index out of range", "IndexError: tuple index out of range", seen="Python"
+    "no_such_element",
+    "IndexError: list index out of range",
+    "IndexError: tuple index out of range",
+    seen="Python",
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, start
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("the user's own program", stage="CONFIGURATION")
 
 SLURM_HIDES = FAMILY.fault(
-    "slurm_hides", "NoDevFiles", meaning="what Slurm writes into the mask of a job step without GPUs"
+    "slurm_hides",
+    "NoDevFiles",
+    meaning="what Slurm writes into the mask of a job step without GPUs",
 )
 _ENTRY = r"(?:-?\d+|(?:GPU|MIG)-[\w-]+|NoDevFiles)"
 MASK_PRINTED = FAMILY.add(
@@ -16,13 +18,12 @@ MASK_PRINTED = FAMILY.add(
     "mask_printed",
     pattern=r"CUDA_VISIBLE_DEVICES['\"\])]*\s*(?:=|:|,|is set to)\s*['\"]?"
     rf"(?P<value>{_ENTRY}(?:,\s*{_ENTRY})*|(?=['\"]))",
-    witness="tensorflow 2.21 xla/stream_executor/cuda/cuda_diagnostics.cc:160",
     words=("cuda_visible_devices",),
     seen="programs",
 )
 LOCAL_RANK = FAMILY.sign(
     "local_rank",
-    Text("local_rank", "tensorflow 1.15 (NVIDIA) tensorflow/contrib/mpi_collectives/__init__.py:54"),
+    "local_rank",
     seen="Horovod",
 )
 RAY_AT_WORK = FAMILY.add(
@@ -31,12 +32,15 @@ RAY_AT_WORK = FAMILY.add(
     pattern=r"\b[Rr]ay[ =v]{1,3}\d\.\d{1,2}\b|"
     r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
     r"\((?:RolloutWorker|RayTrainWorker|TunerInternal|ImplicitFunc|raylet) pid=",
-    witness="https://github.com/ray-project/ray/issues/2745",
     words=("ray", "rolloutworker", "raytrainworker", "tunerinternal", "implicitfunc", "raylet"),
     seen="Ray",
 )
 XDIST_WORKER = FAMILY.add(
-    Worth.SIGN, "xdist_worker", pattern=r"\[gw(?P<worker>\d+)\]", words=("gw",), seen="pytest-xdist"
+    Worth.SIGN,
+    "xdist_worker",
+    pattern=r"\[gw(?P<worker>\d+)\]",
+    words=("gw",),
+    seen="pytest-xdist",
 )
 TEST_SKIPPED = FAMILY.add(
     Worth.SIGN,
@@ -44,18 +48,12 @@ TEST_SKIPPED = FAMILY.add(
     pattern=r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?(?:(?!skipped).){0,300}\b(?:gpus?|cuda)\b|"
     r"\b(?:gpus?|cuda)\b(?:(?!gpu|cuda)[^:]){0,300}\bskipped\b(?! \[)|"
     r"\.\.\. skipped '[^']{0,300}\b(?:gpus?|cuda)\b",
-    witness="tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_util.cc:467",
     words=("skipped",),
     seen="pytest, unittest",
 )
 FAMILY.fault(
     "colab_has_no_gpu",
-    Text(
-        "You cannot currently connect to a GPU due to usage limits in Colab",
-        "https://github.com/googlecolab/colabtools/issues/1523",
-    ),
-    "Cannot connect to GPU backend",
-    "No GPU is available in this session",
+    "You cannot currently connect to a GPU due to usage limits in Colab",
     meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
     fix=(
         note(
@@ -69,7 +67,6 @@ FAMILY.fault(
 FAMILY.fault(
     "colab_has_no_tensorflow_1",
     "Tensorflow 1 is unsupported in Colab",
-    "TensorFlow 1 is unsupported in Colab",
     meaning="Colab has TensorFlow 2 alone",
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
@@ -82,18 +79,11 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "notebook_kernel_died",
-    Text(
-        "appears to have died. It will restart automatically", "https://github.com/tensorflow/tensorflow/issues/21554"
-    ),
-    Text("The kernel appears to have died", "https://github.com/tensorflow/tensorflow/issues/21554"),
-    "Kernel Restarting",
-    "The Kernel crashed while executing code in the current cell or a previous cell",
-    "Your session crashed after using all available RAM",
-    "Your session crashed for an unknown reason",
+    "appears to have died. It will restart automatically",
+    "The kernel appears to have died",
     "The kernel died, restarting",
     "Kernel died, restarting",
     "AsyncIOLoopKernelRestarter: restarting kernel",
-    "DeadKernelError: Kernel died",
     meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
     "what it printed",
     fix=(
@@ -113,7 +103,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "torch_without_cuda",
-    Text("Torch not compiled with CUDA enabled", "https://github.com/pytorch/pytorch/issues/28111"),
+    "Torch not compiled with CUDA enabled",
     meaning="the PyTorch that is installed was built without CUDA",
     fix=(
         install(
@@ -130,9 +120,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "torch_sees_no_gpu",
-    "CUDA driver initialization failed, you might not have a CUDA gpu",
-    "Driver initialization failed (cuInit)",
-    Text("Found no NVIDIA driver on your system", "https://github.com/googlecolab/colabtools/issues/4876"),
+    "Found no NVIDIA driver on your system",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),

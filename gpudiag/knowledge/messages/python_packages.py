@@ -3,75 +3,46 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, install, note, run
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("packages and Python", stage="PACKAGE", seen="Python")
 
 NUMPY_2 = FAMILY.fault(
     "numpy_2",
-    Text("A module that was compiled using NumPy 1.x cannot be run in", "https://github.com/nv-tlabs/vipe/issues/42"),
-    Text("AttributeError: _ARRAY_API not found", "https://github.com/nv-tlabs/vipe/issues/42"),
+    "A module that was compiled using NumPy 1.x cannot be run in",
+    "AttributeError: _ARRAY_API not found",
     meaning="numpy 2 is installed, and a module was compiled for numpy 1",
 )
 NUMPY_OLDER = FAMILY.fault(
     "numpy_older",
-    Text(
-        "module compiled against API version {wanted:w} but this version of numpy is {found:w}",
-        "https://github.com/tflearn/tflearn/issues/1",
-    ),
-    Text(
-        "module compiled against ABI version {wanted:w} but this version of numpy is {found:w}",
-        "tensorflow 2.4.4 _pywrap_tensorflow_internal.so",
-    ),
-    Text(
-        "module was compiled against NumPy C-API version {wanted:w} {} but the running NumPy has C-API "
-        "version {found:w}",
-        "h5py 3.14 _npystrings.cpython-311-x86_64-linux-gnu.so",
-    ),
-    Text("numpy.core.multiarray failed to import", "https://github.com/tflearn/tflearn/issues/1"),
-    Text("numpy.core.umath failed to import", "tensorflow 2.4.4 _pywrap_tensorflow_internal.so"),
-    Text(
-        "numpy.ndarray size changed, may indicate binary incompatibility",
-        "https://github.com/explosion/thinc/issues/515",
-    ),
-    Text(
-        "numpy.dtype size changed, may indicate binary incompatibility",
-        "https://github.com/home-assistant/home-assistant.io/issues/43373",
-    ),
+    "module compiled against API version {wanted:w} but this version of numpy is {found:w}",
+    "module compiled against ABI version {wanted:w} but this version of numpy is {found:w}",
+    ("module was compiled against NumPy C-API version {wanted:w} {} but the running NumPy has C-API version {found:w}"),
+    "numpy.core.multiarray failed to import",
+    "numpy.core.umath failed to import",
+    "numpy.ndarray size changed, may indicate binary incompatibility",
+    "numpy.dtype size changed, may indicate binary incompatibility",
     meaning="a module was compiled for another numpy than the one that is installed",
 )
 NUMPY_NAME_GONE = FAMILY.fault(
     "numpy_name_gone",
-    Text(
-        "module 'numpy' has no attribute '{name:w}'",
-        "https://github.com/AraMambreyan/Improved-Dense-Trajectories/issues/1",
-    ),
+    "module 'numpy' has no attribute '{name:w}'",
 )
 PROTOBUF = FAMILY.fault(
     "protobuf_of_another_release",
-    Text("Descriptors cannot not be created directly", "https://github.com/tensorflow/tensorflow/issues/59665"),
-    Text("Descriptors cannot be created directly", "protobuf 36.dev python/message.c:1343"),
-    Text("If you cannot immediately regenerate your protos", "https://github.com/judge0/judge0/issues/341"),
-    "cannot import name 'builder' from 'google.protobuf.internal'",
-    "cannot import name 'runtime_version' from 'google.protobuf'",
-    Text(
-        "'MessageFactory' object has no attribute 'GetPrototype'",
-        "https://github.com/tensorflow/tensorflow/issues/94030",
+    "Descriptors cannot not be created directly",
+    "Descriptors cannot be created directly",
+    "If you cannot immediately regenerate your protos",
+    "'MessageFactory' object has no attribute 'GetPrototype'",
+    (
+        "This program requires version {needed:v} of the Protocol Buffer runtime library, but the installed "
+        "version is {found:v}"
     ),
-    "'FieldDescriptor' object has no attribute 'label'",
-    "Detected incompatible Protobuf Gencode/Runtime versions when loading {file:s}: gencode {gencode:v} runtime "
-    "{runtime:v}",
-    "Detected mismatched Protobuf Gencode/Runtime {} versions when loading {file:s}: gencode {gencode:v} runtime "
-    "{runtime:v}",
-    "This program requires version {needed:v} of the Protocol Buffer runtime library, but the installed version is "
-    "{found:v}",
     "This program was compiled against version {needed:v} of the Protocol Buffer runtime library",
 )
 PROTOBUF_ARGUMENT = FAMILY.fault(
     "protobuf_argument",
-    Text("got an unexpected keyword argument 'file'", "https://github.com/imatge-upc/detection-2016-nipsws/issues/26"),
-    "got an unexpected keyword argument 'serialized_options'",
-    "got an unexpected keyword argument 'create_key'",
+    "got an unexpected keyword argument 'file'",
 )
 SYSTEM_LIBRARY_OLD = FAMILY.add(
     Worth.FAULT,
@@ -79,41 +50,29 @@ SYSTEM_LIBRARY_OLD = FAMILY.add(
     pattern=r"(?:(?<![^\s:])(?P<file>/[^\s:]{1,300}): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_"
     r"(?P<version>[\d.]{1,20})' not found"
     r"(?: \(required by (?P<by>[^)]{0,300})\))?",
-    witness="https://github.com/tensorflow/tensorflow/issues/10596",
     words=("glibc_", "glibcxx_", "cxxabi_"),
 )
 NO_INSTRUCTIONS = FAMILY.fault(
     "no_instructions",
-    Text(
-        "was compiled to use {name:w} instructions, but these aren't available on your machine",
-        "tensorflow 2.21 tensorflow/core/platform/cpu_feature_guard.cc:37",
-    ),
-    Text(
-        "was compiled to use SSE4.{:d} instructions, but these aren't available on your machine",
-        "https://github.com/snowzach/doods2/issues/64",
-    ),
+    "was compiled to use {name:w} instructions, but these aren't available on your machine",
+    "was compiled to use SSE4.{:d} instructions, but these aren't available on your machine",
 )
 ILLEGAL_INSTRUCTION = FAMILY.fault(
     "illegal_instruction",
-    Text("Illegal instruction", "https://github.com/tensorflow/tensorflow/issues/62342"),
-    Text("DLL load failed with error code -1073741795", "https://github.com/tensorflow/tensorflow/issues/5949"),
-    "exit code -1073741795 (0xC000001D)",
-    Text("exit code: -1073741795", "cmake 4.4 Modules/Internal/CPack/CPackDeb.cmake:258"),
+    "Illegal instruction",
+    "DLL load failed with error code -1073741795",
+    "exit code: -1073741795",
     seen="all",
 )
 DLL_NOT_LOADED = FAMILY.fault(
     "dll_not_loaded",
-    Text("DLL load failed while importing {module:w}", "https://github.com/tensorflow/tensorflow/issues/79362"),
-    Text("ImportError: DLL load failed:", "https://github.com/tensorflow/tensorflow/issues/45065"),
+    "DLL load failed while importing {module:w}",
+    "ImportError: DLL load failed:",
     seen="Windows",
 )
 DLL_NOT_FOUND = FAMILY.fault(
     "dll_not_found",
-    "Could not find the DLL(s) '{dll:q}'. TensorFlow requires that these DLLs be installed",
-    Text(
-        "Could not find '{dll:q}'. TensorFlow requires that this DLL be installed",
-        "https://github.com/tensorflow/models/issues/5365",
-    ),
+    "Could not find '{dll:q}'. TensorFlow requires that this DLL be installed",
     seen="up to 2.10, Windows",
 )
 NAME_OF_ANOTHER_FILE = FAMILY.add(
@@ -121,11 +80,11 @@ NAME_OF_ANOTHER_FILE = FAMILY.add(
     "name_of_another_file",
     pattern=r"(?i)cannot import name '(?P<lacks>[^']{0,100})' from (?:partially initialized module )?"
     r"'(?P<module>[\w.]{1,100})'[^(]{0,20}(?:\(most likely[^)]{0,60}\) )?\((?P<file>(?:[A-Za-z]:)?[\\/][^()]{1,300})\)",
-    witness="https://github.com/ma7555/kerasgen/issues/2",
     words=("cannot",),
 )
 PARTIAL_MODULE = FAMILY.fault(
-    "partial_module", "partially initialized module '{module:q}' has no attribute '{lacks:q}'"
+    "partial_module",
+    "partially initialized module '{module:q}' has no attribute '{lacks:q}'",
 )
 NAME_OF_TENSORFLOW_1 = FAMILY.add(
     Worth.FAULT,
@@ -139,14 +98,12 @@ NAME_OF_TENSORFLOW_1 = FAMILY.add(
     r"AUTO_REUSE|get_collection|assign|rnn_cell|dynamic_rnn|AdamOptimizer|GradientDescentOptimizer|"
     r"FileWriter|resize_bilinear|resize_images|train\.AdamOptimizer"
     r")'|No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
-    witness="https://github.com/hwwang55/KGNN-LS/issues/7",
     words=("tensorflow",),
 )
 EMPTY_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "empty_tensorflow",
     pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|constant|keras|Variable|test|compat)'",
-    witness="https://github.com/matterport/Mask_RCNN/issues/795",
     words=("tensorflow",),
 )
 FRAMEWORK_NOT_THERE = FAMILY.add(
@@ -155,14 +112,12 @@ FRAMEWORK_NOT_THERE = FAMILY.add(
     pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?"
     r"(?:Library not loaded: [^\s:]{0,100}/|)"
     r"libtensorflow_(?:framework|cc)\.(?:so(?=:)|(?:so\.)?\d[\w.]{0,20})(?:: cannot open shared object file|\.dylib|$)",
-    witness="tensorflow 2.21 tensorflow/tools/pip_package/build_pip_package.py:389",
     words=("libtensorflow_framework", "libtensorflow_cc"),
 )
 FAMILY.add(
     Worth.FAULT,
     "operations_not_built",
     pattern=r"NotFoundError: (?P<file>[^\s:'\"]{0,300}/_\w{1,60}_ops?\.so): cannot open shared object file",
-    witness="https://github.com/tensorflow/addons/issues/792",
     words=("notfounderror",),
     meaning="a package's compiled operations are not in the folder that it was imported from: its source, most likely",
     fix=(
@@ -181,7 +136,6 @@ UNDEFINED_OF_TENSORFLOW = FAMILY.add(
     "undefined_of_tensorflow",
     pattern=r"(?<![^\s:'\"])(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
     r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl|9perftools8gputools|15stream_executor)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
-    witness="https://github.com/sjperkins/tfopgen/issues/3",
     words=("symbol",),
 )
 NO_WHEEL = FAMILY.add(
@@ -190,7 +144,6 @@ NO_WHEEL = FAMILY.add(
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
     r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?"
     r"(?:[=<>!~]=?[\w*]+(?:\.[\w*]+){0,5})?)(?![\w-])",
-    witness="https://github.com/tensorflow/tensorflow/issues/30158",
     words=("tensorflow",),
     seen="pip",
 )
@@ -202,7 +155,6 @@ NO_CANDIDATE = FAMILY.add(
     r"installed because|"
     r"(?<![\w.-])(?P<of>[A-Za-z][\w.-]{0,80})(?P<versions>[=<>]{1,2}[\w.]{1,40}) "
     r"(?:has no wheels|is unusable because no wheels)",
-    witness="https://github.com/python-poetry/poetry/issues/4605",
     words=("candidates", "distribution", "wheels"),
     seen="Poetry, uv",
 )
@@ -212,7 +164,6 @@ NO_WHEEL_OF_ANOTHER = FAMILY.add(
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) "
     r"(?!tensorflow(?:-gpu|-cpu|-intel)?(?![\w-])|nvidia|tensorrt)(?P<name>[A-Za-z][\w.-]{0,80})(?:\[[\w,-]{0,60}\])?"
     r"(?P<range>(?:[=<>!~]=?[\w.*]{1,40},?){0,4})",
-    witness="https://github.com/svpino/apple-silicon/issues/1",
     words=("satisfies", "matching"),
     seen="pip",
 )
@@ -221,18 +172,13 @@ REFUSED_WHEEL = FAMILY.add(
     "refused_wheel",
     pattern=r"tensorflow\w{0,20}-(?P<release>\d[\w.]{0,20})-cp3(?P<minor>\d{1,2})-\w{1,20}-(?P<platform>\w{1,40})\.whl "
     r"is not a supported wheel on this platform",
-    witness="https://github.com/Qengineering/TensorFlow-JetsonNano/issues/2",
     words=("whl",),
     seen="pip",
 )
 GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone",
-    Text(
-        'The "tensorflow-gpu" package has been removed',
-        "tensorflow 2.21 tensorflow/tools/pip_package/redundant_tensorflow_gpu/setup.py:24",
-    ),
-    Text("tensorflow-gpu-2.12.0.tar.gz", "https://github.com/mingfeisun/DeepMimic_mujoco/issues/12"),
-    "tensorflow_gpu-2.12.0.tar.gz",
+    'The "tensorflow-gpu" package has been removed',
+    "tensorflow-gpu-2.12.0.tar.gz",
     seen="pip, from December 2022 on",
 )
 NAME_NOT_THERE = FAMILY.add(
@@ -242,36 +188,31 @@ NAME_NOT_THERE = FAMILY.add(
     r"'?(?P<module>[A-Za-z_][\w.]{0,200}))?|"
     r"module '(?P<of>[A-Za-z_][\w.]{0,200})' has no attribute '(?P<attribute>\w{1,100})'|"
     r"'module' object has no attribute '(?P<lacked>\w{1,100})'",
-    witness="https://github.com/keras-team/keras/issues/2327",
     words=("cannot", "attribute"),
 )
 MODULE_NOT_THERE = FAMILY.add(
     Worth.FAULT,
     "module_not_there",
     pattern=r"No module named ['\"]?(?P<module>[A-Za-z_][\w.]{0,200})",
-    witness="https://github.com/keras-team/keras/issues/14665",
     words=("module",),
 )
 SYMBOL_NOT_THERE = FAMILY.add(
     Worth.FAULT,
     "symbol_not_there",
     pattern=r"(?:undefined symbol|[Ss]ymbol not found): (?P<symbol>_Z\w{1,400})",
-    witness="https://github.com/tensorflow/decision-forests/issues/65",
     words=("symbol",),
 )
 NO_TENSORFLOW = FAMILY.add(
     Worth.FAULT,
     "no_tensorflow",
     pattern=r"No module named '?tensorflow'?(?![.\w])",
-    witness="https://github.com/tensorflow/tensorflow/issues/5478",
     words=("tensorflow",),
 )
 INSTALLED_TWICE = FAMILY.fault(
     "installed_twice",
-    Text("Duplicate plugins for name {plugin:w}", "https://github.com/tensorflow/tensorboard/issues/3443"),
+    "Duplicate plugins for name {plugin:w}",
     "Not a TBLoader or TBPlugin subclass",
-    Text("module 'tensorboard.{:q}' has no attribute", "https://github.com/ageron/handson-ml/issues/440"),
-    "cannot import name '{:q}' from 'tensorboard{:q}'",
+    "module 'tensorboard.{:q}' has no attribute",
     meaning="several releases of TensorBoard are installed over one another (tensorboard, tb-nightly, "
     "tensorflow-tensorboard)",
     fix=(
@@ -294,7 +235,6 @@ MACOS_OLDER = FAMILY.add(
     Worth.FAULT,
     "macos_older",
     pattern=r"[Ee]xpected in: (?:<[^>]{1,60}> )?'?(?P<file>/(?:usr/lib|System/Library)/[^\s']{1,300})",
-    witness="https://github.com/tensorflow/tensorflow/issues/36945",
     words=("expected",),
     meaning="this macOS is older than the one that the library was built for: {file} has not what it asks for",
     fix=(

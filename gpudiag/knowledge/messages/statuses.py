@@ -6,7 +6,7 @@ cuDNN 9 has finer statuses than 8 in each class; a class speaks for those that t
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
-from gpudiag.knowledge.message import Family, Message, Text, Worth
+from gpudiag.knowledge.message import Family, Message, Worth
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
 # place of the name (clearml/clearml-fractional-gpu, issue 4).
@@ -21,7 +21,8 @@ CUBLAS_TEXTS = {
     "NOT_SUPPORTED": "the requested functionality is not supported",
     "LICENSE_ERROR": "the license check failed",
 }
-_CUBLAS_SAYS = ("cublas handle", "cuBLAS routine", "cuBLAS calls")
+_CUBLAS_SAYS = ("cublas handle", "cuBLAS calls")
+"""What TensorFlow puts before a text of libcublasLt's."""
 
 FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
@@ -169,60 +170,31 @@ CUFFT_NUMBERS = {
 """TensorFlow prints a status of cuFFT as its number."""
 
 _PRINTED = {
-    "CUDNN": (
-        "nvidia-cudnn-cu12 9.3.0 cudnn_graph.h",
-        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
-        "INVALID_VALUE BAD_PARAM MAPPING_ERROR VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH "
-        "SERIALIZATION_VERSION_MISMATCH SUBLIBRARY_LOADING_FAILED RUNTIME_PREREQUISITE_MISSING "
-        "LICENSE_ERROR RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW",
-    ),
-    "CUBLAS": (
-        "nvidia-cublas-cu12 12.5.3.2 cublas_api.h",
-        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
-        "INVALID_VALUE MAPPING_ERROR LICENSE_ERROR",
-    ),
-    "CUSOLVER": (
-        "nvidia-cusolver-cu12 11.7.5.82 cusolver_common.h",
-        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
-        "INVALID_VALUE MAPPING_ERROR MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE",
-    ),
-    "CUSPARSE": (
-        "nvidia-cusparse-cu12 12.5.10.65 cusparse.h",
-        "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
-        "INVALID_VALUE MAPPING_ERROR INSUFFICIENT_RESOURCES",
-    ),
-    "CURAND": (
-        "nvidia-curand-cu12 10.3.10.19 curand.h",
-        "NOT_INITIALIZED INITIALIZATION_FAILED ALLOCATION_FAILED INTERNAL_ERROR LAUNCH_FAILURE "
-        "PREEXISTING_FAILURE ARCH_MISMATCH DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE "
-        "LENGTH_NOT_MULTIPLE",
-    ),
-    "CUFFT": (
-        "nvidia-cufft 12.5.0.14 cufft.h",
-        "ALLOC_FAILED SETUP_FAILED INTERNAL_ERROR EXEC_FAILED NO_WORKSPACE INVALID_PLAN INVALID_SIZE "
-        "INVALID_VALUE INVALID_TYPE NOT_SUPPORTED NOT_IMPLEMENTED MISSING_DEPENDENCY NVRTC_FAILURE "
-        "NVJITLINK_FAILURE",
-    ),
+    "CUDNN": "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+    "INVALID_VALUE BAD_PARAM MAPPING_ERROR VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH "
+    "SERIALIZATION_VERSION_MISMATCH SUBLIBRARY_LOADING_FAILED RUNTIME_PREREQUISITE_MISSING LICENSE_ERROR "
+    "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW",
+    "CUBLAS": "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+    "INVALID_VALUE MAPPING_ERROR LICENSE_ERROR",
+    "CUSOLVER": "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+    "INVALID_VALUE MAPPING_ERROR MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT INVALID_LICENSE INVALID_WORKSPACE "
+    "IRS_PARAMS_NOT_INITIALIZED IRS_PARAMS_INVALID IRS_PARAMS_INVALID_PREC IRS_PARAMS_INVALID_REFINE "
+    "IRS_PARAMS_INVALID_MAXITER IRS_INTERNAL_ERROR IRS_NOT_SUPPORTED IRS_OUT_OF_RANGE "
+    "IRS_NRHS_NOT_SUPPORTED_FOR_REFINE_GMRES IRS_INFOS_NOT_INITIALIZED IRS_INFOS_NOT_DESTROYED "
+    "IRS_MATRIX_SINGULAR",
+    "CUSPARSE": "NOT_INITIALIZED ALLOC_FAILED INTERNAL_ERROR EXECUTION_FAILED ARCH_MISMATCH NOT_SUPPORTED "
+    "INVALID_VALUE MAPPING_ERROR INSUFFICIENT_RESOURCES MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT",
+    "CURAND": "NOT_INITIALIZED INITIALIZATION_FAILED ALLOCATION_FAILED INTERNAL_ERROR LAUNCH_FAILURE "
+    "PREEXISTING_FAILURE ARCH_MISMATCH DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE "
+    "LENGTH_NOT_MULTIPLE",
+    "CUFFT": "ALLOC_FAILED SETUP_FAILED INTERNAL_ERROR EXEC_FAILED NO_WORKSPACE INVALID_PLAN INVALID_SIZE "
+    "INVALID_VALUE INVALID_TYPE NOT_SUPPORTED NOT_IMPLEMENTED MISSING_DEPENDENCY NVRTC_FAILURE "
+    "NVJITLINK_FAILURE INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR LICENSE_ERROR",
 }
-"""Of each library the header that has its statuses, and those that it has: no other is a status of it."""
-_HEADERS = "tensorflow 2.21 include/third_party/gpus/cuda/include/"
-_OF_WHEEL = {
-    "CUSOLVER": (
-        f"{_HEADERS}cusolver_common.h",
-        "INVALID_WORKSPACE IRS_PARAMS_NOT_INITIALIZED IRS_PARAMS_INVALID IRS_PARAMS_INVALID_PREC "
-        "IRS_PARAMS_INVALID_REFINE IRS_PARAMS_INVALID_MAXITER IRS_INTERNAL_ERROR IRS_NOT_SUPPORTED IRS_OUT_OF_RANGE "
-        "IRS_NRHS_NOT_SUPPORTED_FOR_REFINE_GMRES IRS_INFOS_NOT_INITIALIZED IRS_INFOS_NOT_DESTROYED IRS_MATRIX_SINGULAR",
-    ),
-    "CUSPARSE": (f"{_HEADERS}cusparse.h", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT"),
-    "CUFFT": (
-        f"{_HEADERS}cufft.h",
-        "INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR LICENSE_ERROR",
-    ),
-}
-"""Statuses that the headers of TensorFlow's own wheel have, too."""
+"""The statuses of each library that its header has."""
 
 
-def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: Text) -> Message:
+def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: str) -> Message:
     name, url = _WHAT[library]
     return FAMILY.fault(
         f"{library.lower()}_{status.lower()}",
@@ -234,14 +206,9 @@ def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possi
     )
 
 
-def _printed(library: str, between: str, statuses: str) -> list[Text]:
-    headers = (_PRINTED[library], _OF_WHEEL.get(library, ("", "")))
-    return [
-        Text(f"{library}{between}{part}", witness)
-        for witness, names in headers
-        for part in statuses.split()
-        if part in names.split()
-    ]
+def _printed(library: str, between: str, statuses: str) -> list[str]:
+    names = _PRINTED[library].split()
+    return [f"{library}{between}{part}" for part in statuses.split() if part in names]
 
 
 for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
@@ -250,7 +217,7 @@ for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
         _texts = _printed(_library, "_STATUS_", _statuses)
         if _library == "CUBLAS":
             _known = [CUBLAS_TEXTS[part] for part in _statuses.split() if part in CUBLAS_TEXTS]
-            _texts += [Text(f"{says}: {known}", "") for says in _CUBLAS_SAYS for known in _known]
+            _texts += [f"{says}: {known}" for says in _CUBLAS_SAYS for known in _known]
         if _texts:
             _add(_library, _first, _meaning, _fix, _possible, *_texts)
 
@@ -269,7 +236,6 @@ FAMILY.add(
     Worth.FAULT,
     "cufft_number",
     pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: ?(?P<code>\d{1,3})\b",
-    witness="https://github.com/ContinuumIO/anaconda-issues/issues/11628",
     words=("cufft",),
     codes=_FFT,
     meaning="a call of cuFFT failed",
@@ -278,7 +244,6 @@ FAMILY.add(
     Worth.FAULT,
     "cudnn_status",
     pattern=r"\b(?P<status>CUDNN_STATUS_(?:BAD_PARAM|INTERNAL_ERROR|EXECUTION_FAILED|NOT_SUPPORTED)_\w{1,60})",
-    witness="nvidia-cudnn-cu12 9.3.0 libcudnn_graph.so.9",
     words=tuple(
         f"cudnn_status_{status}_{detail}"
         for status, details in {

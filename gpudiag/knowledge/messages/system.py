@@ -7,7 +7,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, run, start
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "errors of the operating system",
@@ -19,7 +19,6 @@ FAMILY = Family(
 THREADS_REFUSED = FAMILY.fault(
     "threads_refused",
     "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Operation not permitted",
-    "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Resource temporarily unavailable",
 )
 """Of OpenBLAS, which numpy brings: it then sends the process SIGINT, and Python raises KeyboardInterrupt."""
 
@@ -126,15 +125,11 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         (check("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
     ),
 )
-_PYTHON = "python 3.11 Objects/exceptions.c"
 for _name, _number, _words, _meaning, _fix in _ROWS:
     FAMILY.fault(
         _name,
-        Text(f"[Errno {_number}] {_words}: '{{:q}}'", _PYTHON),
-        Text(f"[Errno {_number}] {_words}", _PYTHON),
-        *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
-        *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
-        *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
+        f"[Errno {_number}] {_words}: '{{:q}}'",
+        f"[Errno {_number}] {_words}",
         meaning=_meaning,
         fix=_fix,
         possible=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, start
-from gpudiag.knowledge.message import Family, Text
+from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "TensorRT and servers of models",
@@ -14,16 +14,8 @@ FAMILY = Family(
 
 FAMILY.fault(
     "engine_of_another_gpu",
-    Text(
-        "The engine plan file is generated on an incompatible device", "https://github.com/NVIDIA/TensorRT/issues/564"
-    ),
-    "The engine plan file is not compatible with this version of TensorRT",
-    "The engine plan file is incompatible with this version of TensorRT",
+    "The engine plan file is generated on an incompatible device",
     "Using an engine plan file across different models of devices is not recommended",
-    "Serialization (Serialization Error in verifyHeader: {}",
-    "Serialization assertion {} failed.Version tag does not match",
-    "Version tag does not match. Note: Current Version: {has:d}, Serialized Engine Version: {needs:d}",
-    "serializationUtils.cpp{} Version tag does not match",
     "Cannot deserialize engine{}",
     meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
     fix=(
@@ -35,11 +27,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_no_cuda",
-    Text(
-        "CUDA initialization failure with error: {code:d}",
-        "https://github.com/linghu8812/tensorrt_inference/issues/173",
-    ),
-    "[TRT] CUDA initialization failure with error {code:d}",
+    "CUDA initialization failure with error: {code:d}",
     meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
     fix=(
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs; the GPU must be listed"),
@@ -49,15 +37,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_of_another_release",
-    Text(
-        "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
-        "https://github.com/tensorflow/tensorrt/issues/85",
-    ),
-    "Loaded TRT ver: ({has}), linked ({needs})",
-    Text(
-        "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
-        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:260",
-    ),
+    "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
+    "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
     fix=(
         install("tensorrt=={needs}.*", note="8.5 and newer; older: NVIDIA's archive"),
@@ -72,7 +53,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tensorrt_linked_and_loaded",
-    Text("Linked TRT ver: ({needs:l})", "https://github.com/tensorflow/tensorrt/issues/334"),
+    "Linked TRT ver: ({needs:l})",
     meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
     "converted models may fail or crash",
     fix=(
@@ -90,17 +71,8 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tftrt_not_built",
-    Text(
-        "Tensorflow has not been built with TensorRT support",
-        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:224",
-    ),
-    Text(
-        "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
-        "tensorflow 2.21 tensorflow/python/compiler/tensorrt/trt_convert.py:221",
-    ),
-    "TF-TRT is not supported on Windows",
-    "Can not find TensorRT library. Please install TensorRT",
-    "TensorRT Plugin library is not found",
+    "Tensorflow has not been built with TensorRT support",
+    "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
     meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3", "has TensorFlow with TensorRT"),
@@ -109,14 +81,9 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "tftrt_engine_failed",
-    Text(
-        "Engine creation for {:s} failed. The native segment will be used instead",
-        "tensorflow 2.21 tensorflow/compiler/tf2tensorrt/kernels/trt_engine_op.cc:1124",
-    ),
-    "Engine creation for {} failed. The native segment will be used instead. Reason: {}",
+    "Engine creation for {:s} failed. The native segment will be used instead",
     "Failed to enqueue batch for TRT engine: {}",
     "Failed to execute engine: {} Retrying with native segment for {:s}",
-    "TF-TRT Warning: Engine creation for {} failed",
     "Engine retrieval for input shapes: {} failed. Running native segment for {:s}",
     meaning="TF-TRT could not build or run a TensorRT engine; TensorFlow's own operations are used instead, slower",
     fix=(
@@ -134,10 +101,10 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "gpu_library_of_tensorflow_1",
-    Text("Couldn't open CUDA library {library:s}", "https://github.com/kubernetes/kubernetes/pull/28216"),
+    "Couldn't open CUDA library {library:s}",
     "could not find {symbol:w} in {library:w} DSO; dlerror: {reason}",
-    Text("Could not load '{library:q}'", "https://github.com/tensorflow/tensorflow/issues/13970"),
-    Text("Could not find '{library:q}.dll'", "https://github.com/tensorflow/models/issues/5365"),
+    "Could not load '{library:q}'",
+    "Could not find '{library:q}.dll'",
     meaning="TensorFlow does not find its CUDA libraries, of exactly the release that it was built for",
     fix=(
         note(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, reboot, reset_gpu, run, start
-from gpudiag.knowledge.message import Family, Text, Worth
+from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("on the way to a GPU", stage="DRIVER")
 
 LIBRARY_OPENED = FAMILY.sign(
     "library_opened",
-    Text("Successfully opened dynamic library {library:s}", "https://github.com/openxla/xprof/issues/24"),
+    "Successfully opened dynamic library {library:s}",
 )
 LIBRARY_NOT_OPENED = FAMILY.fault(
     "library_not_opened",
-    Text(
-        "Could not load dynamic library '{library:q}'; dlerror: {reason}",
-        "https://github.com/Visual-Behavior/detr-tensorflow/issues/8",
-    ),
-    Text(
-        "Could not dlopen library '{library:q}'; dlerror: {reason}",
-        "https://github.com/tensorflow/tensorflow/issues/30748",
-    ),
+    "Could not load dynamic library '{library:q}'; dlerror: {reason}",
+    "Could not dlopen library '{library:q}'; dlerror: {reason}",
     meaning="the loader does not find {library}, which this TensorFlow needs",
     fix=(
         install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries"),
@@ -40,17 +34,16 @@ LIBRARY_QUOTED = FAMILY.add(
     r"(?:^\W{0,9}|Could not load ')"
     r"(?P<short>(?:cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn)64_\w{1,4}\.dll)"
     r"(?: (?:is |was )?not found|'\. The GPU version)",
-    witness="https://github.com/tensorflow/tensorflow/issues/42811",
     words=("dynamic", "found", "gpu"),
     meaning="the same, as people quote it, without the loader's words; and as a check of TensorFlow 1 says it",
 )
 DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "driver_library_not_opened",
-    Text("Could not load dynamic library 'libcuda.so.1'", "https://github.com/tensorflow/serving/issues/1487"),
-    Text("Could not load dynamic library 'nvcuda.dll'", "https://github.com/tensorflow/tensorflow/issues/54499"),
-    Text("Could not dlopen library 'libcuda.so.1'", "https://github.com/apptainer/singularity/issues/4687"),
-    Text("libcuda.so.1: cannot open shared object file", "https://github.com/aws/amazon-sagemaker-examples/issues/632"),
-    Text("open shared object file libcuda.so.1", "https://github.com/tensorflow/tensorflow/issues/10642"),
+    "Could not load dynamic library 'libcuda.so.1'",
+    "Could not load dynamic library 'nvcuda.dll'",
+    "Could not dlopen library 'libcuda.so.1'",
+    "libcuda.so.1: cannot open shared object file",
+    "open shared object file libcuda.so.1",
     meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
@@ -65,15 +58,9 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
 )
 LIBRARY_ASKED_FOR = FAMILY.fault(
     "library_asked_for",
-    Text("{library:w}.so.{version:v}'; dlerror:", "https://github.com/Visual-Behavior/detr-tensorflow/issues/8"),
-    Text(
-        "{library:w}.so.{version:v}: cannot open shared object file",
-        "https://github.com/aws/amazon-sagemaker-examples/issues/632",
-    ),
-    Text(
-        "Could not load library {library:w}.so.{version:v}. Error: {}",
-        "https://github.com/tensorflow/tensorflow/issues/61326",
-    ),
+    "{library:w}.so.{version:v}'; dlerror:",
+    "{library:w}.so.{version:v}: cannot open shared object file",
+    "Could not load library {library:w}.so.{version:v}. Error: {}",
     meaning="the loader does not find {library}.so.{version}",
     fix=(
         install("tensorflow[and-cuda]", note="brings CUDA's libraries; 2.14 and newer"),
@@ -85,12 +72,7 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
 )
 FAMILY.fault(
     "built_for_another_cuda",
-    Text(
-        "Could not load library libcublasLt.so.{major:d}. Error: {}",
-        "https://github.com/tensorflow/tensorflow/issues/61326",
-    ),
-    "Could not load library libcublas.so.{major:d}. Error: {}",
-    "Could not load library libnvrtc.so.{major:d}. Error: {}",
+    "Could not load library libcublasLt.so.{major:d}. Error: {}",
     meaning="the cuDNN that is loaded is the one for CUDA {major}, whose libraries are not there: it does not fit the "
     "CUDA that this TensorFlow uses",
     fix=(
@@ -105,9 +87,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "driver_library_empty",
-    Text("libcuda.so.1: file too short", "https://github.com/hpc-admin-sist/DockerMonitor/issues/11"),
-    "libnvidia-ml.so.1: file too short",
-    "libcuda.so: file too short",
+    "libcuda.so.1: file too short",
     meaning="the driver's library is an empty file: a container that had a GPU left it in its image, or there is no "
     "driver on this machine, as on the login node of a cluster",
     fix=(
@@ -124,7 +104,7 @@ FAMILY.fault(
 )
 NO_LIBCUDA_LINK = FAMILY.fault(
     "no_libcuda_link",
-    Text("libcuda.so: cannot open shared object file", "https://github.com/tensorflow/hub/issues/884"),
+    "libcuda.so: cannot open shared object file",
     meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
     fix=(
         prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
@@ -132,16 +112,14 @@ NO_LIBCUDA_LINK = FAMILY.fault(
     ),
     seen="cuDNN 8",
 )
-CUINIT_FAILED = FAMILY.fault(
-    "cuinit_failed", Text("Failed call to cuInit: {error}", "https://github.com/google-deepmind/alphafold3/issues/423")
-)
+CUINIT_FAILED = FAMILY.fault("cuinit_failed", "Failed call to cuInit: {error}")
 GPU_NOT_COUNTED = FAMILY.fault(
     "device_count_failed",
-    Text("could not retrieve CUDA device count{}", "tensorflow 2.21 xla/stream_executor/cuda/cuda_platform.cc:81"),
+    "could not retrieve CUDA device count{}",
 )
 LIBRARIES_MISSING = FAMILY.fault(
     "libraries_missing",
-    Text("Cannot dlopen some GPU libraries", "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2358"),
+    "Cannot dlopen some GPU libraries",
     meaning="a library of CUDA is missing, or is not where the loader looks",
     fix=(
         install("tensorflow[and-cuda]", note="2.16.1 still does not find them: use 2.17 or newer"),
@@ -155,9 +133,8 @@ LIBRARIES_MISSING = FAMILY.fault(
 )
 FAMILY.fault(
     "cuinit_without_driver",
-    Text("failed call to cuInit: CUresult(-1)", "https://github.com/tensorflow/serving/issues/1005"),
-    Text("failed call to cuInit: UNKNOWN ERROR (-1)", "https://github.com/tensorflow/tensorflow/issues/41785"),
-    "Failed call to cuInit: UNKNOWN ERROR (-1)",
+    "failed call to cuInit: CUresult(-1)",
+    "failed call to cuInit: UNKNOWN ERROR (-1)",
     meaning="what the program has as libcuda.so.1 is not a driver's library but the stub of a CUDA toolkit, as images "
     "bring it, or there is none: no driver, or a container that was given no GPU",
     fix=(
@@ -170,8 +147,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "stub_is_linked",
-    Text("libcuda.so.1 -> {:s}/stubs/libcuda.so", "https://github.com/tensorflow/serving/issues/646"),
-    "libcuda.so.1 => {:s}/stubs/libcuda.so",
+    "libcuda.so.1 -> {:s}/stubs/libcuda.so",
     meaning="libcuda.so.1 leads to the stub of the CUDA toolkit, which is there for linking alone",
     fix=(
         note(
@@ -185,9 +161,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "cuinit_not_found",
-    Text("failed call to cuInit: CUDA_ERROR_NOT_FOUND", "https://github.com/tensorflow/tensorflow/issues/68710"),
-    "cuInit: named symbol not found",
-    "Failed call to cuInit: CUDA_ERROR_NOT_FOUND",
+    "failed call to cuInit: CUDA_ERROR_NOT_FOUND",
     meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
     "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
     fix=(
@@ -204,8 +178,8 @@ FAMILY.fault(
 )
 CUINIT_CALL_FAILED = FAMILY.fault(
     "cuinit_call_failed",
-    Text("failed call to cuInit", "tensorflow 2.21 xla/stream_executor/cuda/cuda_platform.cc:51"),
-    Text("Failed call to cuInit", "tensorflow 2.21 xla/stream_executor/cuda/cuda_platform.cc:46"),
+    "failed call to cuInit",
+    "Failed call to cuInit",
 )
 GPU_TYPE_DISABLED = FAMILY.fault(
     "gpu_type_disabled",
@@ -213,73 +187,53 @@ GPU_TYPE_DISABLED = FAMILY.fault(
 )
 GPU_IGNORED = FAMILY.fault(
     "gpu_ignored",
-    Text("Ignoring visible gpu device{}", "tensorflow 2.21 tensorflow/core/common_runtime/gpu/gpu_device.cc:2388"),
+    "Ignoring visible gpu device{}",
 )
 TOO_FEW_CORES = FAMILY.fault(
     "too_few_cores",
-    Text(
+    (
         "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with core count: {cores:d}. "
-        "The minimum required count is {least:d}",
-        "https://github.com/tensorflow/tensorflow/issues/43104",
+        "The minimum required count is {least:d}"
     ),
-    *(
-        f"Ignoring {which} device (device: {{:d}}, name: {{name}}, pci bus id: {{pci:b}}{more}) with Cuda "
-        "multiprocessor count: {cores:d}. The minimum required count is {least:d}"
-        for which in ("visible gpu", "gpu")
-        for more in (", {}", "")
+    (
+        "Ignoring {:q}gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}{}) with Cuda multiprocessor count: "
+        "{cores:d}. The minimum required count is {least:d}"
     ),
-    Text(
-        "Ignoring gpu device with Cuda multiprocessor count: {cores:d}",
-        "https://github.com/tensorflow/tensorflow/issues/3430",
-    ),
-    "Ignoring visible gpu device with Cuda multiprocessor count: {cores:d}",
+    "Ignoring {:q}gpu device with Cuda multiprocessor count: {cores:d}",
     seen="0.8-2.21",
 )
 TOO_LOW_CAPABILITY = FAMILY.fault(
     "too_low_capability",
-    Text(
-        "Ignoring visible gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}, {}) with Cuda compute "
-        "capability "
-        "{has:v}. The minimum required Cuda capability is {least:v}",
-        "https://github.com/tensorflow/tensorflow/issues/23385",
+    (
+        "Ignoring {:q}gpu device (device: {:d}, name: {name}, pci bus id: {pci:b}{}) with Cuda compute capability "
+        "{has:v}. The minimum required Cuda capability is {least:v}"
     ),
-    *(
-        f"Ignoring {which} device (device: {{:d}}, name: {{name}}{more}) with Cuda compute capability {{has:v}}. "
-        "The minimum required Cuda capability is {least:v}"
-        for which in ("visible gpu", "gpu")
-        for more in (", pci bus id: {pci:b}", ", compute capability: {:v}", " compute capability: {:v}", "")
+    (
+        "Ignoring {:q}gpu device (device: {:d}, name: {name} compute capability: {:v}) with Cuda compute capability "
+        "{has:v}. The minimum required Cuda capability is {least:v}"
     ),
-    Text("requires minimum CUDA compute capability {least:v}", "https://github.com/tensorflow/tensorflow/issues/25329"),
-    Text(
-        "StreamExecutor {:w} {name} is of insufficient compute capability: {least:v} required, device is {has:v}",
-        "tensorflow 1.15 (NVIDIA) tensorflow/compiler/xla/service/platform_util.cc:139",
-    ),
-    "No CUDA device found with minimum required compute capability {least:v}",
+    "requires minimum CUDA compute capability {least:v}",
+    "StreamExecutor {:w} {name} is of insufficient compute capability: {least:v} required, device is {has:v}",
     seen="0.5-2.21",
 )
 DEVICE_CREATED = FAMILY.sign(
     "device_created",
-    Text(
+    (
         "{thread:d} gpu_device.cc:{:d}] Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: "
-        "{pci:b}",
-        "https://github.com/wutzebaer/tensorflow-5090/issues/3",
+        "{pci:b}"
     ),
-    Text(
-        "Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: {pci:b}",
-        "https://github.com/google/deepvariant/issues/820",
-    ),
-    *(
-        f"{made} TensorFlow device ({{:s}}device:GPU:{{number:d}} with {{mib:d}} MB memory) -> physical GPU {{}} "
-        "pci bus id: {pci:b}"
-        for made in ("Created", "Creating")
+    "Created device {:s}device:GPU:{number:d} with {mib:d} MB memory:{} pci bus id: {pci:b}",
+    (
+        "Creat{:w} TensorFlow device ({:s}device:GPU:{number:d} with {mib:d} MB memory) -> physical GPU {} pci bus id: "
+        "{pci:b}"
     ),
 )
 DEVICE_BUSY = FAMILY.fault(
     "device_busy",
-    Text("CUDA-capable device(s) is/are busy or unavailable", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("CUDA_ERROR_DEVICE_UNAVAILABLE", "nvidia-cuda-runtime-cu12 12.9.79 cuda.h:2532"),
-    Text("cudaErrorDevicesUnavailable", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("busy or unavailable", "https://github.com/microsoft/WSL/issues/6014"),
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    "cudaErrorDevicesUnavailable",
+    "busy or unavailable",
     meaning="another process holds the GPU, which is set to serve one process, or the GPU is in a bad state",
     fix=(
         check("nvidia-smi", "compute mode, and the process that holds it"),
@@ -290,10 +244,9 @@ DEVICE_BUSY = FAMILY.fault(
 )
 SYSTEM_NOT_READY = FAMILY.fault(
     "system_not_ready",
-    Text("CUDA_ERROR_SYSTEM_NOT_READY", "https://github.com/google-deepmind/alphafold3/issues/423"),
-    "SYSTEM_NOT_READY",
-    Text("cudaErrorSystemNotReady", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("system not yet initialized", "https://github.com/google-deepmind/alphafold3/issues/423"),
+    "CUDA_ERROR_SYSTEM_NOT_READY",
+    "cudaErrorSystemNotReady",
+    "system not yet initialized",
     meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
     fix=(
         run("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
@@ -302,12 +255,9 @@ SYSTEM_NOT_READY = FAMILY.fault(
 )
 TWO_DRIVER_VERSIONS = FAMILY.fault(
     "two_driver_versions",
-    Text(
-        "kernel version {module:s} does not match DSO version {library:s}",
-        "tensorflow 2.21 xla/stream_executor/cuda/cuda_diagnostics.cc:287",
-    ),
-    Text("Driver/library version mismatch", "https://github.com/tensorflow/tensorflow/issues/4349"),
-    Text("NVML/RM version mismatch", "nvidia-ml-py 13.615.71 pynvml.py:1058"),
+    "kernel version {module:s} does not match DSO version {library:s}",
+    "Driver/library version mismatch",
+    "NVML/RM version mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
     fix=(
         reboot("after an upgrade of the driver the old module is loaded until then"),
@@ -317,10 +267,8 @@ TWO_DRIVER_VERSIONS = FAMILY.fault(
 )
 DRIVER_TOO_OLD = FAMILY.fault(
     "driver_too_old",
-    Text(
-        "driver version is insufficient for CUDA runtime version", "https://github.com/NVIDIA/nvidia-docker/issues/399"
-    ),
-    Text("cudaErrorInsufficientDriver", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    "driver version is insufficient for CUDA runtime version",
+    "cudaErrorInsufficientDriver",
     meaning="the NVIDIA driver is too old for the CUDA that this program brings",
     fix=(
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
@@ -337,11 +285,11 @@ DRIVER_TOO_OLD = FAMILY.fault(
 )
 GPU_FAILED = FAMILY.fault(
     "gpu_failed",
-    Text("CUDA_ERROR_ECC_UNCORRECTABLE", "nvidia-cuda-runtime-cu12 12.9.79 cuda.h:2634"),
-    Text("cudaErrorECCUncorrectable", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("uncorrectable ECC error encountered", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
-    Text("GPU is lost", "https://github.com/NVIDIA/k8s-device-plugin/issues/231"),
-    Text("fallen off the bus", "https://github.com/NVIDIA/NVSentinel/issues/155"),
+    "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "cudaErrorECCUncorrectable",
+    "uncorrectable ECC error encountered",
+    "GPU is lost",
+    "fallen off the bus",
     meaning="the GPU, its memory, its power or its connection has failed",
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
@@ -355,8 +303,8 @@ GPU_FAILED = FAMILY.fault(
 )
 CUDA_UNKNOWN = FAMILY.fault(
     "cuda_unknown",
-    Text("CUDA_ERROR_UNKNOWN", "https://github.com/tensorflow/tensorflow/issues/394"),
-    Text("cudaErrorUnknown", "nvidia-cuda-runtime-cu12 12.9.79 libcudart.so.12"),
+    "CUDA_ERROR_UNKNOWN",
+    "cudaErrorUnknown",
     meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
     "that failed",
     fix=(

@@ -7,7 +7,7 @@ NVIDIA's catalogue of Xids, in words of our own.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
-from gpudiag.knowledge.message import Family, Message, Text, Worth
+from gpudiag.knowledge.message import Family, Message, Worth
 
 FAMILY = Family(
     "Xid: errors in the kernel's log",
@@ -171,7 +171,6 @@ XID = FAMILY.add(
     Worth.FAULT,
     "xid",
     pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \([^)]{1,60}\): (?P<code>\d{1,4})\b",
-    witness="https://github.com/pop-os/pop/issues/3363",
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
@@ -181,8 +180,8 @@ XID = FAMILY.add(
 FAMILY.fault(
     "rm_init_failed",
     "NVRM: RmInitAdapter failed",
-    Text("NVRM: GPU {:s} RmInitAdapter failed", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
-    Text("rm_init_adapter failed", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862"),
+    "NVRM: GPU {:s} RmInitAdapter failed",
+    "rm_init_adapter failed",
     meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
     fix=(
         check("sudo dmesg | grep -i nvrm", "the lines before this one"),
@@ -198,24 +197,24 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "module_version_mismatch",
-    "NVRM: API mismatch: the client has the version {library:v}, but this kernel module has the version {module:v}",
-    Text("NVRM: API mismatch", "open-gpu-kernel-modules 595.45.04 src/nvidia/arch/nvalloc/unix/src/osapi.c:1221"),
+    "NVRM: API mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
     fix=(reboot("after an upgrade of the driver the old module is loaded until then"),),
     stage="DRIVER",
 )
 FAMILY.fault(
     "gsp_timeout",
-    Text("GSP RPC timeout", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"),
-    "Timeout after {:d}s of waiting for RPC response from GPU",
-    Text("_issueRpcAndWait: rpcRecvPoll timedout", "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/446"),
+    "GSP RPC timeout",
+    "_issueRpcAndWait: rpcRecvPoll timedout",
     meaning="the GPU's system processor (GSP) does not answer the driver",
     fix=_GSP,
 )
 FAMILY.fault(
     "legacy_gpu",
-    "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx Legacy drivers",
-    "is supported through the NVIDIA {series:s} Legacy drivers",
+    (
+        "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx "
+        "Legacy drivers"
+    ),
     meaning="this driver has no support for the GPU any more",
     fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs", kind=Kind.CHANGE_DRIVER),),
     stage="DRIVER",
@@ -229,10 +228,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "no_module_for_kernel",
-    Text(
-        "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
-        "https://github.com/Witko/nvidia-xrun/issues/135",
-    ),
+    "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
     "could not insert 'nvidia': No such device",
     meaning="the kernel module of the NVIDIA driver was not built for this kernel, or finds no GPU",
     fix=(
@@ -246,7 +242,6 @@ FAMILY.fault(
 FAMILY.fault(
     "module_key_rejected",
     "could not insert 'nvidia': Key was rejected by service",
-    "Lockdown: modprobe: unsigned module loading is restricted",
     "could not insert 'nvidia': Required key not available",
     meaning="Secure Boot refuses the kernel module of the NVIDIA driver, which is not signed",
     fix=(
