@@ -11,6 +11,7 @@ gives a finding is not written, and what needs a real GPU stays as it is. The se
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -89,12 +90,15 @@ def _without_places(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["corpus"]:
-        record_corpus(set(map(int, sys.argv[2:])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="probes, or 'corpus' and the numbers of its machines")
+    names = parser.parse_args().names
+    if names[:1] == ["corpus"]:
+        record_corpus(set(map(int, names[1:])))
         return
     for machine in MACHINES:
-        report = run(machine, sys.argv[1:])
-        if not sys.argv[1:]:
+        report = run(machine, names)
+        if not names:
             write(RECORDED / machine / "facts.json", report.facts)
         for row in {row.probe: row for row in reversed(report.rows)}.values():
             if row.findings:
