@@ -1,6 +1,7 @@
 """GPU configuration diagnostics and test harness for TensorFlow.
 
-PYTEST_DONT_REWRITE: anyone who imports gpudiag before pytest is not to be warned of it; no assertion here is a test's.
+PYTEST_DONT_REWRITE: pytest would otherwise warn anyone who imports gpudiag before it; gpudiag contains no assertions of
+tests.
 """
 
 from __future__ import annotations

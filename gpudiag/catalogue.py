@@ -45,7 +45,7 @@ class Entry:
     probe: Probe
     kinds: tuple[Kind, ...]
     reading: type[Reading] | None
-    """None for a row of the host, which shows what causes find in the facts."""
+    """The type of the probe's reading; None for a row of the host, which shows what causes find in the facts."""
 
     @property
     def peered(self) -> bool:
@@ -139,8 +139,8 @@ def select(patterns: Sequence[str]) -> tuple[Entry, ...]:
 def decode_readings(rows: tuple[Row, ...], *, imported_only: bool = False) -> tuple[Row, ...]:
     """Return the rows of a saved report, their readings decoded by the probes that made them.
 
-    What no probe of this gpudiag takes as its own stays as it is. ``imported_only`` leaves out the probes that nobody
-    has imported, and so nobody reads.
+    A reading that no probe of this gpudiag can decode stays as it is. ``imported_only`` skips probes whose module is
+    not imported yet: nothing can use their decoded readings.
     """
     return tuple(_with_decoded_reading(row, imported_only=imported_only) for row in rows)
 

@@ -1,16 +1,15 @@
-"""The contract of a cause: what it is called, what it is given to look at, and what it says.
+"""The contract of a cause: its name, the evidence that it is given, and what it reports.
 
-A cause is a file, ``gpudiag/causes/<stage>/<name>.py``. The folder is the first stage that it breaks; the name of the
-file is its name. Its docstring begins with the cause in one sentence, a format string over the figures of a match. The
-rest is for ``gpudiag explain``: how it comes about, what users see, what misleads. ``CAUSE`` has the fix, and ``find``
-looks::
+A cause is a file, ``gpudiag/causes/<stage>/<name>.py``. The folder names the first stage that the cause breaks; the
+file name is the cause's name. Its docstring begins with the cause in one sentence, a format string over the figures of
+a match. The rest is for ``gpudiag explain``: how it comes about, what users see, what misleads. ``CAUSE`` has the fix,
+and ``find`` looks::
 
     def find(driver: DriverFacts, program: Program, nvml: NvmlFacts | None) -> Matches: ...
 
-It is given what the types of its parameters ask for (:data:`GIVEN`), and is not called while one of them is not known,
-unless the type says ``| None``: then it is given None. It judges causes, not the texts of examples: a message of a log
-is evidence only if nothing else shows the fault.
-Examples are in ``tests/examples/``.
+The types of its parameters say which evidence it is given (:data:`GIVEN`). It is not called while some of that evidence
+is unknown, unless the type says ``| None``: then it is given None. It judges causes, not the texts of examples: a
+message of a log is evidence only if nothing else shows the fault. Examples are in ``tests/examples/``.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Rows(tuple[Row, ...]):
         return tuple(finding for row in self if row.probe == probe for finding in row.findings if finding.kind == kind)
 
     def readings(self, probe: str, kind: type[_R]) -> tuple[_R, ...]:
-        """Return the readings of the probe, on any device, but those of another version of it."""
+        """Return the readings of the probe, on any device, except those of another version of the probe."""
         of_probe = (row.reading for row in self if row.probe == probe and isinstance(row.outcome, Judged))
         return tuple(reading for reading in of_probe if isinstance(reading, kind))
 
@@ -113,32 +112,32 @@ class Evidence:
     lines: tuple[str, ...] = ()
     """The lines of the log of the user's own program; empty if none was given."""
     limits: Limits = field(default_factory=Limits)
-    """What the caller demands."""
+    """The limits that the caller demands."""
     bisection: Bisection | None = None
-    """What came of trying other environments, if that found something."""
+    """The result of trying other environments, if that found something."""
     traced: ProgramTrace | None = None
-    """What the user's program did, if gpudiag ran it."""
+    """What the user's program did with its GPUs, if gpudiag ran it."""
 
     @cached_property
     def trace(self) -> trace.Reading | None:
-        """How TensorFlow's listing went, started as the user's own programs are; None if it gave no reading."""
+        """The reading of ``discovery.trace``, which lists GPUs as the user's programs do; None if there is none."""
         return next(iter(Rows(self.rows).readings(TRACE, trace.Reading)), None)
 
     @cached_property
     def program(self) -> Program:
-        """The log of the user's own program: its lines, those that are no evidence left blank."""
+        """The log of the user's own program; lines that are no evidence are blank."""
         return Program(evidence_lines(self.lines))
 
     @cached_property
     def origin(self) -> Origin:
-        """What is known about the origin of that log."""
+        """What is known about the origin of the user's program's log."""
         facts = self.facts.tensorflow
         installed = () if isinstance(facts, Unknown) else facts.distributions
         return Origin(self.lines, installed[0].version if installed else "")
 
     @property
     def is_log_alone(self) -> bool:
-        """True: nothing is known of the machine that wrote the log, so nothing is said of this one."""
+        """True if nothing is known of the machine that wrote the log; then nothing is said of this machine either."""
         return isinstance(self.facts.system, Unknown) and isinstance(self.facts.driver, Unknown) and not self.rows
 
     @cached_property
@@ -148,17 +147,17 @@ class Evidence:
 
     @cached_property
     def listing(self) -> Listing:
-        """What TensorFlow printed when it was started as the user's own programs are."""
+        """The lines that TensorFlow printed when it was started as the user's own programs are."""
         return Listing(line.text for line in self.trace.lines) if self.trace is not None else Listing(())
 
     @cached_property
     def log(self) -> EveryLog:
-        """Every line that there is: of the user's program, and of each child."""
+        """All log lines: those of the user's program and of each child."""
         return EveryLog((*self.program.lines, *(line for row in self.rows for line in row.log)))
 
     @cached_property
     def unprovoked(self) -> Unprovoked:
-        """Of the log: the lines of the user's program, and of discovery's probes, which provoke no fault."""
+        """The log lines of the user's program and of discovery's probes, which provoke no fault."""
         of_discovery = (line for row in self.rows if row.area == "discovery" for line in row.log)
         return Unprovoked((*self.program.lines, *of_discovery))
 
@@ -190,19 +189,19 @@ GIVEN: dict[type, Callable[[Evidence], Any]] = {
     trace.Reading: lambda evidence: evidence.trace,
     ProgramTrace: lambda evidence: evidence.traced,
 }
-"""What the type of a parameter asks for; ``Unknown`` and None are what is not known.
+"""The evidence for each type of parameter. ``Unknown`` and None stand for evidence that is not known.
 
-Any other type has a class method ``of``, which makes of the evidence what several causes look at, or None. There is no
-type for all of the evidence: the parameters of a cause say what it rests on.
+Any other type has a class method ``of``, which derives a value that several causes use from the evidence, or None.
+There is no type for all evidence, so that the parameters of a cause show what it depends on.
 """
 
 
 _LOGS = {Program, EveryLog, Unprovoked, LogAlone, Origin}
-"""The types that are logs, and what is known of them."""
+"""The types of logs, and of what is known about them."""
 
 
 class Premise(str, Enum):
-    """What a cause presupposes of TensorFlow's devices; two that presuppose opposite things are not shown together."""
+    """What a cause assumes about TensorFlow's devices; two causes with opposite assumptions are not shown together."""
 
     GPU_IN_USE = "a GPU is in use"
     NO_GPU = "no GPU is in use"
@@ -210,7 +209,7 @@ class Premise(str, Enum):
 
 
 Fix = tuple[Action | None, ...]
-"""An action that the cause declares is filled in with the figures of the match, any other is complete; None is left
+"""The fix of a match. A text is an action that the cause declares, filled in with the match's figures; None is left
 out."""
 
 
@@ -219,28 +218,28 @@ class Match:
     """A cause was found."""
 
     evidence: tuple[str, ...]
-    """What was seen, each a line for a person."""
+    """The lines of evidence, each readable on its own."""
     confidence: Confidence = Confidence.PROVED
     figures: dict[str, Figure] = field(default_factory=dict)
-    """Put into the texts of the cause."""
+    """The values that are put into the texts of the cause."""
     tried: Action | None = None
-    """The action of the fix that is tried on this machine: it changes variables."""
+    """The action of the fix that is tried on this machine: it only changes environment variables."""
     stage: Stage | None = None
-    """The first stage that it breaks on this machine, if that is not the cause's own."""
+    """The first stage that the cause breaks on this machine, if it differs from the cause's own."""
     fix: Fix = ()
-    """The fix on this machine, in place of the cause's own; empty if they are the same."""
+    """The fix on this machine, in place of the cause's own; empty if the cause's own applies."""
     url: str = ""
-    """A page about it, if that is not the cause's own."""
+    """The URL of a page about this match, if it differs from the cause's own."""
     gpus: tuple[str, ...] = ()
-    """PCI bus ids of the GPUs that it is about; empty: of every GPU, or it is not known which."""
+    """PCI bus ids of the GPUs that are affected; empty if every GPU is, or if it is not known which."""
     unfit: bool | None = None
-    """Overrides :attr:`Cause.unfit`; None: as the cause declares."""
+    """Overrides :attr:`Cause.unfit`; None leaves the cause's own value."""
     about: tuple[str, ...] = ()
-    """The variables, libraries, files, folders and flags that it is about, by name: those that are not figures, nor
+    """The names of the variables, libraries, files, folders and flags concerned, except those that are figures, and
     variables that :attr:`tried` changes."""
     explains: Iterable[Event] = ()
-    """Events of the program's log that it explains, beside the messages of the lines that it shows as evidence: what
-    these events name by themselves is not shown as another cause."""
+    """Events of the program's log that the match explains, besides those of its lines of evidence. Causes that these
+    events alone suggest are not shown."""
 
 
 Matches = Iterator[Match]
@@ -248,40 +247,40 @@ Matches = Iterator[Match]
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """What a cause declares."""
+    """The declaration of a cause."""
 
     fix: tuple[Action, ...]
-    """What to do, the best first; format strings over the figures of a match. What ``gpudiag explain`` shows, and,
-    unless :attr:`Match.fix` says otherwise, a report."""
+    """The actions that fix the cause, the best first; their texts are format strings over the figures of a match.
+    ``gpudiag explain`` shows them, and a report does unless the match has its own :attr:`Match.fix`."""
     url: str
     unfit: bool = False
-    """True: while it is proved, a GPU in scope that it is about must not be relied on, though every probe passes:
-    hardware that has to be replaced, a licence that is missing, a library that lacks files. The verdict is FAIL then.
-    It does not follow from the stage: faulty memory is found beside a GPU that computes."""
+    """True if the affected GPUs must not be relied on while the cause is proved, even if every probe passes: broken
+    hardware, a missing licence, a library without some of its files. The verdict is then FAIL. The stage does not imply
+    it: a GPU with faulty memory still computes."""
     severity: Severity = Severity.FAIL
     finding: str = ""
-    """``host.<row>.<kind>``: the row of the host that shows it, and its name there; reports have had that name since
-    schema 1. A row of the host is a view: of the causes that the facts alone show."""
+    """``host.<row>.<kind>``: the row of the host that shows the cause, and its name in that row, stable since schema 1.
+    Rows of the host show the causes that are found in the facts alone."""
     row_only: bool = False
-    """True: it is shown in that row and not in the diagnosis. It is a sign that other causes explain, or worth knowing
-    though TensorFlow works."""
+    """True if the cause is shown only in its row of the host, not in the diagnosis: a sign that other causes explain,
+    or a fact worth knowing although TensorFlow works."""
     views: tuple[str, ...] = ()
-    """Other findings, as ``<area>.<probe>.<kind>``, that this explains: if it is found, they give its command."""
+    """Other findings, as ``<area>.<probe>.<kind>``, that this cause explains: if it is found, they show its command."""
     unless: Mapping[str, str] = field(default_factory=dict)
-    """Causes that say more, and why: if one of them is found, this one is not."""
+    """More specific causes, each with the reason: if one of them is found, this cause is not reported."""
     needs_gpu: bool = True
-    """False: it may be the cause if no NVIDIA GPU can be seen, too, as in a container that was given none."""
+    """False if the cause is possible even if no NVIDIA GPU can be seen, as in a container that was given none."""
     last_resort: bool = False
-    """True: it says what is known if no other cause is found, and counts only there."""
+    """True if the cause is used only when no other cause is found: it summarizes what is known."""
     general: bool = False
-    """True: it says what a message of the log says by itself. A cause that looks for that message, or shows that line,
-    says more: if one is found, a match of this one whose evidence begins with the line is not."""
+    """True if the cause only repeats what a message of the log says. A match whose evidence begins with a line is not
+    shown if a more specific cause looks for that message or shows that line."""
     premise: Premise | None = None
-    """What it presupposes of TensorFlow's devices, if that does not follow from the stage that it breaks: before
-    there are devices no GPU is in use; memory of a GPU and an operation on it need one."""
+    """What the cause assumes about TensorFlow's devices, if its stage does not imply it: before TensorFlow has made
+    devices no GPU is in use; the stages of GPU memory and of operations need a GPU."""
     symptom: bool = False
-    """True: it follows from another cause. If one was found that breaks the same stage or an earlier one, or that
-    :attr:`unless` names, it is not shown; otherwise it comes after the others of its stage."""
+    """True if the cause is usually a consequence of another. It is hidden if a cause of its own or an earlier stage, or
+    one that :attr:`unless` names, was found; otherwise it comes last in its stage."""
 
 
 def _is_of_the_host(action: Action) -> bool:
@@ -289,7 +288,7 @@ def _is_of_the_host(action: Action) -> bool:
 
 
 def _set_by_python(name: str, file: str) -> Action:
-    """Return how to remove a variable that is set whenever Python starts, by ``file`` ("" if it is not known)."""
+    """Return how to remove a variable that ``file`` sets whenever Python starts; ``file`` is "" if it is not known."""
     if file == PRELOAD:
         note = f"a library of {PRELOAD} sets it in every program"
         return Action(f"unset {PRELOAD} {name}", note, kind=Kind.SET_VARIABLE, change={PRELOAD: None, name: None})
@@ -304,17 +303,17 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _names(figures: Mapping[str, Figure]) -> Iterator[str]:
-    """Yield the names among the figures: of a variable, a library, a file and the like; no sentence, no number."""
+    """Yield the figures that are names: of variables, libraries, files and the like; no sentences and no numbers."""
     return (value for value in figures.values() if isinstance(value, str) and value and " " not in value)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A cause of the catalogue: what its file declares and what the place and the text of the file say."""
+    """A cause of the catalogue: its declaration, and what the path and the docstring of its file say."""
 
     id: str
     stage: Stage
-    """The first stage that it breaks."""
+    """The first stage that the cause breaks."""
     cause: str
     """One sentence, a format string over the figures of a match."""
     why: str
@@ -323,7 +322,7 @@ class Known:
     find: Callable[..., Matches]
 
     def matches(self, evidence: Evidence) -> Matches:
-        """Look for the cause; what it asks for must be known."""
+        """Look for the cause; all evidence that its parameters ask for must be known."""
         given: list[Any] = []
         for kind, is_optional in self._asked_for:
             evidence_part = (GIVEN.get(kind) or kind.of)(evidence)
@@ -334,14 +333,14 @@ class Known:
 
     @cached_property
     def _asked_for(self) -> tuple[tuple[Any, bool], ...]:
-        """The types of the parameters, and of each whether it may be None."""
+        """The types of the parameters of ``find``, each with whether None is allowed."""
         hints = get_type_hints(self.find)
         kinds = [get_args(hints[name]) or (hints[name],) for name in inspect.signature(self.find).parameters]
         return tuple((kind[0], len(kind) > 1) for kind in kinds)
 
     @property
     def asks_for_facts(self) -> bool:
-        """True if it asks for more than logs."""
+        """True if the parameters of ``find`` ask for more than logs."""
         return not {kind for kind, _ in self._asked_for} <= _LOGS
 
     def causes(self, evidence: Evidence) -> Iterator[RootCause]:
@@ -349,7 +348,7 @@ class Known:
         return (self.cause_of(match, evidence) for match in self.matches(evidence))
 
     def cause_of(self, match: Match, evidence: Evidence) -> RootCause:
-        """Return the cause that a match is on the machine of this evidence."""
+        """Return the cause that a match stands for, on the machine of this evidence."""
         declared = self.declared
         chosen = [action for action in match.fix or declared.fix if action is not None]
         actions = [fill_in(action, match.figures) if action in declared.fix else action for action in chosen]
@@ -387,7 +386,7 @@ class Known:
 
     @property
     def row(self) -> str:
-        """The row of the host that shows it, such as ``host.environment``; "" for none."""
+        """The row of the host that shows the cause, such as ``host.environment``; "" if none does."""
         return self.declared.finding.rpartition(".")[0]
 
     @property
@@ -401,10 +400,10 @@ class Known:
 
     @property
     def general_cause(self) -> str:
-        """The cause, with the names of the figures in angle brackets in their place."""
+        """The sentence of the cause, with the names of its figures in angle brackets."""
         return with_names(self.cause)
 
     @property
     def general_fix(self) -> tuple[Action, ...]:
-        """The fix likewise."""
+        """The actions of the fix, with the names of their figures in angle brackets."""
         return tuple(map(fix.with_names, self.declared.fix))

@@ -23,9 +23,9 @@ else:
 OWN_FILE = "gpudiag.toml"
 PROJECT_FILE = "pyproject.toml"
 _LARGEST = 256 << 10
-"""Bytes of the largest file that is read."""
+"""The largest size in bytes of a configuration file."""
 _MOST_DOTS = 1000
-"""In a line: tomllib takes a minute for a key of 30,000 parts (Python 3.11.7)."""
+"""The most dots in one line: tomllib takes a minute for a key of 30,000 parts (Python 3.11.7)."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class ConfigurationFile:
 
     file: Path | None
     ignored: tuple[str, ...] = ()
-    """A sentence for each file on the way that was not used, because other users may have written it."""
+    """A sentence for each configuration file that was skipped because other users may have written it."""
 
 
 def find(start: Path) -> ConfigurationFile:
-    """Return the configuration file for ``start``: the nearest upwards that only this user or root can have written.
+    """Return the nearest configuration file, in ``start`` or above, that only this user or root can have written.
 
-    Raises :class:`UsageError` for a pyproject.toml on the way that cannot be read or used.
+    Raises :class:`UsageError` if a pyproject.toml that the search meets cannot be read or used.
     """
     ignored = []
     for folder in (start, *start.parents):
@@ -92,14 +92,14 @@ def _mentions(project: Path) -> bool:
 
 EXPECT = "expect"
 SECTIONS = ("lint", EXPECT)
-"""Tables inside of gpudiag's own: for ``gpudiag lint``, and what a deployment expects; the other keys are those of
+"""Tables inside gpudiag's own: for ``gpudiag lint`` and for a deployment's expectations. All other keys are options of
 ``gpudiag check``."""
 
 
 def expectations(path: Path, *, named: bool) -> dict[str, Any] | None:
-    """Return the table of expectations in ``path``: of a configuration file its table ``expect``, else the whole file.
+    """Return the expectations in ``path``: the table ``expect`` of a configuration file, or the whole other file.
 
-    None if a configuration file has no such table and was not ``named`` for it. Raises :class:`UsageError`.
+    None if a configuration file has no such table and the user has not ``named`` the file. Raises :class:`UsageError`.
     """
     content = parsed(path)
     if path.name not in (OWN_FILE, PROJECT_FILE):
@@ -114,7 +114,7 @@ def expectations(path: Path, *, named: bool) -> dict[str, Any] | None:
 
 
 def table_of(path: Path, content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the ``content`` of ``path`` sets for gpudiag; None for a pyproject.toml that does not name it."""
+    """Return gpudiag's settings from the ``content`` of ``path``; None if a pyproject.toml does not mention gpudiag."""
     if path.name != PROJECT_FILE:
         if "tool" in content:
             raise UsageError(f"{path}: remove the header [tool.gpudiag]: only {PROJECT_FILE} needs it.")

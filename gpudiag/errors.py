@@ -65,7 +65,7 @@ _SHORTAGES = {
 
 
 def shortage(error: OSError) -> str:
-    """Return what the operating system lacked, for a person: its own words, and the limit that is behind them."""
+    """Return what the operating system had too little of: its own words, and the limit that is behind the error."""
     where = f"{error.filename}: " if error.filename else ""
     name = errno.errorcode.get(error.errno or 0, "")
     said = f"{where}{error.strerror or error}{f' ({name})' if name else ''}"
@@ -73,7 +73,7 @@ def shortage(error: OSError) -> str:
 
 
 def no_memory() -> str:
-    """Return what is lacking if Python itself got no memory."""
+    """Return the shortage behind a MemoryError of Python."""
     return _SHORTAGES[errno.ENOMEM]
 
 

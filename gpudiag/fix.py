@@ -24,13 +24,13 @@ class Role(str, Enum):
 
     FIX = "fix"
     ALTERNATIVE = "alternative"
-    """Instead of the fix before it."""
+    """An action to do in place of the fix before it."""
     CHECK = "check"
-    """It only looks; what it prints decides."""
+    """A command that only looks; its output shows what to do next."""
     PREVENT = "prevent"
-    """It keeps the fault from coming back."""
+    """An action that keeps the fault from coming back."""
     NOTE = "note"
-    """Nothing to type: a sentence."""
+    """A sentence, without anything to type."""
 
 
 class Where(str, Enum):
@@ -40,7 +40,7 @@ class Where(str, Enum):
     HOST = "host"
     """On the host of the container that was examined."""
     IMAGE = "image"
-    """In what the container's image is built from."""
+    """In the files that the container's image is built from."""
     PROGRAM = "program"
     """In the user's own program."""
     SCHEDULER = "scheduler"
@@ -51,10 +51,10 @@ class Kind(str, Enum):
     """What an action does to the machine."""
 
     COMMAND = "command"
-    """Anything else that another command can take back."""
+    """Any other command whose effect another command can undo."""
     SET_VARIABLE = "set a variable"
     INSTALL = "install"
-    """Packages of one Python environment or of the system, apart from the driver."""
+    """Packages of a Python environment or of the system are installed, except the driver."""
     EDIT_PROGRAM = "edit the program"
     START_CONTAINER = "start the container again"
     """A container, a pod or a job is started again with other options."""
@@ -70,16 +70,16 @@ class Kind(str, Enum):
     REPLACE_HARDWARE = "replace hardware"
     """A card, a cable, a power supply or a slot has to be replaced or repaired by hand."""
     ASK_ADMIN = "ask the administrator"
-    """Only who runs the machine, the cluster or the service may do it."""
+    """Only an administrator of the machine, the cluster or the service can do it."""
 
     @property
     def can_harm(self) -> bool:
-        """Whether it may cost work, or the use of the machine, if the cause is another one."""
+        """True if the action may cost work, or the use of the machine, when it is applied to the wrong cause."""
         return self in _HARMFUL
 
     @property
     def is_of_the_host(self) -> bool:
-        """Whether it cannot be done inside of a container."""
+        """True if the action cannot be done inside a container."""
         return self in _OF_THE_HOST
 
 
@@ -93,33 +93,33 @@ class Action(Record):
     """One thing to do, or to know, about a cause or a finding."""
 
     command: str = ""
-    """A command or a line of code, complete: it can be pasted as it stands. Empty for a note."""
+    """A complete command or line of code that can be pasted as it stands; empty for a note."""
     note: str = ""
-    """A clause beside the command; without a command a sentence."""
+    """A clause beside the command; a sentence if there is no command."""
     role: Role = Role.FIX
     where: Where = Where.HERE
     kind: Kind = Kind.COMMAND
     change: dict[str, str | None] | None = None
-    """Variable to value (None: unset) if that is all the command does: such an action can be tried."""
+    """The variables that the command sets (None: unsets), if it does nothing else: such an action can be tried."""
 
     @property
     def clause(self) -> str:
-        """What is said beside the command: the note, and where it has to be done if that is on the host."""
+        """The clause beside the command: the note, and the place if that is the host."""
         return ": ".join(filter(None, ("on the host" if self.where is Where.HOST else "", self.note)))
 
     @property
     def line(self) -> str:
-        """The action as one line that a shell takes: the clause follows as a comment."""
+        """The action as one line that a shell accepts: the clause follows as a comment."""
         return "  # ".join(filter(None, (self.command, self.clause))) if self.command else f"# {self.clause}"
 
     @property
     def text(self) -> str:
-        """The action as a part of a sentence."""
+        """The action as part of a sentence."""
         return f"{self.command} ({self.clause})" if self.command and self.clause else self.command or self.clause
 
     @property
     def tags(self) -> str:
-        """What it does and where, if that is something other than a command typed here."""
+        """The kind and the place of the action, unless it is a plain command to type here."""
         where = "" if self.where in (Where.HERE, Where.HOST) else f"in the {self.where.value}"
         return ", ".join(filter(None, ("" if self.kind is Kind.COMMAND else self.kind.value, where)))
 
@@ -137,7 +137,7 @@ def run(
     where: Where = Where.HERE,
     change: dict[str, str | None] | None = None,
 ) -> Action:
-    """Return a command of any kind; ``change`` is what it does if that is all that it does."""
+    """Return a command of any kind; ``change`` is given if the command only changes variables."""
     return Action(command, note, role, where, kind, change)
 
 
@@ -162,7 +162,7 @@ def install(*arguments: str, note: str = "", role: Role = Role.FIX) -> Action:
 
 
 def start(command: str, note: str = "", *, role: Role = Role.FIX) -> Action:
-    """Return how a container, a pod or a job is started again, outside of it."""
+    """Return the command that starts a container, a pod or a job again; it is typed outside of it."""
     return Action(command, note, role, Where.SCHEDULER, Kind.START_CONTAINER)
 
 
@@ -177,7 +177,7 @@ def reset_gpu(indices: str, note: str = "", *, role: Role = Role.FIX) -> Action:
 
 
 def check(command: str, note: str = "", *, where: Where = Where.HERE) -> Action:
-    """Return a command that only looks; the note says what to look for."""
+    """Return a command that only looks; the note says what to look for in its output."""
     return Action(command, note, Role.CHECK, where)
 
 
@@ -187,7 +187,7 @@ def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:
 
 
 def note(sentence: str, *, kind: Kind = Kind.COMMAND, where: Where | None = None) -> Action:
-    """Return what no command does, in one sentence."""
+    """Return a note: one sentence about something that no command does."""
     return Action(note=sentence, role=Role.NOTE, where=where or _PLACES.get(kind, Where.HERE), kind=kind)
 
 
@@ -195,7 +195,7 @@ _PLACES = {Kind.EDIT_PROGRAM: Where.PROGRAM, Kind.START_CONTAINER: Where.SCHEDUL
 
 
 _TEMPLATE = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+")
-"""A word of a shell that needs no quotes, apart from the fields in it."""
+"""A word of a shell command that needs no quotes, apart from the fields in it."""
 
 
 def _word(text: str) -> str:
@@ -203,7 +203,7 @@ def _word(text: str) -> str:
 
 
 def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
-    """Return the action with the figures put in; in the command a path with a space is quoted."""
+    """Return the action with the figures put in; a path with a space is quoted in the command."""
     quoted = dict(figures)
     for name, value in figures.items():
         path = isinstance(value, str) and value.startswith("/") and action.kind is not Kind.EDIT_PROGRAM
@@ -218,7 +218,7 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
 
 
 def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Return the actions without those that stand there already."""
+    """Return the actions without duplicates."""
     kept: list[Action] = []
     for action in actions:
         if action not in kept:
@@ -244,7 +244,7 @@ class Shown(NamedTuple):
 
 
 def shown(actions: Iterable[Action]) -> Iterator[Shown]:
-    """Yield actions with a heading each; a note that is recommended is a fix."""
+    """Yield each action with a heading; a recommended note gets the heading of a fix."""
     for number, action in enumerate(actions):
         heading = "fix" if number == 0 and action.role is Role.NOTE else _HEADINGS[action.role]
         text, clause = (action.command, action.clause) if action.command else (action.clause, "")
@@ -252,12 +252,12 @@ def shown(actions: Iterable[Action]) -> Iterator[Shown]:
 
 
 def manual(actions: Iterable[Action]) -> Iterator[str]:
-    """Yield a line for each action, with what it does and where."""
+    """Yield one line for each action, with its kind and its place."""
     for item in shown(map(with_names, actions)):
         tags = f"   [{item.action.tags}]" if item.action.tags else ""
         yield f"{item.heading:<6} {item.line}{tags}"
 
 
 def with_names(action: Action) -> Action:
-    """Return the action with the names of its figures in angle brackets in their place."""
+    """Return the action with the names of its figures in angle brackets."""
     return action.replaced(command=text.with_names(action.command), note=text.with_names(action.note))

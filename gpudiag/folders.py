@@ -41,21 +41,22 @@ _LARGEST_MARK = 16 << 10
 
 @dataclass(frozen=True)
 class Mark:
-    """What gpudiag writes into each folder that it makes, by the standard library: a session of pytest has that."""
+    """The mark in each folder that gpudiag makes; it needs only the standard library, for sessions of pytest."""
 
     identity: str
     path: str
-    """Where the folder was made, without links: a copy of it is elsewhere."""
+    """The path at which the folder was made, without links; a copy of the folder is at another path."""
     host: str
     boot: str
-    """The start of the system; "" if the system does not number them."""
+    """The identifier of this start of the system; "" if the system has none."""
     lasting: bool
-    """True: the folder lasts until it is removed, or the system ends. False: as long as the process that made it."""
+    """True if the folder stays until it is removed or the system restarts; False if it lasts as long as the process
+    that made it."""
 
 
 @contextlib.contextmanager
 def new(folder: Path, mode: int = 0o700) -> Iterator[Path]:
-    """Make a folder that lasts, and fill it in the ``with`` block, under another name. Raises ``OSError``."""
+    """Make a folder that outlives the process; the ``with`` block fills it under another name. Raises ``OSError``."""
     mark = _new_mark(folder, lasting=True)
     unfinished = folder.with_name(f"{HIDDEN}{mark.identity}")
     unfinished.mkdir(mode=0o700)
@@ -111,25 +112,25 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder. In a fork of the process that made it, nothing is done: it is not the fork's."""
+        """Remove the folder. In a fork of the process that made it, nothing is done."""
         if os.getpid() == self._process:
             remove(self.path)
             self.forget()
 
     def forget(self) -> None:
-        """Close the lock, as a fork does that must not keep the folder; it stays locked by the process that made it."""
+        """Close the lock in a fork that must not keep the folder; the process that made it still holds the lock."""
         _unlock(self._lock)
         self._lock = None
 
 
 def is_in_use(folder: Path) -> bool:
-    """Return whether a process of this user has the :class:`Folder`, and lives."""
+    """Return whether a living process of this user holds the :class:`Folder`."""
     return mark_of(folder) is not None and _is_locked(folder)
 
 
 @contextlib.contextmanager
 def file_beside(target: Path, mode: int = 0o666) -> Iterator[Path]:
-    """Make an empty file in the folder of ``target``, with this mode and the umask; it is removed in the end."""
+    """Make an empty file in the folder of ``target``, with this mode and the umask; the block's end removes it."""
     temporary = target.with_name(f".gpudiag-{secrets.token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
     made = os.fstat(descriptor)
@@ -143,14 +144,14 @@ def file_beside(target: Path, mode: int = 0o666) -> Iterator[Path]:
 
 
 def put_in_place(file: Path, target: Path) -> None:
-    """Let a :func:`file_beside` ``target`` take its place: at once, and as a whole. Raises ``OSError``."""
+    """Atomically replace ``target`` by the :func:`file_beside` it. Raises ``OSError``."""
     file.replace(target)
 
 
 def mark_of(folder: Path) -> Mark | None:
     """Return the mark of a folder that gpudiag made for this user at this place.
 
-    None for every other folder, and if the mark cannot be read, for whatever reason.
+    None for every other folder, and if the mark cannot be read.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -189,7 +190,7 @@ def write(path: Path, text: str, mode: int = 0o666) -> None:
 
 
 def remove_empty(path: Path) -> bool:
-    """Remove an empty folder in one that gpudiag made for this user; return whether it is gone."""
+    """Remove an empty folder inside a folder that gpudiag made for this user; return whether it is gone."""
     path = Path(_place_of(path))
     if any(mark_of(folder) is not None for folder in path.parents):
         with contextlib.suppress(OSError):
@@ -212,7 +213,7 @@ def remove_leftovers(place: Path, names: str = "gpudiag-") -> None:
 
 
 def _decoded(content: bytes) -> Mark:
-    """Return the mark that a file has; raises ``ValueError``, ``TypeError`` or ``LookupError`` if it has none."""
+    """Return the mark in a file; raises ``ValueError``, ``TypeError`` or ``LookupError`` if it has none."""
     read = json.loads(content)
     identity, path, host, boot_id = (read[name] for name in ("identity", "path", "host", "boot"))
     if not all(isinstance(text, str) for text in (identity, path, host, boot_id)):
@@ -221,7 +222,7 @@ def _decoded(content: bytes) -> Mark:
 
 
 def boot() -> str:
-    """Return which start of the system this is; "" if the system does not number them."""
+    """Return the identifier of this start of the system; "" if the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -233,11 +234,11 @@ def _new_mark(folder: Path, *, lasting: bool) -> Mark:
 
 
 _Lock = tuple[int, os.stat_result] | None
-"""The descriptor of a mark that is locked, and which file that is; None on Windows."""
+"""The open descriptor of a locked mark, and the identity of its file; None on Windows."""
 
 
 def _write_mark(folder: Path, mark: Mark, *, must_lock: bool = False) -> _Lock:
-    """Write the mark of a folder and lock it; the mark is seen only once it is locked."""
+    """Write and lock the mark of a folder; the mark gets its name only when it is locked."""
     content = json.dumps(asdict(mark)).encode()
     if sys.platform == "win32":
         (folder / MARK).write_bytes(content)
@@ -257,14 +258,14 @@ def _write_mark(folder: Path, mark: Mark, *, must_lock: bool = False) -> _Lock:
 
 
 def _unlock(lock: _Lock) -> None:
-    """Close the descriptor of a mark, if it is still that: a program may have closed and used the number again."""
+    """Close the descriptor of a mark, unless the program has closed it and reused its number."""
     with contextlib.suppress(OSError):
         if lock is not None and os.path.samestat(os.fstat(lock[0]), lock[1]):
             os.close(lock[0])
 
 
 def _is_locked(folder: Path) -> bool:
-    """Return whether a process has locked the mark of a folder; False also if that cannot be seen."""
+    """Return whether a process has locked the mark of a folder; False also if that cannot be determined."""
     if sys.platform == "win32":
         return False
     try:
@@ -302,7 +303,7 @@ def _remove_leftover(folder: Path) -> None:
 
 
 def _remove_marked(folder: Path) -> None:
-    """Remove a folder, its mark last: what is left if this process is killed meanwhile is still marked."""
+    """Remove a folder, its mark last: if this process is killed meanwhile, the rest is still marked."""
     mark = mark_of(folder)
     assert mark is not None
     hidden = folder.with_name(f"{HIDDEN}{mark.identity}")
@@ -316,7 +317,7 @@ def _remove_marked(folder: Path) -> None:
 
 
 def _remove_all(path: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it; what cannot be removed stays."""
+    """Remove a file, a link, or a folder with its content; whatever cannot be removed stays."""
     with contextlib.suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):
             shutil.rmtree(path, ignore_errors=True)
@@ -325,7 +326,7 @@ def _remove_all(path: Path) -> None:
 
 
 def _place_of(path: Path) -> str:
-    """Return the path without links; if it is a link itself, its own path and not that of its target."""
+    """Return the path without links, except that a path that is itself a link is not followed."""
     return str(Path(os.path.realpath(path.parent)) / path.name)
 
 
@@ -334,7 +335,7 @@ def _is_own(status: os.stat_result, kind: int) -> bool:
 
 
 def _is_mounted_in(folder: Path) -> bool:
-    """Return whether a file system is mounted at ``folder`` or below: what is in it is not gpudiag's."""
+    """Return whether a file system is mounted at or below ``folder``: its files are not gpudiag's."""
     try:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:

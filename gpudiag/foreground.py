@@ -1,4 +1,4 @@
-"""Runs a program in the foreground: its input, its output, its signals and its exit status are its own."""
+"""Runs a program in the foreground: gpudiag passes on its input, output, signals and exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORWARDED = {
     signal.SIGUSR2,
     signal.SIGCONT,
 }
-"""What a terminal or a supervisor may send; the program decides what to make of it."""
+"""Signals that a terminal or a supervisor may send; they are passed on, and the program decides what to do."""
 _WAITED_FOR = _FORWARDED | {signal.SIGCHLD}
 _FROM_KERNEL = 0x80  # SI_KERNEL: sent by the terminal, to the program as well
 
@@ -33,14 +33,14 @@ class Outcome:
     """How a program ended, or that it could not be started."""
 
     code: int
-    """Its exit status; -n for signal n."""
+    """The exit status of the program; -n for signal n."""
     is_started: bool = True
     is_stopped: bool = False
-    """True: it still ran after the time that it was given, and was ended."""
+    """True if the program was ended because its time was up."""
 
     @property
     def status(self) -> int:
-        """The exit status as shells say it: 128 + n for signal n."""
+        """The exit status in a shell's notation: 128 + n for signal n."""
         return 128 - self.code if self.code < 0 else self.code
 
 
@@ -50,7 +50,7 @@ def run(
     seconds: float | None = None,
     before_stop: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Run ``command`` to its end, or for ``seconds``; what keeps it from starting is printed.
+    """Run ``command`` to its end, or for ``seconds``; print the reason if it cannot be started.
 
     ``before_stop`` is called while the program still runs, before it is ended.
     """
@@ -74,7 +74,7 @@ def run(
 
 @contextmanager
 def _signals_held() -> Iterator[Callable[[], None]]:
-    """Block the signals that are waited for; yield what sets them in the program as gpudiag was given them.
+    """Block the signals that are waited for; yield a function that restores the original signal state in the program.
 
     Where SIGCHLD is ignored, as some supervisors and inits of containers leave it, the kernel sends none and forgets
     the exit status.
@@ -97,7 +97,7 @@ def _signals_held() -> Iterator[Callable[[], None]]:
 def _wait(process: subprocess.Popen[bytes], seconds: float | None, before_stop: Callable[[], None]) -> bool:
     """Wait for the program, pass signals on to it, and end it after ``seconds``; return whether that was needed.
 
-    What the terminal sends, such as Ctrl-C, it sends to the program too.
+    The terminal sends its own signals, such as Ctrl-C, to the program too.
     """
     until = None if seconds is None else time.monotonic() + seconds
     endings = iter((signal.SIGTERM, signal.SIGKILL))

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 """The option without which ``-c`` puts the working directory first on the path.
 
-Anybody may have left a ``json.py`` there. To delete the entry in the first line is not enough: since 3.13 Python
-imports ``linecache`` before that line (of the working directory, or ending with a SystemError if that is gone).
-Python 3.10 knows no such option, and imports nothing before the line.
+Anybody may have left a ``json.py`` there. Deleting the entry in the first line of the script is not enough: since 3.13
+Python imports ``linecache`` before that line (from the working directory, or with a SystemError if that is gone).
+Python 3.10 has no such option, and imports nothing before that line.
 """
 
 
@@ -59,11 +59,11 @@ os._exit(0)
 def asked(
     script: str, *arguments: str, env: Mapping[str, str], timeout_s: float | None = None, options: Sequence[str] = ()
 ) -> bytes:
-    """Return, as JSON, the ``answer`` of ``script`` in a new interpreter that starts as the user's programs do.
+    """Run ``script`` in a new interpreter, started as the user's programs are, and return its variable ``answer``.
 
-    With the option ``-S`` it starts before what :mod:`site` does, and may do that itself.
-    What ``sitecustomize`` and ``.pth`` files print there, at its start or its end, is not part of it. The script has
-    ``sys``, ``json`` and ``os``. Raises ``OSError`` and ``subprocess.SubprocessError``.
+    With the option ``-S`` the interpreter does not import :mod:`site`; the script may do so. Output of
+    ``sitecustomize`` and ``.pth`` files, at start or end, is discarded. The script has ``sys``, ``json`` and ``os``.
+    Raises ``OSError`` and ``subprocess.SubprocessError``.
     """
     import subprocess
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DECLARED = "option"
-"""Under this key a field has what declares its option."""
+"""The key of a field's metadata that holds the :class:`Declared` of its option."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What the type and the default of a field do not say of its option."""
+    """The properties of an option that the type and the default of its field do not show."""
 
     help: str
     flags: tuple[str, ...] = ()

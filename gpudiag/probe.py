@@ -49,45 +49,45 @@ HEADINGS = ("What it does", "Why it matters", "What to do")
 
 MIB = 1 << 20
 SLACK_BYTES = 64 * MIB
-"""Device memory that is not asked for and yet taken: streams, and code of kernels, which CUDA loads at first use."""
+"""Device memory that a process takes without asking for it: streams, and kernel code that CUDA loads at first use."""
 
 SEE_THE_CAUSE = (
     fix.note("see the cause at the top of the report"),
     fix.check("gpudiag explain discovery.trace", "if it names none"),
 )
-"""The advice if the diagnosis says more than a probe can."""
+"""The advice of findings for which the diagnosis knows more than the probe."""
 
 
 class Scope(str, Enum):
-    """What a probe runs on; it decides how many rows it gives."""
+    """The devices that a probe runs on, which decide how many rows it gives."""
 
     HOST = "host"
     """Once, without a GPU: host facts, or TensorFlow on the CPU."""
     EACH_GPU = "each GPU"
     """Once for every GPU in scope, each child seeing only its own."""
     ALL_GPUS = "all GPUs"
-    """Once, seeing every GPU in scope."""
+    """Once, with every GPU in scope visible."""
 
 
 MOST_SAMPLED = 8
-"""GPUs on which a probe runs that is ``sampled``: larger than most machines, and so seldom less than all."""
+"""The most GPUs that a ``sampled`` probe runs on: more than most machines have."""
 
 
 class Needs(Record):
-    """What a probe cannot do without; if it is lacking the row is ``Skipped`` with that reason."""
+    """The requirements of a probe; if one is not met the row is ``Skipped`` with that reason."""
 
     gpus: int = 0
     """How many GPUs one child must see."""
     free_bytes: int = 0
     """Memory that must be free on each of them, besides the CUDA contexts of its processes."""
     known_memory: bool = False
-    """True: NVML must report the memory of each GPU. It reports none of a GPU that shares the computer's."""
+    """True: NVML must report the memory of each GPU. NVML reports none for a GPU that shares the host's memory."""
     real_gpus: bool = False
-    """True: simulated GPUs cannot do what it measures."""
+    """True if simulated GPUs cannot do what the probe measures."""
     tensorflow: bool = True
     """False for probes that judge host facts alone."""
     versions: str = ""
-    """Releases of TensorFlow it is meaningful under, as a version specifier such as ``>=2.19``; empty: all."""
+    """Releases of TensorFlow for which the probe is meaningful, such as ``>=2.19``; empty: all."""
 
 
 class Probe(Record):
@@ -96,27 +96,28 @@ class Probe(Record):
     needs: Needs = Needs()
     scope: Scope = Scope.HOST
     exclusive: bool = False
-    """True: it measures or fills device memory, so nobody else may use the device meanwhile."""
+    """True if the probe measures or fills device memory, so that no other probe may use the device meanwhile."""
     quick: bool = False
-    """True: it is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
+    """True if the probe is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
     as_user: bool = False
-    """True: its child sees what the user's own programs see; no device is handed out, so it must not touch one."""
+    """True if its child sees the user's own environment; it is given no device and must not use one."""
     families: tuple[str, ...] = ()
-    """Of the facts that a probe without ``measure`` judges: while one is not known, the probe is not green."""
+    """For a probe without ``measure``, the fact families that it judges: while one is unknown, the probe is not
+    green."""
     sampled: bool = False
-    """True: it shows what an option or a strategy of TensorFlow does; of many GPUs it runs on a sample."""
+    """True if the probe shows what an option or a strategy of TensorFlow does; if there are many GPUs it runs on a
+    sample."""
     deadline_s: float = 60.0
     env: dict[str, str | None] = {}
     """Variables set (or, with None, cleared) for its child."""
     honours: tuple[str, ...] = ()
-    """Of the variables by which users decide over memory: those that it judges by, so that its child gets them."""
+    """The user's memory variables that the probe takes into account, so that its child keeps them."""
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """All that is set (or, with None, cleared) for its child.
+        """All variables that are set (or, with None, cleared) for the probe's child.
 
-        What measures memory would otherwise measure what the user's variables ask for, in place of the options that it
-        tries: each of these variables overrides an option of the program.
+        The user's memory variables are cleared, because each overrides the option of the program that a probe tries.
         """
         overriding = OVER_MEMORY if self.exclusive else ()
         return {name: None for name in overriding if name not in self.honours} | self.env
@@ -131,13 +132,13 @@ class Kind:
     message: str
     fix: tuple[Action, ...]
     means: str = ""
-    """What the message does not say."""
+    """The explanation that the message does not give."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         object.__setattr__(self, "name", name)
 
     def found(self, **figures: Figure) -> Finding:
-        """Return a finding of this kind, its figures put into the texts; those of bytes in MiB."""
+        """Return a finding of this kind with its figures filled in; numbers of bytes are shown in MiB."""
         shown = {name: _shown(name, figure) for name, figure in figures.items()}
         actions = tuple(fill_in(action, shown) for action in self.fix)
         return Finding(self.name, self.severity, self.message.format(**shown), actions, figures=figures)
@@ -163,12 +164,12 @@ BY_HAND = (
 
 
 def trust_no(what: str) -> tuple[Action, ...]:
-    """Return what to do about GPUs that compute wrong."""
+    """Return the advice for GPUs that compute wrong results."""
     return fix.note(f"trust no {what}"), *GPU_ERRORS
 
 
 Do = str | Action | tuple[Action, ...]
-"""What to do about a finding: a sentence, or actions."""
+"""The advice of a finding: a sentence, or actions."""
 
 
 def _actions(do: Do) -> tuple[Action, ...]:
@@ -178,7 +179,7 @@ def _actions(do: Do) -> tuple[Action, ...]:
 
 
 def fail(message: str, *, do: Do, means: str = "") -> Kind:
-    """Return a fault that fails the run; its name is that of the attribute of :class:`Faults`."""
+    """Return a fault that fails the run; the name of its attribute in :class:`Faults` becomes its name."""
     return Kind("", Severity.FAIL, message, _actions(do), means)
 
 
@@ -188,13 +189,12 @@ def warn(message: str, *, do: Do, means: str = "") -> Kind:
 
 
 def note(message: str, *, do: Do, means: str = "") -> Kind:
-    """Return what is worth knowing and no fault."""
+    """Return something worth knowing that is not a fault."""
     return Kind("", Severity.NOTE, message, _actions(do), means)
 
 
 class Faults:
-    """Base of a probe's ``Fault``: what it can find, each an attribute made by :func:`fail`, :func:`warn` or
-    :func:`note`."""
+    """Base of a probe's ``Fault``; its attributes are made by :func:`fail`, :func:`warn` or :func:`note`."""
 
     @classmethod
     def kinds(cls) -> tuple[Kind, ...]:
@@ -203,7 +203,7 @@ class Faults:
 
 
 class GpuFaults(Faults):
-    """What every probe that lists its GPUs can find."""
+    """The findings of every probe that lists its GPUs."""
 
     gpu_not_seen = fail(
         "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
@@ -227,7 +227,7 @@ class GpuFaults(Faults):
 
 
 class ReplicaFaults(GpuFaults):
-    """What every probe that says which GPU is behind a device can find."""
+    """The findings of every probe that says which GPU is behind a device."""
 
     other_gpu = fail(
         "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
@@ -238,7 +238,7 @@ class ReplicaFaults(GpuFaults):
 
 
 class KernelFaults(ReplicaFaults):
-    """What every probe that runs a :class:`Kernel` can find."""
+    """The findings of every probe that runs a :class:`Kernel`."""
 
     wrong_result = fail(
         "a matrix product on {device} ({pci_bus_id}) is wrong",
@@ -247,7 +247,7 @@ class KernelFaults(ReplicaFaults):
 
 
 class WorkFaults(KernelFaults):
-    """What every probe that does :class:`Work` can find."""
+    """The findings of every probe that does :class:`Work`."""
 
     memory_elsewhere = fail(
         "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
@@ -259,7 +259,7 @@ class WorkFaults(KernelFaults):
 
 
 class Verified(Record):
-    """A judge's statement that a kernel ran on this GPU, its result and PCI bus id checked."""
+    """A statement of a judge: a kernel ran on this GPU, and its result and PCI bus id were checked."""
 
     pci_bus_id: str
 
@@ -269,31 +269,31 @@ Findings = Iterator[Judgement]
 
 
 class Reading(Record, AnyReading):
-    """What ``measure`` returns: numbers, texts and placements. Each field carries its unit and meaning."""
+    """The numbers, texts and placements that ``measure`` returns. Each field has its unit and meaning."""
 
     def figure(self) -> str:
         """Return the key figure: a few words for the table."""
         raise NotImplementedError
 
     def table(self) -> tuple[tuple[str, ...], ...]:
-        """Return what is best read as a table, the headers first; empty if nothing is."""
+        """Return the part of the reading that is best read as a table, headers first; empty if there is none."""
         return ()
 
     def limits(self) -> tuple[Limit, ...]:
-        """Return what the memory in use is compared with, to be drawn; empty if nothing was measured of it."""
+        """Return the limits that memory use is compared with in a drawing; empty if no memory was measured."""
         return ()
 
     def gaps(self) -> tuple[Gap, ...]:
-        """Return what the probe verifies as a rule and left out this time."""
+        """Return what the probe usually verifies but left out this time."""
         return ()
 
     def unusable(self) -> Findings:
-        """Find why it cannot be judged; nothing else is found then."""
+        """Yield the findings that make the reading unusable; it is not judged further then."""
         return iter(())
 
 
 class GpuReading(Reading, kw_only=True):
-    """What a probe of GPUs returns; by itself, that of a probe that ended because TensorFlow listed too few.
+    """The reading of a probe of GPUs. The base class itself is the reading if TensorFlow listed too few GPUs.
 
     The framework fills these fields.
     """
@@ -301,11 +301,11 @@ class GpuReading(Reading, kw_only=True):
     given: tuple[str, ...] = ()
     """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
     seen: int = 0
-    """GPUs that TensorFlow listed."""
+    """The number of GPUs that TensorFlow listed."""
 
     @property
     def complete(self) -> bool:
-        """True if TensorFlow listed every GPU: nothing was measured otherwise."""
+        """True if TensorFlow listed every GPU; otherwise nothing was measured."""
         return self.seen >= len(self.given)
 
     def unusable(self) -> Findings:
@@ -317,11 +317,11 @@ class GpuReading(Reading, kw_only=True):
 
 
 class EndedReading(GpuReading, kw_only=True):
-    """The reading of a probe that an operation on a GPU ended."""
+    """The reading of a probe that was ended by an operation on a GPU."""
 
     operation_raised: str
-    """Type and message of the error, or its line in the log; of one that never returned which it was and how long it
-    was waited for."""
+    """Type and message of the error, or its line in the log; for an operation that never returned, its name and how
+    long gpudiag waited."""
     hung: bool = False
     process_end: str = ""
     """How TensorFlow ended the process after the error, such as ``killed by SIGABRT``; "": it raised the error."""
@@ -340,16 +340,17 @@ class EndedReading(GpuReading, kw_only=True):
 
 
 class Measurement(Record):
-    """What the child of a probe sends: the reading as JSON, and what was seen of the memory meanwhile."""
+    """The message from a probe's child: the reading as JSON, and the memory use observed meanwhile."""
 
     reading: msgspec.Raw
     complete: bool = True
-    """False: TensorFlow listed too few GPUs, so that nothing was measured and the reading is a :class:`GpuReading`."""
+    """False if TensorFlow listed too few GPUs, so that nothing was measured and the reading is a
+    :class:`GpuReading`."""
     timelines: tuple[Timeline, ...] = ()
 
 
 class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
-    """Ends the measurement of a probe to which TensorFlow does not list every GPU."""
+    """Ends the measurement of a probe if TensorFlow does not list every GPU."""
 
     def __init__(self, seen: int) -> None:
         super().__init__(f"TensorFlow lists {counted(seen, 'GPU')}, fewer than were given")
@@ -357,7 +358,7 @@ class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
 
 
 _NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
-"""TensorFlow's own name for an operation that was called by itself; it says nothing that the rest does not."""
+"""TensorFlow's internal name of an operation that was called eagerly; it adds nothing to the message."""
 
 
 _ABOUT_A_GRAPH = (
@@ -372,7 +373,7 @@ _ABOUT_A_GRAPH = (
 
 
 def _of_a_graph(message: str) -> str:
-    """Return what failed in a graph, without the lines that say which operation of the graph it was; "" if not known.
+    """Return the error of a failed graph, without the lines that locate the operation in the graph; "" if not known.
 
     TensorFlow wraps the error, and repeats it if several operations failed: ``2 root error(s) found.``, then
     ``(0) INTERNAL: No blas support for stream``.
@@ -394,7 +395,7 @@ class Raised(Record):
 
     @property
     def brief(self) -> str:
-        """Type and message on one line, cut at 200 characters: for the message of a finding."""
+        """Type and message on one line, cut at 200 characters, for the message of a finding."""
         said = _of_a_graph(self.message) or _NODE.sub("", self.message)
         line = " ".join(f"{self.type}: {said}".split()).removesuffix(" name:")
         return line if len(line) <= 200 else f"{line[:199]}…"
@@ -413,7 +414,7 @@ class MemoryUse(Record):
         return self.used_bytes - before.used_bytes
 
     def plus(self, name: str, most_bytes: int, gpu: str = "") -> Limit:
-        """Return the limit called ``name`` of what may be taken beside this, on the GPU with the PCI bus id ``gpu``."""
+        """Return a limit on the memory that may be allocated beside this use; ``gpu`` is a PCI bus id."""
         return Limit(name, self.used_bytes + most_bytes, gpu)
 
 
@@ -422,7 +423,7 @@ class CudaDevice(Record):
 
     pci_bus_id: str
     uuid: str
-    """Without the prefix ``GPU-`` or ``MIG-``."""
+    """The UUID without the prefix ``GPU-`` or ``MIG-``."""
 
 
 class Kernel(Record):
@@ -431,12 +432,12 @@ class Kernel(Record):
     device: str
     """TensorFlow's name of the device that holds the result, such as ``GPU:0``."""
     pci_bus_id: str
-    """The GPU behind it by TensorFlow's own description; empty if it gave none."""
+    """The PCI bus id of the device in TensorFlow's own description; empty if it gave none."""
     correct: bool
-    """True: the product equals the one known beforehand."""
+    """True if the product equals the known result."""
 
     def verified_on(self, pci_bus_id: str) -> Findings:
-        """Judge it: it should have run on the GPU with this PCI bus id."""
+        """Judge the kernel, which should have run on the GPU with this PCI bus id."""
         if self.pci_bus_id != pci_bus_id:
             found = self.pci_bus_id or "(not named)"
             yield KernelFaults.other_gpu.found(device=self.device, found=found, expected=pci_bus_id)
@@ -451,14 +452,14 @@ FILLED_BYTES = 64 * MIB
 
 
 class Work(Record):
-    """What was stored and computed on one device."""
+    """A tensor that was stored and computed on one device."""
 
     kernel: Kernel
     rose: dict[str, int]
     """By how many bytes the memory of each GPU (PCI bus id) rose while a tensor was filled on the device."""
 
     def verified_on(self, pci_bus_id: str) -> Findings:
-        """Judge it: it should have been done on the GPU with this PCI bus id."""
+        """Judge the work, which should have been done on the GPU with this PCI bus id."""
         most = max(self.rose, key=lambda gpu: self.rose[gpu])
         confirmed = most == pci_bus_id and self.rose[pci_bus_id] >= FILLED_BYTES / 2
         if self.kernel.pci_bus_id != pci_bus_id or confirmed:
@@ -474,7 +475,7 @@ class Work(Record):
 
 
 def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
-    """Raise :class:`Disturbed` if the device's use changed by more than this process's own, or fell."""
+    """Raise :class:`Disturbed` if memory use changed by more than this process's share, or fell."""
     for after in later:
         rise = others = after - before
         if before.own_bytes is not None and after.own_bytes is not None:
@@ -486,7 +487,7 @@ def refuse_disturbance(before: MemoryUse, *later: MemoryUse) -> None:
 
 
 class PlacementLog(Protocol):
-    """What TensorFlow logged inside ``with ctx.placements()``; complete when the block has ended."""
+    """TensorFlow's log inside ``with ctx.placements()``; complete when the block has ended."""
 
     @property
     def placements(self) -> tuple[Placement, ...]: ...
@@ -497,23 +498,23 @@ class PlacementLog(Protocol):
 
 
 class Peer(Protocol):
-    """The other process of a probe: that of ``peer`` for ``measure``, and the reverse."""
+    """The other process of a probe: the process of ``peer`` for ``measure``, and the reverse."""
 
     def meet(self, name: str, told: object = None) -> Any:
-        """Wait until the other process is at its ``meet`` of the same ``name``; return what it ``told`` (JSON).
+        """Wait until the other process calls ``meet`` with this ``name``; return the ``told`` (JSON) that it passed.
 
-        Each name is met once. There is no time limit but the probe's deadline.
+        Each name is used once. The only time limit is the probe's deadline.
         """
 
 
 class ProbeModule(Protocol):
-    """What the file of a probe defines: ``measure`` and what belongs to it, or ``figure`` for a row of the host."""
+    """The definitions in a probe's file: ``measure`` and its companions, or ``figure`` for a row of the host."""
 
     __doc__: str | None
     __file__: str | None
     PROBE: Probe
     judge: Callable[..., Findings]
-    """Gets the reading, and the facts if it has a second parameter."""
+    """Judge the reading; the facts are passed if it has a second parameter."""
 
     def measure(self, ctx: Context, /) -> Reading: ...
 
@@ -523,14 +524,14 @@ class ProbeModule(Protocol):
 
 
 class Context(Protocol):
-    """What a probe may use. It reaches TensorFlow, NVML and devices only through this."""
+    """The only interface through which a probe reaches TensorFlow, NVML and devices."""
 
     @property
     def tf(self) -> Any:
-        """The module ``tensorflow``, imported but with no device queried yet."""
+        """The module ``tensorflow``, imported, before any device is queried."""
 
     def import_log(self) -> tuple[str, ...]:
-        """Import TensorFlow; return the lines it printed then, here or in the process that this one was forked from."""
+        """Import TensorFlow; return the lines that the import printed, here or in the process that forked this one."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -543,11 +544,11 @@ class Context(Protocol):
     def list_gpus(self, given: int | None = None) -> list[Any]:
         """Return ``tf.config.list_physical_devices("GPU")``.
 
-        The measurement ends if they are fewer than those of this child, or than it was ``given`` by its mask.
+        The measurement ends if there are fewer GPUs than this child has, or than its mask has ``given``.
         """
 
     def make_gpus(self) -> list[str]:
-        """Let TensorFlow make its GPU devices and return their names (``GPU:0``); it ends if they are too few."""
+        """Let TensorFlow make its GPU devices; return their names (``GPU:0``). Too few of them end the measurement."""
 
     def verify(self, product: Any, created: Mapping[str, str] | None = None, factor: float = 1.0) -> Kernel:
         """Return the kernel that computed ``product``, :data:`gpudiag.probes.common.MATRIX` squared, times ``factor``.
@@ -556,17 +557,17 @@ class Context(Protocol):
         """
 
     def watch(self, gpu: Gpu) -> AbstractContextManager[Callable[[], MemoryUse]]:
-        """Return what asks NVML for the memory in use on ``gpu`` each time it is called.
+        """Yield a function that asks NVML for the memory in use on ``gpu``.
 
         The block ends in :class:`gpudiag.errors.Disturbed` if another process changed its memory between the calls.
         """
 
     @property
     def peer(self) -> Peer:
-        """The other process of this probe; raises ``RuntimeError`` in a probe that has no function ``peer``."""
+        """The other process of this probe; raises ``RuntimeError`` in a probe without a function ``peer``."""
 
     def attempt(self, call: Callable[[], object]) -> Raised | None:
-        """Call ``call`` and return what it raised, or None.
+        """Call ``call`` and return the exception it raised, or None.
 
         Raises ``NoContext`` if no CUDA context could be made: no probe can measure anything then.
         """
@@ -574,24 +575,24 @@ class Context(Protocol):
     def apart(self, call: Callable[[], Answer], answer: type[Answer], env: Mapping[str, str | None]) -> Answer:
         """Call ``call`` in a separate process, a copy of this one with ``env`` set (or, with None, cleared).
 
-        For what a process settles once and for all, such as what the CUDA driver shows it. Call it before this process
-        has queried a device. Raises ``RuntimeError`` if ``call`` raised, or its process died.
+        It is for values that a process fixes once, such as the GPUs that the CUDA driver shows. Use it before this
+        process queries a device. Raises ``RuntimeError`` if ``call`` raised, or its process died.
         """
 
     def clock(self) -> Callable[[], float]:
-        """Return what says, each time it is called, for how many seconds this process could run from now on.
+        """Return a function that returns for how many seconds this process could run since now.
 
-        Time in which the machine was busy with others does not count: it says nothing of a GPU.
+        Time in which the machine was busy with other processes does not count.
         """
 
     def placements(self) -> AbstractContextManager[PlacementLog]:
-        """Capture, at file-descriptor level, what TensorFlow writes inside the block; switches nothing on."""
+        """Capture, at file-descriptor level, what TensorFlow writes inside the block; no logging is switched on."""
 
     def memory(self, gpu: Gpu) -> MemoryUse:
         """Ask NVML for the memory in use on ``gpu``."""
 
     def state(self, gpu: Gpu) -> GpuState:
-        """Ask NVML for the health and limits of ``gpu`` as they are now."""
+        """Ask NVML for the current health and limits of ``gpu``."""
 
     def cuda_devices(self) -> tuple[CudaDevice, ...]:
         """Return the GPUs that the CUDA driver shows this process, by its ordinals; empty if it shows none or fails.
@@ -600,7 +601,7 @@ class Context(Protocol):
         """
 
     def context_refusals(self) -> dict[str, str]:
-        """Have the CUDA driver make a context on each GPU; return those where it refuses: PCI bus id to its error."""
+        """Let the CUDA driver create a context on each GPU; return the errors of those it refuses, by PCI bus id."""
 
     def cudnn_version(self) -> str | None:
         """Return the version of the cuDNN that TensorFlow has loaded, such as ``9.3.0``; None if there is none.

@@ -1,6 +1,6 @@
-"""Text: made fit to be shown (terminals obey escape sequences, XML and tables forbid them), and the one door out.
+"""Text: made safe to show (terminals obey escape sequences; XML and tables forbid them), and written.
 
-Nothing leaves by :func:`say` and :func:`put` that a terminal would obey.
+Text written by :func:`say` and :func:`put` contains nothing that a terminal would obey.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def printable(text: str) -> str:
 
 
 def escaped(json: str) -> str:
-    r"""Return JSON with every character that a terminal obeys or nobody sees as ``\uXXXX``: its value stays."""
+    r"""Return JSON with control and invisible characters as ``\uXXXX``; the value is unchanged."""
     return _UNPRINTABLE.sub(lambda found: _escape(found[0]), json)
 
 
 def ascii_only(json: str) -> str:
-    r"""Return JSON with every character beyond ASCII as ``\uXXXX``: its value stays."""
+    r"""Return JSON with every character beyond ASCII as ``\uXXXX``; the value is unchanged."""
     return re.sub(r"[^\x00-\x7f]", lambda found: _escape(found[0]), json)
 
 
@@ -45,12 +45,12 @@ def _escape(character: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` without escape sequences and without characters that are not seen; tabs and newlines stay."""
+    """Return ``text`` without escape sequences and invisible characters; tabs and newlines stay."""
     return _UNPRINTABLE.sub("", _ESCAPE_SEQUENCE.sub("", text))
 
 
 def one_line(text: str) -> str:
-    """Return :func:`plain` text on one line, without space at its ends or doubled."""
+    """Return :func:`plain` text on one line, with single spaces and none at its ends."""
     return " ".join(plain(text).split())
 
 
@@ -78,7 +78,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def with_names(template: str) -> str:
-    """Return a format string with the names of its figures in angle brackets in their place."""
+    """Return a format string with the names of its figures in angle brackets."""
     return template.format_map(_Names())
 
 
@@ -95,14 +95,14 @@ class _Name(str):
 
 
 class _Names(dict[str, _Name]):
-    """Every figure by its name."""
+    """A mapping that gives every figure its own name."""
 
     def __missing__(self, name: str) -> _Name:
         return _Name(f"<{name}>")
 
 
 def say(text: str) -> None:
-    """Write a message to standard error, if it can be written: a closed or full one must not change how a run ends."""
+    """Write a message to standard error; a closed or full stream is ignored, because it must not end a run."""
     with contextlib.suppress(OSError, ValueError):
         _write(sys.stderr, f"{plain(text)}\n")
 

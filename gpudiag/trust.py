@@ -1,4 +1,4 @@
-"""Whether another user can have written a file: nothing that he can write decides what is run, loaded or believed.
+"""Whether another user can have written a file: such a file never decides what is run, loaded or believed.
 
 A path is trusted if each folder, link and file on the way to it belongs to this user or to root, and nobody else can
 write to it. In a folder such as ``/tmp`` everybody can create files, but not replace those of others (it is sticky), so
@@ -25,8 +25,8 @@ _MOST_LINKS = 40
 def distrust(path: Path, also: frozenset[int] = frozenset()) -> str:
     """Return why another user can have written ``path``, or can do so; "" if he cannot.
 
-    Of a path that does not exist: whether he can create it. The users ``also`` are trusted as well. On Windows there
-    are no such owners and modes, and nothing is said.
+    For a path that does not exist, return why another user can create it. The users ``also`` are trusted as well. The
+    result is always "" on Windows, which has no such owners and modes.
     """
     if not hasattr(os, "geteuid"):
         return ""
@@ -48,7 +48,7 @@ def distrust(path: Path, also: frozenset[int] = frozenset()) -> str:
 
 @functools.cache
 def _owner_of_interpreter() -> int:
-    """Return who owns the file that this process executes; root if that cannot be read."""
+    """Return the owner of the file that this process executes; root if that cannot be read."""
     try:
         return Path(sys.executable).stat().st_uid if sys.executable else 0
     except OSError:
@@ -76,7 +76,7 @@ def user_name(number: int) -> str:
 
 
 def _steps(path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield what is on the way to an absolute path, links among it; True with the last, if that is not a link."""
+    """Yield each step of an absolute path, links included, and whether it is the last one and not a link."""
     pending = list(reversed(path.parts[1:]))
     at = Path(path.anchor)
     yield at, not pending
@@ -129,7 +129,7 @@ def _has_access_list(path: Path) -> bool:
 
 @functools.cache
 def _is_private(group: int, owner: int) -> bool:
-    """Return whether a group is root's, or has no member but the owner of the file, whose name it then has."""
+    """Return whether a group is root's, or has only the file's owner as a member and has the owner's name."""
     if group == 0:
         return True
     name = user_name(owner).removeprefix("uid ")

@@ -1,7 +1,8 @@
-"""Bundles: zip files with a report and what belongs to it. Here they are read; nothing is ever written to a folder.
+"""Bundles: zip files with a report and what belongs to it. They are read here in memory; nothing is written to a
+folder.
 
-A bundle comes from anywhere. Only its report is taken out of it, in memory and up to a bound, and a file that nobody
-makes who means well is refused as a whole: paths that lead out of a folder, links, more than it says.
+A bundle may come from anyone. Only its report is read, up to a bounded size. A suspicious file is refused as a whole:
+one with paths that lead out of a folder, with links, or with more content than it declares.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import zlib
 from gpudiag.errors import ReportError
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
-"""How a zip file begins, and an empty one."""
+"""The first bytes of a zip file, and of an empty one."""
 REPORT = "report.json"
 MOST_FILES = 1000
 MOST_BYTES = 256 << 20
@@ -32,7 +33,7 @@ _ENCRYPTED = 0x1
 def report_in(content: bytes, origin: str, most: int) -> bytes:
     """Return the report of the bundle ``content``, JSON of at most ``most`` bytes.
 
-    Raises :class:`ReportError`, which names ``origin`` and what is wrong.
+    Raises :class:`ReportError`, which names ``origin`` and the fault.
     """
     _refuse_large_directory(content, origin)
     try:
@@ -55,7 +56,7 @@ def report_in(content: bytes, origin: str, most: int) -> bytes:
 
 
 def _refuse_large_directory(content: bytes, origin: str) -> None:
-    """Refuse a directory of many files before it is read: each takes far more memory than bytes."""
+    """Refuse a zip directory of many entries before it is read: each takes far more memory than bytes."""
     at = content.rfind(_END_MAGIC, max(0, len(content) - _END.size - _LONGEST_COMMENT))
     if at < 0 or len(content) - at < _END.size:
         raise ReportError(f"{origin}: a zip file that is damaged or cut short: its end is missing.")

@@ -20,26 +20,26 @@ class Subject(str, Enum):
 
 
 class Change(Record):
-    """One thing that is not as it was."""
+    """A difference between two reports."""
 
     subject: Subject
     name: str
     """For people: ``driver``, ``LD_LIBRARY_PATH``, ``memory.growth GPU 0``."""
     old: str | None
-    """None: it was not there."""
+    """The earlier value; None if there was none."""
     new: str | None
-    """None: it is no longer there."""
+    """The later value; None if there is none."""
     worse: bool = False
-    """True: this makes ``gpudiag diff`` end with 1."""
+    """True if this change makes ``gpudiag diff`` end with status 1."""
     path: str = ""
-    """Of a fact: its path in ``facts``, such as ``libraries.libraries[libcudnn.so.9].version``."""
+    """For a fact, its path in ``facts``, such as ``libraries.libraries[libcudnn.so.9].version``."""
 
 
 class Side(Record):
     """One of the two reports."""
 
     source: str
-    """The file of the report, or what else it is."""
+    """The file of the report, or another description of where it comes from."""
     started_at: str
     verdict: str
     gpudiag_version: str
@@ -59,5 +59,5 @@ class Comparison(Record):
 
     @property
     def facts(self) -> tuple[Change, ...]:
-        """The changes of the machine, those first that can explain why the newer report fails."""
+        """The changes of the machine; those that can explain why the newer report fails come first."""
         return tuple(change for change in self.changes if change.subject is Subject.FACT)

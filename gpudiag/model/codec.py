@@ -19,12 +19,12 @@ from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, ve
 from gpudiag.text import escaped, printable
 
 _LARGEST = 64 << 20
-"""Bytes of the largest file that is read as a report; reports have tens of kilobytes, and few have a long log."""
+"""The largest size in bytes of a report file; reports have tens of kilobytes, and few have a long log."""
 _MOST_CONTAINERS = 1 << 20
 _MOST_VALUES = 1 << 23
-"""Most lists and objects, and most values in all: in memory an empty list takes 30 times what it takes in a file."""
+"""The most lists and objects, and the most values in all: in memory an empty list takes 30 times its size in a file."""
 _DEEPEST = 100
-"""Most levels of nested lists and objects; a reading has fewer than ten."""
+"""The most levels of nested lists and objects; a reading has fewer than ten."""
 
 _SIGNALS = range(1, 65)
 
@@ -36,7 +36,7 @@ def encode(report: Report) -> str:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a record as JSON; what is not UTF-8 in a text, such as the name of a file, becomes an escape."""
+    """Return a record as JSON; invalid UTF-8 in a text, such as a file name, is written as an escape."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -101,7 +101,7 @@ def decode(text: str | bytes, origin: str) -> Report:
 
 
 def _with_names_of_today(report: Report) -> Report:
-    """Return ``report`` with the names that its causes have now."""
+    """Return ``report`` with its causes under their current names."""
 
     def named(causes: tuple[RootCause, ...]) -> tuple[RootCause, ...]:
         return tuple(
@@ -115,12 +115,12 @@ def _with_names_of_today(report: Report) -> Report:
 
 
 def load(path: Path) -> Report:
-    """Return the report saved at ``path``, or that of a bundle; raises :class:`ReportError` if it cannot be read."""
+    """Return the report at ``path``, a report or a bundle; raises :class:`ReportError` if it cannot be read."""
     return decode(content_of(path), str(path))
 
 
 def content_of(path: Path) -> bytes:
-    """Return the JSON of the report at ``path``, also of one in a bundle; raises :class:`ReportError`."""
+    """Return the JSON of the report at ``path``, a report or a bundle; raises :class:`ReportError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

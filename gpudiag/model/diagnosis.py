@@ -26,11 +26,11 @@ class Stage(str, Enum):
     CONFIGURATION = "configuration"
     """The stage after all others: the GPU is used, but not as the user meant."""
     PROGRAM = "program"
-    """What a program itself does, as `gpudiag trace` saw it."""
+    """The stage of faults in the program itself, as `gpudiag trace` saw them."""
 
 
 class StepStatus(str, Enum):
-    """How a stage went."""
+    """The state of a stage."""
 
     OK = "ok"
     FAILED = "failed"
@@ -39,7 +39,7 @@ class StepStatus(str, Enum):
 
 
 class Step(Record):
-    """How one stage went on this machine."""
+    """The state of one stage on this machine."""
 
     stage: Stage
     status: StepStatus
@@ -56,54 +56,54 @@ class Confidence(str, Enum):
 
 
 class TrialOutcome(str, Enum):
-    """What came of trying a fix."""
+    """The result of trying a fix."""
 
     WORKS = "works"
-    """A matrix product and a convolution on a GPU came out right."""
+    """A matrix product and a convolution on a GPU gave the right result."""
     HELPS_IN_PART = "helps in part"
-    """The GPU is listed, and one of them fails."""
+    """The GPU is listed, but one of the two operations fails."""
     DOES_NOT_HELP = "does not help"
     NOT_TRIED = "not tried"
 
 
 class FixAttempt(Record):
-    """A fix that is a change of variables, tried in a new interpreter with nothing else changed."""
+    """A fix that only changes variables, tried in a new interpreter with nothing else changed."""
 
     change: dict[str, str | None]
-    """Variable to value; None: unset."""
+    """The variables that the fix sets; None: unset."""
     outcome: TrialOutcome = TrialOutcome.NOT_TRIED
     detail: str = ""
 
 
 class RootCause(Record):
-    """Why TensorFlow does not use a GPU, or not as meant; and the line that fixes it."""
+    """A reason why TensorFlow does not use a GPU, or not as intended, with its fix."""
 
     cause_id: str
-    """The name of the cause; ``gpudiag explain`` knows it."""
+    """The name of the cause, as ``gpudiag explain`` accepts it."""
     stage: Stage
     confidence: Confidence
     cause: str
-    """One sentence."""
+    """The cause in one sentence."""
     evidence: tuple[str, ...]
-    """What was seen on this machine that shows it."""
+    """The lines of evidence on this machine."""
     fix: tuple[Action, ...]
     """What to do on this machine, the recommended action first."""
     url: str
-    """Documentation of the subject."""
+    """The URL of documentation about the cause."""
     trial: FixAttempt | None = None
-    """Of the action of the fix that has the same change; None if no action can be tried."""
+    """The trial of the fix's action that only changes variables; None if no action can be tried."""
     unfit: bool = False
-    """True: while it is proved, a GPU that it is about must not be relied on, whatever the probes verified."""
+    """True if the affected GPUs must not be relied on while the cause is proved, whatever the probes verified."""
     gpus: tuple[str, ...] = ()
-    """PCI bus ids of the GPUs that it is about; empty: of every GPU, or it is not known which."""
+    """PCI bus ids of the GPUs that are affected; empty if every GPU is, or if it is not known which."""
     about: tuple[str, ...] = ()
-    """The variables, libraries, files and folders that it is about, by their names."""
+    """The names of the variables, libraries, files and folders that are involved."""
     explains: tuple[str, ...] = ()
-    """The messages of the program's log that it explains, by their names."""
+    """The names of the messages in the program's log that the cause explains."""
 
 
 class Failed(Record):
-    """A part of the diagnosis that gpudiag itself broke, or that took too long."""
+    """A part of the diagnosis that failed because gpudiag itself broke, or that took too long."""
 
     part: str
     """The cause that was looked for, or another part of the diagnosis."""
@@ -111,25 +111,25 @@ class Failed(Record):
 
 
 class EnvironmentChange(Record):
-    """A change of the environment without which TensorFlow does not get its GPU."""
+    """A change of the environment that TensorFlow needs to get its GPU."""
 
     name: str
     """The variable, the entry of a list, the flag, the file or the folder that matters."""
     what: str
     """The change in a few words, such as ``entry 3 of LD_LIBRARY_PATH (/opt/x)``."""
     fix: Action | None = None
-    """None if the action of another change is for both, or if the search was cut short."""
+    """The action that makes the change; None if another change's action makes both, or if the search was cut short."""
     origin: str = ""
     """The file that sets the variable, if one was found."""
     missing: bool = False
-    """True: it is to be added; else it is in the way."""
+    """True if the entry has to be added; False if it has to be removed."""
 
 
 class BisectionOutcome(str, Enum):
-    """What came of trying other environments."""
+    """The result of trying other environments."""
 
     FOUND = "found"
-    """Without the changes it fails, with them it works, and with fewer it does not."""
+    """TensorFlow fails without the changes, works with them, and fails with fewer."""
     CUT_SHORT = "cut short"
     """TensorFlow works with the changes, but some of them may not be needed."""
     NOT_THE_ENVIRONMENT = "not the environment"
@@ -140,47 +140,49 @@ class BisectionOutcome(str, Enum):
 
 
 class Bisection(Record):
-    """What came of trying TensorFlow in other environments, each in a new interpreter."""
+    """The result of trying TensorFlow in other environments, each in a new interpreter."""
 
     outcome: BisectionOutcome
     changes: tuple[EnvironmentChange, ...] = ()
     before: str = ""
-    """How far it came in the environment as it is."""
+    """The last stage that TensorFlow reached in the environment as it is."""
     after: str = ""
-    """How far it came with the changes."""
+    """The last stage that TensorFlow reached with the changes."""
     wanted: int = 0
-    """The GPUs that it had to list; 0: on a machine without a GPU, where it had only to be imported."""
+    """The number of GPUs that TensorFlow had to list; 0 on a machine without a GPU, where it only had to be
+    importable."""
     tried: int = 0
-    """Interpreters that were started."""
+    """The number of interpreters that were started."""
     seconds: float = 0.0
     untried: tuple[str, ...] = ()
-    """What files of this machine set and was not tried, because another user can have written it; each with why."""
+    """Settings in files of this machine that were not tried, because another user can have written the file; each with
+    the reason."""
 
 
 class Diagnosis(Record):
-    """What was found out from a report: the stages, and the causes, the first one first."""
+    """The result of the diagnosis: the stages, and the causes, the first cause first."""
 
     steps: tuple[Step, ...] = ()
     causes: tuple[RootCause, ...] = ()
-    """Of the first stage that failed: why no GPU is used. If none failed, the configuration problems."""
+    """The causes at the first stage that failed: why no GPU is used. If no stage failed, the configuration problems."""
     folded: tuple[RootCause, ...] = ()
-    """Causes of later stages: they follow from the first, or are next once it is fixed."""
+    """Causes at later stages, which follow from the first or come next once it is fixed."""
     harmless: tuple[str, ...] = ()
     """Lines that look like errors but are not, each with the reason."""
     misleading: tuple[str, ...] = ()
     """Lines that name a wrong cause, each with what it really means."""
     failed: tuple[Failed, ...] = ()
-    """What could not be examined: a cause may be missing here."""
+    """The parts of the diagnosis that failed: a cause may be missing because of them."""
     origin: str = ""
-    """What the program's log says about where it was written: the release of TensorFlow, the system; "" if nothing."""
+    """The origin of the program's log: the release of TensorFlow and the system; "" if the log does not show it."""
     unexplained: tuple[str, ...] = ()
-    """If no cause was found: the lines of the program's log that look most like a fault."""
+    """The lines of the program's log that look most like a fault, if no cause was found."""
     bisection: Bisection | None = None
-    """None: the environment was not bisected."""
+    """The result of the bisection; None if the environment was not bisected."""
 
     @property
     def proved(self) -> tuple[RootCause, ...]:
-        """The causes that are certain, of any stage."""
+        """The causes that are certain, at any stage."""
         return tuple(cause for cause in (*self.causes, *self.folded) if cause.confidence is Confidence.PROVED)
 
     @property

@@ -17,14 +17,14 @@ class Waiver(Record):
     """``<area>.<probe>.<finding>``, such as ``host.driver.old_driver``."""
     reason: str
     until: date
-    """The last day on which it counts."""
+    """The last day on which the finding is accepted."""
 
 
 class Expectations(Record):
-    """What is expected; None: nothing. The keys of a file are these names with dashes."""
+    """What a deployment expects of a machine; None: no expectation. The keys in a file are these names with dashes."""
 
     source: str = ""
-    """The file that says so."""
+    """The file of the expectations."""
     gpus: int | str | None = None
     """How many GPUs are in scope: a number, or a range such as ``>=4``."""
     models: tuple[str, ...] | None = None
@@ -38,19 +38,19 @@ class Expectations(Record):
     cuda: str | None = None
     """A range for the newest version of CUDA that the driver supports."""
     tensorflow: str | None = None
-    """A range of versions."""
+    """A range of versions of TensorFlow."""
     python: str | None = None
-    """A range of versions."""
+    """A range of versions of Python."""
     compute_capability: str | None = None
-    """A range, for each GPU in scope."""
+    """A range of compute capabilities, for each GPU in scope."""
     mig: str | tuple[str, ...] | None = None
     """``disabled``, or the memory of the MIG instances of each GPU, such as ``9728MiB``."""
     peer_access: bool | None = None
-    """True: each GPU in scope can read the memory of each other one."""
+    """True if each GPU in scope must be able to read the memory of every other one."""
     pcie_generation: int | None = None
-    """The least PCIe generation; of an idle GPU, which lowers it, the most that its link can do."""
+    """The lowest allowed PCIe generation. An idle GPU lowers its own, so its link's maximum is compared."""
     pcie_width: int | None = None
-    """Lanes, at least."""
+    """The lowest allowed number of PCIe lanes."""
     must_pass: tuple[str, ...] | None = None
     """Areas, probes or globs; each of their rows passes, at most with notes."""
     time_budget: float | None = None

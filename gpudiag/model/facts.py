@@ -17,7 +17,7 @@ from gpudiag.record import Record
 _T = TypeVar("_T")
 MOMENTARY = "momentary"
 Momentary = Annotated[_T, msgspec.Meta(extra={MOMENTARY: True})]
-"""A value that is another one a moment later, on the same machine: two reports are not compared by it."""
+"""Marks a value that changes from moment to moment on the same machine; reports are not compared by it."""
 
 
 class Family(Record, tag_field="family"):
@@ -29,11 +29,11 @@ class Unknown(Family, tag="unknown"):
 
     reason: str
     ours: bool = False
-    """True: gpudiag itself broke while it gathered the family, which says nothing about the machine."""
+    """True if gpudiag itself broke while it gathered the family, which says nothing about the machine."""
 
 
 class SystemFacts(Family, tag="system"):
-    """Operating system, Python and size of the host."""
+    """Operating system, Python, processors and memory of the host."""
 
     os: str
     """Name and version of the distribution, such as ``Debian GNU/Linux 12 (bookworm)``."""
@@ -73,35 +73,35 @@ class TensorflowBuild(Record):
     cuda_version: str | None
     cudnn_version: str | None
     compute_capabilities: tuple[str, ...]
-    """As the file spells them, such as ``sm_60`` (machine code) or ``compute_90`` (PTX)."""
+    """The compute capabilities as the file spells them, such as ``sm_60`` (machine code) or ``compute_90`` (PTX)."""
 
 
 class Requirement(Record):
-    """What a distribution requires, and what is installed."""
+    """A requirement of a distribution, and what is installed for it."""
 
     name: str
-    """Normalized, as in ``typing-extensions``."""
+    """The normalized name, as in ``typing-extensions``."""
     specifier: str
-    """The versions that are asked for, such as ``<3,>=1.26``; empty for any."""
+    """The versions that are required, such as ``<3,>=1.26``; empty for any."""
     by: str
-    """The distribution that requires it."""
+    """The distribution that has the requirement."""
     version: str | None
-    """What is installed; None if nothing is, "" if only a part of its metadata is left."""
+    """The installed version; None if it is not installed, "" if only a part of its metadata is left."""
     location: str = ""
     in_range: bool = False
     gone: tuple[str, ...] = ()
-    """The first of its recorded modules that are not there."""
+    """The first module in the distribution's record that is missing on disk."""
     foreign_tag: str = ""
-    """The tag of its wheel, if that is for another Python, such as ``cp310-cp310-manylinux_2_17_x86_64``."""
+    """The tag of its wheel, if the wheel is for another Python, such as ``cp310-cp310-manylinux_2_17_x86_64``."""
 
     @property
     def fits(self) -> bool:
-        """True if it is installed, whole, for this Python and of a version that is asked for."""
+        """True if it is installed completely, for this Python, in a version that is required."""
         return bool(self.version) and self.in_range and not self.gone and not self.foreign_tag
 
     @property
     def wanted(self) -> str:
-        """What pip is given to install it."""
+        """The argument of ``pip install`` that installs it."""
         return f"{self.name}{self.specifier}"
 
 
@@ -109,14 +109,14 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """TensorFlow as installed, read from metadata."""
 
     module_path: str | None
-    """The file ``import tensorflow`` would load, or None if there is no such module."""
+    """The file that ``import tensorflow`` would load, or None if there is no such module."""
     distributions: tuple[Distribution, ...]
     """Every distribution that installs a top-level module ``tensorflow``."""
     build: TensorflowBuild | None
     companions: tuple[Distribution, ...]
     """Installed packages that decide whether TensorFlow works: keras, numpy, protobuf, ``nvidia-*``."""
     ranges: dict[str, str] = {}
-    """NVIDIA's package to the versions that TensorFlow's own metadata asks for, such as ``<13.0,>=12.5.3.2``."""
+    """For each of NVIDIA's packages, the versions that TensorFlow's metadata requires, such as ``<13.0,>=12.5.3.2``."""
     frameworks: tuple[Distribution, ...] = ()
     """Other packages that install or pin CUDA libraries: torch, jax, cupy, onnxruntime ..."""
     plugins: tuple[str, ...] = ()
@@ -124,21 +124,22 @@ class TensorflowFacts(Family, tag="tensorflow"):
     plugin_distributions: tuple[Distribution, ...] = ()
     """Distributions of plug-ins, such as ``tensorflow-directml-plugin``."""
     altered: tuple[str, ...] = ()
-    """Files of TensorFlow that are not those its distribution installed, by hash or size; only a few are checked."""
+    """Files of TensorFlow whose hash or size differs from what its distribution installed; only a few are checked."""
     overwritten: dict[str, tuple[str, ...]] = {}
-    """The same for each distribution that installs them, by its name, if its record has hashes to compare."""
+    """For each distribution that installs TensorFlow and records hashes, its name and the altered files."""
     in_working_directory: str | None = None
-    """A module ``tensorflow`` there: this interpreter does not import it, but a program in that folder would."""
+    """A module ``tensorflow`` in the working directory: this interpreter does not import it, but a program there
+    would."""
     unreadable: tuple[str, ...] = ()
-    """Folders of metadata on ``sys.path`` that cannot be read, of any distribution."""
+    """Metadata folders on ``sys.path`` that cannot be read, of any distribution."""
     half_removed: tuple[str, ...] = ()
-    """Folders that pip renamed (``~vidia_cudnn_cu12-9.3.0.75.dist-info``) and did not remove: it was interrupted."""
+    """Folders that an interrupted pip renamed (``~vidia_cudnn_cu12-9.3.0.75.dist-info``) and did not remove."""
     required_by_others: dict[str, dict[str, str]] = {}
-    """NVIDIA's package to what other frameworks here ask of it, by their names, such as ``==9.1.0.70``."""
+    """For each of NVIDIA's packages, the versions that other installed frameworks require, such as ``==9.1.0.70``."""
     outside: dict[str, str] = {}
-    """Modules that TensorFlow imports, to their file, if that is not in a folder of installed packages."""
+    """Modules that TensorFlow imports from outside the folders of installed packages, each with its file."""
     requirements: tuple[Requirement, ...] = ()
-    """What TensorFlow requires; and of what that requires in turn, what is not as it must be."""
+    """TensorFlow's direct requirements, and those indirect requirements that are not met."""
     without_init: tuple[str, ...] = ()
     """Folders ``tensorflow`` without ``__init__.py`` on ``sys.path``, if no module ``tensorflow`` is found."""
 
@@ -149,7 +150,7 @@ class DriverFacts(Family, tag="driver"):
     kernel_module: str | None
     """Version of the loaded kernel module (``/proc/driver/nvidia/version``), or None."""
     libcuda_path: str | None
-    """The file the loader maps for ``libcuda.so.1``, or None."""
+    """The file that the loader maps for ``libcuda.so.1``, or None."""
     libcuda_error: str | None
     """The loader's message if ``libcuda.so.1`` cannot be opened, or the library's answer to a version query."""
     cuda_version: str | None
@@ -161,36 +162,37 @@ class DriverFacts(Family, tag="driver"):
     secure_boot: bool | None = None
     """Whether the kernel was started by UEFI Secure Boot; None: not known."""
     prime: str | None = None
-    """What Ubuntu's prime-select chose on a notebook with two GPUs: ``nvidia``, ``intel``, ``on-demand``."""
+    """The choice of Ubuntu's prime-select on a notebook with two GPUs: ``nvidia``, ``intel``, ``on-demand``."""
     packages: dict[str, str] = {}
     """Installed packages of NVIDIA's driver and their versions, if dpkg manages packages."""
     fabric_manager: str | None = None
     """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None: not known."""
     wsl_library: str | None = None
-    """``libcuda.so.1`` in the folder in which Windows shows it to WSL, whether the loader finds it there or not."""
+    """The path of ``libcuda.so.1`` in the folder that Windows provides to WSL, even if the loader does not find it
+    there."""
     windows_driver: str | None = None
     """Under WSL, the file that shows that Windows has NVIDIA's driver."""
     open_module: bool | None = None
-    """Whether the kernel module that is loaded is the open one; None: none is loaded."""
+    """True if the loaded kernel module is the open one; None if none is loaded."""
     kernel_log: tuple[str, ...] | None = None
-    """The last lines of the kernel's log that are of NVIDIA's driver; None: this user may not read it."""
+    """The last lines of NVIDIA's driver in the kernel log; None if this user may not read it."""
     interposed: tuple[str, ...] = ()
-    """Files that a process has loaded before the driver and that define functions of the driver or of NVML: by
-    ``LD_PRELOAD`` or ``/etc/ld.so.preload``, as libraries do that share a GPU out."""
+    """Preloaded files that define functions of the driver or of NVML: they come from ``LD_PRELOAD`` or
+    ``/etc/ld.so.preload``. Libraries that share a GPU between programs do this."""
 
 
 class Holder(Record):
-    """What ``/proc`` says of a process; each None if it is not known."""
+    """What ``/proc`` says about a process; a value is None if it is not known."""
 
     user: str | None = None
     command: str | None = None
-    """Its command line without arguments that can hold a secret; a masked report has no word of it."""
+    """Its command line without arguments that can hold a secret; a masked report leaves it out."""
     started_at: str | None = None
-    """Day and time, UTC."""
+    """The start time of the process, UTC."""
     parent_gone: bool | None = None
-    """Whether the process that started it has ended, and it is not a service: left behind, or started with nohup."""
+    """True if its parent has ended and it is not a service: it was left behind, or started with nohup."""
     job: str | None = None
-    """The container or the job of a scheduler that it belongs to, by its control group."""
+    """The container or the scheduler's job that it belongs to, by its control group."""
 
 
 class GpuProcess(Record):
@@ -198,23 +200,24 @@ class GpuProcess(Record):
 
     pid: int
     used_bytes: int | None
-    """None if NVML does not report it (MIG, WSL, some containers)."""
+    """Memory that the process holds; None if NVML does not report it (MIG, WSL, some containers)."""
     computes: bool = True
-    """False for one that only draws, such as a desktop's."""
+    """False for a process that only draws, such as a desktop's."""
     holder: Holder | None = None
-    """None if it is not visible from the pid namespace of this process, or was not asked."""
+    """The process in ``/proc``; None if this process's pid namespace does not show it, or if it was not looked up."""
 
 
 class GpuState(Record):
-    """Health and limits of a GPU by NVML; None: the card, the driver or this user cannot know it.
+    """Current health and limits of a GPU by NVML; None if the card, the driver or this user cannot know a value.
 
-    It is the state at the moment of asking: an idle GPU lowers its clocks and its link.
+    The state is momentary: an idle GPU lowers its clocks and its link.
     """
 
     virtualization: str | None = None
-    """``none``, ``passthrough``, ``vgpu`` (this is one), ``host_vgpu`` or ``host_vsga`` (a host of them)."""
+    """The role of the GPU: ``none``, ``passthrough``, ``vgpu`` (a virtual GPU), ``host_vgpu`` or ``host_vsga`` (a host
+    of virtual GPUs)."""
     licensed: bool | None = None
-    """Of a vGPU: whether one of the products that it is enabled for has a licence."""
+    """For a vGPU: True if one of the products that it is enabled for has a licence."""
     persistence: bool | None = None
     ecc: bool | None = None
     uncorrected_errors: int | None = None
@@ -222,20 +225,20 @@ class GpuState(Record):
     corrected_errors: int | None = None
     retired_pages: int | None = None
     retirement_pending: bool | None = None
-    """Pages wait to be retired: until a reset the faulty memory is in use. Cards before Ampere."""
+    """True if pages wait to be retired: the faulty memory is used until a reset. Only cards before Ampere."""
     remapped_rows: int | None = None
     remap_pending: bool | None = None
-    """Rows wait to be remapped, which a reset does. Ampere and later."""
+    """True if rows wait to be remapped, which a reset does. Only Ampere and later."""
     remap_failed: bool | None = None
-    """No spare row is left: the card is to be replaced."""
+    """True if no spare row is left: the card has to be replaced."""
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     slowed_by: tuple[str, ...] | None = None
-    """Why its clocks are lower than they could be: ``idle``, ``power_cap``, ``power_brake``, ``hot`` ..."""
+    """The reasons why its clocks are lowered: ``idle``, ``power_cap``, ``power_brake``, ``hot`` ..."""
     performance_state: int | None = None
-    """0 is the fastest; an idle GPU is in 8 or more."""
+    """The performance state: 0 is the fastest; an idle GPU is in state 8 or above."""
     power_limit_watts: int | None = None
     power_default_watts: int | None = None
     clock_mhz: int | None = None
@@ -243,13 +246,13 @@ class GpuState(Record):
     fabric: str | None = None
     """Its registration with the NVSwitch fabric: ``not_supported``, ``not_started``, ``in_progress``, ``completed``."""
     fabric_error: int | None = None
-    """NVML's code if the registration was completed with an error; 0: without."""
+    """NVML's error code if the registration was completed with an error; 0 if there was none."""
     nvlinks: tuple[bool, ...] | None = None
     """For each NVLink, whether it is active."""
 
     @property
     def is_working(self) -> bool:
-        """Whether it was known to be under load, or at least awake, when it was asked."""
+        """True if the GPU was known to be under load, or at least awake, when NVML was asked."""
         awake = self.performance_state is not None and self.performance_state <= 2
         return awake and self.slowed_by is not None and "idle" not in self.slowed_by
 
@@ -277,32 +280,33 @@ class NvmlDevice(Record):
     """Memory of each MIG instance, total and used; (0, 0) if NVML does not report it."""
     state: GpuState = GpuState()
     memory_error: str = ""
-    """NVML's error if it fails when it is asked for the memory; "" also if this card or user has no answer."""
+    """NVML's error if the query for the memory fails; "" also if this card or user gets no answer."""
 
 
 NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")
-"""What NVML says if there is no driver to ask; any other error may hide a GPU."""
+"""NVML's errors if there is no driver to ask; any other error may hide a GPU."""
 
 
 class NvmlFacts(Family, tag="nvml"):
-    """What NVML answers."""
+    """NVML's answers about the machine and its GPUs."""
 
     error: str | None
-    """NVML's message why it, or a GPU it counts, could not be used; None if it answered."""
+    """NVML's message if it, or a GPU that it counts, could not be used; None if it answered."""
     driver_version: str | None
     cuda_version: str | None
     """Newest CUDA version the driver supports, as NVML reports it."""
     devices: tuple[NvmlDevice, ...]
     peers: dict[str, str] = {}
-    """Two GPUs, such as ``0 1``, to whether one may read the other's memory: ``ok``, or why not."""
+    """For each pair of GPUs, such as ``0 1``, whether one may read the other's memory: ``ok``, or the reason why
+    not."""
     confidential: bool | None = None
     """Whether confidential computing is on."""
     confidential_ready: bool | None = None
-    """Whether its GPUs were set ready, without which CUDA does not start."""
+    """Whether its GPUs were set to the ready state, which CUDA needs to start."""
 
     @property
     def undescribed(self) -> dict[int, str]:
-        """The GPUs that it counts and cannot describe: index to its message (as :mod:`gpudiag.hardware.nvml` does)."""
+        """GPUs that NVML counts but cannot describe: index to NVML's message (as :mod:`gpudiag.hardware.nvml` does)."""
         errors = (part.removeprefix("GPU ").partition(": ") for part in (self.error or "").split("; "))
         return {int(index): why for index, colon, why in errors if colon and index.isascii() and index.isdecimal()}
 
@@ -320,13 +324,14 @@ class DeviceNode(Record):
 
 
 class DeviceNodeFacts(Family, tag="device_nodes"):
-    """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and what is between several of them."""
+    """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and the bridges and IOMMUs between them."""
 
     nodes: tuple[DeviceNode, ...]
     pci_gpus: tuple[str, ...]
-    """PCI bus ids of NVIDIA display controllers (``/sys/bus/pci/devices``), driver or not."""
+    """PCI bus ids of NVIDIA display controllers (``/sys/bus/pci/devices``), with or without a driver."""
     iommu_groups: dict[str, str] = {}
-    """Of those, PCI bus id to the type of the IOMMU group: ``identity`` (passed through), ``DMA`` or ``DMA-FQ``."""
+    """The type of the IOMMU group of each NVIDIA display controller: ``identity`` (passed through), ``DMA`` or
+    ``DMA-FQ``."""
     iommus: tuple[str, ...] = ()
     """IOMMUs (``/sys/class/iommu``), such as ``dmar0`` (Intel) or ``ivhd0`` (AMD)."""
     iommu_options: tuple[str, ...] = ()
@@ -340,13 +345,13 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     groups: tuple[str, ...] = ()
     """The groups of this process."""
     models: dict[str, str] = {}
-    """The PCI device number of each GPU of NVIDIA's, such as ``0x2330``."""
+    """The PCI device number of each NVIDIA GPU, such as ``0x2330``."""
     without_memory_region: tuple[str, ...] = ()
-    """Those to which the firmware gave no address space for the first or second memory region (BAR)."""
+    """GPUs to which the firmware gave no address space for the first or second memory region (BAR)."""
     asleep: tuple[str, ...] = ()
     """GPUs that the kernel has switched off (``D3cold``)."""
     bridges: dict[str, tuple[str, ...]] = {}
-    """Of each GPU, PCI bus id to the PCI bridges and switches above it, the host's first."""
+    """For each GPU, by PCI bus id, the PCI bridges and switches above it, the host's first."""
 
 
 class EnvironmentFacts(Family, tag="environment"):
@@ -355,8 +360,8 @@ class EnvironmentFacts(Family, tag="environment"):
     variables: dict[str, str]
     """Name to value. A value that can hold a secret is not stored; ``(set)`` replaces it."""
     set_by_python: dict[str, str] = {}
-    """Those that Python itself sets whenever it starts, to the file that does so ("": not known); ``LD_PRELOAD`` or
-    ``/etc/ld.so.preload``: a library that is named there sets it in every program."""
+    """Variables that Python sets whenever it starts, each with the file that does so ("": not known). ``LD_PRELOAD`` or
+    ``/etc/ld.so.preload`` as the file means that a library named there sets the variable in every program."""
 
 
 class ContainerFacts(Family, tag="container"):
@@ -365,16 +370,17 @@ class ContainerFacts(Family, tag="container"):
     runtime: str | None
     """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container."""
     evidence: tuple[str, ...]
-    """The signs of it that were found, such as ``/.dockerenv``."""
+    """The signs of the container that were found, such as ``/.dockerenv``."""
     kubernetes: bool
     slurm_job: Momentary[str | None]
     """``SLURM_JOB_ID``, or None outside a Slurm job."""
     shm_bytes: int | None = None
-    """Size of ``/dev/shm``; None if its mount names none, which means half of the host's memory."""
+    """Size of ``/dev/shm``; None if its mount has no size option, which means half of the host's memory."""
     memlock_bytes: int | None = None
     """How much memory a process may lock (``RLIMIT_MEMLOCK``); None: no limit, or not known."""
     address_space_bytes: int | None = None
-    """How many addresses a process may use (``RLIMIT_AS``, ``ulimit -v``); None: no limit, or not known."""
+    """The size of the address space that a process may use (``RLIMIT_AS``, ``ulimit -v``); None: no limit, or not
+    known."""
     infiniband: tuple[str, ...] = ()
     """Device files of InfiniBand verbs (``/dev/infiniband``)."""
     image: str | None = None
@@ -387,14 +393,14 @@ class ContainerFacts(Family, tag="container"):
 
 
 class LibraryCopy(Record):
-    """A copy of a library that the loader does not take."""
+    """A copy of a library that the loader does not choose."""
 
     path: str
     version: str | None
     owner: str | None
     """Its distribution and version, such as ``nvidia-cudnn-cu12 9.3.0.75``; None if no distribution has it."""
     error: str | None
-    """The loader's message if it cannot be opened by its path; None if it opens."""
+    """The loader's message if it cannot be opened by its path; None if it can be opened."""
 
 
 class Library(Record):
@@ -402,32 +408,32 @@ class Library(Record):
 
     soname: str
     path: str | None
-    """The file that the loader takes; None if it finds none."""
+    """The file that the loader chooses; None if it finds none."""
     source: str
-    """Where: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded already``, ``simulated
-    machine`` or ""."""
+    """Where the loader found it: ``LD_LIBRARY_PATH``, ``RUNPATH``, ``ld.so.cache``, ``default folder``, ``loaded
+    already``, ``simulated machine`` or ""."""
     file: str | None
     """``path`` with links resolved."""
     own_soname: str | None
-    """What the file itself says it is (``DT_SONAME``)."""
+    """The library's name in the file itself (``DT_SONAME``)."""
     version: str | None
-    """What cuDNN answers; otherwise the version in the name of the file or of its distribution."""
+    """The version: for cuDNN its own answer, otherwise from the name of the file or from its distribution."""
     owner: str | None
-    """Its distribution and version; None if no distribution has it."""
+    """The distribution that installed it, with the version; None if no distribution did."""
     error: str | None
     """The loader's message if it cannot be opened."""
     lacks: dict[str, str]
-    """Libraries that it needs, directly or not, and that cannot be found, to the file that needs each."""
+    """Libraries that it needs, directly or indirectly, and that are not found; each with the file that needs it."""
     copies: tuple[LibraryCopy, ...]
     """Other files of this name: of packages, of CUDA toolkits, of conda."""
     damaged: tuple[str, ...] = ()
-    """Files that ``LD_LIBRARY_PATH`` puts first and that cannot be opened, of this library or of one that it needs."""
+    """Damaged files of this library, or of one that it needs, that ``LD_LIBRARY_PATH`` puts first."""
     instead: str | None = None
-    """The good file that the loader would find after them; None: there is none, or none is damaged."""
+    """The good file that the loader would find after the damaged ones; None if there is none, or no damaged file."""
     passed_over: dict[str, str] = {}
-    """Of one that cannot be opened: files of its name that the loader passes over, to what is wrong with them."""
+    """For a library that cannot be opened: files with its name that the loader skips, each with its fault."""
     digest: str | None = None
-    """Of the file's size and of 64 pieces of it: the same for copies, another for another build."""
+    """A digest of the file's size and of 64 pieces of it: equal for copies, different for another build."""
 
     @property
     def damaged_folders(self) -> tuple[str, ...]:
@@ -436,81 +442,83 @@ class Library(Record):
 
 
 class LibraryFacts(Family, tag="libraries"):
-    """The dynamic libraries that TensorFlow opens; each was opened, in its order, without importing it."""
+    """The dynamic libraries that TensorFlow opens; each was opened, in TensorFlow's order, without an import."""
 
     opener: str | None
-    """The file of TensorFlow that opens them; None if there is none, or none with CUDA."""
+    """The file of TensorFlow that opens them; None if there is no such file, or it was built without CUDA."""
     runpath: tuple[str, ...]
-    """Folders in which the loader searches for this file (``DT_RUNPATH``), each once."""
+    """Folders in which the loader searches on behalf of TensorFlow's file (``DT_RUNPATH``), each once."""
     search_path: tuple[str, ...]
-    """Folders of ``LD_LIBRARY_PATH``, which come before them."""
+    """Folders of ``LD_LIBRARY_PATH``, which come before the ``RUNPATH``."""
     libraries: tuple[Library, ...]
     libdevice: tuple[str, ...]
-    """Files ``libdevice.10.bc`` where XLA looks for one; the first is taken."""
+    """Files ``libdevice.10.bc`` where XLA looks for them; XLA uses the first."""
     libdevice_elsewhere: tuple[str, ...]
     """Copies of libdevice in folders where TensorFlow does not look."""
     corrected: dict[str, str] = {}
-    """Names for which the loader itself, asked, took another file than its rules say, to the file of the rules."""
+    """Names for which the real loader chose another file than gpudiag's model of its rules predicts; each with the
+    predicted file."""
     incomplete: dict[str, str] = {}
-    """A distribution of NVIDIA's and its version, to the first library that it installed and that is not there."""
+    """NVIDIA distributions, with version, that lack an installed library; each with the first missing one."""
 
 
 class Attempt(Record):
-    """Something that was tried, as TensorFlow or the driver does it."""
+    """Something that was tried in the way TensorFlow or the driver does it."""
 
     path: str
     error: str | None = None
-    """The name of the error number, such as ``EPERM``; None: it worked."""
+    """The name of the error number, such as ``EPERM``; None if it worked."""
     purpose: str = ""
     """What a folder is for: ``temporary files``, ``CUDA cache``, ``home``, or the flag that names it."""
     free_bytes: Momentary[int | None] = None
-    """Room that is left in a folder."""
+    """Free space in the folder."""
 
 
 class TriedFacts(Family, tag="tried"):
-    """What came of trying: permissions and names say less, as a device control group is not seen by ``access(2)``."""
+    """Results of opening and writing: permissions say less, as ``access(2)`` ignores device control groups."""
 
     opened: tuple[Attempt, ...] = ()
     """Device files, opened for reading and writing. No context is created."""
     written: tuple[Attempt, ...] = ()
     """Folders in which a nameless file was written."""
     connected: tuple[Attempt, ...] = ()
-    """Sockets of services: of persistence, of the NVSwitch fabric, of MPS. Those that are not there are left out."""
+    """Sockets of services: persistence, the NVSwitch fabric and MPS. Sockets that do not exist are left out."""
     confined: str | None = None
-    """The label (SELinux) or profile (AppArmor) of this process; None: it has none, or is not confined."""
+    """The SELinux label or AppArmor profile of this process; None if it has none, or is not confined."""
 
 
 class CudaFacts(Family, tag="cuda"):
-    """What the CUDA driver shows; asked only where indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
+    """The GPUs that the CUDA driver shows; it is asked only if indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
 
     mask: str | None = None
-    """The ``CUDA_VISIBLE_DEVICES`` that it was asked under; None: it was not asked."""
+    """The ``CUDA_VISIBLE_DEVICES`` under which the driver was asked; None if it was not asked."""
     uuids: tuple[str, ...] = ()
-    """Of the GPUs and MIG instances that it shows, as NVML writes them, in its order; none where it fails."""
+    """UUIDs of the GPUs and MIG instances that the driver shows, in NVML's notation and CUDA's order; empty if it
+    fails."""
 
 
 SLOW_S = 5.0
-"""A first call that takes longer is slow: with an idle driver cuInit takes 0.1 to 2 s, more with many GPUs."""
+"""Seconds above which a first call is slow: with an idle driver cuInit takes 0.1 to 2 s, more with many GPUs."""
 
 
 _DRIVER_CALL = re.compile(r"cu[A-Z]|cuda[A-Z]|nvml[A-Z]|dlopen")
 
 
 class Call(Record):
-    """The first call of a function of the driver, of NVML, of a library or of the loader in a process."""
+    """The first call in a process of a function of the driver, of NVML, of a library or of the loader."""
 
     name: str
-    """Such as ``cuInit`` or ``dlopen(libcuda.so.1)``."""
+    """The call, such as ``cuInit`` or ``dlopen(libcuda.so.1)``."""
     seconds: float | None
-    """None: it did not return in the time that it was given."""
+    """Duration; None if the call did not return within the time limit."""
     gpu: str = ""
-    """UUID of the GPU that it was for; "" if it was for none."""
+    """UUID of the GPU that the call was for; "" if it was for none."""
     waited_s: float = 0.0
-    """How long it was waited for, if it did not return."""
+    """How long gpudiag waited for the call, if it did not return."""
     probe: str = ""
-    """The probe that was seen to wait in it; "" if it was called to be measured."""
+    """The probe that was seen waiting in the call; "" if the call was made to be measured."""
     file: str = ""
-    """What it asked the kernel for meanwhile, such as ``ioctl on /dev/nvidia0``; "" if that is not known."""
+    """The kernel request during the call, such as ``ioctl on /dev/nvidia0``; "" if it is not known."""
 
     @property
     def of_driver(self) -> bool:
@@ -519,7 +527,7 @@ class Call(Record):
 
 
 class CallFacts(Family, tag="calls"):
-    """How long the first calls take: what every program on this machine waits for."""
+    """Durations of first calls, which every program on this machine has to wait for."""
 
     calls: tuple[Call, ...] = ()
 
@@ -530,7 +538,7 @@ class CallFacts(Family, tag="calls"):
 
     @property
     def driver_hangs(self) -> bool:
-        """True: no process can start the CUDA driver, or NVML."""
+        """True if no process can start the CUDA driver or NVML."""
         return any(not call.gpu and not call.probe for call in self.hung)
 
     @property
@@ -561,7 +569,7 @@ class Facts(Record):
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables that were stored; empty if the family is unknown."""
+        """The environment variables that were stored; empty if that family is unknown."""
         return {} if isinstance(self.environment, Unknown) else self.environment.variables
 
     @property
@@ -571,7 +579,7 @@ class Facts(Record):
 
     @property
     def without_gpu(self) -> bool:
-        """True only if it is known that there is no NVIDIA GPU: not if one is hidden or NVML does not answer."""
+        """True only if the machine is known to have no NVIDIA GPU, not if one is hidden or NVML does not answer."""
         nvml, nodes, driver = self.nvml, self.device_nodes, self.driver
         if not isinstance(driver, Unknown) and (driver.wsl_library or driver.windows_driver):
             return False
@@ -581,7 +589,7 @@ class Facts(Record):
 
     @property
     def given_a_gpu(self) -> bool:
-        """True if NVML reports a GPU, or a device file of one is here."""
+        """True if NVML reports a GPU, or if a GPU's device file exists."""
         return bool(self.nvml_devices or (not isinstance(self.device_nodes, Unknown) and self.device_nodes.nodes))
 
     @property

@@ -1,4 +1,4 @@
-"""The record of one GPU in the account that a report gives of all."""
+"""The record of one GPU in a report's account of all GPUs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from gpudiag.record import Record
 
 
 class Fate(str, Enum):
-    """What became of a GPU."""
+    """The final state of a GPU in a run."""
 
     USED = "used"
     """A kernel ran on it, and its result and PCI bus id were verified."""
     NOT_VERIFIED = "not verified"
-    """In scope, and no probe verified a kernel on it."""
+    """In scope, but no probe verified a kernel on it."""
     UNFIT = "unfit"
-    """In scope, and a proved cause says that it must not be relied on, whatever was verified on it."""
+    """In scope, but a proved cause says that it must not be relied on, whatever was verified on it."""
     REFUSED = "refused"
-    """In scope, and the driver or TensorFlow does not take it."""
+    """In scope, but the driver or TensorFlow refuses it."""
     NO_KERNEL = "without kernels"
-    """In scope, and this TensorFlow has no code for it."""
+    """In scope, but this TensorFlow has no code for it."""
     HIDDEN = "hidden"
     """Not in scope: a mask or a container leaves it out."""
     OTHER_DRIVER = "held"
-    """Another kernel driver has it, such as vfio-pci for a virtual machine."""
+    """Another kernel driver holds it, such as vfio-pci for a virtual machine."""
     LOST = "lost"
     """It does not answer, or the driver does not know it."""
     NOT_KNOWN = "not known"
-    """NVML could not be asked."""
+    """Unknown because NVML could not be asked."""
     OTHER_MAKER = "of another maker"
     """Not NVIDIA's: TensorFlow's CUDA build does not use it."""
 
 
 class GpuAccount(Record):
-    """One GPU."""
+    """What became of one GPU."""
 
     fate: Fate
     why: str
-    """By what, or why: one line, which completes the sentence ``<fate>: ...``."""
+    """The reason in one line, which completes the sentence ``<fate>: ...``."""
     maker: str = "NVIDIA"
     name: str = ""
-    """By NVML; empty if it does not describe the GPU."""
+    """Its name by NVML; empty if NVML does not describe the GPU."""
     pci_bus_id: str = ""
-    """Empty for a GPU that NVML counts and cannot describe, if the bus does not say which it is."""
+    """Its PCI bus id; empty if NVML only counts the GPU and the bus does not show which one it is."""
     uuid: str = ""
     on_bus: bool = False
     """Whether the PCI bus shows it."""

@@ -1,4 +1,4 @@
-"""GPUs that are known to exist and cannot be used, of those that the caller's mask leaves in scope.
+"""GPUs in scope that are known to exist but cannot be used.
 
 Such a GPU has no row: what was verified on the others says nothing about it.
 """
@@ -10,7 +10,7 @@ import re
 from gpudiag.model.facts import Facts, Unknown
 
 _NVIDIA = "nvidia"
-"""The kernel driver of the GPUs that NVML counts; any other driver uses the GPU for something else."""
+"""The kernel driver of the GPUs that NVML counts; a GPU with any other driver is used for something else."""
 
 
 def missing_gpus(facts: Facts) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ def missing_gpus(facts: Facts) -> tuple[str, ...]:
 
 
 def lost_gpus(facts: Facts) -> dict[int, str]:
-    """Return the GPUs that NVML counts and cannot describe, and that the mask leaves in scope: index to why."""
+    """Return the GPUs in scope that NVML counts but cannot describe: index to the reason."""
     if isinstance(facts.nvml, Unknown):
         return {}
     mask, more = _named(facts)
@@ -31,7 +31,7 @@ def lost_gpus(facts: Facts) -> dict[int, str]:
 
 
 def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
-    """Return the GPUs on the PCI bus that NVML does not count and no other driver holds, if the mask includes them.
+    """Return the GPUs on the PCI bus that NVML does not count and no other driver holds, if they are in scope.
 
     In a container and in a Slurm job the bus also shows GPUs that were given to others.
     """

@@ -7,17 +7,17 @@ from gpudiag.record import Record
 
 TOOK_EFFECT, OTHER_EFFECT, NOT_CHECKED, NOT_REACHED = "took effect", "other effect", "not checked", "not reached"
 WITHOUT_EFFECT = ("overridden", "too late", "misspelt", "ignored", "refused")
-"""Those of a setting that somebody meant and that does not hold."""
+"""Fates of a setting that was intended but has no effect."""
 REPLACED = "replaced"
 FATES = (TOOK_EFFECT, OTHER_EFFECT, *WITHOUT_EFFECT, REPLACED, NOT_CHECKED, NOT_REACHED)
-"""What may become of a setting.
+"""The possible fates of a setting.
 
-``took effect``: what it asks for was observed; ``other effect``: it was read, and what was observed is something else;
-``replaced``: the program itself set it again before it was read; ``not checked``: nothing that was observed shows it.
+``took effect``: its effect was observed; ``other effect``: it was read, but another effect was observed; ``replaced``:
+the program itself set it again before it was read; ``not checked``: no observation shows its effect.
 """
 
 SMALL_BYTES = 1 << 14
-"""A copy of so many bytes at most takes as long as one of a single number."""
+"""The size in bytes up to which a copy takes as long as a copy of a single number."""
 
 
 def place(line: str) -> str:
@@ -30,18 +30,18 @@ class Setting(Record):
     """A GPU option that the program or its environment set."""
 
     what: str
-    """Such as ``memory_growth`` or ``CUDA_VISIBLE_DEVICES``."""
+    """The name of the setting, such as ``memory_growth`` or ``CUDA_VISIBLE_DEVICES``."""
     value: str
     line: str
-    """``file:line`` of the program; "" for the environment that it was started in."""
+    """``file:line`` of the program; "" if the environment in which it was started sets it."""
     fate: str
     """One of :data:`FATES`."""
     why: str = ""
-    """What was observed, or what keeps the setting from having its effect."""
+    """What was observed, or the reason why the setting has no effect."""
     instead: Action | None = None
-    """What to do in its place; None if nothing has to be changed."""
+    """The action to take; None if nothing has to be changed."""
     process: int = 0
-    """Its process id."""
+    """The id of the process."""
     by_import: str = ""
     """The line of the program whose import ran the line that set it; "" if no import did."""
 
@@ -50,19 +50,20 @@ class GpuUse(Record):
     """What a process that uses TensorFlow did with one GPU of the machine."""
 
     gpu: int
-    """NVML's index of it."""
+    """NVML's index of the GPU."""
     process: int
     devices: tuple[str, ...] = ()
-    """TensorFlow's devices on it."""
+    """TensorFlow's devices on the GPU."""
     operations: int = 0
-    """That ran there."""
+    """The number of operations that ran on the GPU."""
     peak_bytes: int = 0
     unused: str = ""
-    """Why nothing ran there; "" if something did."""
+    """The reason why nothing ran on the GPU; "" if something did."""
     line: str = ""
-    """The line of the program that hides it from TensorFlow; "" for its environment, or if nothing hides it."""
+    """The line of the program that hides the GPU from TensorFlow; "" if its environment does, or if nothing hides
+    it."""
     is_hidden: bool = False
-    """Something that the program or its environment set keeps it from TensorFlow."""
+    """True if the program or its environment hides the GPU from TensorFlow."""
 
 
 class Placed(Record):
@@ -71,92 +72,93 @@ class Placed(Record):
     op: str
     device: str
     count: int
-    """Of eager operations how often they ran; of a function's how many of its graph there are."""
+    """For eager operations, how often they ran; for a function's, how many its graph has."""
     asked: str = ""
-    """The device that the program asked for, if it did."""
+    """The device that the program asked for; "" if it asked for none."""
     line: str = ""
-    """Where, for operations on the CPU that a GPU could have run."""
+    """The line of the program, for operations on the CPU that a GPU could have run."""
     function: str = ""
-    """The function that they belong to; "": they ran eagerly."""
+    """The function that the operations belong to; "" if they ran eagerly."""
     why: str = ""
-    """Of an operation on the CPU: ``asked`` (a GPU was asked for), ``scope`` (the CPU was asked for),
-    ``variable`` (it follows a variable or an iterator there), ``none`` (nothing was asked for), ``type`` (no kernel for
-    the GPU has this type) or ``cpu only`` (there is no kernel for the GPU at all). ``host``: TensorFlow names a GPU,
-    and its kernel for this type keeps the tensors in the computer's memory, as those for int32 do."""
+    """Why an operation is on the CPU: ``asked`` (a GPU was asked for), ``scope`` (the CPU was asked for), ``variable``
+    (it follows a variable or an iterator there), ``none`` (nothing was asked for), ``type`` (no kernel for the GPU has
+    this type) or ``cpu only`` (there is no kernel for the GPU at all). ``host``: TensorFlow names a GPU, and its kernel
+    for this type keeps the tensors in the computer's memory, as those for int32 do."""
     process: int = 0
     largest_bytes: int = 0
-    """The largest tensor of an operation; 0 where it was not measured."""
+    """The size of the operation's largest tensor; 0 where it was not measured."""
     types: str = ""
     """The types of its tensors, if ``why`` is ``type``: such as ``int64``."""
     direct: bool = True
-    """False: a library, such as Keras, ran it."""
+    """False if a library, such as Keras, ran it."""
 
     @property
     def could_use_gpu(self) -> bool:
-        """True if it ran on the CPU and TensorFlow has a kernel for GPUs of its type."""
+        """True if it ran on the CPU although TensorFlow has a GPU kernel for its type."""
         return self.why in ("asked", "scope", "variable", "none") and "GPU" not in self.device
 
 
 class Scope(Record):
-    """A ``with tf.device`` that the program entered."""
+    """A ``with tf.device`` block that the program entered."""
 
     device: str
-    """As it is written there."""
+    """The device as the program writes it."""
     line: str
     process: int = 0
     variables: int = 0
-    """How many variables were made on the CPU in one for the CPU."""
+    """The number of variables that were made on the CPU in this scope, if the scope is for the CPU."""
 
 
 class Function(Record):
     """A ``tf.function``."""
 
     name: str
-    """Of its Python function."""
+    """The name of the Python function."""
     line: str
     """The line of the program that made TensorFlow trace it."""
     traced: int
-    """How often its Python was run to make a graph."""
+    """How often the Python function was run to make a graph."""
     runs: int = 0
     devices: dict[str, int] = {}
-    """How many operations of its graphs were placed on each device, after TensorFlow had optimized them."""
+    """The number of operations of its graphs on each device, after TensorFlow had optimized the graphs."""
     copies: int = 0
     """Tensors that each run copies between the host and a GPU."""
     compiled: bool = False
-    """XLA compiles it as a whole."""
+    """True if XLA compiles the function as a whole."""
     clusters: int | None = None
-    """Parts of it that XLA compiles; None: TensorFlow was not asked to form any."""
+    """The number of parts that XLA compiles; None if TensorFlow was not asked to form any."""
     outside: dict[str, bool] = {}
-    """Types of its operations that are in no cluster, if it was asked: whether XLA has a kernel for them."""
+    """Types of operations outside XLA's clusters, if clusters were requested, each with whether XLA has a kernel for
+    it."""
     process: int = 0
     between_gpus: int = 0
-    """Tensors that each run copies from one GPU to another."""
+    """The number of tensors that each run copies from one GPU to another."""
     scopes: dict[str, tuple[str, ...]] = {}
-    """The GPUs in whose ``tf.device`` scope it was called, each with the devices on which its operations then ran."""
+    """The GPUs in whose ``tf.device`` scope the function was called, each with the devices that ran its operations."""
     types: tuple[str, ...] = ()
     """The types of its operations on GPUs."""
 
 
 class Copies(Record):
-    """Tensors that were copied from or to a GPU, by one line or function."""
+    """Tensors that one line or function copied from or to a GPU."""
 
     direction: str
     """``to host``, ``to device`` or ``between GPUs``."""
     line: str
     count: int
     bytes: int
-    """Without those whose size is not known."""
+    """The total size, without copies whose size is not known."""
     function: str = ""
-    """The function that they belong to; "": single tensors."""
+    """The function that the copies belong to; "" for single tensors."""
     unsized: int = 0
-    """How many of them have a size that is not known before the function runs."""
+    """The number of copies whose size is not known before the function runs."""
     direct: bool = True
-    """False: a library, such as Keras, made them."""
+    """False if a library, such as Keras, made the copies."""
     process: int = 0
 
 
 class Waited(Record):
-    """What the program waited for ``tf.data`` in a loop of Python."""
+    """The time that the program waited for ``tf.data`` in a Python loop."""
 
     line: str
     times: int
@@ -170,37 +172,38 @@ class Device(Record):
     name: str
     limit_bytes: int
     gpu: str = ""
-    """Which GPU of the machine it is, by NVML's index, or as the process's mask numbers it; "" if that is not known."""
+    """The GPU of the device, by NVML's index or by the number in the process's mask; "" if it is not known."""
     peak_bytes: int = 0
     samples: tuple[tuple[float, int], ...] = ()
-    """Seconds since the process began, and bytes that TensorFlow's allocator had given to tensors."""
+    """Samples: seconds since the process began, and bytes that TensorFlow's allocator had given to tensors."""
     pci: str = ""
     """The PCI bus id of its GPU, as the CUDA driver shows it to the process; "" if that is not known."""
     total_bytes: int = 0
-    """What its GPU has in all; 0 if that is not known."""
+    """The total memory of the GPU; 0 if that is not known."""
     free_bytes: int | None = None
-    """What its GPU had free when the device was made; None if that is not known."""
+    """The free memory of the GPU when the device was made; None if that is not known."""
 
 
 class Booked(Record):
-    """What NVML books on a GPU of the machine while the program runs."""
+    """The memory in use that NVML reports for a GPU while the program runs."""
 
     index: int
     """NVML's index of the GPU."""
     total_bytes: int
     before_bytes: int
-    """In use when the program began."""
+    """Bytes in use when the program began."""
     used_bytes: int
-    """The most that was in use."""
+    """The highest number of bytes in use."""
     processes: tuple[tuple[int, int], ...] = ()
-    """Process ids, each with the most that was booked on it; empty in a container: NVML counts pids of the host."""
+    """Process ids, each with the highest number of bytes that NVML reports for it; empty in a container: NVML counts
+    pids of the host."""
     idle_s: float | None = None
-    """Seconds in which it computed nothing, after TensorFlow had made its devices; None: not known, as of a simulated
+    """Seconds in which the GPU was idle after TensorFlow had made its devices; None if not known, as on a simulated
     GPU."""
     watched_s: float = 0.0
-    """Of so many seconds."""
+    """The seconds of observation to which ``idle_s`` refers."""
     pci: str = ""
-    """Its PCI bus id; "" if NVML gave none."""
+    """The PCI bus id of the GPU; "" if NVML gave none."""
 
 
 class Holder(Record):
@@ -219,24 +222,24 @@ class OutOfMemory(Record):
     line: str
     device: str
     asked_bytes: int
-    """0 if the message does not say it."""
+    """The size of the failed allocation; 0 if the message does not contain it."""
     used_bytes: int
     limit_bytes: int
     holders: tuple[Holder, ...] = ()
-    """The largest first."""
+    """The holders of memory, the largest first."""
     process: int = 0
 
 
 class NotCompiled(Record):
-    """A function that XLA was to compile as a whole, and could not."""
+    """A function that XLA was asked to compile as a whole but could not."""
 
     function: str
     line: str
-    """The line that called it."""
+    """The line that called the function."""
     device: str
-    """XLA's own, such as ``XLA_GPU_JIT``."""
+    """XLA's name of the device, such as ``XLA_GPU_JIT``."""
     operations: tuple[str, ...]
-    """The types of operation that XLA does not have."""
+    """The operation types that XLA does not support."""
     process: int = 0
 
 
@@ -250,20 +253,20 @@ class Replicas(Record):
     """The devices that TensorFlow has."""
     process: int = 0
     runs: int | None = None
-    """How often it was given something to run on its replicas; one that is traced counts once. None: not known."""
+    """How often the strategy ran something on its replicas; a traced call counts once. None: not known."""
     same: tuple[tuple[str, str, str], ...] = ()
-    """Lines that gave all its replicas the same tensors, and nothing else: the line, the line of the program that ran
-    it, and the shape of one of the tensors."""
+    """Lines that only ever gave all replicas identical tensors: the line, the line of the program that ran it, and the
+    shape of one tensor."""
 
 
 class Peer(Record):
     """Another task of a cluster."""
 
     task: str
-    """Such as ``worker 1``."""
+    """The task, such as ``worker 1``."""
     address: str
     answer: str | None = None
-    """What connecting to it ended with, such as ``Connection refused``; "" if it accepts connections, None: not
+    """The error of connecting to the task, such as ``Connection refused``; "" if it accepts connections, None if not
     tried."""
 
 
@@ -271,20 +274,20 @@ class Cluster(Record):
     """A cluster that a process of the program joins."""
 
     task: str
-    """The process's own."""
+    """The task of the process itself."""
     line: str
     at_s: float
-    """When it began to join, in seconds after the program was started."""
+    """The time at which the process began to join, in seconds after the program was started."""
     joined: bool
-    """False: TensorFlow still waits for the other tasks, or gave up."""
+    """False if TensorFlow still waits for the other tasks, or gave up."""
     peers: tuple[Peer, ...] = ()
     process: int = 0
     address: str = ""
-    """The process's own."""
+    """The address of the process itself."""
 
     @property
     def silent(self) -> tuple[Peer, ...]:
-        """Those that do not accept connections."""
+        """The tasks that do not accept connections."""
         return tuple(peer for peer in self.peers if peer.answer)
 
 
@@ -294,19 +297,20 @@ class Process(Record):
     pid: int
     parent: int
     how: str
-    """``started`` or ``forked``."""
+    """How the process was created: ``started`` or ``forked``."""
     command: tuple[str, ...]
     python: str
     began_s: float
-    """Seconds after the program was started."""
+    """The start of the process, in seconds after the program was started."""
     tensorflow: str = ""
-    """Its version; "": it was not imported."""
+    """The version of TensorFlow; "" if it was not imported."""
     forked_when: str = ""
-    """Of a forked one: how far TensorFlow was in its parent, such as ``initialised`` or ``listed``."""
+    """For a forked process: the state of TensorFlow in its parent, such as ``initialised`` or ``listed``."""
     used_after_fork: str = ""
     """The line that used TensorFlow after such a fork; "" if none did."""
     made_s: float = 0.0
-    """When TensorFlow had made its devices, in seconds after the program was started; 0: it made none."""
+    """The time at which TensorFlow had made its devices, in seconds after the program was started; 0 if it made
+    none."""
     not_made: str = ""
     """The error with which TensorFlow could not make its devices."""
     initialised_at: str = ""
@@ -314,29 +318,30 @@ class Process(Record):
     mask: str | None = None
     """``CUDA_VISIBLE_DEVICES`` when TensorFlow made its devices, or when the process began."""
     rank: str = ""
-    """Its number among the processes of a launcher, such as ``LOCAL_RANK=1``, or its task, ``TF_CONFIG: worker 1``."""
+    """Its rank in a launcher, such as ``LOCAL_RANK=1``, or its task, such as ``TF_CONFIG: worker 1``."""
     devices: tuple[Device, ...] = ()
     operations: int = 0
-    """Eager operations and functions that ran."""
+    """The number of eager operations and functions that ran."""
     last_operation: str = ""
     last_s: float = 0.0
-    """When it ended, in seconds after the program was started."""
+    """The end of the process, in seconds after the program was started."""
     seen_s: float = 0.0
-    """When it was last seen, by an operation, by something else that was noted, or at its end."""
+    """The time of the last sign of the process: an operation, another note, or its end."""
     errors: tuple[str, ...] = ()
-    """What TensorFlow raised."""
+    """The errors that TensorFlow raised."""
     missing: tuple[str, ...] = ()
-    """Internal names that this TensorFlow lacks, and what cannot be said because of it; faults of the watcher."""
+    """Internal names that this TensorFlow lacks, with what is unknown because of it, and faults of the tracer
+    itself."""
     lost: int = 0
-    """Notes for which there was no room."""
+    """The number of notes that were dropped for lack of room."""
     keras_backend: str = ""
-    """With what Keras computes, if that is not TensorFlow: such as ``torch``."""
+    """The backend of Keras, if it is not TensorFlow: such as ``torch``."""
     started_at: str = ""
-    """The line that started it, of a process that is watched, too; "" if that is not known."""
+    """The line that started the process, if a traced process did; "" if it is not known."""
 
     @property
     def gpus(self) -> tuple[Device, ...]:
-        """Its GPU devices."""
+        """The GPU devices of the process."""
         return tuple(device for device in self.devices if device.name.startswith("GPU"))
 
 
@@ -345,7 +350,8 @@ class ProgramTrace(Record):
 
     command: tuple[str, ...]
     ended: str
-    """Such as ``status 0``, ``signal SIGKILL`` or ``still running after 60 s; ended by gpudiag``."""
+    """How the program ended, such as ``status 0``, ``signal SIGKILL`` or ``still running after 60 s; ended by
+    gpudiag``."""
     seconds: float
     processes: tuple[Process, ...] = ()
     settings: tuple[Setting, ...] = ()
@@ -358,10 +364,10 @@ class ProgramTrace(Record):
     waited: tuple[Waited, ...] = ()
     clusters: tuple[Cluster, ...] = ()
     booked: tuple[Booked, ...] = ()
-    """Empty if NVML gave nothing."""
+    """The memory use by NVML; empty if NVML reported nothing."""
     scopes: tuple[Scope, ...] = ()
     gpus: tuple[GpuUse, ...] = ()
-    """Of each GPU of the machine, by each process in which TensorFlow listed or made devices."""
+    """The use of each GPU of the machine by each process in which TensorFlow listed or made devices."""
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:
@@ -373,9 +379,10 @@ class ProgramTrace(Record):
         return any(process.gpus for process in self.processes)
 
     def operations(self, process: Process) -> dict[str, int]:
-        """Return how many operations of a process ran on each device: of eager ones each run, of functions each node.
+        """Return how many operations of a process ran on each device.
 
-        Nodes count as often as their function ran; operations without a device are left out.
+        An eager operation counts once per run, a node of a function as often as the function ran. Operations without a
+        device are left out.
         """
         counts: dict[str, int] = {}
         for placed in self.placed:

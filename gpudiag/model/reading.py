@@ -1,4 +1,4 @@
-"""Readings: what the child of a probe measured, and how a saved one is read.
+"""Readings: the measurements of a probe's child, and how saved ones are read.
 
 A run has the record that its probe declares. A saved report has plain JSON, a :class:`SavedReading`, until somebody
 asks the probes of this gpudiag to decode it (:func:`gpudiag.catalogue.decode_readings`). Both are written as the same
@@ -25,7 +25,7 @@ class SavedReading(dict[str, Any], AnyReading):
 
 
 def decode_hook(kind: type, value: object) -> SavedReading:
-    """Tell ``msgspec`` how a reading is decoded: the ``dec_hook`` for whatever has rows."""
+    """Tell ``msgspec`` how to decode a reading: the ``dec_hook`` for all types that contain rows."""
     if kind is not AnyReading:
         raise NotImplementedError(f"cannot decode {kind}")
     if not isinstance(value, dict):
@@ -56,7 +56,8 @@ _WITHOUT_LIST = frozenset(
         "visibility.mask",
     }
 )
-"""Probes of GPUs that judge themselves whether TensorFlow lists them: they have never had the fields of the others."""
+"""Probes that judge themselves whether TensorFlow lists their GPUs: they never had the fields ``given`` and
+``seen``."""
 
 
 def upgraded_reading(probe: str, reading: dict[str, Any]) -> dict[str, Any]:
@@ -84,4 +85,4 @@ def upgraded_reading(probe: str, reading: dict[str, Any]) -> dict[str, Any]:
 
 
 _MOST_GPUS = 1024
-"""A number in a report that somebody made up does not fill the memory."""
+"""The most GPUs that an upgraded reading may have, so that a made-up number in a report does not fill the memory."""

@@ -1,4 +1,4 @@
-"""Names that saved reports may have, and what has them today."""
+"""Former names of causes in saved reports, and what became of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ CAUSES = {
     "device_files_denied": "device_files_kept_by_control_group",
     "nvml_not_opened": "nvml_missing",
 }
-"""Causes that were found to be one: the earlier name to the one that both have now."""
+"""Causes that were merged: the former name to the current one."""
 
 _NOT_LOOKED_FOR = "it was about no GPU and no installation, and is not looked for any more; its report explains it"
 _NOT_SEEN = "no release and no public thread was found that prints its line; its report explains it"
@@ -31,4 +31,4 @@ REMOVED = {
     ),
     _NOT_SEEN,
 )
-"""Causes of earlier versions to what became of them."""
+"""Removed causes of earlier versions, each with what became of it."""

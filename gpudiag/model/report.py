@@ -24,7 +24,7 @@ from gpudiag.record import Record
 SCHEMA_VERSION = 2
 
 SIMULATED = "Simulated "
-"""What the name of every simulated GPU begins with."""
+"""The prefix of the name of every simulated GPU."""
 
 Figure = str | int | float | bool | None
 """A measured or expected value that a finding carries beside its message."""
@@ -39,7 +39,7 @@ class Severity(str, Enum):
 
 
 class Verdict(str, Enum):
-    """What a report says as a whole. ``PASS`` needs evidence for every GPU; see :func:`verdict`."""
+    """The overall result of a report. ``PASS`` needs evidence for every GPU; see :func:`verdict`."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -54,7 +54,7 @@ class Cause(str, Enum):
     SIGNAL = "signal"
     TIMEOUT = "timeout"
     BUSY = "machine busy"
-    """Its time passed while it was kept from running for most of it."""
+    """The deadline passed, and the probe was kept from running for most of the time."""
     UNKILLABLE = "unkillable"
     NO_RESULT = "no result"
     BAD_RESULT = "bad result"
@@ -70,11 +70,11 @@ class Cause(str, Enum):
 
 
 class Acceptance(Record):
-    """Says that the expectations of a deployment accept a finding, which then is a note."""
+    """The statement in a deployment's expectations that a finding is accepted; the finding becomes a note."""
 
     reason: str
     until: date
-    """The last day on which it is accepted."""
+    """The last day on which the finding is accepted."""
     severity: Severity
     """The finding's severity without the acceptance."""
     source: str
@@ -93,35 +93,37 @@ class Finding(Record):
     """The cause of the diagnosis that explains it and has the whole fix; "" if none does."""
     figures: dict[str, Figure] = {}
     accepted: Acceptance | None = None
-    """None: nobody accepted it."""
+    """The acceptance of the finding; None if nobody accepted it."""
 
 
 class Limit(Record):
-    """What the use of a GPU's memory is compared with in a probe."""
+    """A limit that a probe compares a GPU's memory use with."""
 
     name: str
-    """What sets it, such as ``fraction 0.25`` or ``TF_PER_DEVICE_MEMORY_LIMIT_MB=512``."""
+    """The setting behind the limit, such as ``fraction 0.25`` or ``TF_PER_DEVICE_MEMORY_LIMIT_MB=512``."""
     bytes: int
-    """Of the whole device: what was in use before is counted in, so that it can be drawn beside :class:`Timeline`."""
+    """The limit for the whole device, including what was in use before, so that it can be drawn beside
+    :class:`Timeline`."""
     gpu: str = ""
-    """PCI bus id; empty for every GPU of the row."""
+    """PCI bus id of the GPU; empty for every GPU of the row."""
 
 
 class Timeline(Record):
     """Memory in use on one GPU while a probe ran, by NVML, every process counted."""
 
     gpu: str
-    """UUID, as in the row."""
+    """UUID of the GPU, as in the row."""
     seconds: float
-    """How long it was watched, from the beginning of the measurement."""
+    """How long the memory was watched, from the beginning of the measurement."""
     samples: tuple[tuple[int, int], ...]
-    """Milliseconds since then, and bytes in use: the first sample, and each that differs from the one before."""
+    """Milliseconds since the beginning, and bytes in use: the first sample, and each that differs from the one
+    before."""
     looks: tuple[int, ...] = ()
-    """Milliseconds at which the probe itself asked, for what it is judged by."""
+    """Milliseconds at which the probe itself read the memory for its judgement."""
 
 
 RUN_ENDED = "for the run passed"
-"""How the detail ends if the deadline of the whole run ended the probe."""
+"""How the detail of a row ends if the deadline of the whole run ended the probe."""
 
 
 class Outcome(Record, tag_field="outcome"):
@@ -129,19 +131,19 @@ class Outcome(Record, tag_field="outcome"):
 
 
 class Gap(Record):
-    """What was not verified."""
+    """Something that a run did not verify."""
 
     what: str
-    """Such as ``14.1 of 14.1 GiB of memory`` or ``convolutions in float64``."""
+    """What was not verified, such as ``14.1 of 14.1 GiB of memory`` or ``convolutions in float64``."""
     why: str = ""
     where: str = ""
-    """The GPUs, such as ``GPU 0-3``; empty for all of them."""
+    """The GPUs on which it was not verified, such as ``GPU 0-3``; empty for all of them."""
     probe: str = ""
-    """The probe that verifies it; empty if none does."""
+    """The probe that can verify it; empty if none can."""
 
 
 class Judged(Outcome, tag="judged"):
-    """The probe measured and was judged; no findings means that what happened is what was asked for."""
+    """The probe measured and was judged; no findings means that everything is as expected."""
 
     findings: tuple[Finding, ...] = ()
     verified: tuple[str, ...] = ()
@@ -149,11 +151,11 @@ class Judged(Outcome, tag="judged"):
     figure: str = ""
     """The key figure, one short line for the table."""
     table: tuple[tuple[str, ...], ...] = ()
-    """What is best read as a table, the headers first; shown with ``--verbose``."""
+    """Details that are best read as a table, headers first; shown with ``--verbose``."""
     limits: tuple[Limit, ...] = ()
-    """What the memory in use was compared with, if the probe measures memory."""
+    """The limits that memory use was compared with, if the probe measures memory."""
     gaps: tuple[Gap, ...] = ()
-    """What the probe left out of what it verifies."""
+    """What the probe usually verifies but left out."""
 
 
 class Skipped(Outcome, tag="skipped"):
@@ -163,11 +165,11 @@ class Skipped(Outcome, tag="skipped"):
 
 
 class Broken(Outcome, tag="broken"):
-    """The probe gave nothing to judge. Neither a pass nor a failure of TensorFlow, and never green."""
+    """The probe gave nothing to judge. It is neither a pass nor a failure of TensorFlow, and never green."""
 
     cause: Cause
     detail: str
-    """One line: the exception, the signal's name, the deadline in seconds."""
+    """The reason in one line: the exception, the signal's name, or the deadline in seconds."""
 
     @property
     def by_the_run(self) -> bool:
@@ -183,7 +185,8 @@ class Gpu(Record):
     """NVML's index (PCI order, as ``nvidia-smi`` prints it)."""
     name: str
     uuid: str
-    """What names it in ``CUDA_VISIBLE_DEVICES``: its UUID, or that of the MIG instance that the caller's mask chose."""
+    """Its identifier in ``CUDA_VISIBLE_DEVICES``: its UUID, or the UUID of the MIG instance that the caller's mask
+    chose."""
     pci_bus_id: str
     memory_total_bytes: int
 
@@ -208,15 +211,15 @@ class Row(Record):
     outcome: Judged | Skipped | Broken
     duration_s: float
     reading: AnyReading | None = None
-    """What the child measured; judged again by ``gpudiag show --rejudge``."""
+    """The measurements of the child; ``gpudiag show --rejudge`` judges them again."""
     placements: tuple[Placement, ...] = ()
-    """Where TensorFlow said that operations ran."""
+    """Where operations ran, according to TensorFlow."""
     log: tuple[str, ...] = ()
     """Last lines the child wrote to stdout and stderr."""
     began_s: float | None = None
     """Seconds since the run began; None if no child was started, or an older gpudiag made the report."""
     timelines: tuple[Timeline, ...] = ()
-    """Of a probe that measures memory: the memory in use on each of its GPUs."""
+    """The memory in use on each of its GPUs, if the probe measures memory."""
 
     @property
     def area(self) -> str:
@@ -235,8 +238,7 @@ class Row(Record):
 
     @property
     def crash(self) -> Broken | None:
-        """What broke the probe itself; None if gpudiag did not start it, or ended it, or failed to judge it, or if the
-        machine had no time for it."""
+        """The reason why the probe itself broke; None if gpudiag or a busy machine is the reason, not the probe."""
         broken = self.outcome if isinstance(self.outcome, Broken) else None
         not_its_fault = (Cause.NOT_STARTED, Cause.BUSY)
         if broken is None or broken.by_the_run or broken.cause in not_its_fault or self.reading is not None:
@@ -245,7 +247,7 @@ class Row(Record):
 
     @property
     def status(self) -> str:
-        """One word of :data:`STATUSES`; of several findings the most severe counts."""
+        """One word of :data:`STATUSES`; the most severe finding decides."""
         if isinstance(self.outcome, Skipped):
             return "skipped"
         if isinstance(self.outcome, Broken):
@@ -270,40 +272,40 @@ class World(Record):
 
 
 class Settings(Record):
-    """What a configuration file set for the run."""
+    """The settings that a configuration file made for the run."""
 
     file: str
     values: dict[str, str] = {}
-    """Key to value, without those that the command line or a variable overrides."""
+    """Key to value, without settings that the command line or a variable overrides."""
 
     @property
     def text(self) -> str:
-        """Such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
+        """One line, such as ``settings from gpudiag.toml: simulate=2, level=quick``."""
         return (
             f"settings from {self.file}: {', '.join(f'{key}={value}' for key, value in self.values.items()) or 'none'}"
         )
 
 
 class Level(Record):
-    """How much of the catalogue a run was to cover."""
+    """How much of the catalogue a run should cover."""
 
     name: str = "full"
-    """``quick`` (what fills no memory and does not disturb running jobs) or ``full``."""
+    """``quick`` (probes that fill no memory and do not disturb running jobs) or ``full``."""
     reason: str = ""
-    """Why gpudiag chose it; empty if the caller did, or if nothing had to be left out."""
+    """The reason why gpudiag chose the level; empty if the caller chose it, or if nothing had to be left out."""
 
 
 class Limits(Record):
-    """What the caller demands; part of the report, so that it can be judged again by the same rules."""
+    """The caller's demands; they are part of the report, so that it can be judged again by the same rules."""
 
     require_gpus: int = 0
     """How many GPUs must be in scope; fewer is a failure."""
     count_simulated: bool = False
-    """True: simulated GPUs count towards ``require_gpus``, because the caller asked for both on one command line."""
+    """True if simulated GPUs count towards ``require_gpus``, because the caller asked for both on one command line."""
     allow_no_gpu: bool = False
-    """True: a machine that is known to have no GPU ends with status 0 instead of 5."""
+    """True if a machine that is known to have no GPU ends with status 0 instead of 5."""
     strict: bool = False
-    """True: warnings count as failures."""
+    """True if warnings count as failures."""
 
     @property
     def failing(self) -> frozenset[Severity]:
@@ -320,7 +322,7 @@ class Report(Record):
     schema_version: int
     gpudiag_version: str
     started_at: str
-    """UTC, ISO 8601."""
+    """The start of the run: UTC, ISO 8601."""
     duration_s: float
     command: tuple[str, ...]
     isolation: str
@@ -339,18 +341,18 @@ class Report(Record):
     """Lines of the log of the user's own program, if it was given."""
     diagnosis: Diagnosis = Diagnosis()
     settings: Settings | None = None
-    """None: there was no configuration file, or none was used."""
+    """The settings of the configuration file; None if there was none, or none was used."""
     notes: tuple[str, ...] = ()
-    """What was left out or could not be done, apart from the probes: a sentence each."""
+    """Sentences about what was left out or could not be done, apart from the probes."""
     withheld: tuple[str, ...] | None = None
-    """Why it cannot be a ``PASS``, whatever its rows say: what is known about GPUs in scope that cannot be used. None:
-    an older gpudiag made the report, and did not ask this."""
+    """Reasons why the report cannot be a ``PASS``, whatever its rows say: GPUs in scope that cannot be used. None: an
+    older gpudiag made the report and did not check this."""
     accounts: tuple[GpuAccount, ...] | None = None
-    """Where each GPU of the machine is, in scope or not; None: an older gpudiag made the report."""
+    """The state of each GPU of the machine, in scope or not; None: an older gpudiag made the report."""
     since: Comparison | None = None
-    """What changed since the last PASS, or since the report that the caller named; None: nothing to compare with."""
+    """The changes since the last PASS, or since the report that the caller named; None: nothing to compare with."""
     program: ProgramTrace | None = None
-    """What a program did, if ``gpudiag trace`` ran it; such a report is about the program and has no rows."""
+    """The trace of a program that ``gpudiag trace`` ran; such a report is about the program and has no rows."""
     expected: Expectations | None = None
     """What the machine was expected to be; the rows of the area ``expect`` say whether it is."""
     codes: dict[str, str] = {}
@@ -392,7 +394,7 @@ class Report(Record):
 
     @property
     def unfit(self) -> tuple[RootCause, ...]:
-        """The proved causes for which a GPU in scope must not be relied on, whatever the rows say."""
+        """The proved causes that make a GPU in scope unfit, whatever the rows say."""
         scope = {gpu.pci_bus_id.lower() for gpu in self.gpus} | {pci.lower() for pci in uncounted_gpus(self.facts)}
         if not scope and not missing_gpus(self.facts):
             return ()
@@ -420,9 +422,9 @@ def conclude(report: Report) -> Report:
 
 
 def reasons_against(report: Report) -> tuple[str, ...]:
-    """Return what is known against a ``PASS``: a GPU in scope that is missing or lost, or a cause that is proved.
+    """Return the reasons against a ``PASS``: GPUs in scope that are missing or lost, and proved causes.
 
-    A cause of the last stages counts only if it makes a GPU unfit: else the GPU is used, but not as the user meant.
+    A cause of the last stages counts only if it makes a GPU unfit: otherwise the GPU is used, but not as intended.
     """
     unfit = report.unfit
     against = [
@@ -438,9 +440,10 @@ def verdict(report: Report) -> Verdict:
 
     ``PASS`` needs at least one GPU in scope and, for every one of them, a kernel run whose result and PCI bus id were
     verified. A run in which nothing was verified, or that a signal stopped early, is never a pass, whatever else went
-    well; nor is one for which ``withheld`` names a reason. If a part of the diagnosis failed, it might have found such
-    a reason: that breaks a run as a broken probe does. A probe for which the machine was too busy shows nothing. A
-    proved cause that makes a GPU in scope unfit is a failure, also if probes broke: it is why, or it matters more.
+    well; nor is one for which ``withheld`` names a reason. A failed part of the diagnosis might have found such a
+    reason, so it breaks a run as a broken probe does. A probe for which the machine was too busy shows nothing. A
+    proved cause that makes a GPU in scope unfit is a failure, even if probes broke: the cause explains that, or matters
+    more.
     """
     if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
         return Verdict.FAIL
@@ -455,7 +458,7 @@ def verdict(report: Report) -> Verdict:
 
 
 def exit_code(reached: Verdict, report: Report) -> int:
-    """Return the exit status; if several apply the order is: signal, failed, broken, not verified, pass."""
+    """Return the exit status. If several apply, the order is: signal, failed, broken, not verified, pass."""
     if report.signal is not None:
         return 128 + report.signal
     if reached is Verdict.NOT_VERIFIED:

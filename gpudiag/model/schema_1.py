@@ -49,7 +49,7 @@ _HARMFUL = (
     ),
     (Kind.END_PROCESS, re.compile(r"(?:^|[;&|] ?|sudo )(?:kill|pkill|killall) ")),
 )
-"""What could do harm, by the command and by what is said beside it."""
+"""Actions that could do harm, recognised by the command and by the comment beside it."""
 _KINDS = (
     (Kind.SET_VARIABLE, re.compile(r"(?:export|unset) |ENV |conda env config vars ")),
     (Kind.START_CONTAINER, re.compile(r"(?:docker|podman|nerdctl|apptainer|singularity|srun|sbatch|salloc|kubectl) ")),
@@ -72,7 +72,7 @@ _OR = re.compile(r"or(?:[:,] ?|$)")
 
 
 def action(line: str, change: dict[str, str | None] | None = None) -> Action:
-    """Return a line of a fix as an action; what its text shows of its kind is the best guess of schema 1."""
+    """Return a line of a fix as an action; its kind is guessed from its text."""
     command, *rest = _COMMENT.split(line, maxsplit=1)
     note = rest[0].strip() if rest else ""
     command = command.rstrip()
@@ -88,7 +88,7 @@ def action(line: str, change: dict[str, str | None] | None = None) -> Action:
 
 
 def _change(command: str) -> dict[str, str | None] | None:
-    """Return the variables that a command sets or unsets; None if it does more, or if a shell makes their values."""
+    """Return the variables that a command sets or unsets; None if it does more, or if a shell computes the values."""
     if _MADE_BY_SHELL.search(command):
         return None
     try:
@@ -104,7 +104,7 @@ def _change(command: str) -> dict[str, str | None] | None:
 
 
 def advice(text: str) -> tuple[Action, ...]:
-    """Return the advice of a finding, prose, as actions."""
+    """Return the advice of a finding, given as prose, as actions."""
     return (Action(note=text, role=Role.NOTE, kind=_kind(text, "")),) if text else ()
 
 
@@ -131,7 +131,7 @@ def _where(note: str, kind: Kind) -> Where:
 def upgraded(report: dict[str, Any]) -> dict[str, Any]:
     """Return the plain JSON of a report of schema 1 as one of schema 2.
 
-    A value that is not as schema 1 had it stays as it is: reading it as a record says what is wrong with it.
+    A value that schema 1 does not allow stays as it is: decoding the report then reports the fault.
     """
     for finding in _findings(report):
         _finding(finding)
@@ -182,7 +182,7 @@ def _finding(finding: dict[str, Any]) -> None:
 
 
 def _cause(cause: dict[str, Any]) -> None:
-    """The line that was tried is the one with the change; the oldest reports do not say which it was."""
+    """Upgrade a cause; the oldest reports do not say which line was tried: it is the one with the change."""
     for earlier, today in (("rule", "cause_id"), ("sure", "confidence")):
         if earlier in cause:
             cause[today] = cause.pop(earlier)

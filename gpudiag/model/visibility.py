@@ -15,26 +15,27 @@ from gpudiag.model.report import Gpu
 from gpudiag.record import Record
 
 IDLE_BYTES = 1 << 30
-"""More than an idle GPU's own use: the driver reserves up to about 600 MiB (H100, by nvidia-smi)."""
+"""Memory use above which a GPU is not idle: the driver itself reserves up to about 600 MiB (H100, by nvidia-smi)."""
 
 
 class Mask(Record):
-    """What a value of ``CUDA_VISIBLE_DEVICES`` means on a machine."""
+    """The meaning of a value of ``CUDA_VISIBLE_DEVICES`` on a machine."""
 
     devices: tuple[NvmlDevice, ...]
     """The visible GPUs, in the order in which CUDA numbers them."""
     uuids: tuple[str, ...]
-    """What names each of them to CUDA: its UUID, or that of the one MIG instance the mask lets through."""
+    """The identifiers of the visible GPUs in CUDA: the UUID of each, or of the one MIG instance that the mask lets
+    through."""
     ignored: tuple[str, ...]
     """Entries without effect: the list ends at the first invalid one, and a duplicate voids all of it."""
     twice: str = ""
-    """The entry that names a GPU or instance for the second time: CUDA shows none at all then."""
+    """The entry that names a GPU or instance for the second time; CUDA shows no GPU at all then."""
     beside: tuple[str, ...] = ()
-    """UUIDs that the mask names and CUDA does not show: a process has whole GPUs, or a single MIG instance."""
+    """UUIDs that the mask names but CUDA does not show: a process has whole GPUs, or a single MIG instance."""
 
 
 def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
-    """Return what ``CUDA_VISIBLE_DEVICES=value`` leaves visible of ``devices`` (None: not set, so all of them).
+    """Return which of ``devices`` ``CUDA_VISIBLE_DEVICES=value`` leaves visible (None: not set, so all of them).
 
     An entry is an index or the UUID of a GPU or MIG instance, or a prefix that matches only one. Indices count
     ``devices`` as NVML does, in PCI order; :func:`mask_in_force` handles other orders of CUDA. A GPU in MIG mode that
@@ -56,14 +57,14 @@ def apply_mask(value: str | None, devices: tuple[NvmlDevice, ...]) -> Mask:
 
 
 def for_one_process(uuids: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of ``uuids`` that one process sees, by the first: a MIG instance alone, or all whole GPUs."""
+    """Return those ``uuids`` that one process sees. The first decides: a MIG instance alone, or all whole GPUs."""
     if uuids and _is_instance(uuids[0]):
         return uuids[:1]
     return tuple(uuid for uuid in uuids if not _is_instance(uuid))
 
 
 def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, NvmlDevice]:
-    """Return what separate processes may each be given of ``CUDA_VISIBLE_DEVICES=value``: UUID to GPU, in order.
+    """Return the devices of ``CUDA_VISIBLE_DEVICES=value`` that separate processes may get: UUID to GPU, in order.
 
     Several MIG instances of one GPU are several choices, although one process can use only one of them.
     """
@@ -73,7 +74,7 @@ def choices(value: str | None, devices: tuple[NvmlDevice, ...]) -> dict[str, Nvm
 
 
 def mask_in_force(facts: Facts) -> Mask:
-    """Return what the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; nothing if NVML could not be asked.
+    """Return the GPUs that the caller's ``CUDA_VISIBLE_DEVICES`` leaves visible; none if NVML could not be asked.
 
     If indices are ambiguous, the GPUs are those that the CUDA driver itself shows.
     """
@@ -116,8 +117,8 @@ def other_use(gpu: Gpu, facts: Facts) -> str | None:
 def index_is_ambiguous(facts: Facts) -> bool:
     """Return True if it is not known which GPU an index in ``CUDA_VISIBLE_DEVICES`` means.
 
-    Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and NVML does not say which of unequal
-    cards that is; only the CUDA driver does. Masks by UUID are exact.
+    Unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, CUDA counts the fastest GPU first, and NVML does not say which of several
+    different cards is the fastest; only the CUDA driver does. Masks by UUID are exact.
     """
     if not indices_are_ambiguous(facts.variables, facts.nvml_devices):
         return False
@@ -126,7 +127,7 @@ def index_is_ambiguous(facts: Facts) -> bool:
 
 
 def indices_are_ambiguous(variables: Mapping[str, str], devices: tuple[NvmlDevice, ...]) -> bool:
-    """As :func:`index_is_ambiguous`, of an environment's ``variables`` and the GPUs that NVML reports."""
+    """Return True if indices are ambiguous (see :func:`index_is_ambiguous`) for ``variables`` and NVML's GPUs."""
     unequal = len({device.name for device in devices}) > 1
     indices = has_indices(variables.get("CUDA_VISIBLE_DEVICES", ""))
     return indices and unequal and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
@@ -138,7 +139,7 @@ def has_indices(mask: str) -> bool:
 
 
 def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
-    """Return what the CUDA driver shows under the mask in force: UUID to GPU; empty if it was not asked."""
+    """Return the GPUs that the CUDA driver shows under the mask in force: UUID to GPU; empty if it was not asked."""
     asked = facts.cuda
     if isinstance(asked, Unknown) or asked.mask is None or asked.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
         return {}
@@ -147,7 +148,7 @@ def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
 
 
 def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...], str]:
-    """Return what a mask names, UUID to GPU in its order; the entries without effect; and one that voids all."""
+    """Return a mask's devices, UUID to GPU in its order; the entries without effect; and one that voids all."""
     if value is None:
         return {_first_unit(device): device for device in devices}, (), ""
     entries = [entry.strip() for entry in value.split(",")]
@@ -178,7 +179,7 @@ def _resolve(entry: str, devices: tuple[NvmlDevice, ...]) -> tuple[str, NvmlDevi
 
 
 def _first_unit(device: NvmlDevice) -> str:
-    """Return the UUID of what CUDA shows of ``device``: the GPU, or its first MIG instance."""
+    """Return the UUID that CUDA shows for ``device``: of the GPU, or of its first MIG instance."""
     return device.mig_uuids[0] if device.mig_uuids else device.uuid
 
 
