@@ -1,4 +1,4 @@
-"""What TensorFlow can do on a GPU: which probe verifies it, and what no probe runs.
+"""What TensorFlow can do on a GPU: for each ability the probe that verifies it, if there is one.
 
 A test asks TensorFlow for the kernel of each operation that is named here, and looks for its words in the probes.
 """
@@ -19,7 +19,7 @@ class Ability(Record):
     type: str = ""
     """The type of the operation's tensors, as ``tf.DType`` names it; empty for any."""
     words: tuple[str, ...] = ()
-    """Words of which one is in the source of a probe that runs it."""
+    """Words; the source of a probe that runs the ability has at least one of them."""
 
 
 MEMORY = "memory.capacity"

@@ -17,7 +17,7 @@ class Card(Record):
 
     name: str
     capability: str
-    """Such as ``8.6``."""
+    """The compute capability, such as ``8.6``."""
 
 
 _NAMES: tuple[tuple[str, str], ...] = (
@@ -48,16 +48,16 @@ _CARDS = tuple(
 )
 _TURNED = re.compile(r"(?i)\b(\d{4}) ?(RTX|GTX)\b|\b(RTX|GTX)[ -]?(\d{3,4})")
 _SHORT = frozenset({"T4", "P4", "L4", "M40", "M60", "P40", "A10", "A16", "A30", "A40", "H20", "K10", "ORIN", "XAVIER"})
-"""Names that may mean something else: they count beside what says that a GPU is meant."""
+"""Names that may mean something else: they count only in text that is about a GPU."""
 _ANY = re.compile(
     r"(?i)[RG]TX? ?-?\d|Tesla|Quadro|Titan|Orin|Xavier|\b[ABHKLMPTV][1-9]\d{0,4}[A-Z]{0,2}\b|\bGB?[12]00|9[1-4]0M|MX\d"
     r"|\d[a-z]{0,2}\.\d{0,2}xlarge"
 )
-"""What every name has: most lines have none of it."""
+"""A quick test: every name of a GPU matches, and most lines do not."""
 _BARE = re.compile(r"(?i)\b(GPUs?|NVIDIA|GeForce)[ :]{1,3}((?:1[06]|[2-5]0)[3-9]0)\b")
 """A number alone, as people write it: "Nvidia 1660 Ti"."""
 _WITH_TI = re.compile(r"(?i)(?<![\w.])((?:1[06]|[2-5]0)[5-9]0)(?= ?(?:ti|super)\b)")
-"""A number that is a GPU's by what follows: "3080ti"."""
+"""A number that the letters after it mark as a GPU's: "3080ti"."""
 _MEANT = re.compile(r"(?i)\bGPUs?\b|nvidia|tesla|geforce|quadro|jetson|\bcard\b|name:")
 
 

@@ -1,6 +1,6 @@
-"""Codes with which NVIDIA's driver and libraries, and the operating system, answer, each with its meaning.
+"""Error codes of NVIDIA's driver and libraries and of the operating system, each with its meaning.
 
-:func:`meanings` is what every text that is shown passes through: no code stands in a report without what it means.
+:func:`meanings` adds the meanings to every text that is shown, so that no report has a code without its meaning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def meaning_of(event: Event) -> str:
 
 
 def meanings(text: str) -> dict[str, str]:
-    """Return the codes in a text, each with its meaning; without those whose meaning the text has."""
+    """Return the codes in a text, each with its meaning, except codes whose meaning the text already has."""
     found: dict[str, str] = {}
     flat = " ".join(text.split())
     for match in _CODE.finditer(flat):

@@ -1,8 +1,8 @@
-"""Recognising messages: a line is turned into events here, before anything is cut away.
+"""Recognising messages: a line is turned into events here, before it is shortened.
 
-Causes ask for events and have no patterns; the messages are in :mod:`gpudiag.knowledge.messages`. A text
-matches whole words. So a line can match only if it has all words of the text, and that is looked up before any pattern
-is tried: hundreds of messages cost hardly more than ten.
+Causes ask for events and have no patterns; the messages are in :mod:`gpudiag.knowledge.messages`. A text matches whole
+words, so a line can match only if it has all words of the text. This is checked before any pattern is tried, so that
+hundreds of messages cost hardly more than ten.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _FIELDS = {
     "p": r"/[^()]{1,300}",
 }
 _AT_THE_END = {"": r".{0,1000}", "s": r"\S{0,300}"}
-"""The patterns of fields at the end of a text: they take as much as there is."""
+"""Patterns for fields at the end of a text, which match as much as possible."""
 _WORD = re.compile(r"[a-z_]+")
 _FAILURES = ("failed to ", "failed call to ", "could not ", "couldn't ", "cannot ", "unable to ")
 _LEAST = 3
-"""Letters of a word that a line is looked up by."""
+"""The fewest letters of a word that serves to look up messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """A text of a message, or its pattern, ready to be looked for."""
+    """One text of a message, or its pattern, prepared for searching."""
 
     message: Message
     order: int
-    """The place of the message in the table, and of the text in the message."""
+    """The position of the message in the table, and of the text in the message."""
     words: frozenset[str]
     """Words in lower case that every matching line has."""
     expression: str
@@ -54,7 +54,7 @@ class _Text:
         return re.compile(self.expression)  # the first time that a line has its words: most texts are never met
 
     def event(self, line: str, clean: str) -> Event | None:
-        """Return the event, if the text is in a line, which is given as it is and on one line."""
+        """Return the event if the text is in a line, given in its original form and on one line."""
         if (match := self.pattern.search(clean)) is None:
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
@@ -62,7 +62,7 @@ class _Text:
 
 
 def words_of(line: str) -> frozenset[str]:
-    """Return the words by which a line is looked up, of its text without control characters."""
+    """Return the words by which messages for a line are looked up; control characters are removed first."""
     return _words(one_line(line))
 
 
@@ -89,14 +89,14 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
 
 
 def _in_the_other_case(text: str) -> Iterator[str]:
-    """Yield a text that says a failure with its first letter in the other case: releases of a program differ in it."""
+    """Yield a text about a failure with its first letter in the other case, in which releases of a program differ."""
     if text.lower().startswith(_FAILURES):
         yield text[0].swapcase() + text[1:]
 
 
 @cache
 def _by_word() -> dict[str, tuple[_Text, ...]]:
-    """The table by words: each text under the one of its words that the fewest texts have, the longest of these."""
+    """The table by words: each text is listed under its rarest word, the longest one of several."""
     found: dict[str, list[_Text]] = defaultdict(list)
     texts: list[_Text] = []
     order = 0
@@ -119,7 +119,7 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
 
 @lru_cache(maxsize=1 << 12)
 def recognised(line: str) -> tuple[Event, ...]:
-    """Return the messages in ``line``, in the order of the table; each once."""
+    """Return the messages in ``line``, in the order of the table, each once."""
     if not line.replace("\t", " ").isprintable():  # what cannot be seen may stand inside of a word
         return _recognised(line)
     words = _WORD.findall(line.lower())
@@ -131,7 +131,7 @@ def recognised(line: str) -> tuple[Event, ...]:
 def may_name_fault(line: str, words: Iterable[str]) -> bool:
     """Return whether ``line``, which has these ``words``, has all words of a text of a fault, or matches a pattern.
 
-    True of each line in which :func:`recognised` finds a fault or what misleads, and of few others.
+    True for each line in which :func:`recognised` finds a fault or a misleading message, and for few others.
     """
     table = _faults_by_word()
     if table.keys().isdisjoint(words):

@@ -1,4 +1,4 @@
-"""Logs: the lines of TensorFlow's as records, the messages in any, and what of a long one is kept."""
+"""Logs: TensorFlow's lines as records, the messages in any log, and the excerpt that is kept of a long log."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _MOST_CHARACTERS = 300
 
 
 class Line(Record):
-    """A line of TensorFlow's log; number and time stamp are left out, they mean nothing."""
+    """A line of TensorFlow's log, without line number and time stamp, which carry no meaning."""
 
     level: str
-    """``I``, ``W``, ``E`` or ``F``."""
+    """The level: ``I``, ``W``, ``E`` or ``F``."""
     file: str
-    """Such as ``gpu_device.cc``."""
+    """The source file, such as ``gpu_device.cc``."""
     text: str
 
 
 def parse(log: Iterable[str]) -> tuple[Line, ...]:
-    """Return the lines of ``log`` that are TensorFlow's."""
+    """Return the lines of ``log`` that TensorFlow wrote."""
     return tuple(Line(**found.groupdict()) for found in map(_LINE.match, log) if found)
 
 
 def text(line: str) -> str:
-    """Return a line of TensorFlow's log without level, time, thread and number; of another log the line itself."""
+    """Return a line of TensorFlow's log without level, time, thread and number; return any other line unchanged."""
     parsed = parse([plain(line)])
     return one_line(f"{parsed[0].file}: {parsed[0].text}" if parsed else line)[:_MOST_CHARACTERS]
 
 
 class Log:
-    """Lines, and the messages in them."""
+    """Lines of a log, and the messages in them."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -68,7 +68,7 @@ class Log:
         return tuple(islice(dict.fromkeys(text(event.line) for event in self.all(*messages)), most))
 
     def named(self, worth: Worth) -> tuple[str, ...]:
-        """Return, for each message of this worth, its text in the log, quoted, and what it means; each once."""
+        """Return the messages with this worth, each once: the quoted text in the log, and the meaning."""
         found: dict[Message, str] = {}
         for event in self.events:
             if event.message.worth is worth:
@@ -82,43 +82,43 @@ class Log:
 
     @property
     def workers(self) -> int:
-        """How many workers of pytest-xdist wrote to it."""
+        """The number of pytest-xdist workers that wrote to the log."""
         return len({event["worker"] for event in self.all(XDIST_WORKER)})
 
 
 def opened(log: Iterable[str]) -> tuple[str, ...]:
-    """Return the libraries that TensorFlow opened, each once, in its order; at ``TF_CPP_VMODULE=dso_loader=1``."""
+    """Return the libraries that TensorFlow opened, each once, in order; needs ``TF_CPP_VMODULE=dso_loader=1``."""
     return tuple(dict.fromkeys(event["library"] for event in Log(log).all(LIBRARY_OPENED)))
 
 
 def unopened(log: Iterable[str]) -> dict[str, str]:
-    """Map each library that TensorFlow could not open to the loader's words; at ``TF_CPP_VMODULE=dso_loader=1``."""
+    """Map each library that TensorFlow could not open to the loader's words; needs ``TF_CPP_VMODULE=dso_loader=1``."""
     return {event["library"]: event["reason"] for event in Log(log).all(LIBRARY_NOT_OPENED)}
 
 
 # --- lines that a terminal or a form has wrapped ----------------------------------------------------------------------
 
 _WRAPPED_FROM = 50
-"""Columns: nobody wraps narrower."""
+"""The least width in columns at which logs are wrapped."""
 _MOST_PARTS = 6
 _BEGINS = re.compile(
     r"^\s*$|^ {4,}|^\t|\d{4}-\d\d-\d\d[T ]\d\d:|^\W{0,3}[IWEF]\d{4} \d|^\W{0,3}\d\d:\d\d:\d\d|\.(?:cc|cu|h|py):\d+\]|"
     r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node|\^)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] '
 )
-"""How a line begins that is not the rest of another."""
+"""Patterns of lines that are not the continuation of another line."""
 _STARTS = re.compile(
     r"^\d{4}-\d\d-\d\d[T ]\d\d:|^[IWEF]\d{4} \d|^[IWEF] tensorflow/|"
     r'^\s*(?:File "|Traceback |>>> |\$ |# |\[\[\{\{node)|^[\w.]+(?:Error|Exception|Warning):|^\[\s*\d+\.\d+\] |'
     r"^/[^\s:]{1,300}:\d+:|^Target //|^(?:INFO|WARNING|ERROR)[: ]|^\w{3} +\d+ \d\d:\d\d:\d\d "
 )
-"""The same in a terminal, where the rest of a line may begin with anything else."""
+"""Patterns of such lines in a terminal, where a continuation may begin with almost anything."""
 
 
 def unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Yield ``lines``; those that are the parts of one message are joined.
+    """Yield ``lines``, with the parts of one wrapped message joined.
 
-    A terminal wraps inside of words, a form at spaces. Lines are joined only if a message is recognised in both
-    together that is in neither.
+    A terminal wraps inside words, a web form at spaces. Lines are joined only if the joined line has a message that no
+    part has.
     """
     source = _of_a_terminal(iter(lines))
     ahead: deque[str] = deque()
@@ -137,19 +137,19 @@ def unwrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 _LOOKED_AT = 200
-"""Lines by which the width of a terminal is known."""
+"""The number of lines by which the width of a terminal is recognised."""
 _TERMINALS = (80, 120, 132)
 _WIDEST = 250
 _ALIKE = 12
-"""Letters: lines that begin with the same ones are separate lines."""
+"""Lines that begin with this many identical letters are separate lines."""
 _OF_A_TABLE = re.compile(r"^\s*(?:[|+]|[-=]{3})|^[\w.-]{1,60} {2,60}\S{1,60} {2,60}\S")
-"""Rows between bars; and columns, as conda lists packages: all rows are as wide."""
+"""Rows of tables, between bars or in columns as conda lists packages: all rows are equally wide."""
 
 
 def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
-    """Yield the lines; if a terminal has wrapped them, each with its rest.
+    """Yield the lines; if a terminal has wrapped them, join each with its continuation.
 
-    Then none is longer than the terminal is wide, and those that are cut are just as wide.
+    In a wrapped log no line is longer than the terminal's width, and each wrapped line is exactly that long.
     """
     first = list(islice(source, _LOOKED_AT))
     width = max(map(len, first), default=0)
@@ -170,7 +170,7 @@ def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
 
 
 def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
-    """Return ``line`` and its parts in the ``following`` lines as one, and how many parts there are."""
+    """Return ``line`` joined with its parts in the ``following`` lines, and the number of these parts."""
     if len(line) < _WRAPPED_FROM or not (_BEGINS.search(line) or is_telling(line)):
         return line, 0
     known = {event.message for event in recognised(line)}
@@ -194,12 +194,12 @@ _TELLING = re.compile(
 )
 _MOST_OF_A_MESSAGE = 3
 _BEFORE = 12
-"""Lines that are kept before a fault: the traceback that leads to it."""
+"""The number of lines kept before a fault, for the traceback that leads to it."""
 
 
 @lru_cache(maxsize=1 << 12)
 def is_telling(line: str) -> bool:
-    """Return whether a line, of any program, says something that causes may rest on: of an error, of a GPU."""
+    """Return whether a line of any program contains possible evidence: an error, or the mention of a GPU."""
     return _TELLING.search(line) is not None or bool(recognised(line))
 
 
@@ -208,10 +208,10 @@ def _is_fault(messages: Iterable[Message]) -> bool:
 
 
 class Kept:
-    """What is kept of a log, however long it is: its beginning, its end, and between them what matters.
+    """The excerpt that is kept of a log of any length: its beginning, its end, and relevant lines between them.
 
-    Between them each message that is known is kept a few times, with the lines before it, and then lines that look as
-    though they mattered, as long as there is room.
+    Each known message is kept a few times, with the lines before it, and then other lines that look relevant, as long
+    as there is room.
     """
 
     def __init__(self, first: int, between: int, most: int, matters: Callable[[str], bool] = is_telling) -> None:
@@ -235,7 +235,7 @@ class Kept:
             self._pass(self.count - len(self._end), self._end.popleft())
 
     def _pass(self, number: int, line: str) -> None:
-        """Keep a line between the beginning and the end, if it matters."""
+        """Keep a line from the middle of the log if it is relevant."""
         events = recognised(line)
         new = [event.message for event in events if self._times[event.message] < _MOST_OF_A_MESSAGE]
         self._times.update(event.message for event in events)
@@ -256,14 +256,14 @@ class Kept:
 
 
 def is_error(line: str) -> bool:
-    """Return whether TensorFlow wrote a line as an error."""
+    """Return whether TensorFlow logged a line as an error."""
     return any(entry.level in "EF" for entry in parse([line]))
 
 
 def of_a_child(lines: Sequence[str], last: int, others: int, characters: int) -> tuple[str, ...]:
-    """Return the ``last`` lines that a child wrote and what matters of those before: errors, and messages.
+    """Return the ``last`` lines that a child wrote, and of the earlier ones the errors and known messages.
 
-    A flood may follow an error, such as a list of all flags, and hide what it was for.
+    Much output may follow an error, such as a list of all flags, and push the error out of the last lines.
     """
     log = Kept(0, 2 * others, last + 2 * others, is_error)
     for line in lines:
@@ -272,7 +272,7 @@ def of_a_child(lines: Sequence[str], last: int, others: int, characters: int) ->
 
 
 def shortened(line: str, characters: int) -> str:
-    """Return a line cut to so many ``characters``, and the messages in it that the cut would cost."""
+    """Return a line cut to at most ``characters``, and the messages in it that the cut would remove."""
     cut = line[:characters]
     lost = (event.text for event in recognised(line) if event.text not in cut) if len(line) > characters else ()
     return " … ".join([cut, *(text[:characters] for text in islice(lost, 1))])
@@ -294,9 +294,9 @@ MOST_SUSPICIOUS = 5
 
 
 def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu: bool = False) -> tuple[str, ...]:
-    """Return the texts of the lines that look most like a fault: errors first, then warnings; no frames of stacks.
+    """Return the texts of the lines that look most like a fault: errors first, then warnings, without stack frames.
 
-    A line that is known to be harmless is left out, as is, ``without_gpu``, a driver that is missing.
+    Lines that are known to be harmless are left out; so are those about a missing driver if ``without_gpu``.
     """
     ranked: dict[str, int] = {}
     known = [(line, {event.message for event in recognised(line)}) for line in map(plain, lines)]
@@ -326,7 +326,7 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"[/\\](?:tensorflow|keras)[/\\]")
 _MARGIN = re.compile(r"^(?:E\s)?[\s>-]*(?:\d+\s)?\s*")
-"""What pytest and notebooks put before a statement in a traceback."""
+"""The prefix that pytest and notebooks put before a statement in a traceback."""
 _MOST_LINES_BACK = 100
 
 
@@ -334,7 +334,7 @@ def statements(log: Log, error: Message, statement: re.Pattern[str]) -> Iterator
     """Yield, for each ``error`` in ``log``, the event, its text, and the ``statement`` that raised it.
 
     The statement is of the user's own program, with its place, from a traceback as Python, pytest or a notebook prints
-    it; "" if the log has none. The text is for people: it is cut, and is not to be searched again.
+    it; "" if the log has none. The text is cut for display, and must not be searched again.
     """
 
     @cache  # many errors may have the same lines above them
@@ -351,7 +351,7 @@ def statements(log: Log, error: Message, statement: re.Pattern[str]) -> Iterator
 
 
 def _statement(log: Sequence[str], error: int, shows: Callable[[int], bool]) -> str:
-    """Return the nearest line above the ``error`` that ``shows`` the statement, with its place; "" for none."""
+    """Return the nearest line above the ``error`` that ``shows`` the statement, with its place; "" if there is none."""
     for number in range(error - 1, max(error - _MOST_LINES_BACK, 0) - 1, -1):
         if log[number].startswith("Traceback (most recent call last)"):
             return ""
@@ -374,11 +374,11 @@ _ANSWERS_NONE = re.compile(
     r"\['/(?:device:)?[cC][pP][uU]:0'\])\s*$"
 )
 _MOST_BETWEEN = 60
-"""Lines that TensorFlow logs between a question and its answer, at most."""
+"""The most lines that TensorFlow logs between a question and its answer."""
 
 
 def lists_no_gpu(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the question for GPUs and the empty answer, as an interactive Python shows them; () for none."""
+    """Return the query for GPUs and its empty answer, as an interactive Python shows them; () if there is none."""
     for number, line in enumerate(lines):
         if _ASKS.search(line):
             for answer in islice(lines, number + 1, number + _MOST_BETWEEN):
@@ -393,13 +393,13 @@ _OF_AN_ERROR = re.compile(
     r"\s|Traceback |During handling |The above exception |Hint: |\[\[\{\{node |\[Op:|"
     r"E  |=+ |-+ |FAILED |ERROR |[\w.]+(?:Error|Exception)\b"
 )
-"""How lines begin that follow an error which ended the program: the rest of its text, a traceback, pytest's summary."""
+"""How lines begin that may follow the error that ended a program: its continuation, a traceback, pytest's summary."""
 
 
 def ended_by(log: Log, error: Message) -> bool:
     """Return True if ``log`` ends with a raised ``error``: the program did not catch it and go on.
 
-    TensorFlow logs an error, too, that the program catches: such a line shows no end.
+    TensorFlow also logs errors that the program catches: such a line does not show that the program ended.
     """
     for line in reversed(log.lines):
         if not line.strip() or parse([line]):

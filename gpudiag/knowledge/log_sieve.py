@@ -1,9 +1,9 @@
-"""What is taken of a log that is too long to be read line by line: both ends, and what one fast scan finds between.
+"""Selects lines of a log that is too long to be read line by line: both ends, and what a fast scan finds between.
 
-To recognise the messages of a line takes some 20 microseconds, to look up its words a tenth of that. So of the middle
-of a long log only the lines are taken that have all words of a fault of the table, or a part of a word by which other
-programs name one (:data:`SIGNS`), with the lines before them: those that differ in figures alone a few times, and all
-together no more than :data:`MIDDLE` characters.
+Recognising the messages of a line takes some 20 microseconds, looking up its words a tenth of that. So a line in the
+middle of a long log is taken only if it has all words of a known fault, or a sign of an unknown one (:data:`SIGNS`).
+Lines before it are taken, too. Lines that differ only in figures are taken a few times, and no more than :data:`MIDDLE`
+characters in all.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gpudiag.knowledge.log import may_name_fault, words_of
 from gpudiag.text import counted
 
 END = 1 << 20
-"""Characters of each end that are read line by line."""
+"""The number of characters at each end that are read line by line."""
 MIDDLE = 1 << 20
-"""Characters between the ends that are read line by line, at most."""
+"""The most characters between the ends that are read line by line."""
 SIGNS = (
     *("rror", "ailed", "ailure", "xception", "Traceback", "nterrupt", "atal", "bort", "GPU", "gpu"),
     *("annot ", "n't ", "ould not ", "nable to ", "ot found", "o such", "efused", "enied", "nsupported"),
@@ -26,31 +26,31 @@ SIGNS = (
 )
 """Parts of a line that mark a fault that the table of messages may lack."""
 _BEFORE = 12
-"""Lines that are taken before one that was found: the traceback that leads to it."""
+"""The number of lines taken before a line with a sign, for the traceback that leads to it."""
 _TIMES = 3
-"""How many lines are kept of those that differ in figures alone."""
+"""How many lines are kept that differ only in their figures."""
 _MOST_SHAPES = 1 << 17
-"""Lines without their figures that are remembered."""
+"""The most lines without their figures that are remembered."""
 _NO_DIGITS = str.maketrans("", "", "0123456789")
-"""Applied to many lines at once, which takes a tenth of the time of each by itself."""
+"""The translation that removes digits; it is applied to many lines at once, which is ten times as fast."""
 _ONLY_WORDS = {
     ord(char): " " for char in map(chr, range(128)) if char.isprintable() and not char.isalpha() and char != "_"
 }
 
 
 class Sieve:
-    """Takes from a long text the lines of its ends, and of its middle those that may say something of a fault."""
+    """Takes the lines at both ends of a long text, and those between them that may be about a fault."""
 
     def __init__(self) -> None:
         self.searched = 0
-        """Characters of the middle."""
+        """The number of characters in the middle that were searched."""
         self.not_taken = 0
-        """Lines in which a sign was found, and for which there was no room."""
+        """The number of lines with a sign for which there was no room."""
         self._room = {True: MIDDLE // 2, False: MIDDLE // 2}
         self._times: dict[str, int] = defaultdict(int)
 
     def lines(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield lines of ``texts``, which are parts of whole lines."""
+        """Yield the selected lines of ``texts``, each of which consists of whole lines."""
         beginning, held = 0, 0
         end: deque[str] = deque()
         for text in texts:
@@ -67,7 +67,7 @@ class Sieve:
             yield from text.splitlines()
 
     def _taken(self, text: str) -> Iterator[str]:
-        """Yield the lines of a text of the middle that have a sign, each with those before it."""
+        """Yield the lines with a sign in a text from the middle, each with the lines before it."""
         self.searched += len(text)
         lines, shapes = text.splitlines(), text.translate(_NO_DIGITS).splitlines()
         of_words = text.lower().translate(_ONLY_WORDS).splitlines()
@@ -91,7 +91,7 @@ class Sieve:
             yield from found
 
     def _has_room(self, size: int, is_known: bool) -> bool:
-        """Return whether ``size`` characters can be taken: half of the room is for known messages."""
+        """Return whether ``size`` characters can be taken: half of the room is reserved for known messages."""
         if size > self._room[is_known]:
             return False
         self._room[is_known] -= size
@@ -99,7 +99,7 @@ class Sieve:
 
     @property
     def note(self) -> str:
-        """What of the text was not read line by line, as a sentence; "" if all was."""
+        """A sentence about the text that was not read line by line; "" if all of it was."""
         if not self.searched:
             return ""
         lost = f"; {counted(self.not_taken, 'line')} with one were left out" if self.not_taken else ""

@@ -1,4 +1,4 @@
-"""What a known message is: its texts as they are printed, what it is worth, what it means, and what to do.
+"""The record of a known message: its texts as printed, its worth as evidence, its meaning, and the fix.
 
 A text has ``{field}`` where it varies:
 
@@ -7,7 +7,7 @@ A text has ``{field}`` where it varies:
     {x:b}  a PCI bus id                        {x:l}  all inside brackets {x:p}  an absolute path
     {}     anything that does not matter
 
-What no text can express is a ``pattern``, with ``words`` of which a line must have one.
+A message that no text can express has a ``pattern``, and ``words`` of which a line must have one.
 """
 
 from __future__ import annotations
@@ -20,49 +20,51 @@ from gpudiag.fix import Action
 
 
 class Worth(str, Enum):
-    """What a message is worth to somebody who looks for a fault."""
+    """The value of a message for finding a fault."""
 
     HARMLESS = "harmless"
     """Looks like an error but is harmless."""
     MISLEADING = "misleading"
-    """Names another fault than the one it follows from."""
+    """Names another fault than the actual one."""
     FAULT = "fault"
     SIGN = "sign"
-    """Says what happened, good or bad."""
+    """Reports an event, good or bad."""
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A kind of line, whatever its figures."""
+    """A kind of log line, regardless of the figures in it."""
 
     name: str
     worth: Worth
     meaning: str
-    """For a harmless or misleading one, what is said of it. For a fault with a fix, the cause: one sentence, a format
-    string over the fields. A few words on the others."""
+    """The comment on a harmless or misleading message. For a fault with a fix, the cause: one sentence, a format string
+    over the fields. A few words for any other message."""
     texts: tuple[str, ...]
-    """The first that matches gives the fields."""
+    """The texts of the message; the first that matches gives the fields."""
     seen: str
-    """Releases of TensorFlow, or the program, that print it."""
+    """The releases of TensorFlow, or the program, that print the message."""
     pattern: str = ""
-    """In place of texts, for what no text can express; :attr:`words` are then given by hand."""
+    """A regular expression for a message that no text can express; :attr:`words` are then given by hand."""
     words: tuple[str, ...] = ()
-    """Of a pattern: a line that it matches has one of these words (letters and ``_``), in lower case."""
+    """Words for the pattern, in lower case (letters and ``_``): a line that it matches has one of them."""
     codes: Mapping[str, Message] = field(default_factory=dict)
-    """By the field ``code``: the message that a code stands for; this one is for codes not known."""
+    """The message for each value of the field ``code``; this message itself is for unknown codes."""
     fix: tuple[Action, ...] = ()
-    """Of one that explains itself: what to type, the likeliest first; format strings over the fields. A line that
-    begins with ``#`` is a sentence."""
+    """For a message that is a cause by itself: the actions of the fix, the likeliest first; format strings over the
+    fields."""
     possible: bool = False
-    """True: other faults lead to the same words."""
+    """True if other faults lead to the same message."""
     follows: bool = False
-    """True: it follows from a fault that another line names; it is a cause only if no line does."""
+    """True if the message follows from a fault that another line names; it is a cause only if no line does."""
     is_reason: bool = False
-    """True: the operating system's own reason. It explains a line better than what a program concludes from it."""
+    """True if the message is the operating system's own reason, which explains a line better than a program's
+    conclusion."""
     needs_device: bool = False
-    """True: TensorFlow prints it only after it has made a GPU its device."""
+    """True if TensorFlow prints the message only after it has made a GPU its device."""
     stage: str = ""
-    """The first step of TensorFlow's way to a GPU that it breaks: the name of a :class:`gpudiag.model.report.Stage`."""
+    """The first stage of TensorFlow's way to a GPU that the fault breaks: the name of a
+    :class:`gpudiag.model.report.Stage`."""
     url: str = ""
 
 
@@ -73,17 +75,17 @@ class Event:
     message: Message
     fields: dict[str, str]
     line: str
-    """The whole line."""
+    """The whole line of the log."""
     text: str
-    """The part of it that matched, each space once."""
+    """The part of the line that matched, with single spaces."""
 
     def __getitem__(self, field: str) -> str:
-        """Return a field; "" if this text of the message has none."""
+        """Return the value of a field; "" if the matching text does not have it."""
         return self.fields.get(field, "")
 
 
 class Family:
-    """The messages of one file of the table, and what most of them have in common."""
+    """The messages in one file of the table, and the values that most of them share."""
 
     def __init__(self, title: str, *, stage: str = "FIRST_OP", seen: str = "2.18-2.21", url: str = "") -> None:
         self.title = title

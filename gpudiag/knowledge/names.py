@@ -1,9 +1,8 @@
 """Names that packages of Python got or lost, and in which release, for "cannot import name" and "has no attribute".
 
-Only of what TensorFlow itself imports: Python, NumPy, protobuf, Keras and a few more; and of TensorFlow. Each name was
-looked up in the packages themselves, on 2026-11-22: in the first release that has it, or has it no more, and in the one
-before. One is by the notes of a release alone, and says so.
-``*`` stands for the module and all in it.
+It covers TensorFlow and what TensorFlow itself imports: Python, NumPy, protobuf, Keras and a few more. Each name was
+looked up in the packages themselves, on 2026-11-22: in the release that added or removed it, and in the one before. One
+name rests on release notes alone, and says so. ``*`` stands for a module and everything in it.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ class Moved(Record):
     """A name that a release of a distribution added or took away."""
 
     distribution: str
-    """As pip calls it; ``python`` for Python's own modules."""
+    """The distribution's name in pip; ``python`` for Python's own modules."""
     came: str = ""
-    """The first release that has it; "" for always."""
+    """The first release that has the name; "" if all earlier ones have it."""
     went: str = ""
-    """The first release that does not have it any more; "" for never."""
+    """The first release that no longer has the name; "" if no release removed it."""
     instead: str = ""
-    """What a program writes in its place; "" if that is not one name."""
+    """The name that a program uses instead; "" if there is no single name."""
 
     @property
     def range(self) -> str:
-        """The releases that have it, as pip writes them."""
+        """The releases that have the name, as a version specifier of pip."""
         return ",".join(filter(None, (f">={self.came}" if self.came else "", f"<{self.went}" if self.went else "")))
 
 
@@ -118,7 +117,8 @@ _WENT = (
     ("keras", "3.0", "keras.preprocessing.text", "*"),
 )
 _WENT_BY_NOTES = (("tensorflow", "2.16", "tensorflow.estimator", "*"),)
-"""By the notes alone, https://github.com/tensorflow/tensorflow/releases/tag/v2.16.1; no wheel was looked at."""
+"""Known from the release notes alone, https://github.com/tensorflow/tensorflow/releases/tag/v2.16.1; no wheel was
+looked at."""
 _INSTEAD = {
     "collections": "collections.abc",
     "keras.preprocessing.text": "tensorflow.keras.preprocessing.text",
@@ -158,7 +158,7 @@ MOVED = _table()
 
 
 def moved(module: str, name: str) -> Moved | None:
-    """Return what is known of a name of a module, or of a ``module`` that is not there; None for nothing."""
+    """Return what is known about a name in a module, or about a missing ``module``; None if nothing is."""
     if name:
         return MOVED.get(f"{module}.{name}".replace("._api.v2.", ".").replace(".api._v2.", "."))
     parts = module.split(".")
@@ -189,7 +189,7 @@ _DISTRIBUTIONS = {
     "umap": "umap-learn",
     "yaml": "pyyaml",
 }
-"""Packages of Python to the distributions that bring them, if these have another name."""
+"""Python packages whose distribution has another name, each with that distribution."""
 _RESEARCH = (
     run("git clone --depth 1 https://github.com/tensorflow/models", "it is a folder of that repository"),
     run(
@@ -212,9 +212,9 @@ NOT_OF_PIP = {
     "object_detection": _RESEARCH,
     "pycocotools._mask": (install("--force-reinstall", "--no-cache-dir", "pycocotools", note="compiles it again"),),
 }
-"""Packages that no distribution of that name brings, to what brings them."""
+"""Packages that no distribution of that name brings, each with what does bring it."""
 
 
 def distribution_of(package: str) -> str:
-    """Return the distribution that brings a package of Python; most have its name."""
+    """Return the distribution that brings a Python package; for most packages it has the same name."""
     return _DISTRIBUTIONS.get(package, package.replace("_", "-"))

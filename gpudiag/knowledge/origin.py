@@ -1,7 +1,8 @@
 """The origin of a log: the release of TensorFlow that wrote it, its CUDA, and the kind of machine, read from it.
 
 Advice that helps with TensorFlow 2.21 on Linux does not help with 2.8, or on Windows. A log rarely names its release,
-but its lines do: source files were moved, wordings changed, and libraries have the number of a CUDA in their name.
+but its lines differ by release: source files were moved, wordings changed, and names of libraries contain CUDA's
+version.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAMED = re.compile(
     r"[ \t]{0,3}(?:[-_=:>~]{1,2}|version|release|v)?[ \t:=#'\"-]{0,5}v?(?P<major>[12])\.(?P<minor>\d{1,2})(?![\d])"
 )
 _DESCRIBED = re.compile(r"\bv(?P<major>[12])\.(?P<minor>\d{1,2})\.\d(?:\.\d)?(?:-rc\d)?-\d{1,6}-g[0-9a-f]{8}")
-"""What ``tf.version.GIT_VERSION`` is."""
+"""The form of ``tf.version.GIT_VERSION``."""
 _LEAST, _MOST = OLDEST, NEWEST
 
 
@@ -129,7 +130,7 @@ _WINDOWS = re.compile(
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|lib|var|etc|tmp|mnt)/|\.so\b", re.MULTILINE)
 _WSL = re.compile(r"(?i)\bWSL2?\b|/usr/lib/wsl/|microsoft-standard|/mnt/[a-z]/Users/")
 _WSL_1 = re.compile(r"\b4\.4\.0-\d{4,6}-Microsoft\b")
-"""The kernel that Windows itself answers for: WSL 2 has one of Linux, which is newer."""
+"""The kernel version that Windows itself reports in WSL 1; WSL 2 has a real, newer Linux kernel."""
 _NIX = re.compile(r"(?i)\bnixos\b|/nix/store/|\bnix-shell\b|\bnixpkgs\b")
 _CONDA = re.compile(
     r"(?i)[/\\](?:mini|ana|mamba|mini)?(?:conda|forge)3?[/\\]|[/\\]envs[/\\]|"
@@ -159,27 +160,27 @@ _MUSL = re.compile(
     r"(?i)\balpine\b|\bmusl\b|\bapk add\b|Error relocating /|Error loading shared library \S{1,200}: "
     r"[^(\n]{1,80}\(needed by"
 )
-"""Alpine Linux, and the words of musl's loader: glibc's are others."""
+"""Signs of Alpine Linux: its name, and messages of musl's loader, which differ from glibc's."""
 _JAX = re.compile(r"\bjaxlib\b|\bjax\b[./\\]|XLA_PYTHON_CLIENT")
 
 
 class Origin:
-    """What the lines of a log say about their origin."""
+    """The origin of a log, as far as its lines show it."""
 
     def __init__(self, lines: Iterable[str], release: str = "") -> None:
-        """``release`` is that of the machine's own TensorFlow, if the log is of this machine and names none."""
+        """``release`` is the release of TensorFlow on this machine, if the log was written here and names none."""
         self._lines = tuple(map(plain, lines))
         self._text = "\n".join(self._lines)
         self._installed = release
 
     @cached_property
     def stated(self) -> Stated:
-        """What is stated beside the log."""
+        """The statements beside the log."""
         return Stated(self._lines)
 
     @cached_property
     def named(self) -> Version | None:
-        """The release that the log names, or that is installed where it was written."""
+        """The release that the log names, or the one installed where the log was written."""
         found = [
             Version(int(match["major"]), int(match["minor"]))
             for pattern in (_DESCRIBED, _NAMED)
@@ -204,17 +205,17 @@ class Origin:
 
     @property
     def releases(self) -> tuple[Version, Version]:
-        """The oldest and the newest release that may have written it."""
+        """The oldest and the newest release that may have written the log."""
         return (self.named, self.named) if self.named else self._hinted
 
     @property
     def generation(self) -> Generation:
-        """The newest generation that may have written it."""
+        """The newest generation of releases that may have written the log."""
         return generation(self.releases[1])
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """Every generation that may have written it."""
+        """Every generation of releases that may have written the log."""
         oldest, newest = self.releases
         return tuple(
             generation for generation in GENERATIONS if generation.last >= oldest and generation.first <= newest
@@ -222,17 +223,17 @@ class Origin:
 
     @property
     def is_before_12(self) -> bool:
-        """Whether it was certainly built for CUDA 11 or older: NVIDIA's packages of CUDA 12 do not help."""
+        """True if the release was certainly built for CUDA 11 or older: NVIDIA's packages of CUDA 12 do not help."""
         return self.releases[1] <= Version(2, 14)
 
     @property
     def is_before_11(self) -> bool:
-        """Whether it was certainly built for CUDA 10 or older, which has no code for Ampere and later GPUs."""
+        """True if the release was certainly built for CUDA 10 or older, which has no code for Ampere and later GPUs."""
         return self.releases[1] <= Version(2, 3)
 
     @cached_property
     def python(self) -> str:
-        """The Python that wrote it, such as ``3.9``; "" if the log names none, or several."""
+        """The version of Python that wrote the log, such as ``3.9``; "" if the log names none, or several."""
         if self.stated.python and (of_form := re.match(r"3\.(\d{1,2})(?:\.|$)", self.stated.python.value)):
             return f"3.{of_form[1]}"
         found = {int(next(filter(None, match))) for match in _PYTHON.findall(self._text)}
@@ -288,7 +289,7 @@ class Origin:
 
     @cached_property
     def pod(self) -> bool:
-        """Whether it ran in a pod of Kubernetes."""
+        """True if the program ran in a pod of Kubernetes."""
         return _POD.search(self._text) is not None
 
     @cached_property
@@ -305,7 +306,7 @@ class Origin:
 
     @cached_property
     def is_own_build(self) -> bool:
-        """Whether the log shows that this TensorFlow was built from source."""
+        """True if the log shows that this TensorFlow was built from source."""
         return _OWN_BUILD.search(self._text) is not None
 
     @cached_property
@@ -335,10 +336,10 @@ class Origin:
 
     @property
     def is_one(self) -> bool:
-        """Whether one generation only may have written it."""
+        """True if only one generation of releases may have written the log."""
         return len(self.generations) == 1
 
 
 def _contradicts(release: Version, hinted: tuple[Version, Version]) -> bool:
-    """Return True for a name that the lines cannot have been written by, such as an image's or another program's."""
+    """Return True if a named release cannot have written the lines; it may be an image's or another program's."""
     return not hinted[0] <= release <= hinted[1]

@@ -34,21 +34,22 @@ class Placement(Record):
     name: str = ""
     """Node name in a graph or function; empty for an eager operation."""
     count: int = 1
-    """How many times an eager operation ran there; 1 for a node, which TensorFlow places once and logs twice."""
+    """How many times an eager operation ran there; 1 for a node of a graph, which TensorFlow places once but logs
+    twice."""
 
 
 def has_gpu(devices: str) -> bool:
-    """Return whether a list of devices names a GPU of TensorFlow's own; ``XLA_GPU`` (1.9 to 2.3) is none."""
+    """Return whether a list of devices names a GPU of TensorFlow's own; ``XLA_GPU`` (1.9 to 2.3) does not count."""
     return re.search(r"(?<!XLA_)GPU", devices.upper()) is not None
 
 
 def short_device(name: str) -> str:
-    """Return ``GPU:0`` for ``/job:localhost/replica:0/task:0/device:GPU:0``; other names come back as they are."""
+    """Return ``GPU:0`` for ``/job:localhost/replica:0/task:0/device:GPU:0``; other names are returned unchanged."""
     return name.removeprefix(_LOCAL) if name.startswith(_LOCAL) else name.removeprefix("/device:")
 
 
 def parse_placements(lines: Iterable[str]) -> tuple[Placement, ...]:
-    """Return the placements that ``lines`` of TensorFlow's log hold, in order of first sight; eager ones counted."""
+    """Return the placements in ``lines`` of TensorFlow's log, in order of appearance; eager ones are counted."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for line in lines:
         match = _EAGER.search(line) or _GRAPH.search(line)

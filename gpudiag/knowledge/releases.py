@@ -1,4 +1,4 @@
-"""The releases of TensorFlow: the CUDA and cuDNN that each was built for, and how these get onto a machine.
+"""The releases of TensorFlow: the CUDA and cuDNN that each was built for, and how these are installed.
 
 From https://www.tensorflow.org/install/source#gpu (built for), https://www.tensorflow.org/install/pip and the notes
 of the releases (what pip brings), https://docs.nvidia.com/cuda/cuda-toolkit-release-notes (drivers); read in November
@@ -54,9 +54,9 @@ OLDEST, NEWEST = GENERATIONS[0].first, GENERATIONS[-1].last
 LAST_FOR_WINDOWS = Version(2, 10)
 """The last release whose wheels for Windows were built with CUDA."""
 FIRST_WITH_EXTRA = Version(2, 14)
-"""The first release that has ``tensorflow[and-cuda]``."""
+"""The first release with the extra ``tensorflow[and-cuda]``."""
 ONE_PACKAGE = Version(2, 1)
-"""From here on ``tensorflow`` has GPU support; before, ``tensorflow-gpu`` had it and ``tensorflow`` had none."""
+"""The first release whose package ``tensorflow`` has GPU support; before, only ``tensorflow-gpu`` had it."""
 
 COMPILED_WITH = tuple(
     (Version(*release), cudnn)
@@ -74,7 +74,7 @@ COMPILED_WITH = tuple(
         ((2, 21), "9.3"),
     )
 )
-"""The last release that was built with a cuDNN, as "source was compiled with" says; in the order of the releases."""
+"""The last release built with each cuDNN, as the log line "source was compiled with" names it; in release order."""
 
 DRIVERS = {
     "8.0": ("375.26", "376.51"),
@@ -88,10 +88,11 @@ DRIVERS = {
     "12.3": ("525.60", "527.41"),
     "12.5": ("525.60", "527.41"),
 }
-"""CUDA to the oldest driver that runs it, on Linux and on Windows; within 11 and 12 by minor version compatibility."""
+"""For each CUDA, the oldest driver that runs it, on Linux and on Windows; within 11 and 12 by minor version
+compatibility."""
 
 PTX_DRIVERS = {"11.2": "460.27", "11.8": "520.61", "12.2": "535.54", "12.3": "545.23", "12.5": "555.42"}
-"""CUDA to the oldest driver that compiles its PTX: minor version compatibility does not extend to that."""
+"""For each CUDA, the oldest driver that compiles its PTX; minor version compatibility does not cover PTX."""
 
 NEW_IN = {
     "5.0": "6.5",
@@ -105,14 +106,14 @@ NEW_IN = {
     "10.0": "12.8",
     "12.0": "12.8",
 }
-"""Compute capability to the first CUDA that knows it."""
+"""For each compute capability, the first CUDA that supports it."""
 
 LAST_WITH = {"8.0": "2.9", "10.2": "3.2", "11.8": "3.9", "12.9": "7.2"}
-"""The last CUDA that compiles for compute capabilities up to one."""
+"""The last CUDA that compiles for compute capabilities up to a given one."""
 
 _OLDEST_CAPABILITIES = (((1, 4), "3.0"), ((2, 14), "3.5"), ((2, 17), "5.0"))
-"""The last release whose wheels run on a compute capability, which is the oldest that they run on; by the notes of the
-releases and the CUDA that they were built for."""
+"""For each compute capability that was the oldest supported one, the last release whose wheels run on it; by the
+release notes and the CUDA that each was built for."""
 
 
 def oldest_capability(release: Version) -> str:
@@ -121,14 +122,13 @@ def oldest_capability(release: Version) -> str:
 
 
 def last_for(capability: str) -> Version | None:
-    """Return the newest release whose wheels have code for a compute capability; None for none."""
+    """Return the newest release whose wheels have code for a compute capability; None if there is none."""
     fit = [Version(*last) for last, least in _OLDEST_CAPABILITIES if numbers(least) <= numbers(capability)]
     return NEWEST if numbers(capability) >= (6,) else max(fit, default=None)
 
 
 def knows(cuda: str, capability: str) -> bool:
-    """Return whether a CUDA has code for GPUs of a compute capability: its own, or that of an older one of the same
-    major number, which they run, too."""
+    """Return whether a CUDA has code for a compute capability, or for an older one of the same major number."""
     major = numbers(capability)[0]
     same = [
         since for known, since in NEW_IN.items() if numbers(known)[0] == major and numbers(known) <= numbers(capability)
@@ -143,7 +143,7 @@ def pythons(release: Version) -> tuple[str, str]:
 
 
 def generation(release: Version) -> Generation:
-    """Return the generation of a release; the newest for one that is newer, the oldest for one that is older."""
+    """Return the generation of a release; the newest generation for newer releases, the oldest for older ones."""
     return next((generation for generation in GENERATIONS if release <= generation.last), GENERATIONS[-1])
 
 
@@ -178,11 +178,11 @@ _DATES = (
     ("2025-03-11", (2, 19)),
     ("2025-08-13", (2, 20)),
 )
-"""When releases came out (pypi.org), each and those before it."""
+"""The dates on which releases came out (pypi.org); a date covers the release and all before it."""
 
 
 def released_by(day: str) -> Version:
-    """Return the newest release that a log of this day (``2023-06-06``) may be of, release candidates not counted."""
+    """Return the newest release that existed on this day (``2023-06-06``), without release candidates."""
     older = [release for date, release in _DATES if date <= day]
     if not day or len(older) == len(_DATES):
         return NEWEST

@@ -1,7 +1,7 @@
-"""Which lines of a program's log are evidence: not a message that is only quoted, and not a fault that was overcome.
+"""Decides which lines of a program's log are evidence: no quoted messages, and no faults that were overcome.
 
 A runbook, a comment or a script that searches logs holds the same words as the fault itself, and a program that was
-started again after a fault logs both. Such lines stay in the log, and causes do not see them.
+started again after a fault logs both. Such lines stay in the log, but causes do not see them.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _QUOTES = re.compile(
     # The name of a case of pytest, with the parameters that the test was given.
     r"::test_\w{1,200}\[[^\]]{0,600}$"
 )
-"""What stands before a message that is only quoted, up to the mark that opens the quotation."""
+"""The text before a message that is only quoted, up to the opening quotation mark."""
 _LONGEST_BEFORE = 1000
 _WORK = re.compile(
     r"(?i)\bloss(?: is)?[:=]? ?\d|\b\d{1,9}/\d{1,9} ?(?:\[[=>.]|━)|\b(?:it|steps|examples|images)/s(?:ec)?\b|"
     r"\b(?:training|evaluation|prediction|inference)\b.{0,20}\b(?:done|finished|completed?|ok|succeeded)\b"
 )
-"""Lines that programs print when a step is done; the head of an epoch does not count, as it comes before its first
-step."""
+"""Lines that programs print when a step is done; the heading of an epoch does not count, because it comes before the
+first step."""
 _SPEAKER = re.compile(r"\[[^\]]{1,40}\]|\([^)]{1,40}\)|[\w.-]{1,40}(?= ?\|)")
-"""What a launcher puts before each line of one of its processes."""
+"""The prefix that a launcher puts before each line of one of its processes."""
 _BEFORE_DEVICES = frozenset(
     {"BUILD", "RUNTIME_LIBRARY", "DRIVER_LIBRARY", "DRIVER", "NVML", "DEVICE_COUNT"}
     | {"LIBRARIES", "DEVICE_FILTER", "CONTEXT"}
 )
-"""Stages that TensorFlow has behind it when it has made its devices."""
+"""Stages that TensorFlow has passed when it has made its devices."""
 _WITH_DEVICES = frozenset({"MEMORY", "FIRST_OP"})
-"""Stages that a program has behind it when it computes with them."""
+"""Stages that a program has passed when it computes with its devices."""
 
 
 def evidence_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the ``lines`` in their places, with those left blank that are no evidence."""
+    """Return the ``lines`` in their places, with lines that are no evidence made blank."""
     faults = {at: found for at, line in enumerate(lines) if (found := _faults(line))}
     if not faults:
         return tuple(lines)
@@ -71,21 +71,21 @@ def _is_quoted(event: Event) -> bool:
 
 
 def _is_host_full(faults: Iterable[Sequence[Event]]) -> bool:
-    """Return whether each allocator that ran out of memory, as far as lines name it, takes the computer's memory."""
+    """Return whether every allocator that ran out of memory, if lines name it, allocates the computer's memory."""
     messages = {event.message for events in faults for event in events if not _names_no_allocator(event)}
     return HOST_FULL in messages and POOL_FULL not in messages
 
 
 def _names_no_allocator(event: Event) -> bool:
-    """Return whether a line says that memory ran out, and not which: that is said by the others of the same error."""
+    """Return whether a line reports a lack of memory without the allocator's name, which is in other lines."""
     return event.message is OOM_HINT or (event.message is POOL_FULL and not event["code"])
 
 
 class _Progress:
-    """How far the processes of a log came: the last line in which each made a device, and in which it had computed."""
+    """The progress of a log's processes: the last line in which each made a device, and in which it had computed."""
 
     def __init__(self, lines: Sequence[str], first: int) -> None:
-        """``first`` is the number of the first line that matters."""
+        """``first`` is the number of the first line that is considered."""
         self._lines = lines
         self._made: dict[str, list[int]] = defaultdict(list)
         self._worked: dict[str, int] = {}

@@ -1,6 +1,7 @@
-"""Requirements of packages: what a log states of them, what contradicts what, and what fits a release of TensorFlow.
+"""Requirements of packages: those that a log states, contradictions between them, and the versions that fit a release
+of TensorFlow.
 
-pip, conda, uv, Poetry and packages that check what they import each have their own words for one thing: a distribution
+pip, conda, uv, Poetry and packages that check what they import each word requirements in their own way: a distribution
 needs others within a range of versions.
 """
 
@@ -20,7 +21,7 @@ from gpudiag.record import Record
 from gpudiag.text import one_line
 
 _NAME = r"(?<![\w.-])[A-Za-z][\w.-]{0,80}"
-"""Looked for at the beginning of a name alone: a search that also begins inside takes 80 times as long."""
+"""Pattern of a name, anchored at the beginning: a search that also begins inside names takes 80 times as long."""
 _EXTRA = r"(?:\[[\w,-]{0,60}\])?"
 _BOUND = r"[<>=!~^]{1,3} ?\d[\w.*+]{0,30}"
 _RANGE = rf"{_BOUND}(?:(?: ?, ?| and | ?\|{{1,2}} ?){_BOUND}){{0,8}}"
@@ -87,18 +88,18 @@ _STATED = tuple(
 
 
 class Stated(Record):
-    """A requirement that a line states."""
+    """A requirement that a line of the log states."""
 
     line: str
     needs: str
-    """The distribution that is needed, as pip writes it."""
+    """The distribution that is required, as pip writes it."""
     range: str
-    """The versions of it, such as ``>=1.23.5,<2``; "" for any."""
+    """The accepted versions, such as ``>=1.23.5,<2``; "" for any."""
     by: str = ""
-    """The distribution that needs it; "" for what the user asks for."""
+    """The distribution that has the requirement; "" if the user asks for it."""
     release: str = ""
     found: str = ""
-    """The version that is installed; "" if the line is not about that."""
+    """The installed version; "" if the line does not name one."""
 
     @property
     def who(self) -> str:
@@ -106,7 +107,7 @@ class Stated(Record):
 
     @property
     def takes(self) -> SpecifierSet | None:
-        """The versions that it takes; None if they are not written as pip writes them."""
+        """The versions that the requirement accepts; None if they are not written as pip writes them."""
         return specifiers(self.range)
 
 
@@ -116,7 +117,7 @@ def canonical(name: str) -> str:
 
 
 def specifiers(text: str) -> SpecifierSet | None:
-    """Return a range of versions; Poetry's ``^2.5`` is ``>=2.5,<3``. None for a text that is none."""
+    """Return a range of versions; Poetry's ``^2.5`` is ``>=2.5,<3``. None for a text that is not a range."""
     parts = [part.replace(" ", "") for part in _BOUNDS.findall(text)]
     try:
         return SpecifierSet(",".join(_of_poetry(part) if part[0] == "^" else _whole(part) for part in parts))
@@ -134,7 +135,7 @@ def _whole(part: str) -> str:
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines; one that states a requirement of which the rest is in the next line is yielded with that."""
+    """Yield lines; a line whose requirement continues in the next line is joined with that."""
     last = ""
     for line in lines:
         if _OPEN.search(last):
@@ -144,7 +145,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def stated(lines: Iterable[str]) -> Iterator[Stated]:
-    """Yield each requirement that the lines state, once."""
+    """Yield each requirement in the lines, once."""
     seen = set[tuple[str, str, str]]()
     for line in _joined(lines):
         if not any(word in line for word in ("requ", "depends on", " -> ", "Requirement")):
@@ -175,7 +176,7 @@ _MINOR = re.compile(r"3\.\d{1,2}")
 
 
 def pythons_of_conda(lines: Iterable[str]) -> tuple[str, list[str], str] | None:
-    """Return what conda has builds of for which Pythons alone, and the Python that is asked for; None for neither."""
+    """Return a package, the Pythons for which conda has builds of it, and the requested Python, which is another."""
     text = [one_line(line) for line in lines]
     yours = next((found["python"] for line in text if (found := _YOURS.search(line))), "")
     for line in text:
@@ -194,7 +195,7 @@ _NO_SUCH = re.compile(
 
 
 def not_published(lines: Iterable[str]) -> Stated | None:
-    """Return the last requirement that a resolver says no release satisfies, with what needs it if a line says so."""
+    """Return the last requirement that, says a resolver, no release satisfies, and what has it if a line names it."""
     found: Stated | None = None
     everything = tuple(lines)
     for line in everything:
@@ -211,7 +212,7 @@ def not_published(lines: Iterable[str]) -> Stated | None:
 
 
 def overlap(first: SpecifierSet, other: SpecifierSet) -> bool:
-    """Return whether a version may be in both: one of those that they name, or just beside one."""
+    """Return whether a version may be in both ranges: the versions they name, and those next to them, are tried."""
     both = first & other
     named = {Exact(part.version.removesuffix(".*")) for part in both}
     beside = {Exact(f"{base}{ending}") for base in (each.base_version for each in named) for ending in (".1", ".99")}
@@ -225,7 +226,7 @@ def overlap(first: SpecifierSet, other: SpecifierSet) -> bool:
 
 
 def contradicting(all_of_them: Iterable[Stated]) -> tuple[Stated, Stated] | None:
-    """Return the first two requirements that no version satisfies."""
+    """Return the first two requirements that no version satisfies together."""
     for earlier, later in combinations((each for each in all_of_them if not each.found and each.range), 2):
         first, second = earlier.takes, later.takes
         if earlier.needs == later.needs and first is not None and second is not None and not overlap(first, second):
@@ -244,12 +245,12 @@ _SAME_RELEASE = {
     "tf-keras": (Version(2, 14), None),
     "tf-models-official": (Version(2, 2), Version(2, 20)),
 }
-"""Distributions whose release has the number of the TensorFlow that it was made for, with the first and the last.
+"""Distributions that have the version of the TensorFlow they were made for, with the first and the last version.
 
 By the releases that pypi.org has, 2026-11-22.
 """
 _EIGHT_LATER = {"tensorflow-addons", "tensorflow-probability"}
-"""Whose release 0.X was made for TensorFlow 2.(X - 8).
+"""Distributions whose release 0.X was made for TensorFlow 2.(X - 8).
 
 By the wheels: the release in ``tensorflow_probability/python/__init__.py`` (0.10 to 0.24), and the range for custom
 operations in ``tensorflow_addons/utils/resource_loader.py`` (0.10 to 0.23). Addons 0.11 names 2.2 there; the table of
@@ -291,20 +292,22 @@ _OTHERS = {
     },
     "tensorflow-probability": {(2, 18): "0.25.*"},
 }
-"""From the tables in the README of https://github.com/tensorflow/io and in the description of tensorflow-metal 1.2.0.
+"""Releases for TensorFlow's own, from the tables in the README of https://github.com/tensorflow/io and in the
+description of tensorflow-metal 1.2.0.
 
-Of several for one TensorFlow, the last. The description gives 1.1.0 a second row, "fixes compatibility with 2.18+":
-that is 1.2.0. TensorFlow Probability 0.25 asks for TensorFlow 2.18, and there is none made for 2.17.
+If there are several for one TensorFlow, the last one counts. The description gives 1.1.0 a second row, "fixes
+compatibility with 2.18+": that is 1.2.0. TensorFlow Probability 0.25 asks for TensorFlow 2.18, and there is none made
+for 2.17.
 """
 
 
 def needed(release: Version, distribution: str) -> str:
-    """Return the versions of a distribution that a release of TensorFlow takes; "" if it does not say."""
+    """Return the versions of a distribution that a release of TensorFlow accepts; "" if it does not name it."""
     return NEEDS.get((release.major, release.minor), {}).get(canonical(distribution), "")
 
 
 def companion(distribution: str, release: Version) -> str:
-    """Return the release of a distribution that was made for one of TensorFlow, such as ``0.20.*``; "" for none."""
+    """Return the release of a distribution that was made for a TensorFlow, such as ``0.20.*``; "" if there is none."""
     name = canonical(distribution)
     if name in _SAME_RELEASE:
         oldest, newest = _SAME_RELEASE[name]
@@ -315,12 +318,12 @@ def companion(distribution: str, release: Version) -> str:
 
 
 def has_companion(distribution: str) -> bool:
-    """Return whether each release of a distribution was made for one of TensorFlow."""
+    """Return whether every release of a distribution was made for a certain release of TensorFlow."""
     return canonical(distribution) in _SAME_RELEASE.keys() | _EIGHT_LATER | _OTHERS.keys()
 
 
 def newest_pair(distribution: str) -> tuple[str, Version] | None:
-    """Return the newest release of a distribution that was made for one of TensorFlow, and that; None for none."""
+    """Return the newest release of a distribution made for a TensorFlow, and that TensorFlow; None if none is."""
     for major, minor in sorted(WHEELS, reverse=True):
         if fits := companion(distribution, Version(major, minor)):
             return fits, Version(major, minor)
@@ -328,7 +331,7 @@ def newest_pair(distribution: str) -> tuple[str, Version] | None:
 
 
 def that_takes(distribution: str, takes: SpecifierSet) -> Version | None:
-    """Return the newest release of TensorFlow that takes some version of a distribution in a range."""
+    """Return the newest TensorFlow release that accepts a version of a distribution in a range."""
     for (major, minor), needs in sorted(NEEDS.items(), reverse=True):
         own = specifiers(needs.get(canonical(distribution), ""))
         if canonical(distribution) in needs and own is not None and overlap(own, takes):
@@ -337,12 +340,12 @@ def that_takes(distribution: str, takes: SpecifierSet) -> Version | None:
 
 
 def wheels(release: Version, system: str) -> tuple[str, str] | None:
-    """Return the oldest and the newest Python for which a release has wheels on a system; None for no wheels."""
+    """Return the oldest and the newest Python for which a release has wheels on a system; None if it has none."""
     return WHEELS.get((release.major, release.minor), {}).get(system)
 
 
 def for_python(python: str, system: str) -> tuple[Version, Version] | None:
-    """Return the oldest and the newest release with wheels for a Python (``3.8``) on a system; None for none."""
+    """Return the oldest and newest release with wheels for a Python (``3.8``) on a system; None if there are none."""
     at = Exact(python)
     found = [
         Version(*release)

@@ -1,8 +1,8 @@
-"""What is beside a log: versions, the system and the GPU that a person states, or that a tool prints.
+"""Statements beside a log: versions, the system and the GPU, as a person states or a tool prints them.
 
-Somebody who asks gives them as a form of an issue (``### TensorFlow version``, ``- GPU model and memory: ...``), or as
-the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's own
-lines say more of it, and are read elsewhere.
+People who ask for help give them in the form of an issue (``### TensorFlow version``, ``- GPU model and memory: ...``),
+or as the output of ``pip list``, ``pip freeze``, ``conda list``, ``nvidia-smi`` and ``nvcc --version``. TensorFlow's
+own lines, which contain more, are read elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpudiag.record import Record
 from gpudiag.text import one_line
 
 _LONGEST = 300
-"""Letters of a line that is looked at: a statement is short."""
+"""The most letters of a line that is read: statements are short."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d{1,3}(?:\.\d{1,4}){0,3})(?![\d])")
 _MARKS = " \t#*-_>•`|:="
 _FIELD = re.compile(
@@ -26,7 +26,7 @@ _SHORT = re.compile(
     r"(?i)^(?P<label>cuda(?: ?toolkit)?|cudnn|python|tensorflow(?:[ -]gpu)?)[ \t=v-]{1,4}"
     r"(?P<value>\d{1,3}(?:\.\w{1,12}){1,3})(?:[ -].{0,20})?$"
 )
-"""A field without a colon, alone in its line: "CUDA v10.0"."""
+"""A field without a colon that is alone in its line: "CUDA v10.0"."""
 _HEADING = re.compile(r"^\s{0,3}(?:#{1,6} |\*\*|- |\* )|:$")
 _LABELS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
@@ -63,7 +63,7 @@ _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]|[IWEF]\d{4} |.{0,3}[IWEF] (?:tens
 
 
 _NO_CUDNN = (10,)
-"""Numbers from here on are CUDA's."""
+"""Version numbers from here on are CUDA's, not cuDNN's."""
 
 # Words that deny, verbs of finding and using, and what is meant by a GPU.
 _OF_A_COMPLAINT = re.compile(
@@ -74,7 +74,7 @@ _OF_A_COMPLAINT = re.compile(
     r"(?P<g>\bgpus?\b|\b(?:graphics?|video) cards?\b|\bcuda\b|\b[rg]tx ?\d{4})|(?P<other>[.!?](?=\s))"
 )
 _COMPLAINT = re.compile(r"nv{1,3}g|gv{0,2}nv")
-"""The order of the words in a complaint: "does not find my GPU", "GPU is not used"."""
+"""The word order of a complaint: "does not find my GPU", "GPU is not used"."""
 _SHORT_COMPLAINT = re.compile(
     r"(?i)\bno (?:\w{1,12} )?gpus? (?:\w{1,10} )?(?:available|found|detected|support|usage|listed|visible)\b|"
     r"\bgpu (?:usage|utili[sz]ation) (?:is |at |of )?(?:0|zero)\b|\b(?:only|just) (?:\w{1,10} ){0,2}(?:the )?cpu\b|"
@@ -91,7 +91,7 @@ _NO_GPU_THERE = re.compile(
     r"\bcpu[- ]only (?:node|machine|server|instance|computer|system)\b"
 )
 _WITHIN = 60
-"""Letters between two words of a complaint, at most."""
+"""The most letters between two words of a complaint."""
 
 
 class Statement(Record):
@@ -102,7 +102,7 @@ class Statement(Record):
 
 
 class Stated:
-    """What lines state of the machine and what is installed there; what they do not state is None or empty."""
+    """Statements about a machine and its software; a value that the lines do not state is None or empty."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = [_kept(line) for line in lines if len(line) <= _LONGEST or "installed" in line[:30]]
@@ -145,7 +145,7 @@ class Stated:
 
     @cached_property
     def tensorflow(self) -> Statement | None:
-        """The release of TensorFlow, such as ``2.10.0``."""
+        """The stated release of TensorFlow, such as ``2.10.0``."""
         for name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos"):
             if name in self.packages:
                 return self.packages[name]
@@ -157,7 +157,7 @@ class Stated:
 
     @cached_property
     def cuda(self) -> Statement | None:
-        """The CUDA that is installed; not the newest that the driver runs, which nvidia-smi prints."""
+        """The installed CUDA version; not the newest that the driver supports, which nvidia-smi prints."""
         return self._toolkit(("cudatoolkit", "cuda-toolkit"), "cuda", _CUDA, 1)
 
     @cached_property
@@ -189,7 +189,7 @@ class Stated:
 
     @cached_property
     def complaint(self) -> str | None:
-        """The first line in which a person says that a GPU is not found or not used; such as the title of an issue."""
+        """The first line in which a person says that a GPU is not found or used, such as the title of an issue."""
         return next((one_line(line) for line in self._lines if _complains(line)), None)
 
     @cached_property
@@ -202,34 +202,34 @@ class Stated:
 
     @cached_property
     def driver_cuda(self) -> str:
-        """The newest CUDA that the driver runs, as nvidia-smi prints it; "" if it does not say."""
+        """The newest CUDA version that the driver supports, as nvidia-smi prints it; "" if it does not print it."""
         found = next(filter(None, map(_SMI.search, self._lines)), None)
         return found["cuda"] if found else ""
 
     @cached_property
     def cards(self) -> tuple[tuple[Card, str], ...]:
-        """The GPUs, each with the line that names it, the newest first."""
+        """The GPUs, each with the line that names it, the newest GPU first."""
         named = {card.name.upper(): (card, one_line(line)[:_LONGEST]) for line in self._lines for card in cards(line)}
         return tuple(sorted(named.values(), key=lambda entry: _numbers(entry[0].capability), reverse=True))
 
     @property
     def prose(self) -> list[str]:
-        """The short lines that no program logged: what a person says, statements, titles."""
+        """The short lines that no program logged: prose, statements and titles."""
         return [line for line in self._lines if line and not _OF_CODE.search(line)]
 
     @cached_property
     def has_no_gpu(self) -> bool:
-        """Whether it is stated that the machine has no GPU."""
+        """True if the lines state that the machine has no GPU."""
         return any(map(_NO_GPU_THERE.search, self._lines))
 
     @cached_property
     def system(self) -> Statement | None:
-        """The operating system that the log names."""
+        """The operating system that the lines name."""
         return self._fields.get("system") or self._fields.get("machine")
 
     @cached_property
     def packages(self) -> dict[str, Statement]:
-        """The distributions that pip or conda list, by their name as pip compares it."""
+        """The distributions that pip or conda list, by their normalized names."""
         found: dict[str, Statement] = {}
         for line in self._lines:
             if match := _PACKAGE.match(line.strip()):
@@ -242,7 +242,7 @@ class Stated:
 
     @property
     def is_cpu_build(self) -> bool:
-        """Whether a TensorFlow without GPU support is listed, and no other."""
+        """True if the only listed TensorFlow is one without GPU support."""
         listed = [
             self.packages[name] for name in ("tensorflow", "tensorflow-gpu", "tensorflow-base") if name in self.packages
         ]
@@ -252,7 +252,7 @@ class Stated:
 
 
 def _kept(line: str) -> str:
-    """Return a line as it is, or nothing of one that a program logged: what that says is known better elsewhere."""
+    """Return a line unchanged, or "" for a line that a program logged, because other code reads those better."""
     return "" if _LOGGED.match(line) and "name:" not in line else line.replace("**", "").replace("`", "")
 
 

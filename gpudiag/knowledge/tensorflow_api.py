@@ -1,7 +1,7 @@
-"""What the names of TensorFlow's API do to its devices, as tables: for reading or watching a program.
+"""Tables of what TensorFlow's API does to its devices, for reading or tracing a program.
 
-Names are written without ``tensorflow.`` and in their newest form (:func:`canonical`). What initialises was measured
-with 2.21: an operation, a tensor, a variable, a listing of logical devices.
+Names are written without ``tensorflow.`` and in their newest form (:func:`canonical`). The names that initialise
+devices were measured with 2.21: an operation, a tensor, a variable, a listing of logical devices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RENAMED = {
 
 @cache
 def canonical(name: str) -> str:
-    """Return the newest form of a name: ``tensorflow.compat.v1.Session`` is ``Session``; other packages' stay."""
+    """Return the newest form of a name: ``tensorflow.compat.v1.Session`` is ``Session``; other names stay."""
     if not name.startswith("tensorflow."):
         return name
     short = _SAME.sub("", name[len("tensorflow.") :])
@@ -65,12 +65,12 @@ BEFORE_DEVICES = DEVICE_SETTERS | {
 """Setters that raise RuntimeError once TensorFlow has made its devices."""
 
 FIX_ALLOCATORS = frozenset({"device_lib.list_local_devices", "test.is_gpu_available", "test.gpu_device_name"})
-"""Calls that make the GPU devices with default options, outside the eager context: later options are ignored.
+"""Calls that make the GPU devices with default options, outside the eager context: options set later are ignored.
 
 Measured with 2.21; ``test.gpu_device_name`` calls ``device_lib.list_local_devices``.
 """
 SERVERS = frozenset({"train.Server", "distribute.Server", "train.Server.create_local_server"})
-"""Calls that make the GPU devices of a process with the options of their own ``config``, or the default."""
+"""Calls that make the GPU devices of a process with the options of their own ``config``, or with the defaults."""
 STRATEGIES = frozenset(
     f"distribute.{name}"
     for name in (
@@ -96,9 +96,10 @@ INITIALISE = frozenset(_TENSORS.split()) | {
     *STRATEGIES,
     "device",  # entered by with
 }
-"""Calls after which the devices are as they are: of an eager program. Not all that do, only what is met often."""
+"""Calls that make the devices of an eager program, after which they cannot be changed. Only frequent ones are
+listed."""
 QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session", "config.get_soft_device_placement"}) | INITIALISE
-"""Calls that initialise the CUDA driver, which reads CUDA_VISIBLE_DEVICES then."""
+"""Calls that initialise the CUDA driver, which then reads CUDA_VISIBLE_DEVICES."""
 
 WITHOUT_EAGER = frozenset({"disable_eager_execution", "disable_v2_behavior"})
 
@@ -123,7 +124,8 @@ READ_AT_QUERY = frozenset(
         "TF_XLA_FLAGS",
     }
 )
-"""Of TF_XLA_FLAGS measured by a flag that does not exist: TensorFlow ends at the first query (2.21)."""
+"""Variables that the first query of the devices reads. TF_XLA_FLAGS: measured with an invalid flag, at which TensorFlow
+ends then (2.21)."""
 READ_WITH_DEVICES = frozenset(
     {
         "TF_FORCE_GPU_ALLOW_GROWTH",
@@ -173,19 +175,19 @@ REMOVED = {
     "contrib.distribute.MirroredStrategy": "tf.distribute.MirroredStrategy()",
     "enable_eager_execution": "tf.compat.v1.enable_eager_execution",
 }
-"""Names below ``tensorflow.`` that 2.18 to 2.21 do not have, and what is there instead (``dir()`` of each, 2.21)."""
+"""Names below ``tensorflow.`` that 2.18 to 2.21 do not have, and their replacements (``dir()`` of each, 2.21)."""
 
 DEVICE_TYPES = frozenset({"CPU", "GPU", "TPU", "TPU_SYSTEM", "XPU", "DML", "NPU", "HPU"})
-"""Types in a device name: TensorFlow's own, and those of plugins."""
+"""Types in a device name: TensorFlow's own, and those of plug-ins."""
 
 
 DEVICE_COUNT_KEYS = DEVICE_TYPES
-"""Keys of ``ConfigProto.device_count``, letter by letter."""
+"""The valid keys of ``ConfigProto.device_count``, which are case-sensitive."""
 _TYPE = re.compile(r"/?(?:device:)?(?:XLA_)?([A-Za-z_]+?)S?(?::(?:\d+|\*))?", re.IGNORECASE)
 
 
 def device_type(written: str) -> str | None:
-    """Return the type of device that is meant by ``gpu``, ``GPU:0``, ``/device:GPU:0``, ``gpus`` or ``cuda``."""
+    """Return the device type that is meant by ``gpu``, ``GPU:0``, ``/device:GPU:0``, ``gpus`` or ``cuda``."""
     found = _TYPE.fullmatch(written.strip())
     meant = found[1].upper() if found else ""
     meant = "GPU" if meant in ("CUDA", "NVIDIA") else meant

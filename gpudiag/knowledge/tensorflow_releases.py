@@ -1,7 +1,6 @@
-"""What each release of TensorFlow needs, and the systems and Pythons that it has wheels for, by pypi.org.
+"""The requirements of each TensorFlow release, and the systems and Pythons that it has wheels for, by pypi.org.
 
-Written by ``scripts/refresh_releases.py``, 2026-11-22. Of a release with several patches the last
-is asked for what it needs.
+Written by ``scripts/refresh_releases.py``, 2026-11-22. The requirements are those of a release's last patch.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ WHEELS: dict[tuple[int, int], dict[str, tuple[str, str]]] = {
         "windows": ("3.10", "3.13"),
     },
 }
-"""Release to systems, each with the oldest and the newest Python."""
+"""For each release, the systems that it has wheels for, each with the oldest and the newest Python."""
 
 NEEDS: dict[tuple[int, int], dict[str, str]] = {
     (2, 2): {
@@ -568,7 +567,8 @@ NEEDS: dict[tuple[int, int], dict[str, str]] = {
         "ml-dtypes": "<1.0.0,>=0.5.1",
     },
 }
-"""Release to distributions and the versions of them that it takes ("" for any); systems' own are left out."""
+"""For each release, its requirements: distributions and accepted versions ("" for any); requirements of one system
+alone are left out."""
 
 OTHERS: dict[str, dict[str, tuple[str, str, str, str]]] = {
     "tensorflow-addons": {
@@ -612,4 +612,4 @@ OTHERS: dict[str, dict[str, tuple[str, str, str, str]]] = {
         "windows": ("2.4.1", "2.10.0", "3.6", "3.10"),
     },
 }
-"""Other distributions to systems, each with the oldest and the newest release and Python that there are wheels for."""
+"""For other distributions, the systems that have wheels, each with the oldest and the newest release and Python."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from gpudiag.fix import Action, edit, export
 
 WITHHELD = "(set)"
-"""Stands for a value that is not stored, because it can hold a secret or an address."""
+"""The placeholder for a value that is not stored, because it can contain a secret or an address."""
 
 NO_JSON = "(no JSON)"
 PRELOAD, PRELOAD_FILE = "LD_PRELOAD", "/etc/ld.so.preload"
-"""Where libraries are named that the loader puts into every program."""
+"""The variable and the file that name libraries for the loader to load into every program."""
 """Stands for a value that was to be JSON and is not."""
 
 FORCE_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
@@ -30,8 +30,8 @@ OVER_MEMORY = (
     "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
     "TF_PER_DEVICE_MEMORY_LIMIT_MB",
 )
-"""Those that decide when TensorFlow takes GPU memory, and how much, whatever options a program has set: other
-allocators know no limit, and the reserve replaces ``per_process_gpu_memory_fraction`` (measured, 2.21)."""
+"""Variables that decide when and how much GPU memory TensorFlow takes, whatever options a program has set: other
+allocators have no limit, and the reserve replaces ``per_process_gpu_memory_fraction`` (measured, 2.21)."""
 
 JIT_BY_DEFAULT = "TF_FUNCTION_JIT_COMPILE_DEFAULT"
 GRAPH_FLAGS = "TF_XLA_FLAGS"
@@ -43,9 +43,9 @@ _COMPILING = re.compile(
 def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the changes of ``environ`` (None: cleared) with which XLA compiles only what a program asks it to.
 
-    A function that was compiled as a whole has no operations on devices any more: nothing is placed, and no placement
-    is logged. XLA's devices are the same GPUs under other names; a session that may use no GPU aborts with them
-    (measured, 2.21). A value that TensorFlow refuses is left as it is.
+    A function that XLA compiles as a whole no longer has operations on devices, so that no placement is logged. XLA's
+    devices are the same GPUs under other names; a session that may use no GPU aborts with them (measured, 2.21). A
+    value that TensorFlow refuses is left as it is.
     """
     flags = environ.get(GRAPH_FLAGS, "")
     changes: dict[str, str | None] = {GRAPH_FLAGS: left} if (left := _COMPILING.sub("", flags)) != flags else {}
@@ -53,30 +53,32 @@ def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:
 
 
 PLUGINS = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
-"""A library, or a folder of libraries, of devices that are not NVIDIA's; ``import tensorflow`` loads them."""
+"""The variable that names a library, or a folder of libraries, for devices that are not NVIDIA's; ``import tensorflow``
+loads them."""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Which values of a variable are read; every other is ignored, most often without a message."""
+    """The values of a variable that are accepted; every other value is ignored, usually without a message."""
 
     words: tuple[str, ...]
-    """() if :attr:`pattern` says it."""
+    """The accepted words; () if :attr:`pattern` describes the values."""
     otherwise: str
-    """What happens with every other value."""
+    """The effect of every other value."""
     usual: str | None = None
-    """What to write if it is not clear what was meant; None: nothing."""
+    """The value to suggest if it is not clear what was meant; None: no suggestion."""
     any_case: bool = False
     empty: bool = True
-    """True: the empty value is as good as none."""
+    """True if the empty value counts as not set."""
     meanings: Mapping[str, str] = field(default_factory=dict)
-    """What people write, in lower case, to what they mean."""
+    """Values that people write, in lower case, each with the value that they mean."""
     pattern: re.Pattern[str] | None = None
-    """What the beginning of a value matches, after spaces, that is read, if it is not one of a few words."""
+    """The pattern that the beginning of an accepted value matches, after spaces; for values that are not fixed
+    words."""
     described: str = ""
 
     def reads(self, value: str) -> bool:
-        """Return whether this value is read, or none is set."""
+        """Return whether this value is accepted, or none is set."""
         if not value and self.empty:
             return True
         if self.pattern:
@@ -84,7 +86,7 @@ class Accepted:
         return (value.lower() if self.any_case else value) in self.words
 
     def meant_by(self, value: str) -> str | None:
-        """Return the value that somebody means who sets this one; None if that is not clear."""
+        """Return the value that was probably meant by this one; None if that is not clear."""
         written = value.strip().lower().replace("-", "_")
         known = {word.lower(): word for word in self.words}
         same_parts = [word for word in known if sorted(word.split("_")) == sorted(written.split("_"))]
@@ -93,7 +95,7 @@ class Accepted:
 
     @property
     def read(self) -> str:
-        """Which values are read, in words."""
+        """The accepted values, in words."""
         return f"only {self.described or ' and '.join((', '.join(self.words[:-1]), self.words[-1]))} are read"
 
 
@@ -144,14 +146,15 @@ ACCEPTED = {
         described="whole numbers, 0 to 3,",
     ),
 }
-"""Of variables that are compared with a few words: those words. Causes and the lint judge by it."""
+"""The accepted values of variables that are compared with a few words; causes and the lint use it."""
 
 
 CLUSTER = "TF_CONFIG"
-"""The cluster that a distributed program belongs to: stored with the number of tasks, without their addresses."""
+"""The variable with the cluster of a distributed program; it is stored with the number of tasks, without their
+addresses."""
 
 READ_BY_PYTHON = (CLUSTER, "TF_USE_LEGACY_KERAS")
-"""Variables for which TensorFlow asks ``os.environ``."""
+"""Variables that TensorFlow reads from ``os.environ``."""
 
 SETTINGS = frozenset(
     {
@@ -195,8 +198,8 @@ SETTINGS = frozenset(
 )
 """Settings that TensorFlow 2.21, the CUDA driver or the container runtime reads.
 
-Every ``TF_`` name was found in the strings of the 2.21.0 wheel, and no other name found there is spelt so nearly like
-one of these that it could be taken for a misspelling.
+Every ``TF_`` name was found in the strings of the 2.21.0 wheel, and no other name in it is so similar to one of these
+that it could be taken for a misspelling.
 """
 
 PIECES = tuple(
@@ -206,7 +209,7 @@ PIECES = tuple(
         | {name.lower() for name in SETTINGS}
     )
 )
-"""A text without any of these has no setting, nor one that is misspelt in its beginning or its longest part alone."""
+"""Text fragments: a text without any of them has no setting, not even a misspelt one."""
 
 CONTEXT = frozenset(
     {
@@ -259,20 +262,20 @@ CONTEXT = frozenset(
         "WSL_DISTRO_NAME",
     }
 )
-"""Paths and launchers' marks that decide what is loaded and which part of a job this is."""
+"""Paths that decide what is loaded, and variables of launchers that say which part of a job this is."""
 
 _GPU_WORDS = re.compile(
     r"(?:TF|XLA)_\w{0,99}(?:GPU|CUDA|XLA|MEMORY|GROWTH|ALLOC|MIXED_PRECISION|DEVICE|TF32|ONEDNN|DETERMINIS)\w{0,99}"
     r"|XLA_PYTHON_CLIENT_\w+|PYTORCH_\w{0,99}ALLOC\w{0,99}"
 )
-"""Names that look as if TensorFlow read them for its GPUs."""
+"""Patterns of names that look as if TensorFlow read them for its GPUs."""
 _READ_TOO = re.compile(
     r"TF_(?:ALLOCATOR_ATTRIBUTES|ANNOTATE_MEMORY|AUTO_MIXED_PRECISION_GRAPH_REWRITE|BFC_MEMORY|CPU_ALLOCATOR|CUDA_PLATFORM"
     r"|CUDNN_|CUBLAS_|CUFFT_|DEBUG_CUDNN|DETERMINISTIC_|DEVICE_FOR|DISABLE_\w*DETERMINISM|ENABLE_GPU_GARBAGE|ENABLE_ONEDNN"
     r"|GPU_CUPTI_|GPU_DEBUG_OPS|JITRT_|LOG_XLA|MKL_ALLOC|ONEDNN_|SET_ONEDNN|OPTIMIZE_PRIMITIVE|USE_CUDNN|USE_CUBLASLT"
     r"|USE_DETERMINISTIC|XLA_BRIDGE|XLA_SHARDING|GRAPH_TO_HLO|XLA_)|XLA_(?!PYTHON_CLIENT_)"
 )
-"""Beginnings of such names in the strings of the 2.21.0 wheel, beside :data:`SETTINGS`."""
+"""Beginnings of such names that are in the strings of the 2.21.0 wheel, in addition to :data:`SETTINGS`."""
 
 
 def is_read_by_nothing(name: str) -> bool:
@@ -303,8 +306,8 @@ OTHER_PROGRAMS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     "JAX_PLATFORM": ("JAX", "jax", {}),
     "PYTORCH_": ("PyTorch", "torch", {"ALLOC_CONF": export(ALLOCATOR, "cuda_malloc_async")}),
 }
-"""What the names of variables begin with that other programs read, and TensorFlow does not (in no file of the 2.21
-wheel): the program, its module, and what TensorFlow has in place of some of them."""
+"""Prefixes of variables that other programs read and TensorFlow does not (in no file of the 2.21 wheel): the program,
+its module, and TensorFlow's equivalents of some."""
 
 _MEANT = {
     "GROWTH": export(FORCE_GROWTH, "true"),
@@ -319,12 +322,13 @@ _MEANT = {
 
 
 def instead_of(name: str) -> Action | None:
-    """Return what TensorFlow has for what the name of a variable promises that it does not read; None: nothing."""
+    """Return TensorFlow's equivalent of a variable that it does not read; None if there is none."""
     return next((instead for part, instead in _MEANT.items() if part in name), None)
 
 
 _NEAR = 0.9
-"""Likeness at which an unknown name is a misspelling; no name in the TensorFlow 2.21 wheel is caught by it."""
+"""The similarity above which an unknown name counts as a misspelling; no name in the TensorFlow 2.21 wheel is caught by
+it."""
 
 
 def misspelling_of(name: str) -> str | None:

@@ -1,8 +1,8 @@
 """The messages that gpudiag knows: what TensorFlow, CUDA, their libraries and test runners print, and what it means.
 
 A file is a family, found by walking this folder; see :mod:`gpudiag.knowledge.message`. The texts are those of
-TensorFlow 2.18-2.21 if nothing else is said; older ones where users still meet them. ``scripts/messages.py`` counts
-what they cover of what the sources of TensorFlow can print.
+TensorFlow 2.18-2.21 unless stated otherwise, and older ones that users still meet. ``scripts/messages.py`` measures how
+many of the messages in TensorFlow's sources they cover.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What bazel and compilers say when TensorFlow or an extension is built from its sources."""
+"""Messages of bazel and compilers when TensorFlow or an extension is built from source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorFlow says of files of models: checkpoints, SavedModels, HDF5 and records that cannot be read."""
+"""Messages of TensorFlow about model files: checkpoints, SavedModels, HDF5 and records that cannot be read."""
 
 from __future__ import annotations
 

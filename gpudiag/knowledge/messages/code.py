@@ -1,4 +1,4 @@
-"""Code for the GPU, its compilers, and the libraries that TensorFlow and Python load."""
+"""Messages about code for the GPU, its compilers, and the libraries that TensorFlow and Python load."""
 
 from __future__ import annotations
 

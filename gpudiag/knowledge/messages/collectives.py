@@ -1,4 +1,4 @@
-"""GPUs that exchange data."""
+"""Messages about GPUs that exchange data."""
 
 from __future__ import annotations
 

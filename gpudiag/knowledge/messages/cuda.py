@@ -41,7 +41,7 @@ class Code(NamedTuple):
     runtime: str
     """The name of the runtime's error without ``cudaError``; "" if it has none."""
     said: str
-    """CUDA's words, if no other code and no other program has them."""
+    """CUDA's text for the error, if no other code and no other program uses it."""
     meaning: str
     fix: tuple[Action, ...] = ()
     possible: bool = False
@@ -776,7 +776,7 @@ _WORDS = {
     "system not yet initialized": 802,
     "unknown error": 999,
 }
-"""What ``cudaGetErrorString`` says, to its number; several are what other programs say, too."""
+"""The texts of ``cudaGetErrorString``, each with its number; other programs print some of them, too."""
 FAMILY.add(
     Worth.SIGN,
     "cuda_words",

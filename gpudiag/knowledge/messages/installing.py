@@ -1,4 +1,4 @@
-"""What pip, conda, apt and the driver's installer say when TensorFlow, CUDA or the driver cannot be installed."""
+"""Messages of pip, conda, apt and the driver's installer when TensorFlow, CUDA or the driver cannot be installed."""
 
 from __future__ import annotations
 

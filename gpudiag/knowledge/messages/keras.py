@@ -1,4 +1,4 @@
-"""What Keras and the program's own use of TensorFlow say: another release than the program was written for."""
+"""Messages of Keras and TensorFlow about a program that was written for another release."""
 
 from __future__ import annotations
 

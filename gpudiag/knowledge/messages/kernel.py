@@ -1,4 +1,4 @@
-"""What the Linux kernel, its build system and the driver's installer say of the NVIDIA driver and of PCI Express."""
+"""Messages of the Linux kernel, its build system and the driver's installer about the driver and PCI Express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ends a program from outside, or keeps it from starting: the system's memory, batch systems and launchers."""
+"""Messages about programs that are ended from outside or cannot start: by lack of memory, batch systems or
+launchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the GPU that is used up."""
+"""Messages about a GPU's memory that is used up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HOST_FULL = FAMILY.fault(
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
 )
 _OF_THE_HOST = dict.fromkeys(("cpu", "mklcpu", "cuda_host_bfc", "gpu_host_bfc"), HOST_FULL)
-"""TensorFlow's allocators of the computer's memory; those of a GPU's are called GPU_0_bfc and the like."""
+"""Names of TensorFlow's allocators of host memory; those of GPU memory have names such as GPU_0_bfc."""
 POOL_FULL = FAMILY.fault(
     "pool_full",
     "OOM when allocating tensor{:m} by allocator {code:w}",

@@ -1,4 +1,4 @@
-"""Lines that name another fault than the one they follow from."""
+"""Messages that name another fault than the actual one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NCCL: its results, and the lines that it writes at ``NCCL_DEBUG=WARN``."""
+"""Messages of NCCL: its results, and the lines that it writes at ``NCCL_DEBUG=WARN``."""
 
 from __future__ import annotations
 

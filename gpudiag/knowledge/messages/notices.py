@@ -1,4 +1,4 @@
-"""Lines that look like errors and are none."""
+"""Messages that look like errors but are harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries that the loader does not find, by whose they are: what brings them follows from their name alone."""
+"""Libraries that the loader does not find; the name alone shows which package provides each."""
 
 from __future__ import annotations
 

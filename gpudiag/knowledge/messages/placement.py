@@ -1,4 +1,4 @@
-"""Which device an operation was meant for."""
+"""Messages about the device that an operation was meant for."""
 
 from __future__ import annotations
 

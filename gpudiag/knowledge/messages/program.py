@@ -1,4 +1,4 @@
-"""What programs, launchers and test runners print."""
+"""Messages of programs, launchers and test runners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs meet of a driver, its tools and its libraries, of whatever release."""
+"""Messages of programs about the driver, its tools and its libraries, of any release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python says when a package does not fit TensorFlow, or the machine."""
+"""Messages of Python about packages that do not fit TensorFlow, or the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AMD's ROCm prints: HIP, the HSA runtime, rocBLAS, MIOpen. TensorFlow uses it in the package tensorflow-rocm."""
+"""Messages of AMD's ROCm: HIP, the HSA runtime, rocBLAS and MIOpen, which the package tensorflow-rocm uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorFlow and XLA say when an operation on the GPU fails: libraries, compilers, memory, devices."""
+"""Messages of TensorFlow and XLA about operations that fail on the GPU: libraries, compilers, memory, devices."""
 
 from __future__ import annotations
 

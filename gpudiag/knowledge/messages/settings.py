@@ -1,4 +1,4 @@
-"""Settings that are refused, or come too late."""
+"""Messages about settings that are refused, or come too late."""
 
 from __future__ import annotations
 

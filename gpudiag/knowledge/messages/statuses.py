@@ -1,6 +1,6 @@
-"""What cuDNN, cuBLAS, cuSOLVER, cuFFT, cuSPARSE and cuRAND answer: tables of statuses.
+"""Tables of the statuses that cuDNN, cuBLAS, cuSOLVER, cuFFT, cuSPARSE and cuRAND return.
 
-cuDNN 9 has finer statuses than 8 in each class; a class speaks for those that this table does not name.
+cuDNN 9 divides the statuses of cuDNN 8 into finer ones; one that this table lacks has the meaning of its class.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CUBLAS_TEXTS = {
     "LICENSE_ERROR": "the license check failed",
 }
 _CUBLAS_SAYS = ("cublas handle", "cuBLAS calls")
-"""What TensorFlow puts before a text of libcublasLt's."""
+"""The prefix that TensorFlow puts before a text of libcublasLt."""
 
 FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
@@ -191,7 +191,7 @@ _PRINTED = {
     "INVALID_VALUE INVALID_TYPE NOT_SUPPORTED NOT_IMPLEMENTED MISSING_DEPENDENCY NVRTC_FAILURE "
     "NVJITLINK_FAILURE INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR LICENSE_ERROR",
 }
-"""The statuses of each library that its header has."""
+"""All statuses in the header of each library."""
 
 
 def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: str) -> Message:

@@ -1,4 +1,4 @@
-"""What the operating system answers, by its number: errors of files, limits and connections that Python names.
+"""Errors of the operating system, by number: errors of files, limits and connections that Python names.
 
 The words are those of the C library (``strerror``), the number is that of Linux. Python prints both, ``[Errno 24] Too
 many open files: 'x'``; TensorFlow prints the file and the words.
@@ -20,7 +20,7 @@ THREADS_REFUSED = FAMILY.fault(
     "threads_refused",
     "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Operation not permitted",
 )
-"""Of OpenBLAS, which numpy brings: it then sends the process SIGINT, and Python raises KeyboardInterrupt."""
+"""OpenBLAS, which numpy brings, may start no thread: it sends itself SIGINT, and Python raises KeyboardInterrupt."""
 
 _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
     # name, number, words, meaning, fix

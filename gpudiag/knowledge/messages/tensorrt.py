@@ -1,4 +1,4 @@
-"""TensorRT, TensorFlow's converter for it (TF-TRT), and servers of models."""
+"""Messages of TensorRT, of TensorFlow's converter for it (TF-TRT), and of model servers."""
 
 from __future__ import annotations
 

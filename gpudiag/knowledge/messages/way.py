@@ -1,4 +1,4 @@
-"""What TensorFlow says on its way to a GPU, up to the devices that it makes."""
+"""Messages of TensorFlow on its way to a GPU, up to the devices that it makes."""
 
 from __future__ import annotations
 

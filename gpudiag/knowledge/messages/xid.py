@@ -1,7 +1,7 @@
-"""Xid: what the kernel module of the NVIDIA driver writes into the kernel's log when something fails on a GPU.
+"""Xid: the errors that NVIDIA's kernel module writes into the kernel log when something fails on a GPU.
 
-The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.04); what they mean for a user is
-NVIDIA's catalogue of Xids, in words of our own.
+The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.04); the meanings are from NVIDIA's
+catalogue of Xids, in our own words.
 """
 
 from __future__ import annotations
