@@ -1,4 +1,4 @@
-"""The pytest plugin: pre-flight, a GPU or a share of one for each worker, markers, fixtures and reports.
+"""The pytest plugin: a check before the tests, a GPU or a share of one for each worker, markers, fixtures and reports.
 
 Loading it must cost nothing if it is not used: nothing here, nor at the top of its modules, imports TensorFlow, pynvml,
 rich or msgspec.
@@ -31,6 +31,6 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     for line in MARKERS:
         config.addinivalue_line("markers", line)

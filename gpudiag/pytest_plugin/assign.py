@@ -1,4 +1,4 @@
-"""Devices for workers: chosen from the caller's mask, locked, and shared if there are more workers than devices.
+"""Assigns devices to workers: chosen from the caller's mask, locked, and shared if there are more workers than devices.
 
 The process that started the session (xdist's controller, or the only one) holds the locks of the devices, which
 ``gpudiag check`` and other sessions respect. It writes what each worker may have, a *slot*, into a folder; a worker
@@ -37,26 +37,28 @@ if TYPE_CHECKING:
     from gpudiag.run.machine import Machine
 
 CONTEXT_BYTES = 600 << 20
-"""What a process takes of a GPU beside its tensors, for the driver and the libraries (up to about 600 MiB on H100)."""
+"""GPU memory that a process takes beside its tensors, for the driver and the libraries (up to about 600 MiB on
+H100)."""
 LEAST_BYTES = 256 << 20
-"""The smallest share that a worker is given without being asked for it."""
+"""The smallest share that a worker is given if none was requested."""
 SLOT_WAIT_S = 60.0
-"""How long a worker waits for the slot of one that has ended: until then the old process is still there."""
+"""How long a worker waits for the slot of an ended worker, whose old process may still exist."""
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """What a test needs of the machine."""
+    """The GPUs that a test needs."""
 
     count: int = 1
     memory_bytes: int = 0
-    """Bytes of memory on each GPU; 0: any."""
+    """Bytes of memory on each GPU; 0: any amount."""
     capability: tuple[int, int] = (0, 0)
     """The least compute capability; (0, 0): any."""
 
     def of(self, devices: tuple[Device, ...], limit_bytes: int | None = None) -> tuple[Device, ...]:
-        """Return those of ``devices`` that will do, each used up to ``limit_bytes``; for several, no MIG instance."""
+        """Return the ``devices`` that satisfy this need when each is used up to ``limit_bytes``; for several, no MIG
+        instance."""
         memory = [device.total_bytes if limit_bytes is None else limit_bytes for device in devices]
         return tuple(
             device
@@ -67,7 +69,7 @@ class Need:
         )
 
     def covers(self, other: Need) -> bool:
-        """Return whether what satisfies this need also satisfies ``other``, with the same number of GPUs."""
+        """Return whether devices that satisfy this need also satisfy ``other``, which needs the same number of GPUs."""
         less = other.memory_bytes <= self.memory_bytes and other.capability <= self.capability
         return self.count == other.count and less
 
@@ -84,17 +86,17 @@ class Need:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a worker has to know of the session: it reads this, and asks NVML nothing."""
+    """What a worker knows about the session; a worker reads this and does not ask NVML."""
 
     devices: tuple[Device, ...]
-    """All that the session may use."""
+    """All devices that the session may use."""
     lack: str
     """Why there are no devices."""
     slots: tuple[Place, ...] = ()
-    """What each worker may have; empty if workers are given nothing."""
+    """The devices of each worker's slot; empty if workers are given nothing."""
     round: int = 0
     needs: tuple[Need, ...] = ()
-    """Of the tests of this round; empty in the first, of all that its slots satisfy."""
+    """The needs of this round's tests; empty in the first round, which runs all tests that its slots satisfy."""
 
     def write(self, folder: Path) -> None:
         folders.write(folder / "plan.json", json.dumps(asdict(self)))
@@ -120,12 +122,12 @@ def _device(content: dict[str, Any]) -> Device:
 
 
 def as_need(content: dict[str, Any]) -> Need:
-    """Return a need that was written as JSON."""
+    """Return a need that was saved as JSON."""
     return Need(**{**content, "capability": tuple(content["capability"])})
 
 
 class Worker:
-    """What a worker of xdist holds: its slot's lock."""
+    """The lock that a worker of xdist holds on its slot."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -172,10 +174,10 @@ class Run:
         self._locks: Devices
         self._held: tuple[Gpu, ...] = ()
         self.tests = 0
-        """Tests of all rounds, as far as they are known."""
+        """The number of tests of all rounds, as far as known."""
 
     def begin(self, *, workers: bool) -> None:
-        """Go to the machine the session lives on, find its GPUs, and give them to this process if it has no workers."""
+        """Enter the session's machine, find its GPUs, and give them to this process if it has no workers."""
         from gpudiag.hardware.locks import Devices
         from gpudiag.run.machine import map_libraries, start_machine
 
@@ -209,9 +211,9 @@ class Run:
             self.config.stash[PLACE] = place
 
     def _within_reach(self) -> tuple[Device, ...]:
-        """Return the devices that the session may reserve: none that the session which started it has for others.
+        """Return the devices that the session may reserve, without those that an outer session holds for others.
 
-        A session that a test starts uses what its process was lent, whatever mask the test gave it.
+        A session started by a test uses the devices lent to the test's process, whatever mask the test sets.
         """
         devices, loan = self.found.devices, lending.loan(self._locks.folder)
         beyond = frozenset[str]() if loan is None else loan.held - loan.lent
@@ -220,7 +222,8 @@ class Run:
         return tuple(device for device in devices if device.uuid not in beyond)
 
     def _refuse_ambiguous_mask(self) -> None:
-        """What is given is named by UUID: if an index may be another card, that could be one the caller hid."""
+        """Refuse a mask whose indices are ambiguous: devices are assigned by UUID, so a wrong one might be a GPU
+        that the caller hid."""
         from gpudiag.model.visibility import indices_are_ambiguous
 
         devices = () if self.found.nvml is None else self.found.nvml.devices
@@ -238,7 +241,7 @@ class Run:
         os.environ.update(variables)
 
     def prepare(self, workers: int) -> None:
-        """Reserve devices for the workers and write what each may have."""
+        """Reserve devices for the workers and write each worker's slot."""
         if self.settings.assigns and self.plan.devices:
             own = self.settings.assign == "device"
             devices = self._reserve(workers if own else 1, workers, Need())
@@ -247,7 +250,7 @@ class Run:
         self.plan.write(self.folder)
 
     def later(self) -> dict[Need, int]:
-        """Return what tests that were left for later need, and how many they are."""
+        """Return the needs of the tests that were left for later, and the number of these tests."""
         try:
             content = json.loads((self.folder / "later.json").read_text())
         except FileNotFoundError:
@@ -255,7 +258,8 @@ class Run:
         return {as_need(need): number for need, number in content}
 
     def rounds(self) -> list[list[Need]]:
-        """Return the needs of each later round: the greatest of as many GPUs, and those that it covers."""
+        """Return the needs of each later round: the largest need for a number of GPUs, with the needs that it
+        covers."""
         rounds: list[list[Need]] = []
         for need in sorted(self.later(), reverse=True):
             covering = next((round_ for round_ in rounds if round_[0].covers(need)), None)
@@ -266,7 +270,7 @@ class Run:
         return rounds
 
     def prepare_round(self, number: int, needs: list[Need], most: int) -> int:
-        """Reserve devices for the tests with these needs; return how many workers can run them at the same time."""
+        """Reserve devices for the tests with these needs; return how many workers can run at the same time."""
         need = needs[0]
         devices = self._reserve(need.count, need.count * most, need)
         workers = min(most, len(devices) // need.count)
@@ -277,7 +281,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not as it should be with the locks of the devices."""
+        """Problems with the locks of the devices."""
         return tuple(self._locks.unlocked.values())
 
     def free(self) -> tuple[Device, ...]:
@@ -285,7 +289,7 @@ class Run:
         return tuple(device for device in self.plan.devices if self._take((device,), keep=False))
 
     def _reserve(self, least: int, most: int, need: Need) -> tuple[Device, ...]:
-        """Hold at most ``most`` devices that will do and no others; waits for other sessions to free ``least``."""
+        """Hold at most ``most`` suitable devices and no others; wait until other sessions free ``least``."""
         from gpudiag.text import counted
 
         devices = need.of(self.plan.devices)
@@ -342,12 +346,13 @@ _NO_TEST_RUNS = (
     "collectonly",
     "setupplan",
 )
-"""Options of pytest with which it runs no test and sets no fixture up: no GPU is needed, nor waited for."""
+"""Options of pytest with which it runs no test and sets up no fixture, so that no GPU is needed."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any conftest file or test module is imported, since that may be the first to ask TensorFlow for GPUs."""
+    """Assign devices before any conftest file or test module is imported, since that may be the first to ask
+    TensorFlow for GPUs."""
     folder = os.environ.get(RUN_VARIABLE)
     if folder is not None and "PYTEST_XDIST_WORKER" in os.environ:
         del os.environ[RUN_VARIABLE]  # a session started by a test is none of ours
@@ -376,7 +381,7 @@ def _begin_worker(config: pytest.Config, folder: Path) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Reserve the devices of the workers, whose number is known by now."""
+    """Reserve the workers' devices; the number of workers is known by now."""
     run = session.config.stash.get(RUN, None)
     if run is not None and _is_controller(session.config):
         specs = _specs(session.config)
@@ -392,7 +397,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """``-n auto``: as many workers as devices and memory allow; xdist decides if the plugin gives no devices."""
+    """Choose the workers of ``-n auto``: as many as devices and memory allow; xdist decides if the plugin gives no
+    devices."""
     run = config.stash.get(RUN, None)
     if run is None or not run.settings.assigns or os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
@@ -412,7 +418,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Run the rounds of tests that need more than a worker's slot, when all others have run."""
+    """Run the rounds of tests that need more than a worker's slot, after all other tests."""
     result = yield
     run = session.config.stash.get(RUN, None)
     if run is not None and _is_controller(session.config):
@@ -426,7 +432,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: int) -> None:
-    """Let xdist begin again with other workers: it has one set of them for a session, and no hook for another."""
+    """Let xdist start over with other workers: it has one set of them per session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
     with _as_usage_errors():
@@ -451,7 +457,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 
 
 class _Total:
-    """Keeps pytest from taking the tests of one round for all tests, when it prints how far it is."""
+    """Corrects pytest's progress, which would otherwise take the tests of one round for all tests."""
 
     def __init__(self, session: pytest.Session, run: Run) -> None:
         self._session, self._run = session, run
@@ -472,7 +478,7 @@ def _specs(config: pytest.Config) -> list[str]:
 
 
 def _has_workers(given: Any) -> bool:
-    """Return, from the options alone, whether xdist will start workers."""
+    """Return whether the options make xdist start workers."""
     if getattr(given, "usepdb", False):
         return False
     spread = getattr(given, "dist", "no") != "no" or getattr(given, "distload", False)
@@ -480,7 +486,7 @@ def _has_workers(given: Any) -> bool:
 
 
 def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need) -> tuple[Place, ...]:
-    """Return what each of ``workers`` may have of ``devices``; raises ``UsageError`` if there is too little."""
+    """Divide ``devices`` among ``workers``; raises ``UsageError`` if there is too little."""
     from gpudiag.text import counted
 
     if workers * need.count <= len(devices):
@@ -511,13 +517,13 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
 
 
 def _lent(folder: Path, place: Place) -> dict[str, str]:
-    """Return the variable by which what this process starts may use its place."""
+    """Return the variable that lets processes started from here use its devices."""
     name = os.environ.get("PYTEST_XDIST_WORKER", "alone")
     return lending.lend(folder, name, (device.uuid for device in place.devices)) if place.devices else {}
 
 
 def _share(device: Device, users: int) -> int:
-    """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 if it is not known."""
+    """Return the memory for the tensors of each of ``users`` processes, in whole MiB; 0 if unknown."""
     if not device.free_bytes:
         return 0
     return max(1, (device.free_bytes // users - CONTEXT_BYTES) >> 20) << 20
@@ -544,7 +550,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def _as_usage_errors() -> Generator[None, None, None]:
-    """Report errors of usage without a traceback."""
+    """Report usage errors without a traceback."""
     from gpudiag.errors import GpudiagError
 
     try:

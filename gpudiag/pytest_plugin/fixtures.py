@@ -1,4 +1,4 @@
-"""The fixtures of the plugin: the devices of this process, where operations ran, what memory they took."""
+"""The fixtures of the plugin: the devices of this process, where operations ran, and how much memory they took."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ __all__ = [
     "SimulatedMachine",
     "Traced",
 ]
-"""The types of the fixtures and of what they give, for annotations."""
+"""The types of the fixtures and of their values, for annotations."""
 
 _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
     r"_?(Arg|Retval|DeviceArg|DeviceRetval|HostSend|HostRecv|Send|Recv|EagerConst|Const|NoOp|Identity|IdentityN|Shape|ShapeN|Size|Rank)"
     r"|(?s:.*(Dataset|Iterator|Summary|Checkpoint).*)"
 )
-"""Operations that compute nothing: they are arguments and results, ask for a shape, feed a model, or write files."""
+"""Operations that compute nothing: arguments and results, queries of a shape, inputs of a model, writers of files."""
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @pytest.fixture
 def gpudiag_devices(pytestconfig: pytest.Config) -> tuple[Device, ...]:
-    """The GPUs that this process may use, in the order in which TensorFlow numbers them; empty if there is none."""
+    """The GPUs that this process may use, in TensorFlow's numbering; empty if there is none."""
     return of(pytestconfig).devices
 
 
 @pytest.fixture(scope="session")
 def gpudiag_facts() -> Facts:
-    """What is known about this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
+    """The facts about this machine without TensorFlow: driver, NVML, libraries, environment, packages."""
     from gpudiag.pytest_plugin.preflight import Unobserved
     from gpudiag.run import runner
     from gpudiag.run.machine import start_machine
@@ -78,18 +78,19 @@ def gpudiag_trace() -> Callable[[], AbstractContextManager[Traced]]:
 
 @dataclass(frozen=True)
 class Operations:
-    """Operations of one type that ran, or a type of which none did."""
+    """The operations of one type that ran; there may be none."""
 
     op: str
     placements: tuple[Placement, ...]
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices on which they ran, such as ``GPU:0``; each once."""
+        """The devices on which the operations ran, such as ``GPU:0``; each once."""
         return tuple(dict.fromkeys(placement.device for placement in self.placements))
 
     def on(self, device: str) -> Literal[True]:
-        """Return True; raises ``AssertionError`` unless there were some and all ran on ``device``, say ``GPU:1``."""
+        """Return True; raises ``AssertionError`` unless operations ran and all of them ran on ``device``, such as
+        ``GPU:1``."""
         wanted = device.removeprefix("/").removeprefix("device:")
         if not self.placements:
             raise AssertionError(f"{self.op} on {wanted}: no {self.op} ran")
@@ -102,7 +103,7 @@ class Operations:
 class PlacementLog:
     """Where TensorFlow ran operations inside a ``with`` block; complete when the block has ended.
 
-    A function that TensorFlow has compiled before the block is not placed again, and so not seen.
+    A function that TensorFlow compiled before the block is not placed again, so its operations do not appear.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -110,12 +111,13 @@ class PlacementLog:
     """TensorFlow's GPUs, such as ``GPU:0``."""
 
     def ops(self, op: str) -> Operations:
-        """Return the operations of type ``op``, such as ``MatMul``, whichever library computes them."""
+        """Return the operations of type ``op``, such as ``MatMul``, including replacements by other libraries."""
         return Operations(op, tuple(placement for placement in self.placements if _plain(placement.op) == op))
 
     @property
     def cpu_fallbacks(self) -> tuple[Placement, ...]:
-        """What computed on the CPU: all but what never runs elsewhere (datasets, arguments, shapes, summaries)."""
+        """Operations computed on the CPU, except those that always run there (datasets, arguments, shapes,
+        summaries)."""
         found: dict[tuple[str, str, str], Placement] = {}
         eager = {(_plain(placement.op), placement.device) for placement in self.placements if not placement.name}
         for placement in self.placements:
@@ -139,12 +141,12 @@ class CapturePlacement(Protocol):
     """The type of the fixture ``gpudiag_placement``."""
 
     def __call__(self) -> AbstractContextManager[PlacementLog]:
-        """Look at where TensorFlow runs operations inside the block."""
+        """Record where TensorFlow runs operations inside the block."""
 
 
 @pytest.fixture
 def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
-    """Where operations ran: ``with gpudiag_placement() as placement: ...``, and after the block
+    """Records where operations run: ``with gpudiag_placement() as placement: ...``, and after the block
     ``placement.ops("MatMul").on("GPU:1")`` and ``placement.assert_no_cpu_fallback()``.
 
     TensorFlow logs placements only if that was asked for before it made its devices, and then until the process ends
@@ -182,7 +184,7 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Switch TensorFlow's log of placements on for the tests that look at it, before the first test."""
+    """Switch TensorFlow's placement log on before the first test if a test needs it."""
     if "tensorflow" in sys.modules and any(
         "gpudiag_placement" in getattr(item, "fixturenames", ())
         and (isolated.is_far_side(session.config) or item.get_closest_marker(isolated.MARKER) is None)
@@ -203,7 +205,7 @@ class MemoryPeak:
 
     device: str
     before_bytes: int = 0
-    """Held when the block began; part of the peak."""
+    """Bytes in use when the block began; they are part of the peak."""
     peak_bytes: int = 0
 
     def assert_peak_below(self, limit: str | int) -> None:
@@ -225,11 +227,11 @@ class MeasureMemory(Protocol):
 
 @pytest.fixture
 def gpudiag_memory(request: pytest.FixtureRequest) -> MeasureMemory:
-    """The peak of memory on a GPU: ``with gpudiag_memory("GPU:0") as memory: ...``, then
+    """Measures the peak of memory on a GPU: ``with gpudiag_memory("GPU:0") as memory: ...``, then
     ``memory.assert_peak_below("2GiB")``.
 
-    It is what tensors and the libraries' workspaces take, by TensorFlow's allocator: not what TensorFlow holds in
-    reserve, nor what CUDA and other processes take.
+    TensorFlow's allocator counts tensors and the libraries' workspaces. Memory that TensorFlow holds in reserve, and
+    that of CUDA and of other processes, does not count.
     """
 
     @contextlib.contextmanager
@@ -251,10 +253,10 @@ def gpudiag_memory(request: pytest.FixtureRequest) -> MeasureMemory:
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """A machine with simulated GPUs, for as long as the test lasts."""
+    """A machine with simulated GPUs that exists until the test ends."""
 
     run: RunIsolated
-    """Calls a function in a new interpreter on that machine, as ``gpudiag_run_isolated`` does here."""
+    """Call a function in a new interpreter on that machine, like ``gpudiag_run_isolated`` on this one."""
     environment: Mapping[str, str] = field(repr=False)
     """The environment of a process on that machine, for ``subprocess``."""
 
@@ -263,7 +265,7 @@ class Simulate(Protocol):
     """The type of the fixture ``gpudiag_simulated``."""
 
     def __call__(self, spec: str, faults: Iterable[str] = ()) -> SimulatedMachine:
-        """Make a machine from a specification such as ``2x16GiB``, with faults if need be."""
+        """Make a machine from a specification such as ``2x16GiB``, optionally with faults."""
 
 
 @pytest.fixture
@@ -297,7 +299,7 @@ def gpudiag_simulated(request: pytest.FixtureRequest) -> Simulate:
 
 
 def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], int]) -> None:
-    """Record a user property of the test, once: ``value`` is given what it was, or 0."""
+    """Record a user property of the test once; ``value`` receives its old value, or 0."""
     properties = request.node.user_properties
     before = [entry for entry in properties if entry[0] == name]
     for entry in before:
@@ -306,7 +308,7 @@ def _record(request: pytest.FixtureRequest, name: str, value: Callable[[int], in
 
 
 def _record_device(request: pytest.FixtureRequest, name: str) -> None:
-    """Record which GPU TensorFlow's device ``name`` is, if it is one of those that this process was given."""
+    """Record which GPU is TensorFlow's device ``name``, if this process was given that GPU."""
     number = name.removeprefix("/").removeprefix("device:").removeprefix("GPU:")
     label = labels([int(number)], of(request.config).devices) if number.isdecimal() else name
     if not any(key == DEVICE for key, _ in request.node.user_properties):
@@ -314,12 +316,12 @@ def _record_device(request: pytest.FixtureRequest, name: str) -> None:
 
 
 def _plain(name: str) -> str:
-    """Return the operation that oneDNN's replacement stands for."""
+    """Return the operation that oneDNN's operation replaces."""
     return name.removeprefix("_Mkl")
 
 
 def _text(placements: Iterable[Placement]) -> str:
-    """Return ``MatMul x3 on CPU:0, AddV2 on CPU:0``."""
+    """Return the operations in words: ``MatMul x3 on CPU:0, AddV2 on CPU:0``."""
     ran = Counter[tuple[str, str]]()
     for placement in placements:
         ran[_plain(placement.op), placement.device] += placement.count

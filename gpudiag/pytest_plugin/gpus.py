@@ -1,4 +1,4 @@
-"""The GPUs of a session, and the part of them that a process was given. Records, and how they are found."""
+"""The GPUs of a session, and the part of them that a process may use: records, and how they are found."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Device:
     """A GPU, or a MIG instance of one."""
 
     uuid: str
-    """What names it in ``CUDA_VISIBLE_DEVICES``."""
+    """The device's name in ``CUDA_VISIBLE_DEVICES``."""
     index: int
     """NVML's index of the GPU, as ``nvidia-smi`` prints it."""
     name: str
     total_bytes: int
-    """0 if NVML does not report it."""
+    """Total memory in bytes; 0 if NVML does not report it."""
     free_bytes: int
     """Free memory in bytes when the session began."""
     capability: tuple[int, int] | None
@@ -43,14 +43,14 @@ class Device:
 
 @dataclass(frozen=True)
 class Place:
-    """What a process may use."""
+    """The devices that a process may use."""
 
     devices: tuple[Device, ...] = ()
     """The devices, in the order in which TensorFlow numbers them."""
     limit_bytes: int | None = None
     """Bytes of memory that the test gets on each device; None: all of it."""
     shared: bool = False
-    """True: other processes of the session use these devices too."""
+    """True if other processes of the session use these devices too."""
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that hold TensorFlow to this place."""
+        """The variables that restrict TensorFlow to these devices."""
         if not self.devices:
             return {}
         variables = {MASK: ",".join(device.uuid for device in self.devices)}
@@ -76,10 +76,10 @@ FOUND = pytest.StashKey["SessionGpus"]()
 
 @dataclass(frozen=True)
 class SessionGpus:
-    """What NVML and TensorFlow's metadata said when the session began."""
+    """The answers of NVML and TensorFlow's metadata when the session began."""
 
     nvml: NvmlFacts | None
-    """None if NVML did not answer, or could not be asked."""
+    """NVML's facts; None if NVML did not answer or could not be asked."""
     tensorflow: TensorflowFacts | None
     mask: str | None
     """The caller's ``CUDA_VISIBLE_DEVICES``."""
@@ -88,7 +88,7 @@ class SessionGpus:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What the caller's mask lets through, each MIG instance by itself."""
+        """The devices that the caller's mask lets through, each MIG instance by itself."""
         from gpudiag.model.visibility import choices
 
         devices = () if self.nvml is None else self.nvml.devices
@@ -111,14 +111,15 @@ class SessionGpus:
 
 
 def of(config: pytest.Config) -> Place:
-    """Return what this process may use: what it was given, or else what the caller's mask lets through."""
+    """Return the devices of this process: those that it was given, or else those that the caller's mask lets
+    through."""
     if PLACE not in config.stash:
         config.stash[PLACE] = Place(for_one_process(found(config).devices))
     return config.stash[PLACE]
 
 
 def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return those of ``devices`` that one process sees."""
+    """Return the ``devices`` that a single process can see."""
     from gpudiag.model.visibility import for_one_process
 
     seen = for_one_process(tuple(device.uuid for device in devices))
@@ -126,16 +127,16 @@ def for_one_process(devices: tuple[Device, ...]) -> tuple[Device, ...]:
 
 
 def found(config: pytest.Config) -> SessionGpus:
-    """Return what was found out about this machine's GPUs; asked once."""
+    """Return the GPUs found on this machine; they are searched for once."""
     if FOUND not in config.stash:
         config.stash[FOUND] = ask()
     return config.stash[FOUND]
 
 
 def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
-    """Return the labels of those of ``devices`` that TensorFlow's GPUs with these numbers are on, each once.
+    """Return the labels of the ``devices`` behind TensorFlow's GPUs with these numbers, each once.
 
-    TensorFlow has made its devices: a GPU may have been split into several, and others left out.
+    TensorFlow must have made its devices: it may have split a GPU or left one out.
     """
     from tensorflow.python.eager.context import context
 
@@ -150,7 +151,8 @@ def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
 
 
 def ask() -> SessionGpus:
-    """Ask NVML, and look for TensorFlow without importing it, in children with a deadline: NVML can hang."""
+    """Ask NVML, and search for TensorFlow without importing it, in child processes with a deadline, since NVML can
+    hang."""
     import msgspec
 
     from gpudiag.isolate import Bounds, Job, ServerSpec, supervise

@@ -1,4 +1,4 @@
-"""The far side of an isolated test: a separate pytest session, for one test, in a separate process.
+"""Runs an isolated test: a separate pytest session, for one test, in a separate process.
 
 The process was forked from one that has imported TensorFlow and no test module. It reads the command line of the
 session that started it, collects the one test again, and reports what happens as it happens, so that a crash loses
@@ -63,10 +63,10 @@ _OPTIONS: dict[str, object] = {
     "stepwise_skip": False,
     "maxfail": 0,
 }
-"""Options that would have this session do what the one outside does already; those of plugins where these are there."""
+"""Options that would repeat work of the outer session, including those of plugins that may be installed."""
 
 _OBEYED_OUTSIDE = ("dependency", "flaky")
-"""Markers that have a test repeated, or look at the results of other tests, which are known outside."""
+"""Markers that repeat a test or look at the results of other tests; only the outer session knows these."""
 
 _TELLING = (
     "pytest_report_header",
@@ -78,16 +78,16 @@ _TELLING = (
 )
 """Hooks that only report the result of a test or of the session."""
 _ENDING = "pytest_sessionfinish"
-"""What installed plugins write when they hear of the end is the session's; what a conftest file does may be to clean
-up."""
+"""End-of-session hooks: those of installed plugins are left to the outer session, those of conftest files run, as
+they may clean up."""
 
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-"""Processes that Python starts for itself, and ends when it exits; an isolated test leaves without that."""
+"""Helper processes of Python, which end at its exit; an isolated test leaves without that exit."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to run, as the session outside says it."""
+    """The outer session's order: which test to run, and how."""
 
     arguments: tuple[str, ...]
     """The command line of the inner session."""
@@ -95,25 +95,25 @@ class Order:
     """The folder in which the inner session was started."""
     argv: tuple[str, ...]
     test: tuple[str, ...]
-    """The file of the test, and its names in there; see :func:`test_key`."""
+    """The test's file and its names there; see :func:`test_key`."""
     basetemp: str | None
     """Folder for ``tmp_path``; None: a temporary one."""
     workerinput: dict[str, Any] | None
-    """What pytest-xdist sent to the worker; None outside of a worker."""
+    """The data that pytest-xdist sent to the worker; None outside of a worker."""
     settings: Settings
     place: Place | None
-    """The GPUs that it was given; None if nothing was decided."""
+    """The GPUs that the test was given; None if nothing was decided."""
     options: Mapping[str, bytes]
-    """The values of all options outside, where plugins may have settled them; each pickled."""
+    """The values of all options in the outer session, where plugins may have changed them; each pickled."""
     coverage: Coverage | None = None
-    """What pytest-cov measures outside; None: nothing."""
+    """The coverage that pytest-cov measures in the outer session; None if none."""
     call: bytes | None = None
     """A pickled function, its arguments and its keyword arguments, to be called in place of the test."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What to measure, and the file beside which to leave the data: pytest-cov combines all that are there."""
+    """The sources to measure, and the file beside which to save the data: pytest-cov combines all such files."""
 
     source: list[str] | None
     branch: bool | None
@@ -123,7 +123,7 @@ class Coverage:
     """Whether coverage is recorded by test (``--cov-context=test``)."""
 
     def start(self) -> Any:
-        """Begin; return what measures."""
+        """Start measuring; return the running measurement."""
         import coverage
 
         measuring = coverage.Coverage(
@@ -136,14 +136,16 @@ class Coverage:
 
 
 def test_key(item: pytest.Item) -> tuple[str, ...]:
-    """Return what names a test in every session: plug-ins append to node ids (``@group`` of xdist's loadgroup)."""
+    """Return a name of a test that is equal in every session: plugins append to node ids (``@group`` of xdist's
+    loadgroup)."""
     chain = item.listchain()
     file = max(number for number, node in enumerate(chain) if isinstance(node, pytest.File))
     return (str(item.path), *(node.name for node in chain[file + 1 :]))
 
 
 def preload() -> Callable[[], str | None] | None:
-    """Import what is the same for all isolated tests; return the guard of TensorFlow's fork server, if that is here."""
+    """Import the modules that all isolated tests need; return the guard of TensorFlow's fork server, if TensorFlow
+    is installed."""
     if importlib.util.find_spec("tensorflow") is None:
         return None
     from gpudiag.run import worker
@@ -153,7 +155,8 @@ def preload() -> Callable[[], str | None] | None:
 
 
 def run(argument: dict[str, Any]) -> bytes:
-    """Run the session that the order in ``argument["folder"]`` asks for; return what it left running, as JSON."""
+    """Run the session that the order in ``argument["folder"]`` asks for; return the processes that it left running,
+    as JSON."""
     folder = Path(argument["folder"])
     order: Order = pickle.loads((folder / ORDER).read_bytes())  # noqa: S301  # by the session that started this one
     os.chdir(order.directory)
@@ -176,7 +179,7 @@ def run(argument: dict[str, Any]) -> bytes:
 
 
 def _end_descendants() -> list[str]:
-    """Kill what the test has left running, and return what that was."""
+    """Kill the processes that the test has left running, and return their descriptions."""
     import psutil
 
     left = psutil.Process().children(recursive=True)
@@ -194,7 +197,7 @@ def _end_descendants() -> list[str]:
 
 
 class _Session:
-    """A plug-in that narrows a session to one test, and reports its result to the session outside."""
+    """A plugin that narrows a session to one test, and reports its result to the outer session."""
 
     def __init__(self, order: Order, folder: Path, tell: Callable[[dict[str, Any]], object]) -> None:
         self._order = order
@@ -206,7 +209,7 @@ class _Session:
         self._measuring: Any = None if order.coverage is None else order.coverage.start()
 
     def close(self) -> None:
-        """Leave what was measured where pytest-cov looks for it."""
+        """Save the coverage data where pytest-cov looks for it."""
         if self._measuring is not None:
             self._measuring.stop()
             self._measuring.save()
@@ -316,9 +319,9 @@ class _Session:
             self._hand_over_output()
 
     def _hand_over_output(self) -> None:
-        """Let the session outside have the files that capture what is written: they hold a crashed test's last words.
+        """Send the outer session the files of captured output: they hold the last output of a crashed test.
 
-        They stay in the socket, so that nobody has to wait for one another.
+        The descriptors stay in the socket, so that neither process waits for the other.
         """
         if sys.platform == "linux":
             from gpudiag.isolate import linux
@@ -330,7 +333,7 @@ class _Session:
 
 
 class _Protocol:
-    """Runs a test as pytest itself does, before any other plug-in is asked: once, in this process."""
+    """Runs a test by pytest's own protocol, before other plugins are asked: once, in this process."""
 
     def __init__(self, plugins: pytest.PytestPluginManager) -> None:
         self._runner: Any = plugins.get_plugin("runner")
@@ -341,7 +344,7 @@ class _Protocol:
 
 
 def _narrow(plugins: pytest.PytestPluginManager) -> None:
-    """Keep what belongs to the session outside from being done here, now that all plug-ins are there."""
+    """Disable the tasks that belong to the outer session; all plugins are loaded by now."""
     plugins.register(_Protocol(plugins))
     others = {
         plugin for plugin in plugins.get_plugins() if _package(plugin) not in ("_pytest", __name__.partition(".")[0])
@@ -353,7 +356,7 @@ def _narrow(plugins: pytest.PytestPluginManager) -> None:
 
 
 def _package(plugin: object) -> str:
-    """Return the name of the package that a plug-in, a module or an object, comes from."""
+    """Return the name of the package of a plugin, which is a module or an object."""
     return str(getattr(plugin, "__module__", None) or getattr(plugin, "__name__", "")).partition(".")[0]
 
 
@@ -368,7 +371,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """Return a pickled exception; None if it cannot be unpickled, as many exceptions can only be pickled."""
+    """Return a pickled exception; None if it could not be unpickled, as with many exceptions."""
     with contextlib.suppress(Exception):
         file = io.BytesIO()
         _Pickler(file).dump(error)
@@ -378,14 +381,14 @@ def _pickled(error: BaseException) -> bytes | None:
 
 
 def _unpickled(content: bytes) -> Any:
-    """Return what the session outside has pickled; None if that cannot be read here."""
+    """Return a value pickled by the outer session; None if it cannot be unpickled here."""
     with contextlib.suppress(Exception):
         return pickle.loads(content)  # noqa: S301  # by the session that started this one
     return None
 
 
 def _result(call: bytes) -> bytes:
-    """Call the pickled function; return, pickled, what it returned or raised."""
+    """Call the pickled function; return its result or its exception, pickled."""
     try:
         function, arguments, keywords = pickle.loads(call)  # noqa: S301  # by the session that started this one
         return pickle.dumps({"value": function(*arguments, **keywords)})

@@ -51,13 +51,13 @@ TIMEOUT_S = 60.0
 _TICK_S = 0.1
 
 FAR_SIDE = pytest.StashKey[bool]()
-"""In the stash of a session that runs one isolated test: nothing is isolated in there again."""
+"""Stash key of a session that runs one isolated test: it isolates nothing again."""
 _CHUNK = 1 << 20
 _COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")
-"""Variables that make a new interpreter measure itself: not the one that isolated tests are forked from."""
+"""Variables that start coverage in a new interpreter; the fork server of isolated tests must not have them."""
 _STREAMS = ("stdout", "stderr")
 _SOCKET = socket.socket
-"""As it is before tests run: a plugin may then put in its place what refuses to be made, as pytest-socket does."""
+"""The socket class before any test: a plugin such as pytest-socket may replace it by one that refuses to be made."""
 
 Value = TypeVar("Value")
 Arguments = ParamSpec("Arguments")
@@ -69,7 +69,7 @@ class RunIsolated(Protocol):
     def __call__(
         self, function: Callable[..., Value], /, *args: object, timeout: float = ..., **kwargs: object
     ) -> Value:
-        """Call ``function`` in a fresh process; return what it returns, raise what it raises."""
+        """Call ``function`` in a fresh process; return its result, or raise its exception."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def gpudiag_run_isolated(request: pytest.FixtureRequest) -> RunIsolated:
 
 
 def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None = None) -> RunIsolated:
-    """Return what calls functions in fresh processes; with ``env``, in new interpreters with these variables."""
+    """Return a caller of functions in fresh processes; with ``env``, in new interpreters with these variables."""
 
     def run(function: Callable[..., Value], /, *args: Any, timeout: float = TIMEOUT_S, **kwargs: Any) -> Value:
         try:
@@ -119,7 +119,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Remember the environment: tests change it, and an isolated one is to have what the session began with."""
+    """Save the environment: tests change it, but isolated tests get the original one."""
     session.config.stash[_BEGINNING] = dict(os.environ)
 
 
@@ -132,7 +132,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Refuse a marker with arguments that it does not have."""
+    """Refuse a marker with unknown arguments."""
     made = yield
     for item in made if isinstance(made, list) else ():
         if isinstance(item, pytest.Item) and (marker := item.get_closest_marker(MARKER)) is not None:
@@ -145,7 +145,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Make an isolated test hollow."""
+    """Make an isolated test hollow: its setup runs the whole test in another process."""
     marker = item.get_closest_marker(MARKER)
     if marker is not None and not is_far_side(item.config):
         try:
@@ -164,7 +164,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the report from the other process in the place of that of the hollow item."""
+    """Replace the report of the hollow item by the one from the other process."""
     report = yield
     isolated = item.stash.get(_ISOLATED, None)
     return report if isolated is None else isolated.report(report, call)
@@ -172,12 +172,12 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item) -> bool | None:
-    """Leave the clock of pytest-timeout to the session in the other process, which knows what the test is doing."""
+    """Leave pytest-timeout's clock to the session in the other process, which knows the test's progress."""
     return True if _ISOLATED in item.stash else None
 
 
 class _Isolated:
-    """One isolated test, seen from here; plugins may have it run more than once."""
+    """One isolated test, as this process sees it; plugins may run it more than once."""
 
     def __init__(self, item: pytest.Item, timeout_s: float) -> None:
         self._item = item
@@ -186,12 +186,12 @@ class _Isolated:
         self._raised: BaseException | None = None
         """The exception raised in this process because the other one sent no report."""
         self._told: BaseException | None = None
-        """The exception of the other process, raised again in this one."""
+        """The exception of the other process, raised again in this process."""
         self._took_s = 0.0
-        """All of it, together with what is not part of any phase."""
+        """Seconds for the whole test, including time outside of its phases."""
 
     def setup(self) -> None:
-        """Run the whole test."""
+        """Run the whole test in the other process."""
         item = self._item
         self._raised = self._told = None
         began = time.perf_counter()
@@ -215,11 +215,11 @@ class _Isolated:
         self._look_at("setup")
 
     def runtest(self) -> None:
-        """Raise where the test's process died in its call."""
+        """Raise an error if the test's process died in the call phase."""
         self._look_at("call")
 
     def teardown(self) -> None:
-        """Raise where the test's process died in its teardown or after it, or left others behind."""
+        """Raise an error if the test's process died in teardown or later, or left processes behind."""
         if self._raised is not None:
             return
         self._look_at("teardown")
@@ -229,10 +229,11 @@ class _Isolated:
             self._raise(ChildProcessError(self._outcome.left_text))
 
     def _look_at(self, phase: str) -> None:
-        """Raise what ``phase`` raised there, or an error if it has no report although it should have been reached.
+        """Raise the exception of ``phase`` in the other process, or an error if the phase should have a report and has
+        none.
 
-        The report comes from there all the same; but plugins also look at the exception, to repeat the test, say. Not
-        for pdb: there is nothing to be seen here.
+        The other process also sends the report, but plugins look at the exception, for example to repeat the test. pdb
+        gets none, because this process has nothing to inspect.
         """
         if self._outcome.missing == phase:
             self._raise(self._outcome.died or ChildProcessError(self._outcome.why_nothing))
@@ -259,7 +260,7 @@ class _Isolated:
         return report
 
     def _as_here(self, report: pytest.TestReport) -> pytest.TestReport:
-        """Let a report from the other process be one of this item."""
+        """Turn a report from the other process into one of this item."""
         report.nodeid, report.location = self._item.nodeid, self._item.location
         report.user_properties = list(self._item.user_properties)
         return report
@@ -267,28 +268,28 @@ class _Isolated:
 
 @dataclass
 class _Outcome:
-    """What came of a session in another process."""
+    """The result of a session in another process."""
 
     reports: dict[str, list[pytest.TestReport]] = field(default_factory=dict)
     """The reports by phase; several if a test has subtests."""
     raised: dict[str, BaseException] = field(default_factory=dict)
-    """The exceptions by phase; those that could not be brought into this process are left out."""
+    """The exceptions by phase, without those that could not be unpickled in this process."""
     missing: str | None = None
-    """The first phase that should have been reached and has no report."""
+    """The first phase that should have a report and has none."""
     died: OSError | None = None
     why_nothing: str = ""
-    """What to say if a phase is missing although the process did not die."""
+    """The error message if a phase is missing although the process did not die."""
     left: tuple[str, ...] = ()
-    """Processes that were running when it ended."""
+    """Processes that were still running when it ended."""
     output: dict[str, str] = field(default_factory=dict)
-    """What escaped pytest's capture there and, where the process died, what that held."""
+    """Output that escaped pytest's capture and, if the process died, the captured output."""
     log: str = ""
-    """What ``--log-file`` is to hold of it."""
+    """The lines for ``--log-file``."""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     exit: tuple[str, int | None] | None = None
-    """The arguments of ``pytest.exit``, if that was called."""
+    """The arguments of ``pytest.exit``, if it was called."""
     result: dict[str, Any] | None = None
-    """What a function returned or raised."""
+    """The return value or the exception of a function."""
 
     @property
     def left_text(self) -> str:
@@ -297,13 +298,13 @@ class _Outcome:
         return f"left {counted(len(self.left), 'process')} running, now killed: {'; '.join(self.left)}"
 
     def print(self) -> None:
-        """Write what the process wrote."""
+        """Write the output of the other process."""
         for stream, text in self.output.items():
             getattr(sys, stream).write(text)
 
 
 def _with_sockets(method: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Let ``method`` have sockets, also if tests may not."""
+    """Let ``method`` use sockets even if tests may not."""
 
     @functools.wraps(method)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
@@ -318,7 +319,7 @@ def _with_sockets(method: Callable[Arguments, Value]) -> Callable[Arguments, Val
 
 
 class _Processes:
-    """The fresh processes of a session: one supervisor, one process that all are forked from."""
+    """The fresh processes of a session: one supervisor, and one process from which all are forked."""
 
     @_with_sockets
     def __init__(self, environment: Mapping[str, str], report: Callable[..., pytest.TestReport]) -> None:
@@ -367,7 +368,7 @@ class _Processes:
             folders.remove(folder)
 
     def _ended(self, job: Job, captured: _Captured) -> JobResult:
-        """Run ``job`` to its end."""
+        """Run ``job`` until it has ended."""
         from gpudiag.model.report import Cause
 
         self._children.start(job)
@@ -421,9 +422,9 @@ class _Processes:
 
 
 class _Captured:
-    """The files in which pytest captures what the test in the other process writes.
+    """The files in which pytest captures the output of the test in the other process.
 
-    That process hands them over when its test begins; here they outlive it.
+    The other process sends them when its test begins; here they outlive that process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -452,7 +453,7 @@ class _Captured:
         return sum(os.fstat(fd).st_size for fd in self._files())
 
     def texts(self, kept_bytes: int) -> dict[str, str]:
-        """Return what the files hold, by stream; of much the beginning and the end."""
+        """Return the contents of the files by stream, shortened to beginning and end if long."""
         from gpudiag.isolate.job import Captured
 
         texts = {}
@@ -464,7 +465,7 @@ class _Captured:
         return texts
 
     def _files(self) -> list[int]:
-        """Return the file descriptors of stdout and stderr; none where pytest does not capture into files."""
+        """Return the file descriptors of stdout and stderr; none if pytest does not capture into files."""
         if self._socket is not None and not self._fds:
             with contextlib.suppress(OSError):  # nothing was handed over yet
                 _, self._fds, _, _ = socket.recv_fds(self._socket, 16, len(_STREAMS))
@@ -472,7 +473,7 @@ class _Captured:
 
 
 class _Remote(Exception):  # noqa: N818  # not an error, but the place that one came from
-    """The traceback of another process, as the cause of the exception that came from there."""
+    """The traceback of another process, set as the cause of the exception that came from it."""
 
 
 _ISOLATED = pytest.StashKey[_Isolated]()
@@ -512,7 +513,7 @@ def _order(item: pytest.Item, call: bytes | None = None) -> Order:
 
 
 def _options(config: pytest.Config) -> dict[str, bytes]:
-    """Return the values of options, pickled; what cannot be pickled is left to what the command line says."""
+    """Return the values of options, pickled; an option that cannot be pickled keeps its command-line value."""
     pickled = {}
     for name, value in vars(config.option).items():
         with contextlib.suppress(Exception):
@@ -521,7 +522,7 @@ def _options(config: pytest.Config) -> dict[str, bytes]:
 
 
 def _coverage(config: pytest.Config) -> Coverage | None:
-    """Return what pytest-cov measures here; None if it does not."""
+    """Return the coverage that pytest-cov measures here; None if none."""
     from gpudiag.pytest_plugin.inner_session import Coverage
 
     controller = getattr(config.pluginmanager.get_plugin("_cov"), "cov_controller", None)
@@ -542,13 +543,13 @@ def is_far_side(config: pytest.Config) -> bool:
 
 
 def outcome(name: str, reason: str) -> BaseException:
-    """Return what ``pytest.skip`` and the like raise."""
+    """Return the exceptions that ``pytest.skip`` and similar functions raise."""
     error: BaseException = getattr(pytest, name).Exception(reason)
     return error
 
 
 def _exception(pickled: bytes | None) -> BaseException | None:
-    """Return what another process raised; None if it cannot be had."""
+    """Return the exception that another process raised; None if it cannot be read."""
     if pickled is None:
         return None
     with contextlib.suppress(Exception):
@@ -558,7 +559,7 @@ def _exception(pickled: bytes | None) -> BaseException | None:
 
 
 def _timeout_s(marker: pytest.Mark) -> float:
-    """Return the seconds that a marker allows; raises ``ValueError`` for arguments that it does not have."""
+    """Return the seconds that a marker allows; raises ``ValueError`` for unknown arguments."""
     if marker.args or marker.kwargs.keys() - {"timeout"}:
         given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
         raise ValueError(f"takes no argument but timeout, such as timeout=60, but was given {given}")
@@ -569,7 +570,7 @@ def _timeout_s(marker: pytest.Mark) -> float:
 
 
 def _pickled(path: Path) -> Iterator[Any]:
-    """Yield what was pickled into a file, as far as that is whole."""
+    """Yield the complete pickled objects in a file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         while True:
             try:
@@ -579,7 +580,7 @@ def _pickled(path: Path) -> Iterator[Any]:
 
 
 def _warning(warning: str, category: tuple[str, str], file: str, line: int) -> warnings.WarningMessage:
-    """Return a warning of another process as one of this."""
+    """Turn a warning of another process into one of this process."""
     module, name = category
     known = getattr(sys.modules.get(module), name, None)
     kind = known if isinstance(known, type) and issubclass(known, Warning) else UserWarning

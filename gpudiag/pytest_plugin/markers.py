@@ -1,4 +1,4 @@
-"""``@pytest.mark.gpudiag_gpus``: what a test needs, checked when it is collected, and given to it when it runs."""
+"""``@pytest.mark.gpudiag_gpus``: the GPUs that a test needs, checked at collection and assigned when it runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BAD = pytest.StashKey[str]()
 
 
 def need_of(item: pytest.Item) -> Need | None:
-    """Return what the nearest marker of a test says; None if there is none. Raises ``ValueError``."""
+    """Return the need that a test's nearest marker states; None if there is none. Raises ``ValueError``."""
     mark = item.get_closest_marker(MARKER)
     if mark is None:
         return None
@@ -43,7 +43,7 @@ def need_of(item: pytest.Item) -> Need | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Refuse a marker that cannot be understood, where pytest reports errors of collection."""
+    """Refuse a malformed marker, where pytest reports errors of collection."""
     made = yield
     for item in made if isinstance(made, list) else [made]:
         if isinstance(item, pytest.Item):
@@ -56,7 +56,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Decide for each test with a marker: it runs here, in a later round, or not, as the machine lacks something."""
+    """Decide where each test with a marker runs: here, in a later round, or nowhere if the machine lacks a GPU."""
     needs: dict[pytest.Item, Need] = {}
     for item in items:
         try:
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test whose marker is bad and, under ``--gpudiag-require-gpus``, one whose GPUs are lacking."""
+    """Fail a test with a malformed marker and, under ``--gpudiag-require-gpus``, one that lacks GPUs."""
     if BAD in item.stash:
         pytest.fail(item.stash[BAD], pytrace=False)
     if LACK in item.stash and settings.of(item.config).require_gpus:
@@ -101,7 +101,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str:
-    """Say what is needed and what is here."""
+    """Say which GPUs the test needs and which ones are here."""
     from gpudiag.text import counted
 
     if not devices:
@@ -127,7 +127,7 @@ def _lack(need: Need, devices: tuple[Device, ...], config: pytest.Config) -> str
 
 
 def _leave(later: Mapping[Need, int], folder: Path) -> None:
-    """Say to the controller what tests that wait need; every worker finds the same."""
+    """Report the needs of waiting tests to the controller; every worker finds the same ones."""
     folders.write(folder / "later.json", json.dumps([(asdict(need), number) for need, number in later.items()]))
 
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 REPORT = pytest.StashKey["Report"]()
 """The report of the check that was made before the tests."""
 NOTES = pytest.StashKey[tuple[str, ...]]()
-"""Notes about what the check was compared with."""
+"""Notes about the expectations that the check used."""
 
 
 class Unobserved:
-    """The progress of the check is not shown: pytest's own output has not begun."""
+    """Ignores the progress of the check: pytest's own output has not begun."""
 
     def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None: ...
 
@@ -43,7 +43,7 @@ class Unobserved:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Check the GPUs once, and end the session if they fail; devices were given to workers before."""
+    """Check the GPUs once, and end the session if the check fails; workers already have their devices."""
     run = session.config.stash.get(RUN, None)
     if run is None or not run.settings.checks:
         return
@@ -58,7 +58,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str] | None:
-    """Say which GPUs the tests run on."""
+    """Name the GPUs on which the tests run."""
     run = config.stash.get(RUN, None)
     if run is None:
         return None
@@ -111,9 +111,9 @@ def _check(run: Run) -> Report:
 
 
 def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
-    """Return what is expected of the machine, as ``gpudiag check`` would read it here, and notes about that.
+    """Return the expectations of the machine that ``gpudiag check`` would read here, and notes about them.
 
-    Of the probes that must pass, those that the quick check runs. Raises :class:`gpudiag.errors.UsageError`.
+    Probes that must pass are limited to those that the quick check runs. Raises :class:`gpudiag.errors.UsageError`.
     """
     import msgspec
 
@@ -139,7 +139,7 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _as_called(run: Run) -> Generator[None, None, None]:
-    """Take back what this process was given: the check is about what the caller has."""
+    """Undo this process's own device assignment, because the check is about the caller's devices."""
     names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
     given = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: run.caller[name] for name in names if name in run.caller})
@@ -157,7 +157,7 @@ def _verdict(report: Report) -> str:
 
 
 def _failure(report: Report) -> list[str]:
-    """Say what failed and why, causes first."""
+    """Say which checks failed and why, causes first."""
     from gpudiag.model.report import Broken
     from gpudiag.report import words
 

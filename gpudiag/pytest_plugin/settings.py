@@ -1,4 +1,4 @@
-"""What the user asked the plugin for: from options, ``GPUDIAG_PYTEST*`` variables and ini keys, in this order."""
+"""The settings of the plugin, from options, ``GPUDIAG_PYTEST*`` variables and ini keys, in this order."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ PREFIX = "GPUDIAG_PYTEST"
 
 @dataclass(frozen=True)
 class Settings:
-    """One record of all settings."""
+    """All settings of a session."""
 
     check: bool = False
-    """Check the GPUs before the first test."""
+    """Whether to check the GPUs before the first test."""
     warn: bool = False
-    """Run the tests even if the check failed."""
+    """Whether to run the tests even if the check failed."""
     require_gpus: int = 0
-    """This many GPUs must exist, and a GPU test must run."""
+    """The number of GPUs that must exist; a GPU test must also run."""
     simulate: str | None = None
-    """A simulated machine's specification; None: the machine as it is."""
+    """The specification of a simulated machine; None: use the real machine."""
     simulate_asked: bool = False
-    """True: the command line itself asks for simulated GPUs, so that they satisfy ``require_gpus``."""
+    """True if the command line itself requests simulated GPUs, so that they satisfy ``require_gpus``."""
     assign: str | None = None
     """``device``, ``share`` or ``none``; None: ``share`` if the plugin is on."""
     memory_bytes: int | None = None
-    """GPU memory for each worker; None: what a device has, shared evenly by its workers."""
+    """GPU memory for each worker; None: a device's memory, shared evenly by its workers."""
 
     expect: Path | None = None
-    """What the machine is expected to be; None: what the configuration file of gpudiag says, if there is one."""
+    """The file of expectations; None: those of gpudiag's configuration file, if there is one."""
     wait_s: float = 300.0
-    """How long to wait for GPUs that other sessions hold."""
+    """Seconds to wait for GPUs that other sessions hold."""
 
     @property
     def on(self) -> bool:
-        """True if anything was asked for: otherwise the plugin does not change the session."""
+        """True if any option is set; otherwise the plugin does not change the session."""
         return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
 
     @property
     def checks(self) -> bool:
-        """True if the GPUs are checked: what is required must be verified."""
+        """True if the GPUs are checked, also because ``require_gpus`` needs verified ones."""
         return self.check or self.require_gpus > 0 or self.expect is not None
 
     @property
@@ -74,14 +74,15 @@ class Setting:
     help: str
     read: Callable[[str], Any]
     fix: str = ""
-    """What to write; empty if the error says it."""
+    """The value to write, for error messages; empty if the error says it."""
     metavar: str | None = None
     is_file: bool = False
-    """True: a relative path of the ini key begins at pytest's root folder, and any other at the working directory."""
+    """True if a relative path in the ini key starts at pytest's root folder; other paths start at the working
+    directory."""
 
     @property
     def option(self) -> str:
-        """Without its value, such as ``--gpudiag-memory``."""
+        """The option without its value, such as ``--gpudiag-memory``."""
         return "-".join(filter(None, ("--gpudiag", self.name)))
 
     @property
@@ -183,7 +184,7 @@ def _choice(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """Return a size such as ``4GiB`` in bytes; raises ``ValueError``."""
+    """Parse a size such as ``4GiB`` into bytes; raises ``ValueError``."""
     from gpudiag.simulator.errors import SpecError
     from gpudiag.simulator.sizes import parse_size
 
@@ -251,7 +252,7 @@ ALL = (
 )
 _BY_NAME = {setting.name: setting for setting in ALL}
 RUN_VARIABLE = f"{PREFIX}_RUN"
-"""Names the folder of the run to its workers; set by the plugin itself."""
+"""Names the run's folder to its workers; set by the plugin itself."""
 SESSION_VARIABLE = f"{PREFIX}_SESSION"
 """Marks every process that a session starts; set by the plugin itself."""
 _VARIABLES = frozenset({*(setting.variable for setting in ALL), RUN_VARIABLE, SESSION_VARIABLE, lending.VARIABLE})

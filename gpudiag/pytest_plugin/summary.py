@@ -1,4 +1,4 @@
-"""What is reported: JUnit properties of each test, a section of the terminal summary, leaks."""
+"""The reports of the plugin: JUnit properties of each test, a section of the terminal summary, leaks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ DEVICE, PEAK_BYTES, CPU_FALLBACKS = "gpudiag_device", "gpudiag_peak_bytes", "gpu
 """The names of user properties. Fixtures record the last two, each as a whole number."""
 
 MOST_TESTS = 20
-"""Lines of the summary; the rest is in the JUnit file, or shown with -v."""
+"""The most lines of the summary; the other tests are in the JUnit file, or shown with -v."""
 
 
 @dataclass
 class Told:
-    """What the reports of a session's tests said."""
+    """Data collected from the reports of a session's tests."""
 
     tests: dict[str, dict[str, Any]] = field(default_factory=dict)
     leaks: list[str] = field(default_factory=list)
     lack: str = ""
-    """Why a run in which no test failed has failed."""
+    """Why a run has failed although no test did."""
 
 
 TOLD = pytest.StashKey[Told]()
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Reports:
-    """Hears of every test, also of those that ran in workers."""
+    """Collects the reports of all tests, including those that ran in workers."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -84,7 +84,7 @@ class _Reports:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Look for leaks, when xdist has ended its workers; fail a run whose GPU tests did not run."""
+    """Search for leaks after xdist has ended its workers; fail a run whose GPU tests did not run."""
     run, told = session.config.stash.get(RUN, None), session.config.stash.get(TOLD, None)
     if run is None or told is None:
         return
@@ -115,7 +115,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _table(tests: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """Return the lines of a table; a column in which nothing was measured is left out."""
+    """Return the lines of a table without columns that hold no measurement."""
     from tabulate import tabulate
 
     columns: dict[str, list[object]] = {
@@ -137,7 +137,7 @@ def _peak_text(size: int | None) -> str:
 
 
 def _gpus() -> list[str]:
-    """Return TensorFlow's names of the GPUs it has made devices on; asks nothing of a TensorFlow that has not begun."""
+    """Return TensorFlow's names of the GPUs that it has made devices on; does not initialise TensorFlow."""
     if "tensorflow.python.eager.context" not in sys.modules:
         return []
     from tensorflow.python.eager import context
@@ -149,7 +149,7 @@ def _gpus() -> list[str]:
 
 
 def _start_measuring() -> list[int]:
-    """Return what tensors take on each GPU now; from here on the peak is counted."""
+    """Return the memory of tensors on each GPU now, and reset the peak."""
     gpus = _gpus()
     if gpus:
         from tensorflow.python.eager import context
