@@ -19,7 +19,7 @@ __all__ = ["Bounds", "JobResult", "Job", "ServerSpec", "Supervision", "fork_refu
 
 
 class Supervision(Protocol):
-    """What both supervisors offer. Single-threaded: call ``wait`` often, it does all the work."""
+    """The common interface of both supervisors. Single-threaded: call ``wait`` often, it does all the work."""
 
     def __enter__(self) -> Supervision: ...
 
@@ -31,28 +31,29 @@ class Supervision(Protocol):
         """Start the server called ``server`` now, so that it is ready when the first job needs it."""
 
     def start(self, job: Job) -> None:
-        """Begin ``job``; its end is among those that a later ``wait`` returns."""
+        """Begin ``job``; a later ``wait`` returns its result."""
 
     def wait(self, timeout_s: float) -> list[JobResult]:
-        """Work for at most ``timeout_s`` seconds, less if a job ends or ``wake`` is called; return what ended."""
+        """Work for at most ``timeout_s`` seconds, less if a job ends or ``wake`` is called; return the jobs that
+        ended."""
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
 
     def pid(self, key: str) -> int | None:
-        """Return the process of the job ``key``; None while it has none, and on systems other than Linux."""
+        """Return the process of the job ``key``; None before it has one, and on systems other than Linux."""
 
     def allow(self, key: str, seconds: float) -> None:
-        """Move the deadline of the job ``key`` by so much."""
+        """Extend the deadline of the job ``key`` by this many seconds."""
 
     def starved_s(self, key: str) -> float:
-        """Return for how long the job ``key`` was kept from running so far; 0 on systems other than Linux."""
+        """Return for how many seconds the job ``key`` was kept from running so far; 0 on systems other than Linux."""
 
     def busy(self) -> str:
-        """Return in words for how long the jobs were kept from running, if that was most of their time, else ""."""
+        """Return a sentence on how long the jobs were kept from running, if that was most of their time; else ""."""
 
     def said(self, key: str) -> str:
-        """Return what the job ``key`` has written to its standard error so far, as far as that is kept."""
+        """Return the kept part of the standard error of the job ``key``."""
 
     @property
     def wakeup_fd(self) -> int:
@@ -60,7 +61,7 @@ class Supervision(Protocol):
 
 
 TICK_S = 0.1
-"""How long one ``wait`` lasts, at most: then somebody looks whether the run is to end."""
+"""The longest time of one ``wait``; then the caller checks whether the run must end."""
 
 
 def run_to_end(
@@ -69,7 +70,7 @@ def run_to_end(
     stopped: Callable[[], tuple[Cause, str] | None] = lambda: None,
     tick: Callable[[], None] = lambda: None,
 ) -> JobResult:
-    """Run one job and return its result; it ends early with the cause and the detail that ``stopped`` returns."""
+    """Run one job and return its result; it ends early with the cause and detail that ``stopped`` returns."""
     children.start(job)
     while True:
         if (why := stopped()) is not None:

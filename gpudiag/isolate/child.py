@@ -12,7 +12,7 @@ from gpudiag.model.report import Cause
 from gpudiag.text import counted
 
 RESULT, STREAMS = "result", ("stdout", "stderr")
-"""What the pipes of a job carry, in the order in which its server gets them."""
+"""The contents of a job's pipes, in the order in which its server gets them."""
 
 
 @dataclass
@@ -24,26 +24,26 @@ class Child:
     streams: dict[str, Captured] = field(init=False)
     record: bytearray = field(default_factory=bytearray)
     open: dict[int, str] = field(default_factory=dict)
-    """Read ends of its pipes and what they carry."""
+    """The read ends of its pipes, with their contents."""
     pid: int | None = None
     sent_at: float | None = None
-    """When the job was handed to its server; the deadline counts from here."""
+    """When the job was sent to its server; the deadline counts from here."""
     starvation: Starvation | None = None
-    """None: it was not handed to its server."""
+    """The record of how long the job was kept from running; None before it was sent to its server."""
     more_s: float = 0.0
     """Seconds by which the deadline of the child was moved."""
     kill_at: float | None = None
-    """When the next step is due: TERM, then KILL, then giving up."""
+    """When the next step of killing it is due: TERM, then KILL, then giving up."""
     rung: int = 0
     cause: Cause | None = None
-    """Why it is being killed; a child that ends by itself has none."""
+    """Why it is being killed; None for a child that ends by itself."""
     detail: str = ""
     code: int | None = None
-    """Exit code in the sense of ``subprocess``; None while it runs, and if it was given up."""
+    """Exit code in the sense of ``subprocess``; None while it runs, and if it was given up as unkillable."""
     close_at: float | None = None
     """When the pipes of the child are closed even if another process still holds them."""
     leftovers: int = 0
-    """Processes that it left."""
+    """The processes that it left running."""
     unkillable: int = 0
     """How many of the leftover processes this user may not kill."""
 
@@ -52,7 +52,7 @@ class Child:
 
     @property
     def due(self) -> float | None:
-        """When to act on the child if nothing has arrived from it until then."""
+        """When the child needs attention even if nothing has arrived from it."""
         if self.close_at is not None:
             return self.close_at
         if self.kill_at is not None:
@@ -61,25 +61,26 @@ class Child:
 
     @property
     def is_flood(self) -> bool:
-        """True if it has written more than a job may."""
+        """True if the child has written more than a job may."""
         return sum(stream.total for stream in self.streams.values()) > self.bounds.output_bytes
 
     def feed(self, what: str, chunk: bytes) -> None:
-        """Take the next bytes of a pipe; of a record one more than it may have."""
+        """Add bytes that arrived on a pipe; a record is kept up to one byte above its limit, to show that it is too
+        long."""
         if what == RESULT:
             self.record += chunk[: self.bounds.record_bytes - len(self.record) + 1]
         else:
             self.streams[what].feed(chunk)
 
     def close(self, polling: Polling) -> None:
-        """Take what is still in its pipes, and close them."""
+        """Read the rest of its pipes, and close them."""
         for fd, what in self.open.items():
             drain(fd, partial(self.feed, what))
             polling.close_fd(fd)
         self.open.clear()
 
     def result(self, now: float) -> JobResult:
-        """Return how it ended at the time ``now``."""
+        """Return how the job ended, as of the time ``now``."""
         value, cause, detail = child_outcome(bytes(self.record), self.code, self.cause, self.detail)
         if killed := self.leftovers - self.unkillable:
             self.note(f"killed {counted(killed, 'process')} left by it")
@@ -98,5 +99,5 @@ class Child:
         )
 
     def note(self, text: str) -> None:
-        """Add a line of gpudiag's own to what it wrote."""
+        """Add a line of gpudiag's own to the job's output."""
         self.streams["stderr"].feed(f"\n[gpudiag: {text}]\n".encode())

@@ -1,4 +1,4 @@
-"""What a supervisor is asked to do, and what it answers."""
+"""The order that a supervisor gets, and the result that it returns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ServerSpec:
     preload: str | None = None
     """``module:function``, called once; it may return a guard, see :mod:`gpudiag.isolate.server`."""
     what: str = "starting Python"
-    """What the preload does, for messages: ``import tensorflow``."""
+    """The preload in words, for messages: ``import tensorflow``."""
     env: Mapping[str, str | None] = field(default_factory=dict)
-    """Variables set, or with None cleared, over the caller's environment."""
+    """Variables to set, or with None to clear, on top of the caller's environment."""
     ahead: str | None = None
-    """``module:function``, called once after the preload to do work that each job would repeat; a job meets what it
-    raises."""
+    """``module:function``, called once after the preload for work that each job would repeat; a job sees an
+    exception that it raises."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Job:
     server: str
     """Name of the server that forks the child."""
     fresh: bool = False
-    """True: a new interpreter instead of a fork of the server's."""
+    """True to use a new interpreter instead of a fork of the server."""
     env: Mapping[str, str | None] = field(default_factory=dict)
-    """Variables set, or with None cleared, over the server's environment."""
+    """Variables to set, or with None to clear, on top of the server's environment."""
     may_wait: bool = True
-    """False: another job waits for it, so that it must not wait for that one to make room."""
+    """False if another job waits for this one, so that it must not wait for room itself."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Bounds:
     output_bytes: int = 64 << 20
     """More output than this is a flood: 6.4 million log lines in 30 s have been seen of a broken driver."""
     kept_bytes: int = 64 << 10
-    """Kept of the beginning and, again, of the end of each output stream."""
+    """Bytes kept of the beginning, and as many of the end, of each output stream."""
     record_bytes: int = 16 << 20
     restarts: int = 5
     """How often a server that died is started again."""
@@ -78,18 +78,18 @@ class JobResult:
 
     key: str
     value: bytes | None
-    """The JSON its function returned; None if there is a cause."""
+    """The JSON that the function returned; None if there is a cause."""
     cause: Cause | None
     detail: str
     stdout: str
     stderr: str
     duration_s: float
     left: int = 0
-    """Processes that outlived it and were killed; how many there were is known on Linux alone."""
+    """Processes that outlived the job and were killed; counted on Linux only."""
 
 
 class Captured:
-    """The beginning and the end of a stream of which only so much is kept."""
+    """The beginning and the end of a stream, of which the middle is dropped."""
 
     def __init__(self, kept_bytes: int) -> None:
         self._kept = kept_bytes
@@ -99,7 +99,7 @@ class Captured:
         self.total = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self.total += len(chunk)
         room = self._kept - len(self._head)
         self._head += chunk[:room]
@@ -111,7 +111,7 @@ class Captured:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def text(self) -> str:
-        """Return what was kept; a line in between says how much was dropped."""
+        """Return the kept text; a line in between says how much was dropped."""
         tail = b"".join(self._tail)[-self._kept :]
         dropped = self.total - len(self._head) - len(tail)
         gap = f"\n[gpudiag: {dropped} bytes dropped]\n".encode() if dropped else b""
@@ -121,9 +121,9 @@ class Captured:
 def scratch_folder() -> Folder:
     """Make a folder for temporary files.
 
-    It lies where ``tempfile`` puts them, else in the memory that processes share: a container may have no other place
-    that can be written to. A name that is not UTF-8 is skipped: with it TensorFlow 2.21 raises ``RuntimeError:
-    Unable to cast Python instance`` for each ``tf.function``. Raises ``OSError`` if there is no place.
+    The folder is where ``tempfile`` puts it, or else in shared memory: a container may have no other writable place. A
+    name that is not UTF-8 is skipped: with it TensorFlow 2.21 raises ``RuntimeError: Unable to cast Python instance``
+    for each ``tf.function``. Raises ``OSError`` if there is no place.
     """
     places = [Path("/dev/shm"), Path("/var/tmp")]  # noqa: S108  # only this user may enter what is made there
     with contextlib.suppress(OSError, UnicodeEncodeError):
@@ -173,7 +173,7 @@ def child_outcome(
 
 
 def how_it_ended(code: int | None) -> str:
-    """Describe an exit code in the sense of ``subprocess``: negative for a signal, None for not known."""
+    """Describe an exit code in the sense of ``subprocess``: negative for a signal, None if unknown."""
     if code is None:
         return "ended in a way that is not known"
     if code < 0:

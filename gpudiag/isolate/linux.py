@@ -1,4 +1,4 @@
-"""The Linux calls that keep processes from outliving those who started them."""
+"""Linux calls that keep processes from outliving those that started them."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have this process sent a signal when its parent dies; leave at once if ``parent`` has died already."""
+    """Make the kernel send this process a signal when its parent dies; exit at once if ``parent`` has died already."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def let_look() -> None:
-    """Let :data:`looker`, and what it has started, read in /proc what this process waits in; no fork inherits that.
+    """Let :data:`looker` and its descendants read in /proc what this process waits for; forks do not inherit this.
 
-    With Yama, as on Ubuntu, only ancestors may do so otherwise.
+    With Yama, as on Ubuntu, only ancestors may read it otherwise.
     """
     with contextlib.suppress(OSError):  # a kernel without Yama asks for nothing
         _prctl(_PR_SET_PTRACER, looker)
 
 
 def environment_holds(pid: int, entry: str) -> bool:
-    """Return whether ``NAME=value`` was in a process's environment when its program, or its ancestor's, began."""
+    """Return whether a process's environment had ``NAME=value`` when its program, or its ancestor's, began."""
     try:
         return entry.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -50,7 +50,7 @@ def environment_holds(pid: int, entry: str) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent dies, also of one that called ``setsid``."""
+    """Become the parent of every descendant whose own parent dies, even if the descendant called ``setsid``."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -74,7 +74,8 @@ def has_ended(pid: int) -> bool:
 
 
 def was_killed(pid: int) -> bool:
-    """Send SIGKILL to a process; False if this user may not, as with a program that changed its user (``sudo``)."""
+    """Send SIGKILL to a process; return False if this user may not, as with a program that changed its user
+    (``sudo``)."""
     try:
         os.kill(pid, signal.SIGKILL)
     except PermissionError:
@@ -86,7 +87,7 @@ def was_killed(pid: int) -> bool:
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Give a path to the same file that is short enough for the address of a socket: TMPDIR may be long."""
+    """Yield a path to the same file that is short enough for a socket address: TMPDIR may be long."""
     if len(os.fsencode(path)) < _SOCKET_PATH_BYTES:
         yield str(path)
         return
@@ -98,7 +99,7 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def anonymous_file() -> int:
-    """Return the descriptor of an empty file that has no name, in memory: it needs no folder that can be full."""
+    """Return the descriptor of an empty, nameless file in memory, which needs no folder that could be full."""
     try:
         return os.memfd_create("gpudiag")
     except OSError as error:
@@ -109,7 +110,7 @@ def anonymous_file() -> int:
 
 
 def kill_group(pid: int, number: int) -> None:
-    """Send a signal to the process group that ``pid`` leads, or only to ``pid`` if it does not lead one yet."""
+    """Send a signal to the process group of ``pid``, or only to ``pid`` if it does not lead a group yet."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         try:
             os.killpg(pid, number)

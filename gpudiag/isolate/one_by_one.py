@@ -41,34 +41,34 @@ class OneByOne:
         """Do nothing: there are no servers."""
 
     def start(self, job: Job) -> None:
-        """Keep ``job`` for a later ``wait``."""
+        """Keep ``job`` until the next ``wait``."""
         self._waiting[job.key] = job
 
     def kill(self, key: str, cause: Cause, detail: str) -> None:
-        """Never run the job ``key``, if it has not been run; ``wait`` reports it with this cause."""
+        """Discard the job ``key`` if it has not run yet; ``wait`` reports it with this cause."""
         if self._waiting.pop(key, None):
             self._killed.append(JobResult(key, None, cause, detail, "", "", 0.0))
 
     def pid(self, key: str) -> int | None:
-        """Return None: a job runs within ``wait`` alone."""
+        """Return None: a job runs only within ``wait``."""
 
     def allow(self, key: str, seconds: float) -> None:
-        """Do nothing: nobody sees a job while it runs."""
+        """Do nothing: a job cannot be influenced while it runs."""
 
     def starved_s(self, key: str) -> float:
-        """Return 0: nobody sees a job while it runs."""
+        """Return 0: a job is not observed while it runs."""
         return 0.0
 
     def busy(self) -> str:
-        """Return nothing: nobody sees a job while it runs."""
+        """Return "": a job is not observed while it runs."""
         return ""
 
     def said(self, key: str) -> str:
-        """Return nothing: nobody sees a job while it runs."""
+        """Return "": a job is not observed while it runs."""
         return ""
 
     def wait(self, timeout_s: float) -> list[JobResult]:
-        """Run the next job, however long it takes; without one wait for ``timeout_s`` seconds."""
+        """Run the next job, however long it takes; without a job, wait for ``timeout_s`` seconds."""
         if self._killed:
             ended, self._killed = self._killed, []
             return ended

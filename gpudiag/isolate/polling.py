@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 64
-"""Of a pipe that is read to its end: more is not in it, unless somebody writes on."""
+"""The most chunks read from a pipe up to its end: a pipe holds no more, unless somebody still writes."""
 
 
 class Polling:
@@ -33,11 +33,11 @@ class Polling:
         os.close(fd)
 
     def wait(self, timeout_s: float) -> list[selectors.SelectorKey]:
-        """Return what can be read; wait for it, but not longer than ``timeout_s``."""
+        """Return the descriptors that can be read; wait for one, but not longer than ``timeout_s``."""
         return [key for key, _ in self._selector.select(timeout_s)]
 
     def call(self, ready: list[selectors.SelectorKey]) -> None:
-        """Call the functions of what can be read."""
+        """Call the functions of readable descriptors."""
         for key in ready:
             if key.fd in self._selector.get_map():  # an earlier function may have closed it
                 key.data()
@@ -50,7 +50,7 @@ class Polling:
 
 
 def read(fd: int) -> bytes | None:
-    """Return what can be read now: b"" at the end of the stream, None if there is nothing yet."""
+    """Return the available bytes: b"" at the end of the stream, None if there are none yet."""
     try:
         return os.read(fd, _CHUNK)
     except BlockingIOError:
@@ -58,7 +58,7 @@ def read(fd: int) -> bytes | None:
 
 
 def drain(fd: int, feed: Callable[[bytes], object]) -> None:
-    """Give ``feed`` all that is in a pipe now."""
+    """Pass everything in a pipe to ``feed``."""
     for _ in range(_MOST_CHUNKS):
         if not (chunk := read(fd)):
             return

@@ -16,7 +16,7 @@ from gpudiag.model.report import Cause
 
 MESSAGE_BYTES = 1 << 17
 JOB_FDS = 4
-"""Descriptors beside a :class:`Start`: what to do, the result, stdout and stderr."""
+"""The descriptors beside a :class:`Start`: the order, the result, stdout and stderr."""
 LENGTH_BYTES = 8
 """Size of the little-endian length before a record; it shows whether a record is complete."""
 
@@ -30,25 +30,25 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job came to: a value, or what was raised."""
+    """The result of a job: a value or an exception."""
 
     value: msgspec.Raw = msgspec.Raw()
     raised: Raised | None = None
 
 
 class Message(msgspec.Struct, tag_field="message", tag=True):
-    """Base of what is sent between a supervisor and a fork server."""
+    """Base of the messages between a supervisor and a fork server."""
 
 
 class Preload(Message):
-    """The first message: what the server is to import, and to do ahead of its jobs (``module:function``)."""
+    """The first message: the functions (``module:function``) that the server calls to preload, and before its jobs."""
 
     preload: str | None
     ahead: str | None
 
 
 class Output(Message):
-    """What the server printed while it preloaded."""
+    """The server's output while it preloaded."""
 
     text: str
 
@@ -61,7 +61,7 @@ class Start(Message):
 
 
 class Kill(Message):
-    """Send a signal to a job and all that it started."""
+    """Send a signal to a job and all processes that it started."""
 
     key: str
     number: int
@@ -79,7 +79,7 @@ class Ready(Message):
 
 
 class Failed(Message):
-    """There will be no server: the preload raised."""
+    """The preload raised: there will be no server."""
 
     raised: Raised
 
@@ -92,7 +92,7 @@ class Started(Message):
 
 
 class Refused(Message):
-    """A job was not begun."""
+    """A job could not begin."""
 
     key: str
     why: str
@@ -101,13 +101,13 @@ class Refused(Message):
 
 
 class Ended(Message):
-    """The process of a job has ended, and what it left was killed."""
+    """A job's process has ended, and the processes that it left were killed."""
 
     key: str
     code: int
     """Exit code in the sense of ``subprocess``: negative for a signal."""
     leftovers: int
-    """Processes that outlived it."""
+    """Processes that outlived the job."""
     unkillable: int
     """How many of the leftover processes this user may not kill."""
 
@@ -147,5 +147,5 @@ def _receive(control: socket.socket, decoder: msgspec.json.Decoder[_Received]) -
 
 
 def readable(text: str) -> str:
-    """Return ``text`` as it can be sent: what is not UTF-8 in it, such as the name of a file, becomes ``?``."""
+    """Return ``text`` in a form that can be sent: parts that are not UTF-8, as in a file name, become ``?``."""
     return text.encode("utf-8", "replace").decode()

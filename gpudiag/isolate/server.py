@@ -52,9 +52,9 @@ from gpudiag.model.report import Cause
 
 SWEEP_S = 1.0
 PARTING_S = 3.0
-"""How long a server may take to clean up when its supervisor has died."""
+"""How long a server may take to clean up after its supervisor has died."""
 _MOST_CHARACTERS = 2000
-"""Characters of an error that are put into a message."""
+"""The most characters of an error in a message."""
 
 Guard = Callable[[], str | None]
 
@@ -68,11 +68,11 @@ class Server:
         linux.looker = supervisor
         self._jobs: dict[int, str] = {}
         self._removers = set[int]()
-        """Forks that remove the temporary files of a job."""
+        """Forks that delete the temporary files of ended jobs."""
         self._unkillable = set[int]()
         """Orphans that this user may not kill."""
         self._stuck = set[int]()
-        """Orphans that did not die of SIGKILL in time, as in a driver that hangs."""
+        """Orphans that did not die of SIGKILL in time, as with a driver that hangs."""
         self._guard: Guard | None = None
         self._folder: folders.Folder | None = None
         self._scratch = ""
@@ -108,7 +108,7 @@ class Server:
                 self._take_in(*receive_from_supervisor(self._control))
 
     def _take_in(self, message: ToServer | None, fds: list[int]) -> None:
-        """Do what a message asks for; None: the supervisor is done, or has died."""
+        """Act on a message; None means that the supervisor is done or has died."""
         match message:
             case None:
                 self._shut_down()
@@ -120,7 +120,7 @@ class Server:
                 self._kill(key, number)
 
     def _preload(self, asked: Preload) -> None:
-        """Do what is done once for all jobs."""
+        """Do the work that is done once for all jobs."""
         gc.disable()  # collections find nothing while modules are made, and are a sixth of TensorFlow's import
         try:
             if asked.preload:
@@ -182,7 +182,7 @@ class Server:
             os._exit(1)
 
     def _enter(self, result: int, order: int, *, fresh: bool) -> NoReturn:
-        """Become the job, in its process."""
+        """Become the job in its new process."""
         scratch = {}
         if self._scratch:
             folder = self._scratch_of(os.getpid())
@@ -208,7 +208,7 @@ class Server:
                 linux.kill_group(pid, number)
 
     def _reap(self) -> None:
-        """Report every job that has ended, after killing what it left behind."""
+        """Report every job that has ended, after killing the processes it left."""
         while (ended := self._next_ended()) is not None:
             if ended not in self._jobs:
                 os.waitpid(ended, 0)
@@ -227,7 +227,7 @@ class Server:
 
     @staticmethod
     def _next_ended() -> int | None:
-        """Return a child that has ended and is not reaped yet; None if there is none."""
+        """Return a child that has ended and was not reaped yet; None if there is none."""
         try:
             result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -235,12 +235,12 @@ class Server:
         return result.si_pid if result else None
 
     def _orphans(self) -> set[int]:
-        """Return the children that were left by a job, are alive and can be killed; reap those that are not alive."""
+        """Return the children that a job left, that are alive and can be killed; reap the dead ones."""
         own = self._jobs.keys() | self._removers | self._unkillable | self._stuck
         return {pid for pid in linux.children() - own if not linux.has_ended(pid)}
 
     def _sweep(self) -> None:
-        """Kill and reap every orphan; one that does not die in time is waited for once, and not after each job."""
+        """Kill and reap every orphan; an orphan that does not die in time is waited for only once."""
         until = time.monotonic() + SWEEP_S
         while (orphans := self._orphans()) and time.monotonic() < until:
             self._unkillable |= {pid for pid in orphans if not linux.was_killed(pid)}
@@ -248,7 +248,7 @@ class Server:
         self._stuck |= {pid for pid in orphans if linux.was_killed(pid)}
 
     def _remove(self, scratch: str) -> None:
-        """Remove the temporary files of a job; if there are any, in a fork, so that nothing waits for it."""
+        """Delete a job's temporary files, in a fork if there are any, so that nothing waits for it."""
         if self._scratch and not folders.remove_empty(Path(scratch)):
             with contextlib.suppress(OSError):  # no process can be had: they go with the server
                 self._removers.add(_forked(lambda: folders.remove(Path(scratch))))
@@ -263,7 +263,8 @@ class Server:
         os._exit(0)
 
     def _scratch_of(self, pid: int) -> str:
-        """Return the folder for a child's temporary files, which it never gets to remove: AutoGraph does so at exit."""
+        """Return the folder for a child's temporary files; the child never deletes them itself, as AutoGraph would
+        at exit."""
         return f"{self._scratch}/{pid}"
 
     def _send(self, message: FromServer) -> None:
@@ -274,7 +275,7 @@ class Server:
 
 
 def _forked(work: Callable[[], object]) -> int:
-    """Do ``work`` in a fork of this process, with no file open but the streams; return its process id."""
+    """Run ``work`` in a fork of this process that has only the standard streams open; return its process id."""
     parent = os.getpid()
     pid = worker.fork()
     if pid:
@@ -288,7 +289,7 @@ def _forked(work: Callable[[], object]) -> int:
 
 
 def fail(control: socket.socket, raised: Raised) -> NoReturn:
-    """Say why there will be no server, and leave."""
+    """Report why there will be no server, and exit."""
     short = Raised(raised.type, raised.message[:_MOST_CHARACTERS], raised.cause)
     with contextlib.suppress(OSError):
         send(control, Failed(short))
@@ -296,11 +297,12 @@ def fail(control: socket.socket, raised: Raised) -> NoReturn:
 
 
 def keep(server: int, supervisor: int) -> NoReturn:
-    """Wait for the server, then kill what it left, and end as it ended: the process that the supervisor started.
+    """Run the keeper, the process that the supervisor started: wait for the server, kill what it left, and exit like
+    it.
 
-    A subreaper gets every orphan of its descendants. The supervisor's process may be the user's own, a session of
-    pytest, to whom nobody's orphans may be given; so it is this one. SIGTERM ends the server at once. The supervisor's
-    death wakes the server, if it was stopped, and gives it a while to clean up.
+    A subreaper gets every orphan of its descendants. The supervisor's process may be the user's own pytest session,
+    which must not get foreign orphans, so the keeper does. SIGTERM ends the server at once. The supervisor's death
+    wakes the server, if it was stopped, and gives it a while to clean up.
     """
     until = float("inf")
     signals = {signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1}

@@ -20,13 +20,13 @@ from gpudiag.isolate.protocol import Output, Preload, Ready, ToServer, send
 from gpudiag.model.report import Cause
 
 _START_S = 30.0
-"""How long an interpreter may take to start that preloads nothing."""
+"""Time limit for starting an interpreter that preloads nothing."""
 _SENT_CHARACTERS = 16 << 10
-"""Most of what a server printed while it preloaded that its children are sent; a message holds six times that."""
+"""The most characters of a server's preload output that its children are sent; a message holds six times that."""
 PARTING_S = 3.0
-"""How long a server may take to go, or what it left may."""
+"""Time limit for a server, or the processes that it left, to exit."""
 _DYING_S = 0.5
-"""How long a server may take to die that has closed its socket, or whose socket was closed."""
+"""Time limit for a server to die after its socket was closed on either side."""
 
 
 class ServerProcess:
@@ -45,7 +45,7 @@ class ServerProcess:
         self.ready = False
         self.started_at = 0.0
         self.starvation = Starvation(0.0)
-        """While it starts and preloads."""
+        """The record of how long the server was kept from running while it starts and preloads."""
         self.starts = 0
         self._scratch = ""
         """The folder for temporary files of the fork server."""
@@ -53,7 +53,7 @@ class ServerProcess:
 
     @property
     def is_starting(self) -> bool:
-        """True from its start until it has preloaded."""
+        """True from the server's start until it has preloaded."""
         return self.process is not None and not self.ready
 
     @property
@@ -63,19 +63,19 @@ class ServerProcess:
 
     @property
     def is_flood(self) -> bool:
-        """True if it has written more than a server may while it preloads."""
+        """True if the server has written more than it may while it preloads."""
         return not self.ready and self.output.total > self._bounds.output_bytes
 
     @property
     def last_line(self) -> str:
-        """The last line that it wrote, cut; "" if it wrote none."""
+        """The last line that the server wrote, cut; "" if it wrote none."""
         return one_line(self.output.text()[-_SENT_CHARACTERS:].rstrip().rpartition("\n")[2])
 
     def start(self, polling: Polling, on_output: Callable[[], object], on_message: Callable[[], object]) -> None:
-        """Start it; raises ``OSError``, also if it cannot be sent what to preload.
+        """Start the server; raises ``OSError``, also if the order to preload cannot be sent.
 
-        The functions are called when it has written, and when it has sent something. Without a process ``OSError``
-        leaves nothing open.
+        The two functions are called when the server has written output, and when it has sent a message. If no process
+        was started, ``OSError`` leaves nothing open.
         """
         environment = dict(os.environ)
         # Warnings as errors are meant for the caller's own code; TensorFlow's import raises under them.
@@ -115,13 +115,13 @@ class ServerProcess:
             send(control, Preload(self.spec.preload, self.spec.ahead))
 
     def send(self, message: ToServer) -> None:
-        """Send a message, if it lives: if it has died, its closed socket is the next thing that is heard."""
+        """Send a message if the server lives; if it has died, its closed socket is reported next."""
         if self.control is not None:
             with contextlib.suppress(OSError):
                 send(self.control, message)
 
     def read_output(self, polling: Polling) -> None:
-        """Take what it has written; nothing is there any more if it has closed its streams."""
+        """Read the server's output; stop watching streams that it has closed."""
         if self._output_fd < 0 or (chunk := read(self._output_fd)) is None:
             return
         if chunk:
@@ -130,27 +130,27 @@ class ServerProcess:
             self._close_output(polling)
 
     def on_ready(self, message: Ready, polling: Polling) -> None:
-        """Take note that it has preloaded, and send it what it printed meanwhile, for its children."""
+        """Record that the server has preloaded, and send it the output of that time, for its children."""
         self.ready, self._scratch, self.pid = True, message.scratch, message.pid
         self.read_output(polling)  # written before it said so
         self.send(Output(self.output.text()[:_SENT_CHARACTERS]))
 
     @property
     def is_stopped(self) -> bool:
-        """True if it would pass no signal on, because it was stopped itself."""
+        """True if the server is stopped (SIGSTOP) and would pass on no signal."""
         return self.pid is not None and is_stopped(self.pid)
 
     def close_control(self, polling: Polling) -> None:
-        """Close its socket: the signal to kill what it started, and leave."""
+        """Close the server's socket, which makes it kill its processes and exit."""
         if self.control is not None:
             polling.forget(self.control.fileno())
             self.control.close()
             self.control = None
 
     def dismantle(self, polling: Polling, *, may_die: bool = False) -> int | None:
-        """End it and all that it started; return how its process ended, None if that is not known.
+        """End the server and all processes that it started; return its exit status, None if unknown.
 
-        ``may_die`` gives it time to end by itself.
+        With ``may_die`` the server gets time to end by itself.
         """
         status = None
         self.close_control(polling)
@@ -167,7 +167,7 @@ class ServerProcess:
         return status
 
     def wait(self, within_s: float) -> None:
-        """Wait until its process has ended, or so long."""
+        """Wait until the server's process has ended, up to a time limit."""
         if self.process is not None:
             _reaped(self.process, within_s)
 
@@ -186,7 +186,8 @@ def _reaped(process: subprocess.Popen[bytes], within_s: float) -> int | None:
 def _ended_status(process: subprocess.Popen[bytes], dying_s: float) -> int | None:
     """End the process of a server; return its status, None if it does not end.
 
-    The keeper ends the server at SIGTERM, and what the server left; only one that does not answer is killed itself.
+    At SIGTERM the keeper ends the server and the processes it left; the keeper itself is killed only if it does not
+    react.
     """
     if (status := _reaped(process, dying_s)) is None:
         process.terminate()

@@ -32,14 +32,14 @@ from gpudiag.isolate.server_process import PARTING_S, ServerProcess
 from gpudiag.model.report import Cause
 
 _STALL_S = 1.0
-"""A wait that ends so much later than asked: this process was stopped, or starved, and so perhaps its children."""
+"""A wait that ends this much late shows that this process was stopped or starved, and perhaps its children too."""
 _PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors that pass when other jobs end."""
+"""Errors that may disappear when other jobs end."""
 _NOT_STARTED = "gpudiag could not start a process"
 _LOOK_S = 0.5
-"""Between two looks at how long a process is kept from running."""
+"""Seconds between two checks of how long a process is kept from running."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""Ends that no preload brings about; a server that met one is started once more."""
+"""Ends that no preload causes; a server that ended like this is started once more."""
 
 
 class Supervisor:
@@ -51,10 +51,10 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._ended: list[JobResult] = []
         self._crowded = False
-        """True: there is no room for another job until one ends."""
+        """True if there is no room for another job until one ends."""
         self._looked = 0.0
         self._had_s = self._starved_s = 0.0
-        """For how long jobs that have ended were looked at, and for how long of that they were kept from running."""
+        """Seconds for which ended jobs were observed, and seconds of these for which they were kept from running."""
         self._polling = Polling()
         self._wake_read = self.wakeup_fd = -1
         with contextlib.suppress(OSError):  # it only makes things quicker; what needs a descriptor will say so
@@ -78,7 +78,7 @@ class Supervisor:
             self._launch(prepared)
 
     def start(self, job: Job) -> None:
-        """Begin ``job``, as soon as its server is ready."""
+        """Begin ``job`` as soon as its server is ready."""
         self._children[job.key] = Child(job, self._bounds)
         self.prepare(job.server)
 
@@ -88,22 +88,22 @@ class Supervisor:
             self._condemn(self._children[key], cause, detail)
 
     def pid(self, key: str) -> int | None:
-        """Return the process of the job ``key``; None if it has not begun, or is being killed."""
+        """Return the process of the job ``key``; None before it has begun, and while it is being killed."""
         child = self._children.get(key)
         return None if child is None or child.cause is not None else child.pid
 
     def allow(self, key: str, seconds: float) -> None:
-        """Move the deadline of the job ``key`` by so much."""
+        """Extend the deadline of the job ``key`` by this many seconds."""
         if (child := self._children.get(key)) is not None:
             child.more_s += seconds
 
     def starved_s(self, key: str) -> float:
-        """Return for how long the job ``key`` was kept from running so far."""
+        """Return for how many seconds the job ``key`` was kept from running so far."""
         child = self._children.get(key)
         return 0.0 if child is None or child.starvation is None else child.starvation.seconds
 
     def busy(self) -> str:
-        """Return in words for how long the jobs were kept from running, if that was most of their time, else ""."""
+        """Return a sentence on how long the jobs were kept from running, if that was most of their time; else ""."""
         current = [child.starvation for child in self._children.values() if child.starvation is not None]
         current += [server.starvation for server in self._servers.values() if server.is_starting]
         had_s = self._had_s + sum(starvation.watched_s for starvation in current)
@@ -111,12 +111,12 @@ class Supervisor:
         return f"jobs waited {starved_s:.2g} of {had_s:.2g} s for a processor" if starved_s > MOST * had_s else ""
 
     def _count(self, starvation: Starvation) -> None:
-        """Add what has ended to the sums of all jobs."""
+        """Add an ended job to the sums of all jobs."""
         self._had_s += starvation.watched_s
         self._starved_s += starvation.seconds
 
     def said(self, key: str) -> str:
-        """Return what the job ``key`` has written to its standard error so far, as far as that is kept."""
+        """Return the kept part of the standard error of the job ``key``."""
         child = self._children.get(key)
         return "" if child is None else child.streams["stderr"].text()
 
@@ -155,7 +155,7 @@ class Supervisor:
     # The loop
 
     def _turn(self, timeout_s: float) -> bool:
-        """Handle what is ready; return True if ``wakeup_fd`` was written to."""
+        """Handle all ready descriptors; return True if ``wakeup_fd`` was written to."""
         until = time.monotonic() + timeout_s
         ready = self._polling.wait(timeout_s)
         late_s = time.monotonic() - until
@@ -172,7 +172,7 @@ class Supervisor:
         return times + [child.due for child in self._children.values() if child.due is not None]
 
     def _look(self, now: float) -> None:
-        """See, now and then, for how long what runs was kept from running."""
+        """Check regularly for how long running processes were kept from running."""
         if now - self._looked < _LOOK_S:
             return
         self._looked = now
@@ -184,7 +184,7 @@ class Supervisor:
                 child.starvation.look(child.pid, now)
 
     def _keep_deadlines(self, now: float) -> None:
-        """Do what was due by ``now``, of which all news is read."""
+        """Act on deadlines that have passed by ``now``; all messages were read before."""
         for server in self._servers.values():
             if server.process is not None and not server.ready and now >= server.start_due:
                 seconds = server.start_due - server.started_at
@@ -222,7 +222,7 @@ class Supervisor:
             self._fail(server, Cause.OUTPUT_FLOOD, flood)
 
     def _hear(self, server: ServerProcess) -> None:
-        """Read all that the server has to say."""
+        """Read all messages of the server."""
         while server.control is not None:
             try:
                 message = receive_from_server(server.control)
@@ -234,7 +234,7 @@ class Supervisor:
                 self._take_in(server, message)
 
     def _take_in(self, server: ServerProcess, message: FromServer) -> None:
-        """Take note of a message; one about a job that was given up is late, and says nothing."""
+        """Act on a server's message; a message about a job that was given up is ignored."""
         match message:
             case Ready():
                 self._count(server.starvation)
@@ -254,7 +254,7 @@ class Supervisor:
                     child.close_at = time.monotonic() + self._bounds.drain_s
 
     def _failed(self, server: ServerProcess, raised: Raised) -> None:
-        """Give a server up whose preload raised, or that could not start."""
+        """Give up a server whose preload raised, or that could not start."""
         text = one_line(raised.message)
         if raised.cause is Cause.NOT_STARTED:
             self._fail(server, raised.cause, f"{_NOT_STARTED}: {text}")
@@ -262,7 +262,7 @@ class Supervisor:
             self._fail(server, Cause.EXCEPTION, f"{server.spec.what} raised {raised.type}: {text}")
 
     def _refused(self, child: Child, cause: Cause, why: str, number: int | None) -> None:
-        """A job was not begun: it waits until another one ends, if that may help, or ends with this cause."""
+        """Handle a job that could not begin: it waits until another one ends, if that may help, or fails."""
         if number in _PASSING and child.job.may_wait and child.cause is None and self._others_run(child):
             for fd in list(child.open):
                 self._drop_pipe(child, fd)
@@ -278,7 +278,7 @@ class Supervisor:
         return any(other.sent_at is not None for other in self._children.values() if other is not child)
 
     def _lost(self, server: ServerProcess) -> None:
-        """The server has closed its socket, because it died; or it is to be killed."""
+        """Handle a server that has closed its socket because it died, or that is to be killed."""
         was_ready = server.ready
         status = server.dismantle(self._polling, may_die=True)
         if not was_ready and status in _FROM_OUTSIDE and server.starts == 1:
@@ -299,7 +299,7 @@ class Supervisor:
             self._fail(server, Cause.SERVER_LOST, often)
 
     def _fail(self, server: ServerProcess, cause: Cause, detail: str) -> None:
-        """Give the server up for the rest of the run: every job that needs it ends with this cause."""
+        """Give up a server for the rest of the run: every job that needs it ends with this cause."""
         other_causes = (Cause.NOT_STARTED, Cause.SERVER_LOST, Cause.BUSY)
         if server.spec.preload is None and cause not in other_causes:  # only Python ran there
             cause, detail = Cause.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
@@ -309,7 +309,7 @@ class Supervisor:
     # Jobs
 
     def _dispatch(self) -> None:
-        """Hand waiting jobs to servers that are ready; start servers that are needed; end jobs that have no server."""
+        """Send waiting jobs to ready servers, start needed servers, and end jobs that have no server."""
         for child in list(self._children.values()):
             if child.sent_at is not None:
                 continue
@@ -326,7 +326,7 @@ class Supervisor:
                 self._send(server, child)
 
     def _send(self, server: ServerProcess, child: Child) -> None:
-        """Hand a job to its server, with the far ends of its pipes."""
+        """Send a job to its server, with the far ends of its pipes."""
         assert server.control is not None
         child.sent_at = time.monotonic()
         child.starvation = Starvation(child.sent_at)
@@ -351,7 +351,7 @@ class Supervisor:
                 os.close(fd)
 
     def _read_child(self, child: Child, fd: int) -> None:
-        """Take what a job has written; what writes too much is ended."""
+        """Read a job's output; a job that writes too much is ended."""
         if (chunk := read(fd)) is None:
             return
         if not chunk:
@@ -367,7 +367,7 @@ class Supervisor:
             child.record.clear()
 
     def _condemn(self, child: Child, cause: Cause, detail: str) -> None:
-        """Begin to kill a child, for the first cause that is given."""
+        """Begin to kill a child; the first cause given counts."""
         if child.cause is None:
             child.cause, child.detail = cause, detail
             child.kill_at = time.monotonic()
@@ -375,7 +375,7 @@ class Supervisor:
                 self._climb(child)
 
     def _climb(self, child: Child) -> None:
-        """Take the next rung: TERM, then KILL, then give the child up."""
+        """Take the next step of killing: TERM, then KILL, then giving up."""
         server = self._servers[child.job.server]
         if server.is_stopped:  # it would pass no signal on
             self._lost(server)
@@ -396,7 +396,7 @@ class Supervisor:
         server.send(Kill(child.job.key, int(number)))
 
     def _finish(self, child: Child) -> None:
-        """Close what is open and turn what is known into a :class:`JobResult`."""
+        """Close the job's files and make its :class:`JobResult`."""
         child.close(self._polling)
         del self._children[child.job.key]
         self._crowded = False
@@ -410,7 +410,7 @@ class Supervisor:
 
 
 def _late(what: str, starvation: Starvation) -> tuple[Cause, str]:
-    """Return why something did not end in time, and that in words: the machine may have been busy."""
+    """Return the cause, and in words why it did not end in time: the machine may have been busy."""
     if starvation.is_most:
         return Cause.BUSY, f"{what}, {starvation}"
     return Cause.TIMEOUT, what

@@ -1,4 +1,4 @@
-"""The far side of a job: call one function, write one record, leave.
+"""Runs a job in its process: calls one function, writes one record, exits.
 
 A record is a length and that many bytes of JSON, ``{"value": ...}`` or ``{"raised": ...}``. It has a separate pipe,
 which is not used for anything that is printed.
@@ -26,7 +26,7 @@ from gpudiag.isolate.protocol import LENGTH_BYTES, Raised, Record, readable
 from gpudiag.model.report import Cause
 
 preload_output = ""
-"""In a fork: what its server printed while it preloaded, or the beginning of it."""
+"""In a fork: the beginning of the server's output while it preloaded."""
 
 CAUSES: dict[type[BaseException], Cause] = {
     Disturbed: Cause.DISTURBED,
@@ -35,7 +35,7 @@ CAUSES: dict[type[BaseException], Cause] = {
     NotSimulated: Cause.NOT_SIMULATED,
     OperationFailed: Cause.OPERATION_FAILED,
 }
-"""What an error means that says nothing about the job's own code."""
+"""The causes of errors that say nothing about the job's own code."""
 
 
 def command(module: str, *arguments: str) -> list[str]:
@@ -95,7 +95,7 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
 
 
 def not_started(error: BaseException, result_fd: int) -> NoReturn:
-    """Write the record of a job whose process could not be set up, and leave."""
+    """Write the record of a job whose process could not be set up, and exit."""
     deliver(_of_raised(raised(error, Cause.NOT_STARTED)), result_fd)
 
 
@@ -104,7 +104,7 @@ def _of_raised(error: Raised) -> bytes:
 
 
 def deliver(record: bytes, result_fd: int) -> NoReturn:
-    """Write a record and leave."""
+    """Write a record and exit."""
     try:
         with os.fdopen(result_fd, "wb", closefd=False) as pipe:
             pipe.write(len(record).to_bytes(LENGTH_BYTES, "little") + record)
@@ -114,7 +114,7 @@ def deliver(record: bytes, result_fd: int) -> NoReturn:
 
 
 def leave(status: int) -> NoReturn:
-    """Flush what Python and C hold back, and leave at once: TensorFlow's exit handlers can hang or crash."""
+    """Flush the buffers of Python and C and exit at once: TensorFlow's exit handlers can hang or crash."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -124,7 +124,7 @@ def leave(status: int) -> NoReturn:
 
 
 def order(target: str, argument: Mapping[str, Any], env: Mapping[str, str | None] = {}) -> bytes:
-    """Return what a child is to do as JSON of ASCII letters; the standard library's writes lone surrogates, too."""
+    """Return a child's order as JSON in ASCII, written by the standard library, which also accepts lone surrogates."""
     return json.dumps({"target": target, "argument": argument, "env": env}).encode()
 
 
@@ -137,7 +137,7 @@ def read_order(fd: int) -> dict[str, Any]:
 
 
 def main() -> NoReturn:
-    """Entry of a new interpreter; its arguments are the order and the result: descriptors, or paths of files."""
+    """Run as the program of a new interpreter; the arguments are the order and the result, as descriptors or paths."""
     asked, result = sys.argv[1:]
     result_fd = _descriptor(result, os.O_WRONLY)
     try:
