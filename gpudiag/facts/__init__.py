@@ -1,4 +1,4 @@
-"""Host facts, one file a family. They gather and judge nothing; the records are in ``gpudiag.model.facts``."""
+"""Gathers host facts, one file for each family, and judges nothing; the records are in ``gpudiag.model.facts``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gather_family(argument: dict[str, Any]) -> bytes:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of ``file``; "" if there is none, or if this user may not read it."""
+    """Return the text of ``file``; "" if it does not exist, or if this user may not read it."""
     try:
         return file.read_text(errors="replace")
     except OSError:
@@ -44,5 +44,5 @@ def read_text(file: Path) -> str:
 
 
 def kernel_release(root: Path) -> str:
-    """Return the release of the kernel of the machine under ``root``."""
+    """Return the kernel release of the machine under ``root``."""
     return read_text(root / "proc/sys/kernel/osrelease").strip() or platform.release()

@@ -1,4 +1,4 @@
-"""The loader itself is asked which files it takes: its rules have cases that no scan of folders knows.
+"""Asks the loader itself which library files it takes: its rules have cases that a scan of folders misses.
 
 With ``LD_TRACE_LOADED_OBJECTS`` it prints them for a file and runs no code of it, as for ldd(1). The file is made here,
 in memory: it needs the libraries by the names that TensorFlow opens, and has the ``DT_RUNPATH`` of TensorFlow's opener,
@@ -30,7 +30,7 @@ def asked(
 ) -> dict[str, Path | None]:
     """Return the file that the loader takes for each of ``names``, None if it finds none; {} if it cannot be asked.
 
-    ``inherited``: the folders are a ``DT_RPATH``, which comes before ``LD_LIBRARY_PATH``.
+    With ``inherited`` the folders count as a ``DT_RPATH``, which comes before ``LD_LIBRARY_PATH``.
     """
     loader, machine = _interpreter(Path(sys.executable))
     if loader is None or not hasattr(os, "memfd_create"):
@@ -58,7 +58,7 @@ def asked(
 
 
 def _interpreter(program: Path) -> tuple[str | None, int]:
-    """Return the loader that ``program`` names, and its processor; None for a program that has no 64-bit loader."""
+    """Return the loader that ``program`` names, and its processor; None for a program without a 64-bit loader."""
     try:
         with program.open("rb") as stream:
             start = stream.read(20)

@@ -1,6 +1,6 @@
 """The family ``calls``: how long the first call of the CUDA driver and of NVML takes a process. Can hang.
 
-Each call is noted when it begins and when it ends, so that of one that never ends the name is known. Libraries are
+Each call is recorded when it begins and when it ends, so that a call that never ends has a name. Libraries are
 opened by name, as the loader finds them; a context is made only if a GPU is asked for.
 """
 
@@ -23,7 +23,7 @@ _NO_TIMES = 2  # CU_EVENT_DISABLE_TIMING
 
 
 def gather() -> CallFacts:
-    """Return the seconds of each first call; one that fails takes its time, too."""
+    """Return the seconds of each first call, also of calls that fail."""
     calls = _Calls()
     driver = calls.opened(DRIVER)
     if driver is not None:
@@ -37,10 +37,10 @@ def gather() -> CallFacts:
 
 
 def use_gpu(_: dict[str, Any]) -> bytes:
-    """Make a context on the first GPU that is visible, and use it as TensorFlow does: does the GPU answer?
+    """Test whether the first visible GPU answers: make a context on it and use it as TensorFlow does.
 
-    A stream and an event on it, memory of the host that is pinned, copies there and back, and a kernel of the driver's
-    own, which is what a memset is.
+    This uses a stream with an event, pinned host memory, copies there and back, and a kernel of the driver (its
+    memset).
     """
     calls = _Calls()
     driver = calls.opened(DRIVER)
@@ -66,7 +66,7 @@ def use_gpu(_: dict[str, Any]) -> bytes:
 
 
 def of_a_child(output: str, gpu: str = "", waited_s: float = 0.0) -> CallFacts:
-    """Return what a child had noted of its calls when it was ended; the one that it was in has no seconds."""
+    """Return the calls that a child recorded until it was ended; the unfinished call has no seconds."""
     begun: dict[str, Call] = {}
     for line in output.splitlines():
         mark, found, rest = line.partition(_MARK)
@@ -77,13 +77,13 @@ def of_a_child(output: str, gpu: str = "", waited_s: float = 0.0) -> CallFacts:
 
 
 class _Calls:
-    """Measures calls, and notes them on standard error."""
+    """Measures calls, and records them on standard error."""
 
     def __init__(self) -> None:
         self.done: list[Call] = []
 
     def timed(self, name: str, call: Callable[[], object]) -> object:
-        """Return what ``call`` returns; None if the library lacks the function."""
+        """Return the result of ``call``; None if the library lacks the function."""
         print(f"{_MARK}{name}", file=sys.stderr, flush=True)
         began = time.monotonic()
         try:

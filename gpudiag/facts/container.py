@@ -1,4 +1,4 @@
-"""The family ``container``: marks of a container, of Kubernetes and of Slurm, and what it limits."""
+"""The family ``container``: signs of a container, of Kubernetes and of Slurm, and their limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NAMED_IN = {
 
 
 def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> ContainerFacts:
-    """Return the marks found in files under ``root`` and in ``environ``."""
+    """Return the signs found in files under ``root`` and in ``environ``."""
     marks = list(_marks(root, environ))
     return ContainerFacts(
         runtime=marks[0][0] if marks else None,
@@ -86,7 +86,7 @@ def _image(root: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (runtime, evidence), the surest mark first."""
+    """Yield (runtime, evidence), the most reliable sign first."""
     for variable, runtime in _VARIABLES.items():
         if variable in environ:
             yield runtime, variable
@@ -106,14 +106,14 @@ def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _shm_bytes(root: Path) -> int | None:
-    """Return the size in ``25 24 0:23 / /dev/shm rw - tmpfs shm rw,size=65536k``, of the last mount there."""
+    """Return the size of the last mount in a line like ``25 24 0:23 / /dev/shm rw - tmpfs shm rw,size=65536k``."""
     mounts = [line for line in _lines(root / "proc/self/mountinfo") if " /dev/shm " in line]
     size = re.search(r"\bsize=(\d+)k\b", mounts[-1]) if mounts else None
     return int(size[1]) << 10 if size else None
 
 
 def _limit_bytes(root: Path, name: str) -> int | None:
-    """Return the soft limit ``name``, as in ``Max locked memory     65536     65536     bytes``; None: unlimited."""
+    """Return the soft limit ``name`` from a line like ``Max locked memory 65536 65536 bytes``; None: unlimited."""
     for line in _lines(root / "proc/self/limits"):
         if line.startswith(name) and (found := re.match(r"\s+(\d+)", line[len(name) :])):
             return int(found[1])

@@ -13,7 +13,8 @@ from gpudiag.model.visibility import has_indices, indices_are_ambiguous
 
 
 def gather() -> CudaFacts:
-    """Return what the driver shows under this process's ``CUDA_VISIBLE_DEVICES``, if indices there are ambiguous."""
+    """Return the GPUs that the driver shows under this process's ``CUDA_VISIBLE_DEVICES``, if its indices are
+    ambiguous."""
     mask = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not has_indices(mask):
         return CudaFacts()

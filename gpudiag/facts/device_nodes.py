@@ -46,7 +46,7 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
 
 
 def _bridges(device: Path) -> tuple[str, ...]:
-    """Return what is above a device: ``/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0``."""
+    """Return the bridges above a device: ``/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0``."""
     return tuple(part for part in device.resolve().parent.parts if _ADDRESS.fullmatch(part))
 
 
@@ -70,7 +70,7 @@ def _node(file: Path, root: Path) -> DeviceNode:
 
 
 def _may(file: Path, what: int, root: Path) -> bool:
-    """Return whether this process may read or write ``file``; on a faked machine it is a stranger, never root."""
+    """Return whether this process may read or write ``file``; on a faked machine it never counts as root."""
     if root != Path("/"):
         return file.stat().st_mode & what == what  # os.R_OK and os.W_OK are the bits for others
     return os.access(file, what)

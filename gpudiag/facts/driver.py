@@ -24,7 +24,7 @@ _PACKAGE = re.compile(
     re.MULTILINE,
 )
 _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
-"""The program, and its name as the kernel cuts it to 15 characters."""
+"""The fabric manager's program, with its name as the kernel cuts it to 15 characters."""
 _WSL_LIBRARY = "usr/lib/wsl/lib/libcuda.so.1"
 _WINDOWS_DRIVER = ("usr/lib/wsl/drivers/nv*/libcuda*", "mnt/c/Windows/System32/nvidia-smi.exe")
 
@@ -60,7 +60,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
 
 
 class _Symbol(ctypes.Structure):
-    """``Dl_info`` of ``dladdr(3)``."""
+    """The C structure ``Dl_info`` of ``dladdr(3)``."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -71,7 +71,7 @@ class _Symbol(ctypes.Structure):
 
 
 def _interposed() -> tuple[str, ...]:
-    """Return the files whose functions this process finds under the names of the driver's, which it has not opened."""
+    """Return the files that define functions of the driver in this process although it has not opened the driver."""
     if sys.platform == "win32":  # it has no such order of libraries, and no CDLL(None)
         return ()
     process = ctypes.CDLL(None)
@@ -98,7 +98,8 @@ def _ask(library: str) -> tuple[str | None, str | None, str | None]:
 
 
 def _kernel_module(root: Path) -> str | None:
-    """Return the version in ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ...``."""
+    """Return the version in a line like ``NVRM version: NVIDIA UNIX x86_64 Kernel Module 535.104.05 Sat Aug 19
+    ...``."""
     try:
         text = (root / "proc/driver/nvidia/version").read_text(errors="replace")
     except OSError:
@@ -108,7 +109,7 @@ def _kernel_module(root: Path) -> str | None:
 
 
 def _is_open(root: Path) -> bool | None:
-    """Return whether it is ``NVIDIA UNIX Open Kernel Module for x86_64``; None if no module is loaded."""
+    """Return whether the module is ``NVIDIA UNIX Open Kernel Module for x86_64``; None if no module is loaded."""
     text = read_text(root / "proc/driver/nvidia/version")
     return "Open Kernel Module" in text if text else None
 

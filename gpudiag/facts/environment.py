@@ -1,4 +1,4 @@
-"""The family ``environment``: variables that reach TensorFlow, CUDA or a launcher, by an allow-list."""
+"""The family ``environment``: variables that affect TensorFlow, CUDA or a launcher, by an allow-list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from gpudiag.knowledge.variables import (
 from gpudiag.model.facts import EnvironmentFacts
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
-"""Variables of these beginnings are recorded, also misspelt ones; of an unknown name the name alone."""
+"""Prefixes of recorded variables, so that misspelt ones are recorded too; of an unknown variable only the name is
+recorded."""
 _VALUES_RECORDED = ("GPUDIAG_", "NCCL_", "XLA_")
 _TERRAFORM = ("TF_CLI_", "TF_TOKEN_", "TF_VAR_")  # another program's variables, which often hold credentials
 _SECRET = re.compile(r"AUTH|COOKIE|CREDENTIAL|KEY|PASS|PRIVATE|SECRET|TOKEN")
@@ -32,7 +33,7 @@ _LOGIN_IN_URL = re.compile(r"://[^/\s]*@")
 
 
 def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
-    """Return the recorded variables of ``environ``, sorted by name, without values that can hold a secret."""
+    """Return the recorded variables of ``environ``, sorted by name, without values that may be secret."""
     return EnvironmentFacts(
         {printable(name): _value(name, environ[name]) for name in sorted(environ) if _is_recorded(name.upper())},
         _set_by_python(SETTINGS & environ.keys()),
@@ -61,10 +62,10 @@ _STARTED_S = 5
 
 
 def _set_by_python(names: Collection[str]) -> dict[str, str]:
-    """Return those of ``names`` that a new interpreter has which was started without them, and what sets each.
+    """Return the variables in ``names`` that a new interpreter has although it started without them, with their origin.
 
-    That is a file that Python runs when it starts; or a library that the loader puts into every program:
-    :data:`PRELOAD` or :data:`PRELOAD_FILE`, by what names it.
+    The origin is a file that Python runs when it starts, or a preloaded library, as :data:`PRELOAD` or
+    :data:`PRELOAD_FILE`, whichever names it.
     """
     if not names or not sys.executable:
         return {}
@@ -76,8 +77,8 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
 
 
 def _started_without(names: Collection[str]) -> dict[str, str]:
-    """Return those of ``names`` that Python sets at its start, each with the file that sets it; "" if it had read
-    none."""
+    """Return the variables in ``names`` that Python sets at its start, with the file that sets each; "" if no file
+    was read before."""
     without = {name: value for name, value in os.environ.items() if name not in names}
     try:
         # -S: the script starts what is left out, and looks after each file.
@@ -92,7 +93,7 @@ def _is_recorded(name: str) -> bool:
 
 
 def recorded(name: str, value: str) -> str:
-    """Return what may be shown of a variable's value: the value, or :data:`WITHHELD`."""
+    """Return the part of a variable's value that may be shown: the value, or :data:`WITHHELD`."""
     return _value(name, value)
 
 

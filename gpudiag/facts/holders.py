@@ -1,4 +1,4 @@
-"""Who the processes are that hold memory of a GPU: what ``/proc`` shows of them."""
+"""Identifies the processes that hold memory of a GPU, from ``/proc``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudiag.facts import printable, read_text
 from gpudiag.model.facts import GpuProcess, Holder, NvmlDevice
 
 _FIRST_NAMESPACE = "pid:[4026531836]"
-"""The pid namespace that the kernel starts with (PROC_PID_INIT_INO): NVML counts processes as it does."""
+"""The kernel's first pid namespace (PROC_PID_INIT_INO), in which NVML counts processes."""
 _JOBS = (
     (re.compile(r"slurm.{0,200}/job_(\d+)"), "job {} of Slurm"),
     (re.compile(r"kubepods.{0,300}pod([0-9a-f][0-9a-f_-]{7})"), "pod {}"),
@@ -23,13 +23,14 @@ _JOBS = (
     (re.compile(r"/([\w@.-]+)\.service$"), "service {}"),
 )
 _TICKS = 100
-"""Of the times in ``/proc/<pid>/stat`` in a second; USER_HZ, the same on every architecture that NVIDIA supports."""
+"""Ticks per second of the times in ``/proc/<pid>/stat``: USER_HZ, the same on every architecture that NVIDIA
+supports."""
 
 
 def with_holders(device: NvmlDevice, root: Path) -> NvmlDevice:
-    """Return ``device`` with what ``root/proc`` shows of its processes.
+    """Return ``device`` with the details of its processes in ``root/proc``.
 
-    Nothing in a pid namespace: NVML gives the numbers of the first one, which name other processes here, or none.
+    In another pid namespace nothing is added: NVML's numbers are those of the first one, and mean other processes here.
     """
     if not device.processes or not _same_numbers(root):
         return device
@@ -78,7 +79,7 @@ def _user(numbers: list[str]) -> str | None:
 
 
 def _command(words: list[str]) -> str | None:
-    """Return the program and the script or module that it runs: its other arguments can hold secrets."""
+    """Return a process's program and its script or module, without other arguments, which can hold secrets."""
     if not words or not words[0]:
         return None
     shown = [PurePath(words[0]).name]

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpudiag.facts import printable
 
 _RECORD_BYTES = 8192
-"""The longest record that the kernel gives; a shorter buffer is refused (EINVAL)."""
+"""The longest record of the kernel log; the kernel refuses a shorter buffer (EINVAL)."""
 _MOST_RECORDS = 100_000
 _KEPT = 30
 _OF_THE_DRIVER = re.compile(r"^(NVRM: .*|nvidia[ -].*)$")
@@ -21,9 +21,9 @@ _ORDINARY = re.compile(
 
 
 def kernel_log(root: Path = Path("/")) -> tuple[str, ...] | None:
-    """Return the last lines of ``root/dev/kmsg`` that are of NVIDIA's driver; None: not readable.
+    """Return the last lines of NVIDIA's driver in ``root/dev/kmsg``; None if it is not readable.
 
-    Those that are in the log after every ordinary start are left out.
+    Lines that every ordinary start logs are left out.
     """
     try:
         file = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -39,7 +39,8 @@ def kernel_log(root: Path = Path("/")) -> tuple[str, ...] | None:
 
 
 def _lines(file: int) -> Iterator[str]:
-    """Yield the text of each record, ``6,339,5140900,-;NVRM: ...``; each read gives one, on a simulated machine all."""
+    """Yield the text of each record, ``6,339,5140900,-;NVRM: ...``; each read returns one record, on a simulated
+    machine all."""
     for _ in range(_MOST_RECORDS):
         try:
             record = os.read(file, _RECORD_BYTES)

@@ -40,7 +40,7 @@ SONAMES = (
     "libnccl.so.2",
     "libcupti.so.12",
 )
-"""The libraries that TensorFlow 2.18-2.21 opens, in its order; the last two only when they are used."""
+"""The libraries that TensorFlow 2.18-2.21 opens, in its order; the last two only at their first use."""
 
 _PIECES = 64
 _PIECE_BYTES = 64 << 10
@@ -52,7 +52,7 @@ _SIMULATED = "simulated machine"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia", "run/opengl-driver/lib")
-"""Where WSL, Kubernetes on Google's cloud, Colab and NixOS put the driver's libraries."""
+"""Folders in which WSL, Kubernetes on Google's cloud, Colab and NixOS put the driver's libraries."""
 _TOOLKITS = (
     "CUDA_HOME",
     "CUDA_PATH",
@@ -63,7 +63,7 @@ _TOOLKITS = (
     "CUDNN_HOME",
     "CONDA_PREFIX",
 )
-"""Variables of NVIDIA's, of environment modules and of EasyBuild that name an installation."""
+"""Variables of NVIDIA, environment modules and EasyBuild that name an installed toolkit."""
 _INSTALLED = (
     "usr/lib/cuda/lib64",  # Debian's own packages
     "opt/nvidia/hpc_sdk/Linux_*/*/cuda/*/lib64",
@@ -85,15 +85,17 @@ _IN_HOME = (
     "anaconda3/envs/*/lib",
     "spack/opt/spack/*/*/cud*/lib*",
 )
-"""Where toolkits are on shared machines, of NVIDIA's HPC SDK, conda, spack and modules: the loader looks in none."""
+"""Folders of toolkits on shared machines (NVIDIA's HPC SDK, conda, spack, modules); the loader searches none of
+them."""
 _SHELL_FILES = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv")
-"""In the home folder: what they set is not set for programs that no shell starts, such as those of an IDE."""
+"""Shell start-up files in the home folder; programs that no shell starts, such as those of an IDE, lack their
+settings."""
 _LARGEST_SHELL_FILE = 256 << 10
 _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 
 
 def gather(root: Path = Path("/")) -> LibraryFacts:
-    """Open each library as TensorFlow would and return what came of it.
+    """Open each library as TensorFlow would and return the results.
 
     CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /. Any other is that of a
     simulated machine, whose libraries are beside it: if the loader takes one of these, other copies, and what the
@@ -142,7 +144,7 @@ class _Loader:
         self.corrected: dict[str, str] = {}
 
     def ask(self, names: list[str]) -> None:
-        """Ask the loader itself where it finds ``names``: its answer comes before the rules that are known here."""
+        """Ask the loader itself where it finds ``names``; its answer overrides the rules of this file."""
         rpath = self._rpath
         self._answers = asked(names, rpath or self.runpath, inherited=bool(rpath))
 
@@ -166,14 +168,15 @@ class _Loader:
         return _expanded(self._header.rpath, self.opener)
 
     def _source(self, file: Path) -> str:
-        """Return the place in which the loader found ``file``, in one of its folders or below it (glibc-hwcaps)."""
+        """Return the place in which the loader found ``file``: one of its folders or a folder below it
+        (glibc-hwcaps)."""
         for source, folders in ((_VARIABLE, self.search_path), (_RUNPATH, self._rpath or self.runpath)):
             if any(file.is_relative_to(folder) for folder in folders):
                 return source
         return _CACHE
 
     def stops_at(self, library: Path, error: str) -> Iterator[tuple[Path, str]]:
-        """Yield the file at which ``library`` could not be opened, its own or one that it needs, then those after it.
+        """Yield the file at which opening ``library`` failed, its own or one that it needs, then the files after it.
 
         The loader's message begins with the path of a damaged file; of a missing file it has only the name.
         """
@@ -184,7 +187,7 @@ class _Loader:
         yield from self._find(Path(named[1]).name if named else library.name, places)
 
     def lacking(self, file: Path, seen: set[str] | None = None) -> dict[str, str]:
-        """Return what ``file`` needs, directly or not, and the loader does not find, to the file that needs it."""
+        """Return the dependencies of ``file`` that the loader does not find, each with the file that needs it."""
         seen = set() if seen is None else seen
         header = elf.read(file)
         lacks: dict[str, str] = {}
@@ -202,9 +205,9 @@ class _Loader:
         return lacks
 
     def passed_over(self, name: str, but: Path | None) -> dict[str, str]:
-        """Return the files of this name that the loader passes over silently, to what is wrong with them.
+        """Return the files of this name that the loader skips silently, each with the reason.
 
-        A simulated machine's folder, ``but``, has links to what there is of its libraries.
+        The folder ``but`` is not searched: it is a simulated machine's, with links to its libraries.
         """
         found = {}
         for folder in dict.fromkeys((*self.search_path, *(self._rpath or self.runpath))):
@@ -222,7 +225,7 @@ class _Loader:
         return [(_VARIABLE, self.search_path)]
 
     def _find(self, name: str, places: list[tuple[str, tuple[str, ...]]]) -> Iterator[tuple[Path, str]]:
-        """Yield the files of this name in the order in which the loader looks; it takes the first."""
+        """Yield the files of this name in the loader's search order; the loader takes the first."""
         for source, folders in places:
             for folder in folders:
                 if self._fits(file := Path(folder) / name):
@@ -246,7 +249,7 @@ class _Loader:
 
     @cached_property
     def _cache(self) -> dict[str, list[Path]]:
-        """What ``ldconfig -p`` prints: ``libz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1``."""
+        """The output of ``ldconfig -p``: ``libz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1``."""
         command = _ldconfig()
         if command is None:
             return {}
@@ -266,7 +269,7 @@ class _Packaged:
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
         self.incomplete: dict[str, str] = {}
-        """A distribution to the first library of its record that is not there."""
+        """The first missing library of each distribution's record."""
         self._sites = [Path(entry) for entry in dict.fromkeys(sys.path) if entry]
         for site in self._sites:
             for folder in site.glob("nvidia[-_]*.dist-info"):
@@ -292,7 +295,7 @@ class _Packaged:
 
 
 def _ldconfig() -> Path | None:
-    """Return the program ``ldconfig``: the system's, or of ``PATH`` one that no other user can write."""
+    """Return the program ``ldconfig``: the system's, or else one on ``PATH`` that no other user can write."""
     folders = ("/sbin", "/usr/sbin", *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
     programs = (Path(folder, "ldconfig") for folder in folders)
     return next((file for file in programs if os.access(file, os.X_OK) and not trust.distrust(file)), None)
@@ -391,7 +394,7 @@ def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _is_loaded(name: str) -> bool:
-    """Return True if a library of this name is in the process: the loader then does not search."""
+    """Return True if this process has loaded a library of this name: the loader then does not search."""
     try:
         ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
     except (OSError, AttributeError):
@@ -417,7 +420,7 @@ def _version(file: Path, owner: str | None) -> str | None:
 
 
 def _cudnn(handle: ctypes.CDLL | None) -> str | None:
-    """Return what cuDNN says of itself; its file's name has its major version only."""
+    """Return the version that cuDNN itself reports; its file name has only the major version."""
     if handle is None or not Path(handle._name).name.startswith("libcudnn."):
         return None
     return cuda.cudnn_version(handle)
@@ -436,14 +439,14 @@ def _tensorflow() -> Path | None:
 
 
 def _release(package: Path) -> tuple[int, int]:
-    """Return TensorFlow's release by the metadata beside its ``package``; (0, 0) if there is none."""
+    """Return TensorFlow's release from the metadata beside its ``package``; (0, 0) if there is none."""
     names = (folder.name for folder in package.parent.glob("t*-*.dist-info"))
     found = (re.match(r"(?:tensorflow(?:_(?:cpu|gpu|intel))?|tf_nightly)-(\d+)\.(\d+)", name) for name in names)
     return max(((int(match[1]), int(match[2])) for match in found if match), default=(0, 0))
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Yield folders that hold CUDA libraries on many machines, whether the loader looks there or not."""
+    """Yield common folders of CUDA libraries, whether the loader searches them or not."""
     for base in (*(Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)), Path(sys.prefix)):
         yield from (base / "lib64", base / "lib", base / "targets/x86_64-linux/lib")
     for base in (*sorted(root.glob("usr/local/cuda*"), reverse=True), root / "opt/cuda"):
@@ -459,7 +462,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _meant(value: str, home: str) -> Iterator[Path]:
-    """Yield the folders that entries of a search path mean which name none as they are.
+    """Yield the folders that search-path entries were meant to name but do not as written.
 
     The loader expands no ``~`` and no variable, and takes quotes as part of a name: they stay in a file for ``docker
     --env-file``, in a unit of systemd, in a string that no shell reads.
@@ -473,7 +476,8 @@ def _meant(value: str, home: str) -> Iterator[Path]:
 
 
 def _of_shells(home: Path) -> Iterator[Path]:
-    """Yield the folders that files of shells in ``home`` add to ``LD_LIBRARY_PATH``, as far as no shell is needed."""
+    """Yield the folders that shell files in ``home`` add to ``LD_LIBRARY_PATH``, if that can be read without a
+    shell."""
     for name in _SHELL_FILES:
         try:
             text = trust.read(home / name, _LARGEST_SHELL_FILE).decode(errors="replace")
@@ -484,7 +488,7 @@ def _of_shells(home: Path) -> Iterator[Path]:
 
 
 def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the files ``libdevice.10.bc`` that XLA finds, and those that it does not."""
+    """Return the files ``libdevice.10.bc`` that XLA finds, and those that it does not find."""
     named = re.findall(r"--xla_gpu_cuda_data_dir[= ]['\"]?([^\s'\"]+)", os.environ.get("XLA_FLAGS", ""))
     beside = [package.parent / "nvidia/cuda_nvcc"] if package else []
     if package and _release(package) >= (2, 21):  # measured there: TF_CPP_VMODULE=cuda_root_path=3 prints the folders

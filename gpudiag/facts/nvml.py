@@ -12,6 +12,6 @@ from gpudiag.model.facts import NvmlFacts
 
 
 def gather(root: Path = Path("/")) -> NvmlFacts:
-    """Return what NVML answers, its error message if it does not, and what ``root/proc`` shows of the processes."""
+    """Return NVML's answer, or its error message, with details of the processes from ``root/proc``."""
     facts = nvml.gather()
     return msgspec.structs.replace(facts, devices=tuple(with_holders(device, root) for device in facts.devices))

@@ -1,6 +1,6 @@
-"""What TensorFlow requires, against what is installed: versions, files, and the Python that a wheel is for.
+"""Compares TensorFlow's requirements with the installed packages: versions, files, and the Python that a wheel is for.
 
-By metadata alone; nothing is imported.
+Only metadata is read; nothing is imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def normalized(name: str) -> str:
 
 
 def requirements(name: str, own: Metadata, installed: Mapping[str, Metadata]) -> tuple[Requirement, ...]:
-    """Return all that ``own``, called ``name``, requires, and of what those require in turn, what is not as it must be.
+    """Return the unmet requirements of the distribution ``own``, called ``name``, and of its requirements in turn.
 
     ``installed`` has the first distribution of each name on ``sys.path``, by its normalized name.
     """
@@ -54,7 +54,7 @@ def requirements(name: str, own: Metadata, installed: Mapping[str, Metadata]) ->
 
 
 def _required(metadata: Metadata) -> Iterator[Parsed]:
-    """Yield the requirements that apply to this Python and system; those of extras do not."""
+    """Yield the requirements that apply to this Python and system, without those of extras."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in texts(metadata):
@@ -70,14 +70,14 @@ def _required(metadata: Metadata) -> Iterator[Parsed]:
 
 
 def texts(metadata: Metadata) -> list[str]:
-    """Return what a distribution requires as it wrote it, such as ``numpy>=1.26; python_version < "3.13"``."""
+    """Return a distribution's requirements as written, such as ``numpy>=1.26; python_version < "3.13"``."""
     fields = header(metadata)
     return re.findall(r"^Requires-Dist: (.+)$", fields, re.MULTILINE) if fields else metadata.requires or []
 
 
 @cache
 def recorded(metadata: Metadata) -> str | None:
-    """Return the text of RECORD, 2 MB for TensorFlow; None if there is none."""
+    """Return the text of RECORD (2 MB for TensorFlow); None if there is none."""
     return metadata.read_text("RECORD")
 
 
@@ -111,7 +111,8 @@ def _compared(name: str, parsed: Parsed, metadata: Metadata | None, by: str) -> 
 
 @cache
 def _state(metadata: Metadata) -> tuple[str, tuple[str, ...], str]:
-    """Return the folder of a distribution, the first of its modules that are gone, and its tag if that is not ours."""
+    """Return a distribution's folder, the first of its modules that is missing, and its tag if that is for another
+    Python."""
     root = Path(str(metadata.locate_file("")))
     try:
         record, wheel = recorded(metadata) or "", metadata.read_text("WHEEL") or ""

@@ -14,7 +14,7 @@ from gpudiag.model.facts import SystemFacts
 
 
 def gather(root: Path = Path("/")) -> SystemFacts:
-    """Return the facts of this host, whose kernel shows under ``root``, and of this interpreter."""
+    """Return the facts of this host, whose kernel files are under ``root``, and of this interpreter."""
     import psutil
 
     release = kernel_release(root)

@@ -21,7 +21,7 @@ from gpudiag.model.facts import Distribution, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
 _LARGE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
-"""Compared by size with what their distribution recorded; small files by hash."""
+"""Large files that are compared by size with their distribution's record; small files are compared by hash."""
 _FRAMEWORKS = re.compile(
     r"(torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|cupy-.*|onnxruntime-gpu|paddlepaddle-gpu|mxnet-.*)"
 )
@@ -129,13 +129,14 @@ def _in_working_directory(imported: str | None) -> str | None:
 
 
 def _half_removed() -> tuple[str, ...]:
-    """Return what pip renamed while it replaced a package, and did not remove: it was stopped, or had no right to."""
+    """Return the folders that pip renamed while replacing a package and did not remove, because it was stopped or
+    not permitted."""
     folders = (Path(entry) for entry in dict.fromkeys(sys.path) if "-packages" in entry)
     return tuple(printable(str(found)) for folder in folders for found in sorted(folder.glob("~*")))
 
 
 def _ranges(metadata: Metadata, mandatory: bool = False) -> dict[str, str]:
-    """Return the versions of NVIDIA's packages that this distribution asks for.
+    """Return the versions of NVIDIA's packages that this distribution requires.
 
     ``mandatory``: for this system and without an extra, as torch does; otherwise also with one, as ``and-cuda``.
     """
@@ -162,9 +163,9 @@ def _plugins() -> tuple[str, ...]:
 
 
 def _altered(metadata: Metadata) -> tuple[str, ...] | None:
-    """Return those of a few files that are not as ``metadata`` recorded them: another distribution overwrote them.
+    """Return those of a few files that differ from the record in ``metadata``: another distribution overwrote them.
 
-    None if it recorded none of them with a hash.
+    None if the metadata records no hash of them.
     """
     record = f"\n{recorded(metadata) or ''}\n"
     changed = []
@@ -203,7 +204,7 @@ def _provides_tensorflow(metadata: Metadata) -> bool:
 
 
 def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
-    """Yield these fields of the metadata, "" if it lacks one: what is left of a removed distribution has none."""
+    """Yield these fields of the metadata, "" for a missing one: the remains of a removed distribution have none."""
     if text := header(metadata):
         pairs = (line.partition(":") for line in reversed(text.splitlines()))  # the first of a name counts
         own = {name.lower(): value.strip() for name, _, value in pairs}
@@ -215,7 +216,7 @@ def _fields(metadata: Metadata, *keys: str) -> Iterator[str]:
 
 
 def _build(file: Path) -> TensorflowBuild | None:
-    """Return what ``build_info.py`` says, or None if it cannot be read."""
+    """Return the contents of ``build_info.py``, or None if it cannot be read."""
     try:
         values = _assigned(ast.parse(file.read_text(encoding="utf-8")), "build_info")
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""The family ``tried``: device files are opened, folders written, sockets connected, as the driver and TensorFlow do.
+"""The family ``tried``: opens device files, writes to folders and connects to sockets, as the driver and TensorFlow do.
 
 Names and permissions are not enough: a device control group answers ``EPERM`` to ``open(2)`` where ``access(2)`` sees
 nothing, a file may have the number of another driver (``ENXIO``), a folder may be full or of a read-only disk.
@@ -18,7 +18,7 @@ from gpudiag.facts import printable, read_text
 from gpudiag.model.facts import Attempt, TriedFacts
 
 _DEVICES = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
-"""``dxg`` is that of WSL."""
+"""The device files to open; ``dxg`` is that of WSL."""
 _SOCKETS = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
 _MPS = "/tmp/nvidia-mps"  # noqa: S108  (the default of CUDA_MPS_PIPE_DIRECTORY)
 _TEMPORARY = ("TEST_TMPDIR", "TMPDIR", "TMP")
@@ -62,7 +62,7 @@ def _name(error: OSError) -> str:
 
 
 def _opened(node: Path, root: Path) -> str | None:
-    """Return why the device cannot be opened. On a simulated machine the file's content says it."""
+    """Return why the device cannot be opened. On a simulated machine the file's content is the answer."""
     if root != Path("/"):
         answer = node.read_text(errors="replace").strip()
         return answer if answer in errno.errorcode.values() else None
@@ -74,7 +74,7 @@ def _opened(node: Path, root: Path) -> str | None:
 
 
 def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the folders that a program on a GPU writes to, and what for."""
+    """Yield the folders that a program on a GPU writes to, with their purpose."""
     # TensorFlow takes the first that exists, and no other if that one cannot be written (GetLocalTempDirectories).
     candidates = filter(None, map(environ.get, _TEMPORARY))
     yield next((Path(candidate) for candidate in candidates if Path(candidate).is_dir()), _LAST), "temporary files"
@@ -90,7 +90,7 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _written(folder: Path, purpose: str) -> Attempt:
-    """Write a nameless file where ``folder`` is, or would be created."""
+    """Test whether a nameless file can be written in ``folder``, or where it would be created."""
     place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     try:
         error = _try_to_write(place)
@@ -111,7 +111,7 @@ def _try_to_write(place: Path) -> str | None:
 
 
 def _connected(file: Path, path: str, asked_for: bool) -> Attempt | None:
-    """Return what came of connecting to a socket; None for one that is not there and that nobody asked for."""
+    """Return the result of connecting to a socket; None for an absent socket that no variable names."""
     if not file.exists() and not asked_for:
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
