@@ -1,1 +1,1 @@
-"""The only modules that touch the driver, NVML, ELF files and the locks of GPUs."""
+"""The only modules that use the driver, NVML, ELF files and the locks of GPUs."""

@@ -17,7 +17,7 @@ _LIBRARY = "libcuda.so.1"
 
 
 def devices(library: str = _LIBRARY) -> tuple[CudaDevice, ...]:
-    """Return the GPUs that the driver shows, by its ordinals; empty if it shows none or fails. Makes no context."""
+    """Return the GPUs that the driver shows, in its order; empty if it shows none or fails. Makes no context."""
     try:
         driver = ctypes.CDLL(library)
         count = ctypes.c_int()
@@ -29,7 +29,7 @@ def devices(library: str = _LIBRARY) -> tuple[CudaDevice, ...]:
 
 
 def refusals(library: str = _LIBRARY) -> dict[str, str]:
-    """Return each GPU on which the driver makes no context for this process: PCI bus id to the name of its error."""
+    """Return the name of the error for each GPU (PCI bus id) on which the driver makes no context for this process."""
     shown = devices(library)
     try:
         return dict(_refusals(ctypes.CDLL(library), shown)) if shown else {}
@@ -60,7 +60,7 @@ def _device(driver: Any, ordinal: int) -> CudaDevice:
 
 
 def cudnn_version(library: ctypes.CDLL) -> str | None:
-    """Return the version that a cuDNN states, such as ``9.3.0``; None for what is not a cuDNN."""
+    """Return the version that a cuDNN reports, such as ``9.3.0``; None if the library is not a cuDNN."""
     try:
         library.cudnnGetVersion.restype = ctypes.c_size_t
         number = int(library.cudnnGetVersion())

@@ -19,7 +19,7 @@ from elftools.elf.sections import SymbolTableSection
 
 @dataclass(frozen=True)
 class Elf:
-    """What the loader reads in a file before it maps it."""
+    """The parts of an ELF file that the loader reads before it maps the file."""
 
     machine: tuple[int, str]
     """Class (32 or 64 bit) and processor; the loader passes over a file of another machine."""
@@ -69,9 +69,9 @@ def _dynamic(parsed: ELFFile) -> Iterator[Dynamic]:
 
 @functools.cache
 def functions(file: Path) -> tuple[tuple[int, int, str], ...]:
-    """Return the functions that ``file`` exports: where each begins and ends in the file, and its name; none if unread.
+    """Return the functions that ``file`` exports, each with start, end and name; none if it cannot be read.
 
-    Sections are needed for it, which NVIDIA's libraries have.
+    This needs sections, which NVIDIA's libraries have.
     """
     try:
         with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""GPUs that a pytest session lends to what its tests start: another session, or ``gpudiag check``.
+"""Lends GPUs of a pytest session to programs that its tests start: another session, or ``gpudiag check``.
 
 The session holds the locks of its GPUs until it ends, so a process that it started would wait for them in vain. A
 variable names to that process what it was lent, and it locks these GPUs in a folder of the session instead. All of this
@@ -19,13 +19,13 @@ from gpudiag import folders
 from gpudiag.errors import UsageError
 
 VARIABLE = "GPUDIAG_PYTEST_LENT"
-"""Names the folder that lists what was lent to this process and those that it starts; set by the plugin itself."""
+"""Variable that names the folder with the loan of this process and its children; set by the plugin itself."""
 _HELD, _LENT = "held.json", "lent.json"
 _SHARED = () if sys.platform == "win32" else (Path("/dev/shm"),)  # noqa: S108  # only this user may enter what is made
 
 
 def session_folder() -> folders.Folder:
-    """Make the folder of a session; raises ``OSError`` if there is no place.
+    """Make the folder of a session; raises ``OSError`` if no place is writable.
 
     It lies where ``tempfile`` puts it, else in the memory that processes share: on some network file systems no file
     can be locked, and some folders cannot be written to.
@@ -35,15 +35,15 @@ def session_folder() -> folders.Folder:
 
 @dataclass(frozen=True)
 class Loan:
-    """What the session that started this process holds, and has lent to it."""
+    """The GPUs that an outer session holds, and those that it has lent to this process."""
 
     folder: Path
     lent: frozenset[str]
-    """UUIDs."""
+    """The UUIDs of the lent GPUs."""
     held: frozenset[str]
 
     def refusal(self, uuid: str) -> UsageError:
-        """Return the error for a GPU that the session holds and has not lent to this process."""
+        """Return the error for a GPU that the session holds but has not lent to this process."""
         lent = ", ".join(sorted(self.lent))
         return UsageError(
             f"The pytest session that started this process holds {uuid} for other tests; this process may use {lent}. "
@@ -52,12 +52,12 @@ class Loan:
 
 
 def hold(session: Path, uuids: Iterable[str], locks: Path | None) -> None:
-    """Note in a session's folder which GPUs it holds, and where their locks are."""
+    """Record in a session's folder which GPUs it holds, and where their locks are."""
     folders.write(session / _HELD, json.dumps({"uuids": sorted(uuids), "locks": str(locks)}))
 
 
 def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
-    """Return the variable that lends GPUs of a session to what the calling process, ``name``, starts."""
+    """Return the variable that lends GPUs of a session to the programs that the process ``name`` starts."""
     folder = session / f"lent-{name}"
     folder.mkdir(exist_ok=True)
     folders.write(folder / _LENT, json.dumps({"uuids": sorted(uuids)}))
@@ -65,7 +65,7 @@ def lend(session: Path, name: str, uuids: Iterable[str]) -> dict[str, str]:
 
 
 def loan(locks: Path | None) -> Loan | None:
-    """Return which of the GPUs whose locks are in ``locks`` were lent to this process; None if none were."""
+    """Return the GPUs with locks in ``locks`` that were lent to this process; None if none were."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None
@@ -81,7 +81,7 @@ def loan(locks: Path | None) -> Loan | None:
 
 
 def folder_of_lock(uuid: str, locks: Path) -> Path:
-    """Return the folder for the lock of a GPU; raises if that would mean to wait for the session that waits for us."""
+    """Return the folder for the lock of a GPU; raises if waiting for it would be a deadlock with the outer session."""
     made = loan(locks)
     if made is None or uuid not in made.lent | made.held:
         return locks

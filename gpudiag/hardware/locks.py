@@ -25,21 +25,21 @@ SHARED_FOLDERS = ("/run/lock", "/dev/shm")  # noqa: S108  # what lies there is o
 
 
 class Devices:
-    """Which GPUs are in use: by this run, counted here; by other runs, shown by a lock file per UUID."""
+    """The GPUs in use: by this run, counted here; by other runs, shown by a lock file for each UUID."""
 
     def __init__(self, folder: Path | None) -> None:
-        """``folder`` holds the locks; None: the folder that all runs on this machine share."""
+        """Use the locks in ``folder``; None: the folder that all runs on this machine share."""
         self._folder = folder
         self.room: Mapping[str, int] = {}
-        """How many may use a GPU (UUID) at the same time; a GPU that is not listed has no limit."""
+        """How many may use a GPU (by UUID) at the same time; a GPU that is not listed has no limit."""
         self._users: dict[str, int] = {}
         self._exclusive: set[str] = set()
         self._locks: dict[str, int] = {}
-        """Descriptors of the locked files; to close one is to unlock it."""
+        """Descriptors of the locked files; closing one unlocks it."""
         self._waiting_since: dict[str, float] = {}
         self._holders: dict[str, str] = {}
         self.unlocked: dict[str, str] = {}
-        """GPUs (UUIDs) whose lock cannot be used, each with a sentence that says why."""
+        """GPUs (by UUID) whose lock cannot be used, each with the reason in a sentence."""
 
     @property
     def folder(self) -> Path | None:
@@ -49,7 +49,7 @@ class Devices:
         return None
 
     def take(self, gpus: tuple[Gpu, ...], *, exclusive: bool) -> bool:
-        """Take every one of ``gpus``, or none and return False."""
+        """Lock all ``gpus`` and return True, or lock none and return False."""
         uuids = [gpu.uuid for gpu in gpus]
         if any(uuid in self._exclusive or (exclusive and self._users.get(uuid)) for uuid in uuids):
             return False
@@ -72,7 +72,7 @@ class Devices:
         self._unlock_unused()
 
     def waited_s(self, gpus: tuple[Gpu, ...]) -> float:
-        """Return for how long another run has held one of ``gpus``."""
+        """Return for how many seconds another run has held one of ``gpus``."""
         since = [self._waiting_since[gpu.uuid] for gpu in gpus if gpu.uuid in self._waiting_since]
         return time.monotonic() - min(since) if since else 0.0
 
@@ -83,11 +83,13 @@ class Devices:
         self._unlock_unused()
 
     def holder(self, gpus: tuple[Gpu, ...]) -> str:
-        """Return who holds one of ``gpus``, such as ``process 123 of root``; "" if the system does not say."""
+        """Return the process that holds one of ``gpus``, such as ``process 123 of root``; "" if the system does not
+        tell."""
         return next(filter(None, (self._holders.get(gpu.uuid, "") for gpu in gpus)), "")
 
     def _lock(self, gpu: Gpu) -> bool:
-        """Lock ``gpu``; False if another run holds it. If it cannot be locked, it is used without a lock, and noted."""
+        """Lock ``gpu``; return False if another run holds it. If it cannot be locked, it is used without a lock,
+        with a note."""
         if gpu.uuid in self._locks or gpu.uuid in self.unlocked:
             return True
         try:
@@ -118,11 +120,11 @@ class Devices:
 
 
 _HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
-"""What says that another process has locked a file: the first two of flock, the others on Windows."""
+"""Error numbers of a file that another process has locked: the first two from flock, the others on Windows."""
 
 
 def _locked(file: int) -> bool:
-    """Lock an open file; False if another process has locked it. The lock ends with the process, however that ends.
+    """Lock an open file; return False if another process has locked it. The lock ends with the process.
 
     Closes the file and raises ``OSError`` if it cannot be locked at all.
     """
@@ -156,8 +158,8 @@ def _is(path: Path, file: int) -> bool:
 def _holder(file: int) -> str:
     """Return the process that has locked an open file, and its user, if Linux shows them.
 
-    A lock in ``/proc/locks``: ``1: FLOCK  ADVISORY  WRITE 123 00:1c:4711 0 EOF``. The process is 0 if it runs in
-    another container.
+    A lock in ``/proc/locks`` looks like ``1: FLOCK ADVISORY WRITE 123 00:1c:4711 0 EOF``. The process is 0 if it runs
+    in another container.
     """
     status = os.fstat(file)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -201,7 +203,7 @@ def open_shared(path: Path) -> int:
 def lock_folder() -> Path:
     """Return the folder of the device locks, which exists. Raises ``OSError`` if none can be created.
 
-    If the system has a folder that all users share, whatever their ``TMPDIR``, it is that one; a container has its own.
+    This is the folder that all users share, whatever their ``TMPDIR``, if the system has one; a container has its own.
     Otherwise each user has a separate folder, and does not see what others hold.
     """
     for shared in map(Path, SHARED_FOLDERS):
@@ -223,7 +225,7 @@ def lock_folder() -> Path:
 
 
 def _is_for_everybody(folder: Path) -> bool:
-    """Return True for a folder of root in which everybody may create files, and nobody may remove those of others."""
+    """Return True for a folder of root in which everybody may create files, and nobody may delete those of others."""
     try:
         status = folder.stat()
     except OSError:

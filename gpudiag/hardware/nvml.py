@@ -42,24 +42,26 @@ _SLOWED_BY = {
     0x080: "power_brake",
     0x100: "display",
 }
-"""Of nvmlClocksEventReasons. Hardware slows a GPU that is ``hot`` or without power; the driver one that is ``warm``."""
+"""Bits of nvmlClocksEventReasons that slow a GPU. Hardware slows one that is ``hot`` or lacks power, the driver one
+that is ``warm``."""
 
 _HEALTH_S = 4.0
-"""For the questions about health, about forty a GPU, of which each takes some ten microseconds as a rule."""
+"""Time limit for the questions about health: about forty for each GPU, of some ten microseconds each as a rule."""
 
 _NOT_FOR_US = (3, 4, 13)
-"""Not supported, no permission, function not found: this card, user or driver has no answer, and nothing is wrong."""
+"""Errors with which nothing is wrong: this card, driver or user has no answer (not supported, no permission, not
+found)."""
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 
 
 def preload() -> None:
-    """Import what asks NVML, for all children of a process; NVML is not touched. Raises ``ImportError``."""
+    """Import the Python modules for NVML, for all children of a process; NVML is not called. Raises ``ImportError``."""
     _library()
 
 
 def gather() -> NvmlFacts:
-    """Return what NVML answers; never raises for an NVML that is absent or fails, wholly or for one GPU."""
+    """Return NVML's answers; never raises for an NVML that is absent or fails, wholly or for one GPU."""
     try:
         nvml = _library()
     except ImportError as error:
@@ -74,8 +76,8 @@ def gather() -> NvmlFacts:
 def memory(uuid: str) -> MemoryUse:
     """Return the memory in use on the GPU called ``uuid``, in bytes; raises ``pynvml.NVMLError`` where NVML fails.
 
-    ``own_bytes`` is what NVML books on this process. None if it does not know it: in a container NVML counts pids of
-    the host, and under MIG and in WSL it gives no figure.
+    ``own_bytes`` is the part of this process, or None if NVML does not know it: in a container it counts pids of the
+    host, and under MIG and in WSL it gives no figure.
     """
     nvml = _library()
     with _session(nvml):
@@ -87,7 +89,8 @@ def memory(uuid: str) -> MemoryUse:
 
 @contextmanager
 def in_use(uuids: tuple[str, ...]) -> Iterator[Callable[[], tuple[int, ...]]]:
-    """Let ask again and again for the bytes in use on each of these GPUs; raises ``pynvml.NVMLError`` if NVML fails."""
+    """Yield a function that returns the bytes in use on each of these GPUs; raises ``pynvml.NVMLError`` if NVML
+    fails."""
     nvml = _library()
     with _session(nvml):
         handles = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
@@ -96,8 +99,8 @@ def in_use(uuids: tuple[str, ...]) -> Iterator[Callable[[], tuple[int, ...]]]:
 
 @contextmanager
 def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], int | None, str]]]]:
-    """Let ask again and again for index, total and used bytes of each GPU, the bytes booked on each process, the
-    percentage of the last moments in which it computed, and its PCI bus id.
+    """Yield a function that returns for each GPU its index, total and used bytes, the bytes of each process, the
+    percentage of recent time in which it computed, and its PCI bus id.
 
     Raises ``pynvml.NVMLError`` where NVML fails; a process whose bytes NVML does not know is left out.
     """
@@ -125,7 +128,8 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
 
 
 def state(uuid: str) -> GpuState:
-    """Return health and limits of the GPU called ``uuid`` as they are now; nothing is known if NVML does not answer."""
+    """Return the current health and limits of the GPU called ``uuid``; all fields are unknown if NVML does not
+    answer."""
     nvml = _library()
     try:
         with _session(nvml):
@@ -219,7 +223,7 @@ def _with_state(nvml: ModuleType, device: NvmlDevice, until: float) -> NvmlDevic
 
 
 def _state(nvml: ModuleType, handle: Any) -> GpuState:
-    """Return health and limits; what this card, driver or nvidia-ml-py does not answer stays None."""
+    """Return health and limits; fields that this card, driver or nvidia-ml-py does not answer stay None."""
 
     def ask(call: str, *arguments: Any) -> Any:
         return _asked(nvml, f"nvmlDeviceGet{call}", handle, *arguments)
@@ -299,7 +303,7 @@ def _nvlinks(nvml: ModuleType, handle: Any) -> tuple[bool, ...] | None:
 
 
 def _peers(nvml: ModuleType, indices: list[int], until: float) -> dict[str, str]:
-    """Return for each two GPUs whether one may read the other's memory."""
+    """Return for each pair of GPUs whether one may read the other's memory."""
     handles = {index: _asked(nvml, "nvmlDeviceGetHandleByIndex", index) for index in indices}
     found = {}
     for first, other in combinations(indices, 2):
@@ -331,7 +335,7 @@ def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:
 
 
 def _optional(nvml: ModuleType, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what ``call`` returns, or None if this GPU, driver or user cannot have it."""
+    """Return the result of ``call``, or None if this GPU, driver or user cannot have it."""
     try:
         return call(*arguments)
     except nvml.NVMLError:
@@ -339,9 +343,9 @@ def _optional(nvml: ModuleType, call: Callable[..., Any], *arguments: Any) -> An
 
 
 def _asked(nvml: ModuleType, call: str, *arguments: Any) -> Any:
-    """Return what the call of this name returns, or None also if this nvidia-ml-py lacks it, or takes other arguments.
+    """Return the result of the call of this name; None also if this nvidia-ml-py lacks it or takes other arguments.
 
-    What is asked for in this way is of interest, and never worth the list of GPUs.
+    Such details must never cost the list of GPUs.
     """
     function = getattr(nvml, call, None)
     try:

@@ -1,4 +1,4 @@
-"""How long a process could have run and was not let: a deadline that passes on a busy machine says nothing of a GPU.
+"""Measures how long a process was kept from running: a deadline missed on a busy machine says nothing about a GPU.
 
 The kernel counts, for each thread, how long it ran and how long it waited for a processor (``schedstat``). Threads of
 one process that wait for each other are no sign of a busy machine: time counts as waited only as far as all of them
@@ -19,19 +19,19 @@ MOST = 0.5
 """A process that was kept from running for this share of its time had no fair chance."""
 
 Threads = Mapping[int, tuple[int, int]]
-"""Number of each thread to the nanoseconds for which it ran, and waited for a processor."""
+"""Nanoseconds that each thread ran, and that it waited for a processor, by its number."""
 
 
 @dataclass
 class Starvation:
-    """How long a process, with all that it has started, was kept from running, from ``since`` on."""
+    """How long a process, with all its descendants, was kept from running, from ``since`` on."""
 
     since: float
     """When the watch began, by ``time.monotonic``."""
     waited_s: float = 0.0
     """Seconds that the process waited for a processor."""
     stopped_s: float = 0.0
-    """Seconds for which the process was stopped until it ran again: one that stays stopped hangs."""
+    """Seconds for which the process was stopped until it ran again; a process that stays stopped hangs."""
     _stopped_s: float = 0.0
     _looked: float = field(init=False)
     _threads: Threads = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Starvation:
         return self._looked - self.since
 
     def look(self, pid: int, now: float) -> None:
-        """Look at the process; between two looks may be any time."""
+        """Take a sample of the process; any time may pass between two samples."""
         self.note(threads(pid), now, stopped=is_stopped(pid))
 
     def note(self, counted: Threads, now: float, *, stopped: bool) -> None:
-        """Add what the kernel has counted since the last look."""
+        """Add the kernel's counts since the last sample."""
         interval_s, self._looked = now - self._looked, now
         before, self._threads = self._threads, counted
         if stopped:
@@ -69,18 +69,18 @@ class Starvation:
 
     @property
     def is_most(self) -> bool:
-        """True if it was kept from running for most of the time."""
+        """True if the process was kept from running for most of the time."""
         return self.watched_s > 0 and self.seconds >= MOST * self.watched_s
 
     def __str__(self) -> str:
-        """Return such as ``its processes waited 41 of 60 s for a processor``."""
+        """Return a sentence such as ``its processes waited 41 of 60 s for a processor``."""
         if self.stopped_s > self.waited_s:
             return f"it was stopped for {self.stopped_s:.2g} of {self.watched_s:.2g} s"
         return f"its processes waited {self.waited_s:.2g} of {self.watched_s:.2g} s for a processor"
 
 
 def threads(pid: int) -> Threads:
-    """Return what the kernel has counted for the threads of a process and of all below it, as far as it says."""
+    """Return the kernel's counts for the threads of a process and of all its descendants, where available."""
     return {thread: times for number in _tree(pid) for thread, times in _of_process(number)}
 
 

@@ -1,4 +1,4 @@
-"""What a process waits in: which function of NVIDIA's libraries, and which file, read from /proc without stopping it.
+"""Finds the function of NVIDIA's libraries and the file that a process waits in, from /proc, without stopping it.
 
 No list of functions is needed: a thread that waits has the addresses to which it returns on its stack, and the symbols
 of the library say to which exported function an address belongs. The outermost one is what TensorFlow called. This
@@ -27,12 +27,12 @@ from gpudiag.hardware import elf
 _NVIDIA = re.compile(
     r"lib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl|nvidia-|nvrtc|nvJitLink|gpudiag_)"
 )
-"""What is linked against CUDA's runtime may have other libraries' names: it is then a part of TensorFlow's."""
+"""File names of NVIDIA's libraries. A library with the CUDA runtime linked into it counts as a part of TensorFlow."""
 _SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux[^/]*)[.-]|\[vdso\]")
 _VERSION = re.compile(r"(?:_v\d{1,2})?(?:_ptsz|_ptds)?$")
-"""Of a function's name as the library exports it, not as it is documented: ``cuMemAlloc_v2``."""
+"""The suffix of a function's name as the library exports it, not as it is documented: ``cuMemAlloc_v2``."""
 _STACK_BYTES = 256 << 10
-"""Of a stack, from its innermost frame: what is deeper was there before a library was called."""
+"""Bytes read of a stack, from its innermost frame: deeper frames were there before a library was called."""
 _MOST_THREADS = 200
 _WITH_FILE = {0: "read", 1: "write", 16: "ioctl", 17: "pread", 72: "fcntl", 73: "flock", 232: "epoll_wait"}
 """System calls of x86-64 whose first argument is a file."""
@@ -41,7 +41,7 @@ _NAMELESS = re.compile(r"(pipe|socket|anon_inode):|/memfd:")
 
 @dataclass(frozen=True)
 class _Mapped:
-    """A part of a file that a process may run."""
+    """A part of a file that a process may execute."""
 
     start: int
     end: int
@@ -55,20 +55,20 @@ class _Mapped:
 
 
 class Where(msgspec.Struct, frozen=True):
-    """What a thread waits in; each text is "" if it is not known."""
+    """The place where a thread waits; each text is "" if unknown."""
 
     call: str = ""
-    """The function of NVIDIA's libraries that was called."""
+    """The function of NVIDIA's libraries that the program called."""
     file: str = ""
-    """What the kernel was asked for, such as ``ioctl on /dev/nvidia0``."""
+    """The system call and its file, such as ``ioctl on /dev/nvidia0``."""
     thread: str = ""
     """The folder of the thread in /proc."""
     woken: int = 0
-    """How often the thread was woken before it waited for this."""
+    """How often the thread was woken before this wait."""
 
 
 def look(argument: dict[str, Any]) -> bytes:
-    """Return what the process ``argument["pid"]`` or one below it waits in: a :class:`Where` as JSON."""
+    """Return where the process ``argument["pid"]`` or one of its descendants waits: a :class:`Where` as JSON."""
     found = Where()
     for pid in _below(argument["pid"]):
         with contextlib.suppress(OSError):
@@ -80,7 +80,8 @@ def look(argument: dict[str, Any]) -> bytes:
 
 
 def woken(thread: str) -> int | None:
-    """Return how often a thread, a folder of /proc, was woken; None if it runs or has ended, or nobody counts."""
+    """Return how often a thread (a folder of /proc) was woken; None if it runs, has ended, or the kernel does not
+    count."""
     try:
         status = Path(thread, "status").read_text(errors="replace")
     except OSError:
@@ -93,14 +94,14 @@ def woken(thread: str) -> int | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Yield a process and all that it has started, the last ones first: a process may wait for its child."""
+    """Yield a process and all its descendants, the last ones first: a process may wait for its child."""
     for child in children(pid):
         yield from _below(child)
     yield pid
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process; none if the kernel does not say."""
+    """Return the children of a process; none if the kernel does not tell."""
     found = list[int]()
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -144,7 +145,7 @@ def _maps(pid: int) -> list[tuple[_Mapped, str]]:
 
 
 def _called(pid: int, stack: int, mapped: list[tuple[_Mapped, str]]) -> str:
-    """Return the outermost exported function of NVIDIA's libraries that a thread is in; "" if it is in none."""
+    """Return the outermost exported function of NVIDIA's libraries on a thread's stack; "" if there is none."""
     starts = [mapping.start for mapping, _ in mapped]
 
     def of(address: int) -> tuple[_Mapped, str] | None:
@@ -172,7 +173,7 @@ def _called(pid: int, stack: int, mapped: list[tuple[_Mapped, str]]) -> str:
 
 
 def _after_a_call(code: bytes) -> bool:
-    """Return whether the last of eight bytes before an address can be a call instruction of x86-64."""
+    """Return whether the eight bytes before an address can end in a call instruction of x86-64."""
     if code[3] == 0xE8:  # call of an address
         return True
     # call of what a register, or memory at a register, holds: FF /2, of two to seven bytes
@@ -180,6 +181,6 @@ def _after_a_call(code: bytes) -> bool:
 
 
 def _function(place: _Mapped, address: int) -> str:
-    """Return the exported function of a library whose code has this address; "" for one that is not exported."""
+    """Return the exported function of a library whose code contains this address; "" for one that is not exported."""
     at = address - place.start + place.offset
     return next((name for begin, end, name in elf.functions(Path(place.path)) if begin < at <= end), "")
