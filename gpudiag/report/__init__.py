@@ -38,7 +38,7 @@ def format_of(path: Path) -> str:
 
 
 def suffix_of(format_: str) -> str:
-    """Return the suffix of the files that a format is written to; "" if ``-o`` does not write it."""
+    """Return the suffix of the files that a format is written to; "" if ``-o`` cannot write this format."""
     suffix: str = _module(format_).SUFFIX
     return suffix
 

@@ -24,10 +24,9 @@ def summary(report: Report) -> str:
 
 
 def of_each(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what became of the GPUs that cannot be used, as pairs of a heading and its text.
+    """Yield the fate of the GPUs that cannot be used, as pairs of a heading and its text.
 
-    Those in scope have a line already, and if no GPU is in scope, another line says so; only what they do not say is
-    said here.
+    GPUs in scope have a line elsewhere, and so has a report without any; only other facts are yielded.
     """
     in_scope = {gpu.uuid for gpu in report.gpus}
     shown = [
@@ -59,7 +58,7 @@ def _heading(same: list[GpuAccount]) -> str:
 
 
 def _names(same: list[GpuAccount]) -> str:
-    """Return what the GPUs are called, and their PCI bus ids."""
+    """Return the names and PCI bus ids of the GPUs."""
     names = dict.fromkeys(account.name or (account.maker if account.maker != "NVIDIA" else "") for account in same)
     places = [account.pci_bus_id for account in same if account.pci_bus_id]
     return ", ".join([*filter(None, names), *(["PCI " + " ".join(places)] if places else [])]) or "not described"

@@ -1,7 +1,7 @@
 """Bundles for bug reports: a zip file made of a report alone. The same report gives the same bytes.
 
-What is in it, and what was left out of it, is in the bundle itself: ``README.txt`` and ``left-out.txt``. It is made of
-the report as it is given; the caller masks it.
+The bundle itself lists its contents (``README.txt``) and its omissions (``left-out.txt``). It contains the report as
+given; the caller masks it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 _UNIX = 3
 _LARGE = 8 << 20
-"""Bytes of JSON from which on readings and logs of a report are cut."""
+"""Size of the JSON, in bytes, above which readings and logs of a report are cut."""
 _LARGEST = 32 << 20
 _LARGE_READING = 64 << 10
 _MOST_LINES = 2000
 _LONGEST_LINE = 1000
 _MOST_LOG = 256 << 10
-"""Bytes of a log; its end is kept."""
+"""The most bytes of a log; its end is kept."""
 _MOST_LOGS = 100
 
 _DIGESTS = "sha256.txt"
@@ -52,7 +52,7 @@ _FILES = {
 
 
 def packed(report: Report, was: Report | None = None) -> bytes:
-    """Return the bundle of ``report``; ``was`` is the same report before it was masked; None: it is not masked.
+    """Return the bundle of ``report``; ``was`` is the report before masking, or None if it is not masked.
 
     Raises :class:`gpudiag.errors.OutputError` for a report that is too large.
     """
@@ -92,7 +92,7 @@ def _json(value: Any) -> str:
 
 
 def _bounded(report: Report) -> tuple[Report, list[str]]:
-    """Return ``report`` as large as a bundle may be, and what was cut."""
+    """Return ``report`` cut to the size that a bundle may have, and a list of the omissions."""
     if len(codec.encoded(report)) <= _LARGE:
         return report, []
 
@@ -118,7 +118,7 @@ def _end(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _logs(report: Report) -> tuple[dict[str, str], list[str]]:
-    """Return what the probes that found or broke something printed, and the program's log; and what was left out."""
+    """Return the logs of failed, broken and warning probes and of the program, and a list of the omissions."""
     wanted = {
         f"logs/{_name(words.label(report, row))}.log": row.log for row in report.rows if row.log and _matters(row)
     }
@@ -143,12 +143,12 @@ def _matters(row: Row) -> bool:
 
 
 def _name(label: str) -> str:
-    """Return a file's name; it has no letter that a file system or a shell could take for something else."""
+    """Return a file's name without characters that a file system or a shell could misread."""
     return re.sub(r"[^A-Za-z0-9.-]+", "_", label)[:80].strip(".") or "_"
 
 
 def _versions(report: Report) -> str:
-    """Return the versions of all that takes part."""
+    """Return the versions of all programs and libraries involved."""
     facts = report.facts
     lines = [("gpudiag", report.gpudiag_version), *words.machine(report)]
     if not isinstance(facts.tensorflow, Unknown):
@@ -175,7 +175,7 @@ _MASKS = {
 
 
 def _masked(report: Report, was: Report | None) -> Iterator[str]:
-    """Yield what masking took out of which part of the report; never what it was."""
+    """Yield which parts of the report were masked and by what, but never the original text."""
     if was is None:
         return
     found: dict[str, Counter[str]] = {}
@@ -207,7 +207,7 @@ def _changed(place: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _unknown(report: Report) -> Iterator[str]:
-    """Yield what the report itself does not have."""
+    """Yield the facts that the report itself lacks."""
     for name in report.facts.__struct_fields__:
         family = getattr(report.facts, name)
         if isinstance(family, Unknown):

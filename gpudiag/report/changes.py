@@ -11,11 +11,11 @@ from gpudiag.text import counted, one_line
 
 MOST_IN_HEAD = 6
 _THERE = "there"
-"""The value of what has no other than that it is there."""
+"""The value of an element that is only present or absent."""
 
 
 def in_head(comparison: Comparison) -> tuple[str, list[str]]:
-    """Return since when, and what changed on the machine since then: a line for each of the first changes."""
+    """Return a heading with the time of the earlier report, and a line for each of the first changes of the machine."""
     old, new = comparison.old, comparison.new
     since = f"Since {old.source} ({_age(old, new)})"
     facts = [change_text(change) for change in _essential(comparison.facts)]
@@ -27,7 +27,7 @@ def in_head(comparison: Comparison) -> tuple[str, list[str]]:
 
 
 def _essential(changes: Iterable[Change]) -> Iterator[Change]:
-    """Yield what a person wants to know first: a new driver or a new package once, not each file and version of it."""
+    """Yield the essential changes: a new driver or a new package once, instead of each of its files and versions."""
     by_thing: dict[str, list[Change]] = {}
     for change in changes:
         by_thing.setdefault(re.sub(r"\].*", "]", change.path), []).append(change)
@@ -47,7 +47,7 @@ def _follows(change: Change, other: Change) -> bool:
 
 
 def _age(old: Side, new: Side) -> str:
-    """Return how long before ``new`` the report ``old`` was made."""
+    """Return how long before the report ``new`` the report ``old`` was made."""
     try:
         began, ended = (datetime.fromisoformat(side.started_at.replace("Z", "+00:00")) for side in (old, new))
         minutes = int((ended - began).total_seconds()) // 60

@@ -1,4 +1,4 @@
-"""What ``gpudiag diff`` prints."""
+"""The output of ``gpudiag diff``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpudiag.text import counted, escaped, one_line, plain
 FORMATS = ("table", "json", "markdown")
 _KEY = re.compile(r"\[[^][]*\]")
 MANY_FIELDS = 4
-"""From so many changes on, those of one package, library or GPU are a single line."""
+"""From this many changes on, those of one package, library or GPU are a single line."""
 MOST_NAMED = 6
-"""How many of the facts that changed in the same way are named."""
+"""The most names of facts that changed in the same way."""
 
 _HEADINGS = {
     Subject.VERDICT: "Verdict",
@@ -60,7 +60,7 @@ def _markdown(comparison: Comparison) -> str:
 
 
 def summary(comparison: Comparison) -> str:
-    """Return the result in a sentence."""
+    """Return the result of the comparison in a sentence."""
     worse = comparison.worse
     if not worse:
         return "Nothing got worse." if comparison.changes else "Nothing has changed."
@@ -86,7 +86,7 @@ def _side(side: Side) -> str:
 
 
 def _blocks(comparison: Comparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
-    """Yield each heading with its lines, what got worse first, and whether each did get worse."""
+    """Yield each heading with its lines, the worsened ones first, and whether each line got worse."""
     for subject, heading in _HEADINGS.items():
         changes = [change for change in comparison.changes if change.subject is subject]
         together = _TOGETHER.get(subject)
@@ -113,9 +113,9 @@ def _findings(changes: list[Change]) -> Iterator[tuple[str, bool]]:
 
 
 def _facts(changes: list[Change]) -> Iterator[tuple[str, bool]]:
-    """Yield a line for each change; one for all that are the same change, as of the folder of many packages.
+    """Yield a line for each change; equal changes, such as the folder of many packages, share one.
 
-    If much of one thing has changed, as of a library that was not found before, its other fields are only named.
+    If many fields of one item have changed, as of a library that was not found before, most are only named.
     """
     things: dict[str, list[Change]] = {}
     for change in changes:
@@ -142,7 +142,7 @@ def _of_many(changes: list[Change]) -> str:
 
 
 def _alike(changes: list[Change], kind: Callable[[Change], str]) -> Iterable[list[Change]]:
-    """Return the changes in groups of those that are of one kind and have the same values."""
+    """Return groups of changes that have the same kind and the same values."""
     groups: dict[tuple[str, str | None, str | None, bool], list[Change]] = {}
     for change in changes:
         groups.setdefault((kind(change), change.old, change.new, change.worse), []).append(change)
@@ -159,4 +159,4 @@ _TOGETHER: dict[Subject, Callable[[list[Change]], Iterator[tuple[str, bool]]]] =
     Subject.FINDING: _findings,
     Subject.FACT: _facts,
 }
-"""The functions that put the changes of a subject into fewer lines."""
+"""The functions that merge the changes of each subject into fewer lines."""

@@ -1,4 +1,4 @@
-"""Report files: refused before the run if they cannot be written, replaced as a whole after it."""
+"""Report files: checked before the run, and replaced as a whole after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _pipes: dict[Path, int] = {}
 
 
 def reserve(paths: Iterable[Path]) -> None:
-    """Make sure that every one of ``paths`` can be written; raises :class:`UsageError` that says which cannot, and why.
+    """Make sure that all ``paths`` can be written; raises :class:`UsageError` with the path and the reason otherwise.
 
     It creates a file beside each and removes it, because permission bits show neither a read-only file system nor
     access control lists.
@@ -60,12 +60,12 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Return True for what cannot be replaced: a pipe, a device."""
+    """Return True for files that cannot be replaced: pipes and devices."""
     return path.exists() and not path.is_file()
 
 
 def _take_over(target: Path, temporary: Path) -> None:
-    """Give ``temporary`` the mode of the file that it will replace, and its owner and group if that can be done."""
+    """Give ``temporary`` the mode of the file that it will replace, and if possible its owner and group."""
     with contextlib.suppress(FileNotFoundError):
         status = target.stat()
         if _is_planted(target):

@@ -1,4 +1,4 @@
-"""Removes from a report what shows whose machine it is from: for reports that are shared.
+"""Removes from a report the names that identify its machine, so that it can be shared.
 
 Known names are replaced wherever they occur, also in log lines, readings, figures and the command: the home folder,
 the user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the
@@ -48,8 +48,8 @@ _OWN_FIELDS = frozenset({"gpudiag_version", "started_at", "isolation", "probe", 
 _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
     {(NvmlDevice, "name"), (Gpu, "name"), (Placement, "op"), (Placement, "name")}
 )
-"""What is always kept: names of products, which come from NVIDIA's driver, and of TensorFlow's operations and their
-nodes, which come from the probes' own programs. Words of the first three are also known in other texts."""
+"""Fields that are always kept: names of products, which come from NVIDIA's driver, and of TensorFlow's operations
+and their nodes, which come from the probes' own programs. Words of the first three are also known in other texts."""
 
 _OTHER_WORDS = (
     "aborted add adjust agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 "
@@ -70,7 +70,7 @@ _WITHHELD = frozenset({"slurm_job", "SLURM_JOB_ID"})
 """Fields and variables whose value is a number that can identify a person."""
 
 _DEEPEST = 60
-"""Levels of a reading; what is nested deeper is left out."""
+"""The deepest level of a reading that is kept."""
 
 _COMMON_NAME = re.compile(
     r"\d+|admin|bench|build|builder|centos|container|cpu|cuda|data|debian|default|dev|docker|example|fedora|gpu|gpudiag|"
@@ -78,16 +78,16 @@ _COMMON_NAME = re.compile(
     r"tensorflow|test|ubuntu|unknown|user|vagrant|worker",
     re.IGNORECASE,
 )
-"""Names of users and hosts that do not identify anybody, and that texts use as words."""
+"""Names of users and hosts that identify nobody and that ordinary texts use as words."""
 
 _COMMON_FOLDERS = frozenset({"/", "/home", "/nonexistent", "/tmp", "/usr", "/usr/local"})  # noqa: S108  (nothing is written there)
 
 _SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
-"""What is in these folders has the same names everywhere."""
+"""System folders, whose contents have the same names everywhere."""
 
 _SIMULATED_MACHINE = r"/[\w./-]{0,200}/gpudiag-sim-\w+"
-"""The private folder of a simulated machine; its name is random."""
+"""The private folder of a simulated machine, whose name is random."""
 
 _BARE_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID = re.compile(f"(?:GPU|MIG)-{_BARE_UUID}")
@@ -95,14 +95,15 @@ _UUID_CUT_SHORT = r"\b(?:GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]*(?![\w-])"
 _PLACEHOLDER = re.compile(r"(?:GPU|MIG)-\d{1,3}|[<~].*", re.DOTALL)
 
 _Rule = tuple[str, Callable[[str], str]]
-"""A regular expression without groups, and what becomes of a text that it matches."""
+"""A regular expression without groups, and a function that replaces its matches."""
 
 
 def mask(report: Report) -> Report:
-    """Return ``report`` with placeholders for names, paths and UUIDs. Its verdict stays; a second time changes nothing.
+    """Return ``report`` with placeholders for names, paths and UUIDs. The verdict stays; masking twice changes nothing
+    more.
 
-    What to replace is taken from ``report.facts``. If the family ``system`` is unknown, home folders are recognised by
-    their usual places, and users and hosts are not known.
+    The names to replace come from ``report.facts``. If the family ``system`` is unknown, home folders are recognised by
+    their usual places, and users and hosts are not replaced.
     """
     machine: _Rule = (_SIMULATED_MACHINE, _always(MACHINE))
     own = _path_rules(report.facts)
@@ -125,12 +126,12 @@ def mask(report: Report) -> Report:
 
 
 def _matters(line: str) -> bool:
-    """Return whether a line of a program's log is one that gpudiag may say something about."""
+    """Return whether gpudiag may have something to say about a line of a program's log."""
     return bool(log_lines.parse([line]) or log_lines.is_telling(line) or _MASK.search(line) or _OF_DEVICES.search(line))
 
 
 def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str], depth: int = 0) -> Any:
-    """Return ``value`` with every string in it changed, and what gpudiag named itself changed by ``own``."""
+    """Return ``value`` with every string in it changed; gpudiag's own names are changed by ``own`` instead."""
     if isinstance(value, str) and not isinstance(value, Enum):
         return change(value)
     if depth > _DEEPEST:
@@ -161,7 +162,7 @@ def _mapped(value: Any, change: Callable[[str], str], own: Callable[[str], str],
 
 
 _OF_DEVICES = re.compile(r"(?i)gpus?(?![a-z])|devices?(?![a-z])")
-"""In a traceback the statement that raised is the line that says what was done to a GPU."""
+"""Lines of a traceback that name a device, since the raising statement shows which operation was done on a GPU."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MASK = re.compile(r"<masked-(\d+)>")
 _KNOWN_SHAPE = re.compile(
@@ -175,7 +176,7 @@ _KNOWN_SHAPE = re.compile(
 addresses in memory, parts of versions, generations of GPUs, the levels of TensorFlow's lines with
 their dates, workers of pytest-xdist, revisions of a distribution's packages."""
 _LONGEST = 64
-"""Most letters of a word that is examined."""
+"""The most characters of a word that is examined."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
 _TEXT = re.compile(
     r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
@@ -192,15 +193,15 @@ _TEXT = re.compile(
     r"(?P<run>\w+(?:[-.@+]\w+)*)",
     re.IGNORECASE,
 )
-"""The parts of a text; what is between them, spaces and punctuation, is kept."""
+"""The parts of a text; spaces and punctuation between them are kept."""
 _PART = re.compile(r"[-.@+]?\w+")
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")
-"""A part of ``set_memory_growth`` or ``ResourceExhaustedError``."""
+"""A part of a compound word such as ``set_memory_growth`` or ``ResourceExhaustedError``."""
 
 
 @cache
 def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words in gpudiag's own files, in lower case, and the numbers with four parts."""
+    """Return the words in gpudiag's own files, in lower case, and its four-part numbers."""
     folder = Path(gpudiag.__file__).parent
     texts = [file.read_text(encoding="utf-8") for suffix in ("py", "md") for file in folder.rglob(f"*.{suffix}")]
     texts += [str(file.relative_to(folder)) for file in folder.rglob("*.py")]  # probes are called as their files
@@ -211,7 +212,7 @@ def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
 
 
 class _Words:
-    """Keeps the words of a text that gpudiag knows; any other becomes ``<masked-1>``, the same wherever it occurs."""
+    """Keeps the words that gpudiag knows; any other word becomes ``<masked-1>``, the same wherever it occurs."""
 
     def __init__(self, report: Report) -> None:
         words, versions = _vocabulary()
@@ -273,7 +274,7 @@ class _Words:
 
 
 def _versions(facts: Facts) -> set[str]:
-    """Return the versions of packages that have four parts: they look like addresses of computers."""
+    """Return the four-part versions of packages, which look like network addresses."""
     found: list[str | None] = []
     if not isinstance(facts.tensorflow, Unknown):
         known = facts.tensorflow
@@ -286,7 +287,7 @@ def _versions(facts: Facts) -> set[str]:
 
 
 def _uuid_rules(report: Report) -> list[_Rule]:
-    """Return the rules for UUIDs: as they are, as bare hexadecimal digits, and cut short."""
+    """Return the rules for UUIDs: complete, as bare hexadecimal digits, and cut short."""
     devices = report.facts.nvml_devices
     named = [uuid for device in devices for uuid in (device.uuid, *device.mig_uuids)]
     named += [gpu.uuid for gpu in report.gpus]

@@ -28,17 +28,18 @@ from gpudiag.text import counted, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 GAPS = 110
-"""Characters of what was not verified that a terminal shows."""
+"""The most characters about unverified parts in a terminal."""
 MOST_PLACEMENTS = 8
 LEAST_ALIKE = 3
-"""This many rows with the same findings are reported together: if TensorFlow lists no GPU, nearly all say so."""
+"""At least this many rows with the same findings are reported together: if TensorFlow lists no GPU, nearly all have
+it."""
 MOST_NAMED = 8
-"""How many probes the command that runs them again names."""
+"""The most probes that a command to run them again names."""
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
 
 PLUMBING = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
-"""What TensorFlow's placer logs for the arguments and results of a function; they compute nothing."""
+"""Operations that TensorFlow's placer logs for the arguments and results of a function; they compute nothing."""
 
 _COUNTED = {"pass": "passed", "note": "with notes", "warning": "warned", "fail": "failed"}
 
@@ -49,7 +50,7 @@ def label(report: Report, row: Row) -> str:
 
 
 def figure(row: Row) -> str:
-    """Return a row's key figure: what was measured, why it was skipped or what broke it."""
+    """Return a row's key figure: the measured value, the reason for skipping it or the error that broke it."""
     outcome = row.outcome
     if isinstance(outcome, Judged):
         return one_line(outcome.figure)
@@ -63,17 +64,17 @@ def seconds(row: Row) -> str:
 
 
 def finding(found: Finding) -> str:
-    """Return a finding on two lines: what was found, and what to do."""
+    """Return a finding on two lines: the message, and the fix."""
     return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {advice(found)}"
 
 
 def advice(found: Finding) -> str:
-    """Return what to do about a finding, on one line; of an accepted one, by whom and why it is accepted."""
+    """Return the fix of a finding on one line; for an accepted finding who accepted it, and why."""
     return one_line("".join(text for text, _ in pieces(found)))
 
 
 def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
-    """Yield what to do about a finding in pieces, and of each whether it is a command, which is copied as one piece."""
+    """Yield the pieces of a finding's fix, each with whether it is a command, which is copied as one piece."""
     if found.accepted is not None:
         accepted = found.accepted
         yield f"Accepted until {accepted.until} by {accepted.source}: {accepted.reason}", False
@@ -91,7 +92,7 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the groups of rows, of :data:`LEAST_ALIKE` at least, that have the same findings or broke the same way."""
+    """Return groups of at least :data:`LEAST_ALIKE` rows that have the same findings or broke the same way."""
     shared: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if isinstance(row.outcome, Broken):
@@ -134,18 +135,18 @@ def log_lines(row: Row, *, verbose: bool) -> tuple[str, ...]:
 
 
 def started(report: Report) -> str:
-    """Return when the run began, to the second."""
+    """Return the start time of the run, to the second."""
     return f"{report.started_at[:19].replace('T', ' ')} UTC"
 
 
 def made_by(report: Report) -> str:
-    """Return what made the report, and when; of a log alone the time says nothing."""
+    """Return the gpudiag that made the report, and the time, which is left out for a log alone."""
     made = f"gpudiag {report.gpudiag_version}"
     return made if report.is_log_alone else f"{made}, {started(report)}"
 
 
 def machine(report: Report) -> tuple[tuple[str, str], ...]:
-    """Return what the report was made on, as pairs of a heading and its text."""
+    """Return the machine of the report, as pairs of a heading and its text."""
     facts = report.facts
     if report.program is not None:
         return tuple((heading, one_line(text)) for heading, text in program.head(report.program))
@@ -168,7 +169,7 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
 
 
 def of_facts(facts: Facts, gpus: tuple[Gpu, ...]) -> list[tuple[str, str]]:
-    """Return what TensorFlow, Python, the driver and the GPUs in scope are, as pairs of a heading and its text."""
+    """Return TensorFlow, Python, the driver and the GPUs in scope, as pairs of a heading and its text."""
     in_scope = [(f"GPU {gpu.index}", _gpu(gpu)) for gpu in gpus] or [("GPUs", _no_gpus(facts))]
     pairs = [("TensorFlow", _tensorflow(facts)), ("Python", _python(facts)), ("driver", _driver(facts)), *in_scope]
     return [(heading, one_line(text)) for heading, text in pairs]
@@ -182,7 +183,7 @@ def simulation(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """Return the heading of the diagnosis; "" if there is nothing to say."""
+    """Return the heading of the diagnosis; "" if the diagnosis is empty."""
     diagnosis = report.diagnosis
     if report.program is not None:
         return one_line(program.headline(report.program, report))
@@ -232,7 +233,7 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
 
 
 def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Return what else there is to say as pairs of a heading and its text: the other causes, and lines of logs."""
+    """Return the rest of the diagnosis as pairs of a heading and its text: the other causes, and lines of logs."""
     later = [
         ("then", f"{root_cause.cause} ({root_cause.cause_id}): {root_cause.fix[0].text}")
         for root_cause in diagnosis.folded
@@ -248,7 +249,7 @@ def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 def _bisected(bisection: Bisection | None) -> list[str]:
-    """Return what came of trying other environments, if no cause says it."""
+    """Return the result of trying other environments, if no cause contains it."""
     if bisection is None or bisection.changes:
         return []
     tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
@@ -274,11 +275,11 @@ def steps(report: Report) -> str:
 
 
 COPIED = ("fix", "or", "check", "prevent", "note")
-"""Headings of actions, each of which is on one line, so that its command can be copied."""
+"""Headings of actions, which are on one line each, so that their commands can be copied."""
 
 
 def cause(root_cause: RootCause) -> list[tuple[str, str]]:
-    """Return a cause as pairs of a heading and its text: the cause itself, then what shows it and what to do."""
+    """Return a cause as pairs of a heading and its text: the cause itself, then its evidence and fixes."""
     pairs = [("cause", f"{one_line(root_cause.cause)} ({root_cause.confidence.value}; {root_cause.cause_id})")]
     pairs += [("seen", one_line(text)) for text in root_cause.evidence]
     trial = None if root_cause.trial is None or root_cause.trial.outcome is TrialOutcome.NOT_TRIED else root_cause.trial
@@ -297,18 +298,19 @@ def cause(root_cause: RootCause) -> list[tuple[str, str]]:
 
 
 def is_failure(report: Report, cause: RootCause) -> bool:
-    """Return True for a cause that is why no GPU is used, or that makes one unfit; else it is a warning."""
+    """Return True for a cause that stops TensorFlow from using a GPU or makes one unfit; any other cause is a
+    warning."""
     return report.diagnosis.broken_at is not None or cause in report.unfit
 
 
 def summary(report: Report) -> str:
-    """Return what follows the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
+    """Return the text after the verdict: ``9 passed, 1 warned, 7 skipped; exit status 5; 3.2 s``."""
     counts = outcome_counts(report) if report.program is None else counted(len(report.diagnosis.causes), "finding")
     return f"{counts}; exit status {report.exit_code}; {report.duration_s:.1f} s"
 
 
 def verdict(report: Report) -> str:
-    """Return the verdict in a word; a report on a program has none on GPUs."""
+    """Return the verdict in a word; a report on a program has no verdict on GPUs."""
     return report.verdict.value if report.program is None else "program"
 
 
@@ -319,7 +321,7 @@ def outcome_counts(report: Report) -> str:
 
 
 def not_verified(report: Report) -> str:
-    """Return what the run did not verify, in two lines of a terminal; "" if nothing is known of that."""
+    """Return the unverified parts in two lines of a terminal; "" if there are none."""
     gaps = report.not_verified or ()
     names = [one_line(f"{gap.what} ({gap.where})" if gap.where else gap.what) for gap in gaps]
     named = [name for name, end in zip(names, accumulate(len(name) + 2 for name in names), strict=True) if end <= GAPS]
@@ -329,30 +331,30 @@ def not_verified(report: Report) -> str:
 
 
 def gap(gap_left: Gap) -> str:
-    """Return what was not verified, where, and why."""
+    """Return an unverified part with the place and the reason."""
     where = f", {gap_left.where}" if gap_left.where else ""
     return one_line(f"{gap_left.what}{where}: {gap_left.why}" if gap_left.why else f"{gap_left.what}{where}")
 
 
 class Next(NamedTuple):
-    """What to do next: a sentence, and the command that it ends with, if it does."""
+    """The next step for the user: a sentence, and the command at its end, if it has one."""
 
     text: str
     command: str = ""
 
     @property
     def pieces(self) -> tuple[tuple[str, bool], ...]:
-        """The pieces, and of each whether it is a command, which is copied as one piece."""
+        """The pieces of the step, each with whether it is a command, which is copied as one piece."""
         return ((f"{self.text}: ", False), (self.command, True)) if self.command else ((self.text, False),)
 
 
 def next_step(report: Report) -> str:
-    """Return what to do next, in one sentence; "" after a pass, and of a program, whose findings say it."""
+    """Return the next step in one sentence; "" after a pass, and for a program, whose findings contain it."""
     return "".join(piece for piece, _ in next_of(report).pieces)
 
 
 def next_of(report: Report) -> Next:
-    """Return the next step in its parts."""
+    """Return the next step as a record."""
     if report.program is not None:
         return Next("")
     if report.signal is not None:
@@ -380,7 +382,7 @@ def next_of(report: Report) -> Next:
 
 
 def _to_be_verified(report: Report) -> Next:
-    """Return why a report is not verified, and what to do."""
+    """Return why a report is not verified, and how to change that."""
     if report.withheld and (report.gpus or missing_gpus(report.facts)):
         return Next(f"This machine cannot get a PASS: {_first_of_withheld(report)}")
     if busy := [row for row in report.rows if isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY]:
@@ -399,7 +401,7 @@ def _to_be_verified(report: Report) -> Next:
 
 
 def _first_of_withheld(report: Report) -> str:
-    """Return the first reason against a PASS, and what to do: one that makes a GPU unfit before the others."""
+    """Return the first reason against a PASS, and its fix: reasons that make a GPU unfit come first."""
     reasons = [f"{cause.cause} ({cause.cause_id})" for cause in report.unfit]
     first, *more = dict.fromkeys((*reasons, *(report.withheld or ())))
     others = f" (and {len(more)} more)" if more else ""

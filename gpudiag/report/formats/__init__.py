@@ -1,1 +1,1 @@
-"""The formats of a report: a file each."""
+"""The formats of a report, one file each."""

@@ -1,4 +1,4 @@
-"""A code quality report of GitLab: what was found is shown in the merge request, and compared with its target branch.
+"""A code quality report of GitLab, which shows findings in the merge request, compared with its target branch.
 
 The form: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. A fingerprint stays the same as
 long as the same thing is found on the same device, whatever was measured.
@@ -18,7 +18,7 @@ from gpudiag.text import one_line
 
 SUFFIX = ""
 _NOWHERE = "gpudiag"
-"""The path of what is found: a machine has no line of code, and GitLab asks for one."""
+"""The path of every finding: GitLab requires one, and a machine has no line of code."""
 _OF_SEVERITY = {Severity.FAIL: "critical", Severity.WARNING: "minor", Severity.NOTE: "info"}
 
 
@@ -40,7 +40,7 @@ def render(report: Report, **_: object) -> str:
 
 
 def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
-    """Yield of everything that was found its name, the device, the severity and a text, the verdict first."""
+    """Yield name, device, severity and text of every finding, the verdict first."""
     if report.exit_code != 0:
         said = " ".join(filter(None, (words.summary(report), words.headline(report), words.next_step(report))))
         yield "verdict", "", "blocker", one_line(f"gpudiag: {words.verdict(report)}: {said}")

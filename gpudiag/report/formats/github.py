@@ -1,4 +1,4 @@
-"""Annotations for GitHub Actions: what is wrong is shown on the page of the run; the table is folded in its log.
+"""Annotations for GitHub Actions: problems are shown on the page of the run; the table is folded in its log.
 
 GitHub shows ten errors, ten warnings and ten notices of a step, so the verdict comes first, then the causes. The text
 of the table may come from anywhere; nothing in it is taken for a command of the workflow.
@@ -21,7 +21,7 @@ _OF_SEVERITY = {Severity.FAIL: "error", Severity.WARNING: "warning", Severity.NO
 
 
 def render(report: Report, *, verbose: bool, head: bool = False, **_: object) -> str:
-    """Return commands of a workflow, a line each."""
+    """Return workflow commands, a line each."""
     shown = table.render(report, width=_WIDTH, color=False, verbose=verbose, head=head)
     # Between these two GitHub obeys no command. No text contains the hash of itself.
     word = hashlib.sha256(shown.encode(errors="replace")).hexdigest()
@@ -51,7 +51,7 @@ def _level(report: Report, found: Finding) -> str:
 
 
 def _command(level: str, title: str, *lines: str) -> str:
-    """Return an annotation; a line break, a colon or a comma does not end it."""
+    """Return an annotation in which line breaks, colons and commas are escaped."""
     shown = [text for line in lines if (text := one_line(line))]
     codes = meanings("\n".join((title, *shown)))
     text = "\n".join((*shown, *(f"{code}: {meaning}" for code, meaning in codes.items())))

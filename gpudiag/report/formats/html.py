@@ -29,7 +29,7 @@ _GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": 
 
 
 def render(report: Report, *, head: bool = False, **_: object) -> str:
-    """Return the page; ``head``: without the probes, as of a report that only looks for a cause."""
+    """Return the page; with ``head`` it has no probes, as for a report that only looks for a cause."""
     from gpudiag.report import words
     from gpudiag.report.page import first_screen, machine, operations, pictures, probe_sections
     from gpudiag.report.page.room import LISTS_ROOM, Room
@@ -72,7 +72,7 @@ def _by_probe(report: Report) -> list[list[Any]]:
 
 
 def _policy(*inline: str) -> str:
-    """Return the policy by which a browser runs and loads nothing but these two texts of gpudiag's own."""
+    """Return the policy with which a browser runs and loads only these two texts of gpudiag."""
     style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline)
     return (
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
@@ -97,15 +97,15 @@ def _environment() -> Environment:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a text without what a terminal obeys and nobody sees.
+    """Return a text without terminal control sequences and invisible characters.
 
-    Each text by itself: in the whole page, a sequence that does not end in one text would take the markup after it.
+    Each text is cleaned alone: in the whole page, an unfinished sequence would swallow the markup after it.
     """
     return plain(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _trusted(text: str) -> Markup:
-    """Return gpudiag's own style and script, which are written as they are."""
+    """Return gpudiag's own style or script, which is written unescaped."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704  (a file of the package)

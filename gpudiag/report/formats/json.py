@@ -9,5 +9,5 @@ SUFFIX = ".json"
 
 
 def render(report: Report, **_: object) -> str:
-    """Return the whole report; ``gpudiag show`` reads it."""
+    """Return the whole report as JSON, which ``gpudiag show`` reads."""
     return codec.encode(report)

@@ -33,7 +33,7 @@ def render(report: Report, **_: object) -> str:
 
 
 def _codes(element: ET.Element) -> list[str]:
-    """Return what the codes mean that an element, which people see alone, has without it."""
+    """Return the meanings of codes that an element mentions without one, because people see each element alone."""
     text = "\n".join((element.get("message", ""), element.text or ""))
     return [f"{code}: {meaning}" for code, meaning in meanings(text).items()]
 
@@ -67,7 +67,7 @@ def _suite(
 def _verdict(report: Report) -> ET.Element:
     """Return the test case of the verdict, which passes only if everything in scope was verified.
 
-    That of a program passes if nothing was found; or, if gpudiag has the program's exit status, if that is 0.
+    A program's test case passes if nothing was found, or if gpudiag exits with the program's status and that is 0.
     """
     of_program = report.program is not None
     case = ET.Element("testcase", classname="gpudiag", name="program" if of_program else "verdict", time=_seconds(0))
@@ -108,5 +108,5 @@ def _case(report: Report, row: Row) -> ET.Element:
 
 
 def _seconds(number: float) -> str:
-    """Return seconds with three decimals, the most that ``junit-10.xsd`` allows."""
+    """Return seconds with three decimals, as many as ``junit-10.xsd`` allows."""
     return f"{number:.3f}"

@@ -57,19 +57,19 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
 
 
 def _page(blocks: Iterable[str]) -> str:
-    """Return the blocks, and what the codes mean that they have without it."""
+    """Return the blocks, and the meanings of codes that they mention without one."""
     text = "\n\n".join(blocks)
     codes = [f"- {_code(code)}: {escaped_text(meaning)}" for code, meaning in meanings(_read(text)).items()]
     return plain("\n\n".join([text, *(["## Codes", "\n".join(codes)] if codes else [])]) + "\n")
 
 
 def _read(text: str) -> str:
-    """Return Markdown without what :func:`escaped_text` adds."""
+    """Return Markdown without the escapes of :func:`escaped_text`."""
     return re.sub(r"\\(?=[\\`*|<>\[\]~&$_])", "", text)
 
 
 def _diagnosis(report: Report) -> Iterator[str]:
-    """Yield the blocks of the diagnosis; none if there is nothing to say."""
+    """Yield the blocks of the diagnosis; none if it is empty."""
     heading = words.headline(report)
     if not heading:
         return
@@ -91,21 +91,21 @@ def _diagnosis(report: Report) -> Iterator[str]:
 
 
 def _not_verified(report: Report) -> Iterator[str]:
-    """Yield what the run did not verify."""
+    """Yield the parts that the run did not verify."""
     if report.not_verified:
         yield "## Not verified"
         yield "\n".join(f"- {escaped_text(words.gap(gap))}" for gap in report.not_verified)
 
 
 def _program(report: Report, verbose: bool) -> Iterator[str]:
-    """Yield what a program did, if it was traced."""
+    """Yield the actions of a traced program."""
     for heading, lines in program.sections(report.program, verbose=verbose) if report.program is not None else ():
         yield f"## {heading.capitalize()}"
         yield "\n".join(f"- {escaped_text(name)}: {escaped_text(text)}" for name, text in lines)
 
 
 def _since(report: Report) -> Iterator[str]:
-    """Yield what changed since the report that this one was compared with."""
+    """Yield the changes since the report that this one was compared with."""
     if report.since is not None:
         heading, lines = changes.in_head(report.since)
         yield f"## {escaped_text(heading)}"
@@ -157,7 +157,7 @@ def _of_alike(report: Report, rows: list[Row]) -> Iterator[str]:
 
 
 def _findings(report: Report, row: Row, *, verbose: bool) -> Iterator[str]:
-    """Yield a list item for each finding of the row, and for what broke it."""
+    """Yield a list item for each finding of the row, and the reason if it broke."""
     yield from _of_findings(report, [row])
     if row.status == "broken":
         yield f"- **broken** {_code(words.label(report, row))}: {escaped_text(words.figure(row))}"
@@ -176,7 +176,7 @@ def escaped_text(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Return the address of documentation as a link."""
+    """Return a documentation address as a link."""
     return f"<{text}>" if _OURS.fullmatch(text) else escaped_text(text)
 
 

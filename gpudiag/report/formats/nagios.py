@@ -24,10 +24,10 @@ class Status(IntEnum):
 
 
 def status(report: Report) -> Status:
-    """Return what a report is for a monitoring system.
+    """Return the monitoring status of a report.
 
-    A failure is critical, and so is what is known against a PASS: a GPU is lost, a cause is proved. A run that broke,
-    or that verified nothing, says nothing about the machine: unknown. Warnings of a run that ends with 0 are a warning.
+    A failure is critical, and so is a reason against a PASS, such as a lost GPU or a proved cause. A run that broke or
+    verified nothing is unknown. Warnings of a run that ends with 0 are a warning.
     """
     if report.signal is not None or report.verdict is Verdict.BROKEN:
         return Status.UNKNOWN
@@ -39,7 +39,8 @@ def status(report: Report) -> Status:
 
 
 def render(report: Report, *, width: int, verbose: bool, head: bool = False, **_: object) -> str:
-    """Return the line and the table; in what follows the line, too, a bar would begin performance data."""
+    """Return the line and the table; bars after the line are replaced, too, because they would begin performance
+    data."""
     said = [f"{words.verdict(report)}: {words.outcome_counts(report)}", words.headline(report)]
     if report.program is None:
         said.append(accounts.summary(report))
@@ -50,12 +51,12 @@ def render(report: Report, *, width: int, verbose: bool, head: bool = False, **_
 
 
 def failed(text: str) -> str:
-    """Return the line of a run that did not come to a report."""
+    """Return the line of a run that produced no report."""
     return f"GPUDIAG {Status.UNKNOWN.name} - {_without_bar(text)}\n"
 
 
 def _data(report: Report) -> str:
-    """Return the performance data: label, value and unit; thresholds, least and most if they mean something."""
+    """Return the performance data: label, value, unit and, where they make sense, thresholds and limits."""
     counts = report.counts
     gpus = len(report.gpus)
     fewest = f"{required}:" if (required := report.limits.require_gpus) else ""

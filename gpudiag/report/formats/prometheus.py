@@ -36,7 +36,7 @@ class Metric:
 
 
 def render(report: Report, **_: object) -> str:
-    """Return the metrics; those that a report has no sample for are left out."""
+    """Return the metrics; a metric without samples in the report is left out."""
     return "".join(map("".join, (_lines(metric, report) for metric in METRICS)))
 
 
@@ -64,7 +64,7 @@ def _one(value: Callable[[Report], float]) -> Callable[[Report], Iterator[Sample
 
 
 def _of_machine(samples: Callable[[Report], Iterator[Sample]]) -> Callable[[Report], Iterator[Sample]]:
-    """Return ``samples`` for reports about a machine: one about a program or a log says nothing about GPUs."""
+    """Return ``samples`` only for reports about a machine: one about a program or a log says nothing about GPUs."""
 
     def found(report: Report) -> Iterator[Sample]:
         if report.program is None and not report.is_log_alone:
@@ -125,7 +125,7 @@ def _probe_seconds(report: Report) -> Iterator[Sample]:
 
 
 def _rows_once(report: Report) -> dict[tuple[str, str], tuple[str, float]]:
-    """Return the rows of probes, one for each name: a series must not occur twice."""
+    """Return one row for each probe name, because a series must not occur twice."""
     return {
         (one_line(row.probe), report.device_label(row)): (row.status, row.duration_s)
         for row in report.rows
@@ -170,7 +170,7 @@ def _accepted(report: Report) -> Iterator[Sample]:
 
 
 def _ended(report: Report) -> Iterator[Sample]:
-    """Yield when the run ended; a report that was loaded begins at a time in ISO 8601."""
+    """Yield the end time of the run; the start time of a loaded report is in ISO 8601."""
     with contextlib.suppress(msgspec.ValidationError):
         started = msgspec.convert(report.started_at, datetime)
         known = started if started.tzinfo else started.replace(tzinfo=timezone.utc)

@@ -1,4 +1,4 @@
-"""The table for people: one line per probe, below it what was found and what to do, and the verdict at the end."""
+"""The table for people: one line per probe with its findings and fixes below it, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_WIDTH = 20
 TIMED_WIDTH = 100
 """With fewer columns, the time is shown only with ``verbose``."""
 LEAST_FIGURE_WIDTH = 16
-"""If fewer columns are left for the figures, they are printed below their rows."""
+"""If the figures have fewer columns than this, they are printed below their rows."""
 
 STYLES = {
     "pass": "green",
@@ -36,16 +36,16 @@ STYLES = {
 }
 """The styles of outcomes, severities and verdicts, as rich writes them."""
 _COPIED = (*words.COPIED, "see")
-"""Headings of a cause's lines that people copy."""
+"""Headings of a cause's lines that people copy and paste."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
 _GLUE = "\ue000"
-"""In the place of a space at which no line may end; a letter for private use, so that no text has it."""
+"""Replaces a space at which no line may end; a private-use character, so that no text has it."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|bytes|KiB|MiB|GiB|%)(?!\w))")
 _INDENT = " " * (len("outcome") + _GAP)
-"""What belongs to a probe is printed below its name."""
+"""Indentation of the lines below a probe's name."""
 _MANY = 4
-"""Skipped probes of an area that are not named one by one if they are all that it has."""
+"""From this many skipped probes on, an area in which all are skipped is not listed by name."""
 
 
 SUFFIX = ".txt"
@@ -54,8 +54,8 @@ SUFFIX = ".txt"
 def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool = False) -> str:
     """Return the table, no line wider than ``width`` columns (but at least :data:`LEAST_WIDTH`).
 
-    ``head``: only what was looked at and the diagnosis. Commands and addresses may be longer: a terminal wraps them,
-    and they are copied as one piece.
+    With ``head`` the table ends after the diagnosis. Commands and addresses may be longer: a terminal wraps them, and
+    they are copied as one piece.
     """
     page = Page(max(width, LEAST_WIDTH), color=color)
     _header(page, report)
@@ -109,7 +109,8 @@ class Page:
         return [line for line in lines if line.plain] or [Text()]
 
     def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "", whole: bool = False) -> None:
-        """Add a paragraph, ``lead`` before its first line, the other lines indented as far; ``whole``: on one line."""
+        """Add a paragraph with ``lead`` before its first line and the other lines indented as far; ``whole``: on one
+        line."""
         from rich.text import Text
 
         if whole:
@@ -124,9 +125,9 @@ class Page:
             self._lines.append(Text.assemble(before, line))
 
     def add_advice(self, advice: Iterable[tuple[str, bool]], *, lead: str = "") -> None:
-        """Add a paragraph in which no command is broken: one that is longer than a line has its own, and is wider.
+        """Add a paragraph in which no command is broken: a command longer than a line gets a wider line of its own.
 
-        ``advice``: its pieces, and of each whether it is a command.
+        ``advice`` has its pieces, each with whether it is a command.
         """
         room = self.width - len(lead)
         pieces: list[str] = []
@@ -170,7 +171,7 @@ def _header(page: Page, report: Report) -> None:
 
 
 def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
-    """Add why no GPU is used, and what to do; the other causes in a line each."""
+    """Add why no GPU is used and how to fix it; the other causes have a line each."""
     heading = words.headline(report) or (words.NO_CAUSE if head else "")
     if not heading:
         return
@@ -189,7 +190,7 @@ def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None
 
 
 def _since(page: Page, report: Report) -> None:
-    """Add what changed since the report that this one was compared with."""
+    """Add the changes since the report that this one was compared with."""
     if report.since is None:
         return
     heading, lines = changes.in_head(report.since)
@@ -200,7 +201,7 @@ def _since(page: Page, report: Report) -> None:
 
 
 def _program(page: Page, report: Report, *, verbose: bool) -> None:
-    """Add what a program did, a section for each thing that was looked at."""
+    """Add the actions of a traced program, a section for each subject."""
     if report.program is None:
         return
     for heading, lines in program.sections(report.program, verbose=verbose):
@@ -212,7 +213,7 @@ def _program(page: Page, report: Report, *, verbose: bool) -> None:
 
 
 def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
-    """Add a line for each of ``ran``, below the name of its area; below each what was found."""
+    """Add a line for each row of ``ran`` below the name of its area, with its findings below it."""
     from tabulate import tabulate
 
     if not ran:
@@ -256,7 +257,7 @@ def _rows(page: Page, report: Report, ran: list[Row], *, verbose: bool) -> None:
 
 
 def _outcome(row: Row) -> str:
-    """Return the row's status, written so that what is wrong can be seen without colours."""
+    """Return the row's status, in a form that shows problems without colours."""
     return row.status.upper() if row.status in ("fail", "broken") else row.status
 
 
@@ -282,7 +283,7 @@ def _below(page: Page, row: Row, *, verbose: bool) -> None:
 
 
 def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
-    """Add the rows whose findings are the same; the findings are printed once."""
+    """Add rows that have the same findings, which are printed once."""
     for rows in alike:
         outcome = f"{_outcome(rows[0]):<{len(_INDENT)}}"
         page.add(words.found_alike(rows), lead=outcome, lead_style=STYLES[rows[0].status])
@@ -306,7 +307,7 @@ def _skipped(page: Page, report: Report, *, verbose: bool) -> None:
 
 
 def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
-    """Yield what is skipped for one reason: an area in whole, if that is shorter than the names of its probes."""
+    """Yield the probes skipped for one reason, or their whole area if that is shorter."""
     for area, same in groupby(rows, key=lambda row: row.area):
         skipped = [*same]
         if len(skipped) >= _MANY and len(skipped) == len(report.areas[area]) and not verbose:
@@ -316,7 +317,7 @@ def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
 
 
 def _codes(page: Page) -> None:
-    """Add what the codes mean that are on the page without it."""
+    """Add the meanings of codes that the page mentions without one."""
     codes = meanings(page.plain)
     if codes:
         page.add("Codes", "bold dim")

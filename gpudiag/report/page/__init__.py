@@ -1,5 +1,5 @@
-"""The page of a report: what it shows, as records that a template writes down, and how it looks.
+"""The HTML page of a report: its contents as records that a template renders, and its style.
 
-Everything is made from the saved report. The page is one file: it loads nothing, and a policy in its head says so to
-browsers. Whatever a report holds is text there: cleaned of what a terminal or a browser obeys, then escaped.
+Everything comes from the saved report. The page is one file: it loads nothing, and a policy in its head makes browsers
+enforce that. All of a report's contents are text there: cleaned of control sequences, then escaped.
 """

@@ -1,4 +1,4 @@
-"""The first screen of the page: is this machine fine; if not, why, and what to type. Pure."""
+"""The first screen of the page: whether the machine is fine; if not, why, and which commands to type. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gpudiag.text import counted, one_line
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen: is this machine fine; if not, why."""
+    """The first screen: whether the machine is fine, and if not, why."""
 
     mark: str
     """The verdict in a word."""
     status: str
-    """The class of its colour."""
+    """The CSS class of its colour."""
     sentence: str
     why: str
     next_text: str = ""
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class CauseCard:
-    """A cause, what shows it, and what to type."""
+    """A cause, its evidence, and the commands to type."""
 
     sentence: str
     name: str
@@ -43,7 +43,7 @@ class CauseCard:
 
 
 def answer(report: Report) -> Answer:
-    """Return what the page says first."""
+    """Return the first screen."""
     why = words.headline(report)
     if report.program is not None:
         found = bool(report.diagnosis.causes)
@@ -110,7 +110,7 @@ def _tried(cause: RootCause) -> str:
 
 
 def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, PageFinding], ...]:
-    """Return the first findings that fail, each once, for a report whose diagnosis names no cause."""
+    """Return the first failing findings, each once, for a report whose diagnosis names no cause."""
     seen: dict[str, tuple[Section, PageFinding]] = {}
     for section in sections:
         for finding in section.found:
@@ -120,13 +120,13 @@ def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, PageFind
 
 
 def steps(report: Report) -> tuple[Step, ...]:
-    """Return the stages of TensorFlow's way to a GPU, if they say anything of this machine."""
+    """Return the stages of TensorFlow's way to a GPU, if they concern this machine."""
     known = any(step.status in (StepStatus.OK, StepStatus.FAILED) for step in report.diagnosis.steps)
     return report.diagnosis.steps if known and report.program is None and not report.is_log_alone else ()
 
 
 def since(report: Report) -> tuple[str, tuple[str, ...]] | None:
-    """Return what changed since the report that this one was compared with."""
+    """Return the changes since the report that this one was compared with."""
     if report.since is None:
         return None
     heading, lines = changes.in_head(report.since)
@@ -138,5 +138,5 @@ def account(report: Report) -> str:
 
 
 def counts(report: Report) -> tuple[tuple[str, int], ...]:
-    """Return how many rows there are of each outcome."""
+    """Return the number of rows with each outcome."""
     return tuple((status, report.counts[status]) for status in STATUSES if status in report.counts)

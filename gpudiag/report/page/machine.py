@@ -1,4 +1,4 @@
-"""The machine on the page: its GPUs on their buses, their memory, and who reaches whom. Pure."""
+"""The machine on the page: its GPUs on their buses, their memory, and which GPUs reach each other. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudiag.report.page.room import MOST_ITEMS
 from gpudiag.text import counted, one_line
 
 _DEEPEST = 12
-"""PCI bridges above a GPU."""
+"""The most PCI bridges shown above a GPU."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GpuBox:
 
 @dataclass(frozen=True)
 class Bus:
-    """A part of the PCI tree: what is directly on it, and the parts below it."""
+    """A part of the PCI tree: the devices directly on it, and the parts below it."""
 
     name: str
     boxes: tuple[GpuBox, ...]
@@ -52,7 +52,7 @@ class Bus:
 
 
 def buses(report: Report) -> tuple[Bus, ...]:
-    """Return the GPUs by PCI domain; empty if nothing is known of them."""
+    """Return the GPUs by PCI domain; empty if none are known."""
     made, sizes = _devices_made(report)
     boxes: dict[str, list[tuple[str, GpuBox]]] = {}
     for device in report.facts.nvml_devices:
@@ -99,7 +99,7 @@ def _above(bridges: dict[str, tuple[str, ...]], bus_id: str) -> tuple[str, ...]:
 
 
 def _tree(name: str, found: list[tuple[tuple[str, ...], GpuBox]]) -> Bus:
-    """Return the tree of what is below ``name``: a bridge is shown if several GPUs are behind it, and not all."""
+    """Return the tree below ``name``: a bridge is shown if several GPUs, but not all, are behind it."""
     groups: dict[str, list[tuple[tuple[str, ...], GpuBox]]] = {}
     for bridges, box in found:
         groups.setdefault(bridges[0] if bridges else "", []).append((bridges[1:], box))
@@ -111,7 +111,7 @@ def _tree(name: str, found: list[tuple[tuple[str, ...], GpuBox]]) -> Bus:
 
 
 def _devices_made(report: Report) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the devices that TensorFlow makes by default, by the row that shows the most of them."""
+    """Return the devices that TensorFlow makes by default, from the row that shows the most of them."""
     rows = [row for row in report.rows if row.area == "discovery" and row.log]
     best: tuple[dict[str, str], dict[str, int]] = ({}, {})
     for row in rows:
@@ -122,7 +122,7 @@ def _devices_made(report: Report) -> tuple[dict[str, str], dict[str, int]]:
 
 
 def _state(report: Report, device: NvmlDevice) -> Iterator[tuple[str, str]]:
-    """Yield what matters of a GPU, in a few words each."""
+    """Yield short facts about a GPU's state."""
     account = next((gpu_account for gpu_account in report.accounts or () if gpu_account.uuid == device.uuid), None)
     if account is not None:
         yield "account", accounts.fate(account)[:240]
@@ -181,7 +181,7 @@ def _holders(device: NvmlDevice) -> Iterator[str]:
 
 
 def peers(report: Report) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]] | None:
-    """Return the headings and lines of the table of peer access; None if it is not known, or if there is one GPU."""
+    """Return headings and lines of the table of peer access; None if it is unknown or there is one GPU."""
     known = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
     numbers = [device.index for device in report.facts.nvml_devices][:64]
     if not known or len(numbers) < 2:

@@ -1,4 +1,4 @@
-"""What ran where, and a traced program, on the page. Pure."""
+"""Where operations ran, and the actions of a traced program, on the page. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATIONS = 5
 
 @dataclass(frozen=True)
 class Counted:
-    """A bar with its label; ``share`` in percent of the longest."""
+    """A bar with its label; ``share`` is in percent of the longest bar."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Counted:
 
 
 def placements(report: Report) -> tuple[Counted, ...]:
-    """Return for each device how many operations TensorFlow put on it in all probes, and which most of all."""
+    """Return for each device the number of operations that all probes ran on it, and the most frequent types."""
     on: dict[str, Counter[str]] = {}
     for row in report.rows:
         for placement in row.placements:
@@ -39,7 +39,7 @@ def placements(report: Report) -> tuple[Counted, ...]:
 
 
 def placed(report: Report) -> tuple[Counted, ...]:
-    """Return the operations of a traced program and the devices that they ran on."""
+    """Return the operations of a traced program, with the devices on which they ran."""
     on: dict[str, Counter[str]] = {}
     for placement in report.program.placed if report.program else ():
         on.setdefault(one_line(placement.device)[:60], Counter())[one_line(placement.op)[:60]] += placement.count
@@ -67,7 +67,7 @@ _FALLEN = {
 
 
 def fallbacks(report: Report) -> tuple[Counted, ...]:
-    """Return the operations of a program that ran on the CPU, by its lines."""
+    """Return the operations of a program that ran on the CPU, with the program lines that caused them."""
     groups: dict[tuple[str, str, str], list[Placed]] = {}
     for placement in report.program.placed if report.program else ():
         if placement.why in _FALLEN and placement.line:
@@ -101,11 +101,11 @@ def program_charts(report: Report) -> tuple[pictures.Chart, ...]:
 
 
 def program_sections(report: Report) -> tuple[program.Section, ...]:
-    """Return what the trace says, in words, by subject."""
+    """Return the trace in words, by subject."""
     return tuple(program.sections(report.program, verbose=True)) if report.program else ()
 
 
 def program_lines(report: Report) -> str:
-    """Return the log of the user's program, if it was given: its end, and not too much of it."""
+    """Return the end of the user's program log, if there is one."""
     lines = [plain(line[:MOST_TEXT]).rstrip() for line in report.lines[-_PROGRAM_LINES:]]
     return Room(LINES_ROOM).cut("\n".join(lines), LINES_ROOM)

@@ -1,6 +1,6 @@
-"""Pictures as numbers: where on a drawing things are, in percent of its width and height. The template draws them.
+"""Computes pictures for the template: positions on a drawing, in percent of its width and height.
 
-Percent, because a drawing that is scaled as a whole has letters that nobody can read on a telephone.
+Percentages are used because a drawing scaled as a whole has unreadable letters on a telephone.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _HEADROOM = 1.15
 _FAR = 4
 _TICKS = 4
 _APART = 7.0
-"""Percent of the height that labels need."""
+"""The percentage of the height that a label needs."""
 MOST_POINTS = 6000
-"""Most points that all charts of a page have together."""
+"""The most points of all charts of a page together."""
 _LEAST_POINTS, _MOST_LOOKS = 12, 12
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A label, and how far from the top it is, in percent."""
+    """A label, with its distance from the top in percent."""
 
     text: str
     y: float
@@ -40,7 +40,7 @@ class Course:
     path: str
     """The line as a path of SVG, in a square of :data:`SIDE`."""
     looks: str
-    """The points at which the probe itself asked: as ``path``, but of lines without length, which are dots."""
+    """The points at which the probe itself read the memory: an SVG path of lines without length, drawn as dots."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Chart:
 
     title: str
     text: str
-    """What the chart shows, in words."""
+    """A description of the chart, in words."""
     seconds: str
     ticks: tuple[Mark, ...]
     limits: tuple[Mark, ...]
@@ -59,7 +59,7 @@ class Chart:
 
 
 Points = Sequence[tuple[float, int]]
-"""Seconds, and bytes that were in use from then on."""
+"""Points of a course: seconds, and the bytes in use from then on."""
 
 
 def chart(
@@ -71,9 +71,9 @@ def chart(
     far: bool = False,
     most: int = 400,
 ) -> Chart:
-    """Return the chart of several courses: the name of each, its points, and when somebody looked.
+    """Return the chart of several courses: the name of each, its points, and the times of the probe's own readings.
 
-    A limit of which the use stays far away would leave nothing to see of it: unless ``far``, it is said and not drawn.
+    A limit far above the memory in use would flatten the course: unless ``far``, it is named in the text and not drawn.
     """
     limits = list(dict.fromkeys(limits))
     most_used = max((used for _, points, _ in courses for _, used in points), default=0)
@@ -113,7 +113,7 @@ def _at(seconds: float, used: int, all_seconds: float, top: float) -> tuple[int,
 
 
 def _thinned(points: Points, most: int) -> Points:
-    """Return at most so many of the points; of those that are near each other the one with the most in use."""
+    """Return at most this many points; of neighbouring ones the one with the most memory in use."""
     if len(points) <= most:
         return points
     step = -(-len(points) // most)
@@ -121,7 +121,7 @@ def _thinned(points: Points, most: int) -> Points:
 
 
 def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Mark, ...]:
-    """Return a label for the lines that end at the same height."""
+    """Return one label for the lines that end at the same height."""
     groups: dict[float, list[str]] = {}
     for name, points, _ in courses:
         y = _down(points[-1][1], top) if points else 100.0
@@ -138,7 +138,7 @@ def _few(names: list[str]) -> str:
 
 
 def _spread(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Return the marks without those whose label would be over another one, their texts joined."""
+    """Return the marks with overlapping labels joined into one."""
     found: list[Mark] = []
     for mark in marks:
         near = next((other for other in found if abs(other.y - mark.y) < _APART), None)
@@ -171,7 +171,7 @@ def size(number: float) -> str:
 
 
 def of_probe(report: Report, rows: Sequence[Row]) -> Chart | None:
-    """Return the memory over time of one probe on all its GPUs; None if nothing is known of it."""
+    """Return the memory over time of one probe on all its GPUs; None if nothing was recorded."""
     gpus = {gpu.uuid: gpu for gpu in report.gpus}
     courses = []
     limits: dict[tuple[str, int], None] = {}
@@ -202,7 +202,7 @@ def _limits(row: Row) -> tuple[Limit, ...]:
 
 @dataclass(frozen=True)
 class Bar:
-    """A row of the report on the time line of a device, in percent."""
+    """A row of the report as a bar on a device's time line, in percent."""
 
     x: float
     width: float
@@ -213,16 +213,16 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lanes:
-    """What one device did during the run."""
+    """The probes of one device during the run."""
 
     name: str
     bars: tuple[Bar, ...]
     count: int
-    """Lanes: as many as probes were at work at the same time."""
+    """The number of lanes: as many as probes ran at the same time."""
 
 
 def run_timeline(report: Report) -> tuple[Lanes, ...]:
-    """Return when each probe ran, by device; empty if the report does not say it."""
+    """Return when each probe ran, by device; empty if the report lacks the times."""
     rows = sorted((row for row in report.rows if row.began_s is not None), key=lambda row: row.began_s or 0.0)
     total = max([report.duration_s, *((row.began_s or 0.0) + row.duration_s for row in rows)], default=0.0)
     if not rows or total <= 0:
@@ -237,7 +237,7 @@ def run_timeline(report: Report) -> tuple[Lanes, ...]:
 
 def _lanes(name: str, rows: list[Row], total: float) -> Lanes | None:
     free: list[float] = []
-    """When the last bar of each lane ends."""
+    """The time at which the last bar of each lane ends."""
     bars = []
     for row in rows:
         began = row.began_s or 0.0

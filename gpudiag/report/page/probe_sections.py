@@ -1,4 +1,4 @@
-"""The probes on the page: the matrix of their outcomes, and what came of each. Pure."""
+"""The probes on the page: the matrix of their outcomes, and their findings. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class PageFinding:
-    """A finding, and the devices on which it was made."""
+    """A finding, with the devices that have it."""
 
     severity: str
     kind: str
@@ -57,13 +57,13 @@ class PageRow:
 
 @dataclass
 class Section:
-    """A probe: what it does, and what came of it."""
+    """A probe: its description and its rows."""
 
     anchor: str
     name: str
     area: str
     status: str
-    """The worst of its rows."""
+    """The worst status of its rows."""
     statuses: str
     cells: tuple[Cell | None, ...]
     figure: str
@@ -72,10 +72,10 @@ class Section:
     ran: tuple[PageRow, ...]
     found: tuple[PageFinding, ...]
     devices: tuple[tuple[str, tuple[str, ...]], ...]
-    """GPU to the logical devices in it, if it had several."""
+    """The logical devices in each GPU, if it had several."""
     tables: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
     figures: tuple[tuple[str, tuple[str, ...]], ...]
-    """Name to value, one of all devices or one of each."""
+    """The values by name: one for all devices, or one for each."""
     columns: tuple[str, ...]
     log: tuple[tuple[str, str], ...]
     is_open: bool = field(default=False)
@@ -101,7 +101,7 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 
 def _open_first(sections: Iterable[Section]) -> None:
-    """Open what did not pass, but of several probes that found the same only the first."""
+    """Open the sections of probes that did not pass, but of several with the same finding only the first."""
     seen = set[object]()
     for section in sections:
         same = tuple(finding.message for finding in section.found) or section.figure
@@ -151,7 +151,7 @@ def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Sect
 
 
 def _documentation(name: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Return what a probe says of itself; nothing for one that this gpudiag does not have."""
+    """Return a probe's own documentation; nothing for a probe that this gpudiag does not have."""
     if name not in listing.names():
         return "", ()
     try:
@@ -220,7 +220,7 @@ def _inside(report: Report, row: Row) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _tables(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
-    """Return the tables of a probe, one for all devices that have the same."""
+    """Return the tables of a probe, one for all devices with equal tables."""
     tables: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for row in rows:
         if isinstance(row.outcome, Judged) and row.outcome.table and room.left > 0:
@@ -232,7 +232,7 @@ def _tables(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, tup
 def _figures(
     report: Report, rows: list[Row], room: Room
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Return the columns and lines of what was measured; where all devices agree there is one value."""
+    """Return columns and lines of the measured figures; if all devices agree there is one value."""
     measured = [(report.device_label(row), dict(_flat(plain_reading(row.reading)))) for row in rows if row.reading]
     if not measured or room.left <= 0:
         return (), ()
@@ -246,7 +246,7 @@ def _figures(
 
 
 def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield each figure of a reading with its place in it, such as ``pool.first.used_bytes``."""
+    """Yield each figure of a reading with its path, such as ``pool.first.used_bytes``."""
     if isinstance(value, dict) and value and depth < 6:
         for key, item in list(value.items())[:_MOST_FIGURES]:
             yield from _flat(item, f"{name}.{one_line(str(key))}".removeprefix("."), depth + 1)
@@ -272,7 +272,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _log(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, str], ...]:
-    """Return the last lines that probes wrote that did not pass."""
+    """Return the last log lines of probes that did not pass."""
     logs = []
     for row in rows:
         if row.status in ("broken", "fail", "warning") and row.log and room.left > 0:
@@ -282,7 +282,7 @@ def _log(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, str], 
 
 
 def skipped_reasons(report: Report) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return why probes were skipped, each reason once."""
+    """Return the reasons why probes were skipped, each once."""
     reasons: dict[str, dict[str, None]] = {}
     for row in report.rows[:MOST_ROWS]:
         if isinstance(row.outcome, Skipped | Broken) and row.status == "skipped":

@@ -1,4 +1,4 @@
-"""How much of a report the page shows: what could be of any length is cut, so that the page stays small."""
+"""Limits the parts of the page that could be of any length, so that the page stays small."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from markupsafe import escape
 
 MOST_ROWS = 2000
-"""A report has some hundreds."""
+"""The most rows; a report has some hundreds."""
 MOST_TEXT = 1200
-"""Characters of a text, such as a message."""
+"""The most characters of a text, such as a message."""
 MOST_ITEMS = 40
 _TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, LINES_ROOM, LISTS_ROOM = 120_000, 110_000, 60_000, 30_000, 70_000
-"""Bytes of all findings, figures and logs of the probes, of the program's log, and of what the template itself lists:
-together they leave enough of a megabyte for what says so."""
+"""The most bytes of all findings, figures and logs of the probes, of the program's log, and of the lists in the
+template: a megabyte in all leaves room for the notes about cuts."""
 
 
 @dataclass
 class Room:
-    """Bytes that are left for what could be of any length, so that the page stays small."""
+    """The bytes left for parts of any length, so that the page stays small."""
 
     left: int
 
@@ -39,7 +39,7 @@ def _size(text: str) -> int:
 
 @dataclass
 class Rooms:
-    """The rooms of the sections."""
+    """The rooms of the page's sections."""
 
     texts: Room = field(default_factory=lambda: Room(_TEXT_ROOM))
     figures: Room = field(default_factory=lambda: Room(_FIGURES_ROOM))
