@@ -1,4 +1,4 @@
-"""Which functions of the simulated libraries do something: only these can fail, or be slow, with an effect.
+"""Lists the simulated functions that do something: a fault, such as an error or a delay, has an effect only in these.
 
 The list is taken from the libraries themselves. Every name that TensorFlow's own libraries may look up is exported
 (src/cuda_names.inc): what is simulated as a strong symbol, all others as weak ones that answer "not supported". It is
@@ -17,7 +17,8 @@ from gpudiag.simulator.errors import SimulatorMissing
 from gpudiag.simulator.machine import CORE, library_directory
 
 ANSWERED_BY_WEAK = ("nvml", "cupti")
-"""Of these libraries "not supported" is an everyday answer, which programs ask for: another one has an effect."""
+"""Libraries for which "not supported" is an ordinary answer that programs ask for, so that another answer has an
+effect."""
 
 
 @functools.cache
@@ -41,7 +42,7 @@ def simulated_calls() -> frozenset[str]:
 
 
 def nearest_call(name: str) -> str:
-    """Return the function most like ``name`` that is called; "" if ``name`` is, or if nothing was built."""
+    """Return the called function most like ``name``; "" if ``name`` itself is called, or if nothing was built."""
     known = simulated_calls()
     if not known or name in known:
         return ""

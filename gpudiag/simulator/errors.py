@@ -1,4 +1,4 @@
-"""What can go wrong before a simulated machine runs; each text is for people and names the fix."""
+"""Errors that stop a simulated machine before it runs; each text is for people and contains the fix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpudiag.errors import UsageError
 
 
 class SimulatorError(UsageError):
-    """Base of all; the command line ends with exit code 2."""
+    """Base of all errors of the simulator; the command line ends with exit code 2."""
 
 
 class SpecError(SimulatorError):
@@ -30,7 +30,7 @@ class CudaWheelMissing(SimulatorError):  # noqa: N818  # the name states the fau
 
 
 class RealDriverMapped(SimulatorError):  # noqa: N818  # the name states the fault
-    """The process has the real libcuda.so.1 mapped, or would have."""
+    """The process has mapped the real libcuda.so.1, or would map it."""
 
 
 def with_caret(text: str, column: int, fault: str, fix: str) -> str:

@@ -1,4 +1,4 @@
-"""What NVIDIA's kernel module shows in /proc, /dev and /sys, and what else the specification puts on the machine."""
+"""The files of NVIDIA's kernel module in /proc, /dev and /sys, and other files of a specification."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(root: Path, spec: MachineSpec) -> None:
 
 
 def _of_the_driver(spec: MachineSpec) -> dict[Path, str]:
-    """Return the files of the driver, each with its content, by absolute path."""
+    """Return the content of the driver's files, by absolute path."""
     version = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {spec.driver_version}  (simulated)\n"
     files = {Path("/proc/driver/nvidia/version"): version}
     for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{number}" for number in range(len(spec.gpus)))):

@@ -2,7 +2,7 @@
 simulated libraries.
 
 A fault is written NAME[=VALUE][@GPU]; GPU is a number in PCI order, if the fault concerns GPUs.
-Diagnosis and isolation are tested with what they do to TensorFlow: it may hang, flood the log or crash.
+Diagnosis and isolation are tested with the effects on TensorFlow: it may hang, flood the log or crash.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ UNNEEDED = {
     "libnccl.so.2": "simulated GPUs exchange data without NCCL's library",
     "libcupti.so.12": "only its profiler opens this library",
 }
-"""Libraries without which everything goes on, and why."""
+"""Libraries that TensorFlow can do without, each with the reason."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, ready to inject."""
+    """A fault that is ready to inject."""
 
     name: str
     value: str = ""
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultKind:
-    """An entry of the catalogue."""
+    """A kind of fault in the catalogue."""
 
     name: str
     value: str  # what VALUE is; empty: none
@@ -111,8 +111,7 @@ def _version(key: str, parts: int) -> Callable[[str], Fault]:
 
 
 def version_number(key: str, version: str) -> str:
-    """The version as the libraries give it: CUDA 12.4 is 12040; cuDNN 9.3.0 is 90300, and 8.9.7
-    was 8907."""
+    """Return the version in the libraries' notation: CUDA 12.4 is 12040; cuDNN 9.3.0 is 90300, and 8.9.7 was 8907."""
     numbers = [int(part) for part in version.split(".")]
     if key == "cuda_version":
         return str(numbers[0] * 1000 + numbers[1] * 10)
@@ -286,7 +285,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
 
 
 def parse_fault(text: str) -> Fault:
-    """The fault that NAME[=VALUE][@GPU] names; FaultError says what is allowed."""
+    """Return the fault that NAME[=VALUE][@GPU] describes; raises FaultError with the allowed forms."""
     rest, at, gpu = text.strip().rpartition("@")
     if not at:
         rest, gpu = gpu, ""
@@ -320,7 +319,7 @@ def parse_faults(faults: Iterable[str | Fault]) -> tuple[Fault, ...]:
 
 
 def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
-    """For one process of a machine, set before its first CUDA call: these faults are its own.
+    """Return variables that give these faults to one process of a machine, if set before its first CUDA call.
 
     A library cannot be removed for one process alone: the loader's path is the machine's.
     """
@@ -336,7 +335,7 @@ def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
 
 
 def no_effect(fault: Fault) -> str:
-    """What to say of a fault that no call has met, or of a library that is missing and that nothing needs."""
+    """Return the message about a fault that no call has met, or about a missing library that no program needs."""
     if fault.removed:
         return f"the fault {fault} had no effect on TensorFlow: {UNNEEDED[fault.removed[0]]}"
     functions = dict.fromkeys(rule.partition(",")[0] for rule in fault.rules)
@@ -351,7 +350,7 @@ def no_effect(fault: Fault) -> str:
 
 
 def catalogue_text() -> str:
-    """What `gpudiag simulate --list-faults` prints."""
+    """Return the output of `gpudiag simulate --list-faults`."""
     width = max(len(kind.usage) for kind in CATALOGUE.values())
     lines = []
     for kind in CATALOGUE.values():

@@ -45,21 +45,21 @@ _STATE = "kept.json"
 
 
 class State(Record):
-    """What a machine's folder says of it."""
+    """The description of a machine in its folder."""
 
     identity: str
-    """Another machine of the same name has another one."""
+    """A random name that differs from that of any other machine with the same title."""
     summary: str
     gpus: int
     spec: str
     faults: tuple[str, ...]
     shared: bool
     since: str
-    """ISO 8601, with the offset from UTC."""
+    """The creation time in ISO 8601, with the offset from UTC."""
     version: str
-    """Of gpudiag: the libraries of another one may lay out the table in another way."""
+    """The version of gpudiag that made the machine: libraries of another version may lay out the table differently."""
     boot: str
-    """A machine ends with the system that it was made on."""
+    """The boot id of the system: a machine ends with the system that it was made on."""
 
 
 class Kept(Record):
@@ -67,7 +67,7 @@ class Kept(Record):
 
     name: str
     user: int
-    """The user id of its owner."""
+    """The user id of the machine's owner."""
     folder: str
     state: State
 
@@ -81,16 +81,16 @@ class Kept(Record):
 
     @property
     def title(self) -> str:
-        """How this user names it."""
+        """The machine's name for this user."""
         return self.name if self.own else f"{self.owner}/{self.name}"
 
     @property
     def view(self) -> str:
-        """The name of a folder by which another user is on it."""
+        """The name of the folder through which another user uses the machine."""
         return f"{self.user}+{self.name}+{self.state.identity}"
 
     def processes(self) -> list[int]:
-        """Return the processes on it that this user may look at, which are his own; for root, all."""
+        """Return the processes on the machine that this user may see: his own or, for root, all."""
         return sorted(processes_on(lambda folder: str(folder) == self.folder or folder.name == self.view))
 
 
@@ -142,7 +142,7 @@ def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (),
 def machines() -> list[Kept]:
     """Return the machines that this user may attach to, in the order of their names: his own, then those of others.
 
-    It only looks: nothing is made, and nothing is removed.
+    Nothing is created or removed.
     """
     own = _own()
     others = []
@@ -154,7 +154,7 @@ def machines() -> list[Kept]:
 
 
 def find(title: str) -> Kept:
-    """Return the machine `NAME`, or `OWNER/NAME` of another user; the SimulatorError of one that is gone lists all."""
+    """Return the machine `NAME`, or `OWNER/NAME` of another user; the SimulatorError for a missing one lists all."""
     there = machines()
     for machine in there:
         if title in (machine.title, f"{machine.owner}/{machine.name}"):
@@ -178,7 +178,7 @@ def attach(machine: Kept, base: Mapping[str, str] | None = None, faults: Iterabl
 
 
 def stop(machine: Kept) -> list[int]:
-    """End the machine and return the processes that are on it; they keep what they have, and are not ended."""
+    """Stop the machine and return the processes that still run on it; these keep their memory."""
     folder = Path(machine.folder)
     if not machine.own:
         raise SimulatorError(f"machine {machine.title} belongs to {machine.owner}, who alone can stop it")
@@ -215,7 +215,7 @@ def _view(machine: Kept) -> Path:
 
 
 def _own_place() -> Path:
-    """Return the folder of the machines that this user alone may use."""
+    """Return the folder of machines that only this user may use."""
     given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     if given.is_absolute() and not _distrust(given, os.getuid()):
         return given / _place_name(os.getuid())
@@ -231,7 +231,7 @@ def _place_name(user: int) -> str:
 
 
 def _distrust(folder: Path, user: int) -> str:
-    """Return why somebody other than ``user`` may have put what is in ``folder``; "" if nobody may."""
+    """Return why a user other than ``user`` may have written into ``folder``; "" if none may."""
     try:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             return "it is not a folder"
@@ -242,7 +242,7 @@ def _distrust(folder: Path, user: int) -> str:
 
 @contextlib.contextmanager
 def _locked(place: Path) -> Iterator[None]:
-    """Hold the folder of a user's machines, which is made if it is not there. The lock ends with the process."""
+    """Hold the lock of a user's folder of machines, which is created if missing. The lock ends with the process."""
     try:
         with contextlib.suppress(FileExistsError):
             place.mkdir(mode=0o700)
@@ -270,9 +270,9 @@ def _unusable(place: Path, error: OSError) -> SimulatorError:
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Remove from this user's folder, which is locked, what nobody needs any more.
+    """Remove unused files from this user's folder, which is locked.
 
-    That is also each view of another user's machine that is gone: it is not there, or another one has its name.
+    This includes each view of another user's machine that is gone or was replaced by another of the same name.
     """
     folders.remove_leftovers(place, "")
     for view in place.glob("*+*+*"):
@@ -283,7 +283,7 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def _is_gone(machine: Path, identity: str) -> bool:
-    """Return whether the machine ``identity`` is surely not at ``machine`` any more."""
+    """Return whether the machine ``identity`` has surely left the folder ``machine``."""
     try:
         machine.lstat()
     except FileNotFoundError:
@@ -300,7 +300,7 @@ def _own() -> list[Kept]:
 
 
 def _in(place: Path, user: int) -> Iterator[Kept]:
-    """Yield the machines of a user in a folder; none if others could have put them there."""
+    """Yield the machines of a user in a folder; none if other users could have put them there."""
     if _distrust(place, user):
         return
     with contextlib.suppress(OSError):
@@ -311,7 +311,8 @@ def _in(place: Path, user: int) -> Iterator[Kept]:
 
 
 def _state(folder: Path) -> State | None:
-    """Return what a folder says of its machine; None if it says nothing, or another version of gpudiag wrote it."""
+    """Return the description in a machine's folder; None if there is none, or if another version of gpudiag wrote
+    it."""
     try:
         return msgspec.json.decode((folder / _STATE).read_bytes(), type=State)
     except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""What simulated GPUs cannot do, as an error says it: a limit of gpudiag, never a fault of the machine."""
+"""Recognises errors about limits of simulated GPUs, which are limits of gpudiag and never faults of the machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LIMIT = re.compile(r"simulated GPU: (.{1,400}?),? cannot run here")
 
 
 def limit_of(error: BaseException) -> str:
-    """Return what a simulated GPU cannot run, such as the name of an operation, if ``error`` was raised for that.
+    """Return the operation that a simulated GPU cannot run, if ``error`` was raised for that reason.
 
-    "" on a real machine, whatever the error says, and for every other error.
+    "" for every other error, and on a real machine for all errors.
     """
     from gpudiag.simulator.machine import MACHINE_VARIABLE
 
@@ -26,8 +26,8 @@ def limit_of(error: BaseException) -> str:
 
 
 def _stopping_kernel() -> str:
-    """Return the kernel whose launch has stopped a simulated GPU of this process: each later read from it raises an
-    error of CUDA that names nothing."""
+    """Return the kernel whose launch stopped a simulated GPU of this process: later reads from that GPU raise CUDA
+    errors without a name."""
     from gpudiag.simulator.machine import CORE
 
     try:

@@ -45,7 +45,7 @@ MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
 
 TABLE_BYTES = 2367536
-"""Bytes of the table of who holds how much memory: sizeof(struct table) in src/memory.c."""
+"""Size in bytes of the table of memory holders: sizeof(struct table) in src/memory.c."""
 
 CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
 _COMMON = (CORE, KERNELS, "keras_on_simulated_gpu.py")
@@ -58,13 +58,14 @@ REINSTALL = (
 
 
 def require_linux() -> None:
-    """SimulatorMissing on another system: what is simulated are files and libraries of Linux."""
+    """Raise SimulatorMissing on other systems: the simulation consists of files and libraries of Linux."""
     if sys.platform != "linux":
         raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {sys.platform}")
 
 
 def library_directory() -> Path:
-    """Where the simulated libraries are; SimulatorMissing says why there are none, and what to install."""
+    """Return the folder of the simulated libraries; raises SimulatorMissing with the reason and the packages to
+    install."""
     places = [Path(__file__).parent / "lib"]
     # An editable install keeps Python files in the checkout, libraries in the installed package.
     try:
@@ -84,7 +85,7 @@ def library_directory() -> Path:
 
 
 def _why_not_built(place: Path) -> str:
-    """Return the line that matters of the build's output, which CMakeLists.txt left in place of the libraries."""
+    """Return the decisive line of the build's output, which CMakeLists.txt left in place of the libraries."""
     log = place / "not-built.txt"
     try:
         output = log.read_text(errors="replace")
@@ -98,10 +99,10 @@ def _why_not_built(place: Path) -> str:
 
 @functools.cache
 def _require_loadable(libraries: Path) -> None:
-    """SimulatorBroken if the loader refuses the libraries that all others need.
+    """Raise SimulatorBroken if the loader refuses the libraries that all others need.
 
-    They are opened by another process: what is opened here could never be closed again. If that cannot be started, or
-    is too slow, they count as good: the processes that are started next say what is wrong with this system.
+    Another process opens them, because this process could never close them again. If it cannot be started or is too
+    slow, the libraries count as good: the next processes show the fault of this system.
     """
     files = [str(libraries / name) for name in (CORE, KERNELS)]
     script = "import ctypes, sys\nfor file in sys.argv[1:]: print(file, file=sys.stderr, flush=True), ctypes.CDLL(file)"
@@ -155,7 +156,7 @@ class Machine:
 
     @property
     def root(self) -> Path:
-        """Stands for / where the kernel's files about GPUs are read."""
+        """Folder that replaces / when the kernel's files about GPUs are read."""
         return self.directory / "root"
 
     def __enter__(self) -> Machine:
@@ -182,7 +183,7 @@ class Machine:
             self._folder = None
 
     def write(self, directory: Path) -> None:
-        """Create the files of the machine in ``directory``, which is empty. OSError if that cannot be."""
+        """Create the files of the machine in ``directory``, which is empty. Raises OSError if that fails."""
         # Its blocks, too: what a full disk lacks would otherwise look like a GPU that refuses contexts.
         with (directory / "memory").open("wb") as table:
             os.posix_fallocate(table.fileno(), 0, TABLE_BYTES)
@@ -193,14 +194,14 @@ class Machine:
 
     @property
     def summary(self) -> str:
-        """What the machine has, in a line."""
+        """A description of the machine in one line."""
         injected = f", with {', '.join(map(str, self.faults))}" if self.faults else ""
         return f"{self.spec.summary()}{injected}"
 
     def without_effect(self) -> tuple[Fault, ...]:
         """The faults that no call has met so far, such as those of a function that nobody calls.
 
-        A version, and a library that is missing, are not calls: they have their effect, but for libraries that nothing
+        A version or a missing library is not a call and always has an effect, except for libraries that no program
         needs.
         """
         found = []
@@ -213,11 +214,11 @@ class Machine:
         return tuple(found)
 
     def environment(self, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
-        """The environment of a process that lives on this machine; see :func:`environment_on`."""
+        """Return the environment of a process on this machine; see :func:`environment_on`."""
         return environment_on(self.directory, base, faults)
 
     def _configuration(self) -> str:
-        """The text that src/machine.c reads."""
+        """Return the text that src/machine.c reads."""
         settings = {
             "driver_version": self.spec.driver_version,
             "cuda_version": version_number("cuda_version", self.spec.cuda_version),
@@ -253,8 +254,8 @@ class Machine:
 def environment_on(
     directory: Path, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()
 ) -> dict[str, str]:
-    """The environment of a process that lives on the machine in ``directory``: `base` (by default this
-    process's) and what it needs.
+    """Return the environment of a process on the machine in ``directory``: `base` (by default this process's) plus the
+    machine's variables.
 
     The machine's libraries come first in LD_LIBRARY_PATH, so no real CUDA library is found, and
     its nvidia-smi comes first in PATH.
@@ -294,7 +295,8 @@ def link_libraries(directory: Path, faults: Iterable[Fault]) -> None:
 
 
 def write_programs(directory: Path) -> None:
-    """What a user types on a machine with GPUs. `-I`: it must not import what lies around."""
+    """Write the programs of a machine with GPUs. Option `-I` keeps them from importing files of the working
+    directory."""
     directory.mkdir()
     program = directory / "nvidia-smi"
     script = Path(__file__).with_name("nvidia_smi.py")
@@ -303,7 +305,7 @@ def write_programs(directory: Path) -> None:
 
 
 def processes_on(is_meant: Callable[[Path], bool]) -> Iterator[int]:
-    """Yield the processes on a machine whose folder ``is_meant``, as far as this user may see them."""
+    """Yield the processes on a machine whose folder satisfies ``is_meant``, as far as this user may see them."""
     variable = f"{MACHINE_VARIABLE}=".encode()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -315,8 +317,8 @@ def processes_on(is_meant: Callable[[Path], bool]) -> Iterator[int]:
 
 
 def refuse_too_much_memory(spec: MachineSpec) -> None:
-    """TensorFlow takes nearly all memory of every GPU at once, so the host must allow that much
-    address space."""
+    """Raise an error if the host does not allow enough address space: TensorFlow takes nearly all memory of every
+    GPU at once."""
     asked = f"{spec.memory / GIB:.0f} GiB on {len(spec.gpus)} GPUs"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     # 8 GiB: TensorFlow itself maps about 5 GiB (measured, 2.21.0).

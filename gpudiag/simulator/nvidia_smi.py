@@ -1,9 +1,9 @@
 """``nvidia-smi`` of a simulated machine, which has it first on PATH: a program that reads the simulated NVML.
 
-It writes what programs and people read of NVIDIA's own: the summary, ``-L``, ``-q``, ``--query-gpu``,
-``--query-compute-apps`` and ``topo -m``, by the same names and with the same exit statuses. What it does not know is an
-error that says so; what a simulated GPU does not have, such as a temperature, is ``[N/A]``. It runs by itself, without
-the package: all that it knows comes from NVML and /proc.
+It has the most used output of NVIDIA's program: the summary, ``-L``, ``-q``, ``--query-gpu``, ``--query-compute-apps``
+and ``topo -m``, with the same names and exit statuses. What it does not know is an error that says so; what a simulated
+GPU does not have, such as a temperature, is ``[N/A]``. It runs by itself, without the package: all that it knows comes
+from NVML and /proc.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ INIT_FAILED = {
 
 
 class Gpu:
-    """A GPU by NVML; what it does not answer is None."""
+    """A GPU as NVML describes it; an unanswered field is None."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.handle = pynvml.nvmlDeviceGetHandleByIndex(index)
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """Return what ``nvmlDeviceGet<function>`` answers, or None if the GPU does not have it."""
+        """Return the answer of ``nvmlDeviceGet<function>``, or None if the GPU does not support it."""
         return asked(getattr(pynvml, f"nvmlDeviceGet{function}"), self.handle, *arguments)
 
     @cached_property
     def pci(self) -> str:
-        """Such as ``00000000:01:00.0``."""
+        """The PCI bus id, such as ``00000000:01:00.0``."""
         found = self.ask("PciInfo")
         return f"{found.domain:08X}:{found.bus:02X}:{found.device:02X}.0"
 
@@ -84,12 +84,12 @@ class Gpu:
             yield process.pid, command_of(process.pid), process.usedGpuMemory
 
     def links(self) -> int:
-        """Return how many NVLinks are up."""
+        """Return how many NVLinks are active."""
         return sum(self.ask("NvLinkState", link) == 1 for link in range(18))
 
 
 def asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the answer; None if NVML, or this one, does not have it. A GPU that is lost ends the program."""
+    """Return the answer; None if NVML or this version of it lacks the function. The program ends if the GPU is lost."""
     try:
         return function(*arguments)
     except (
@@ -147,7 +147,7 @@ def performance(gpu: Gpu) -> str | None:
 
 
 Field = tuple[str, Callable[[Gpu], Any]]
-"""The unit of a field, and how a GPU is asked for it."""
+"""The unit of a field, and the function that reads it from a GPU."""
 
 NOT_SIMULATED = {
     "temperature.gpu": "",
@@ -168,7 +168,7 @@ NOT_SIMULATED = {
     "accounting.mode": "",
     "inforom.img": "",
 }
-"""Fields of NVIDIA's that a simulated GPU does not have, and their units."""
+"""Fields of NVIDIA's program that simulated GPUs do not have, with their units."""
 
 FIELDS: dict[str, Field] = {
     "timestamp": ("", lambda _: now()),
@@ -227,7 +227,7 @@ OURS = "This is gpudiag's nvidia-smi for simulated GPUs"
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, with the words of NVIDIA's program, as far as those are known."""
+    """An argparse parser with the wording of NVIDIA's program, where that is known."""
 
     def error(self, message: str) -> NoReturn:
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
@@ -237,7 +237,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def fail(message: str, status: int = USAGE_STATUS) -> NoReturn:
-    """End with a message; on standard output, as NVIDIA's program does it."""
+    """End with a message on standard output, as NVIDIA's program does."""
     print(message)
     raise SystemExit(status)
 
@@ -278,7 +278,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(wanted: str | None) -> list[Gpu]:
-    """Return the GPUs, or those that ``wanted`` names."""
+    """Return all GPUs, or those that ``wanted`` names."""
     gpus = [Gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
     if not gpus:
         fail("No devices were found", NOT_FOUND_STATUS)
@@ -310,7 +310,7 @@ def with_unit(cell: Any, unit: str) -> str:
 
 
 def csv(wanted: argparse.Namespace, header: list[str], units: list[str], rows: list[list[Any]]) -> list[str]:
-    """Return the lines of a table as NVIDIA's program formats it: ", " between the cells."""
+    """Return the lines of a table in the format of NVIDIA's program: ", " between the cells."""
     options = (wanted.format or "").split(",")
     if "csv" not in options or not set(options) <= set(FORMATS):
         fail(f"the format must be csv[,noheader][,nounits]; it is {wanted.format!r}")
@@ -380,7 +380,7 @@ Legend:
 
 
 def connection(gpu: Gpu, other: Gpu) -> str:
-    """Return how two GPUs are connected, as far as a simulated machine knows: its NVLinks and NUMA nodes."""
+    """Return the connection of two GPUs, as far as a simulated machine has one: its NVLinks and NUMA nodes."""
     links = min(gpu.links(), other.links())
     if links:
         return f"NV{links}"
@@ -456,11 +456,11 @@ SECTIONS: tuple[tuple[int, str, str], ...] = (
     (2, "Graphics", "clocks.max.graphics"),
     (2, "SM", "clocks.max.sm"),
 )
-"""What ``-q`` shows of a GPU: how far it is indented, its name, and the field; "" for a heading."""
+"""The lines of ``-q`` for a GPU: indentation, name and field; the field is "" for a heading."""
 
 
 def queried(wanted: argparse.Namespace) -> list[str]:
-    """Return what is known of each GPU, as ``-q`` lays it out."""
+    """Return all fields of each GPU in the layout of ``-q``."""
     lines = ["", "==============NVSMI LOG==============", ""]
     lines.append(entry(0, "Timestamp", time.asctime()))
     lines.append(entry(0, "Driver Version", pynvml.nvmlSystemGetDriverVersion()))
@@ -546,7 +546,7 @@ def as_bool(answer: Any) -> bool | None:
 
 
 def written(wanted: argparse.Namespace) -> list[str]:
-    """Return the lines that were asked for."""
+    """Return the requested lines."""
     if wanted.command:
         return topology(wanted)
     if wanted.list_gpus:
@@ -561,7 +561,7 @@ def written(wanted: argparse.Namespace) -> list[str]:
 
 
 def init() -> None:
-    """Start NVML, or end as NVIDIA's program does if it does not start: the status is NVML's code."""
+    """Start NVML, or end as NVIDIA's program does if NVML does not start, with NVML's code as status."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

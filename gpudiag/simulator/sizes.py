@@ -15,7 +15,7 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def parse_size(text: str) -> int:
-    """Bytes. `16GiB` and `16G` are binary, as GPU memory always is; `512MiB`; a plain number is
+    """Parse a size into bytes. `16GiB` and `16G` are binary, as GPU memory always is; `512MiB`; a plain number is
     bytes."""
     match = _SIZE.match(text.strip())
     if not match:

@@ -1,5 +1,4 @@
-"""What a simulated machine consists of, from `2`, `4x16GiB`, `2x80GiB:H100,1x16GiB:T4` or a TOML
-file."""
+"""Parses the description of a simulated machine: `2`, `4x16GiB`, `2x80GiB:H100,1x16GiB:T4` or a TOML file."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ MAX_MIG_INSTANCES = 7
 
 @dataclass(frozen=True)
 class State:
-    """Something that NVML says of a GPU's health and limits."""
+    """A value that NVML reports about a GPU's health or limits."""
 
     meaning: str
     high: int = 1
@@ -65,7 +64,7 @@ STATES: Mapping[str, State] = {
     "confidential": State("confidential computing is on; of the first GPU, for the machine"),
     "confidential_ready": State("1 if the GPUs were set ready for it; of the first GPU, for the machine"),
 }
-"""Their values for a healthy card are in src/gpu_state.inc; -1 is "not supported"."""
+"""The values that a GPU can have. Those of a healthy card are in src/gpu_state.inc; -1 is "not supported"."""
 
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 
@@ -78,7 +77,7 @@ GRAMMAR = (
 
 @dataclass(frozen=True)
 class Preset:
-    """A card. Memory is what nvidia-smi shows as total; speed ranks cards for FASTEST_FIRST."""
+    """A graphics card. Memory is the total of nvidia-smi; speed ranks cards for FASTEST_FIRST."""
 
     name: str
     memory: int
@@ -155,7 +154,7 @@ class MachineSpec:
         return sum(gpu.memory for gpu in self.gpus)
 
     def summary(self) -> str:
-        """`2 simulated GPUs (Simulated Tesla T4, 15.0 GiB; ...)`"""
+        """A summary such as `2 simulated GPUs (Simulated Tesla T4, 15.0 GiB; ...)`."""
         kinds: dict[str, int] = {}
         for gpu in self.gpus:
             kind = f"{gpu.name}, {gpu.memory / GIB:.1f} GiB"
@@ -165,8 +164,7 @@ class MachineSpec:
 
 
 def parse_spec(text: str) -> MachineSpec:
-    """The machine that `text` describes; SpecError says what is wrong with it and what is
-    allowed."""
+    """Return the machine that `text` describes; raises SpecError with the mistake and the allowed forms."""
     if text.strip().endswith(".toml"):
         return read_toml(Path(text.strip()))
     gpus: list[Gpu] = []
@@ -236,7 +234,7 @@ def _uuid(kind: str, seed: str) -> str:
 
 
 def _placed(gpus: list[Gpu]) -> tuple[Gpu, ...]:
-    """Every GPU with its own PCI bus id and UUID, in PCI order."""
+    """Return the GPUs with their own PCI bus ids and UUIDs, in PCI order."""
     used = {gpu.pci_bus_id for gpu in gpus if gpu.pci_bus_id}
     free = (place for bus in range(1, 256) if (place := f"0000:{bus:02x}:00.0") not in used)
     placed = []
@@ -252,8 +250,7 @@ _MACHINE_KEYS = {"driver_version", "cuda_version", "cudnn_version", "faults", "f
 
 
 def read_toml(path: Path) -> MachineSpec:
-    """The machine in a TOML file: [[gpu]] tables, and the machine's versions and faults above
-    them."""
+    """Read a machine from a TOML file: [[gpu]] tables, and the machine's versions and faults above them."""
     try:
         table = tomllib.loads(path.read_text())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The TensorFlow that is to run on the machine: is it a CUDA build, and its kernels' forwarding."""
+"""Checks that the TensorFlow of the machine is a CUDA build, and forwards its kernels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def _tensorflow_directory() -> Path | None:
 
 
 def cpu_only_tensorflow() -> str:
-    """What to say if this interpreter's TensorFlow is a build without CUDA; otherwise nothing.
+    """Return an error text if this interpreter's TensorFlow is a build without CUDA; otherwise nothing.
 
-    It is not imported.
+    TensorFlow is not imported.
     """
     directory = _tensorflow_directory()
     if directory is None:
@@ -46,9 +46,10 @@ def cpu_only_tensorflow() -> str:
 
 
 def unknown_tensorflow() -> str:
-    """What to say if this interpreter's TensorFlow is a release that simulated GPUs do not know; otherwise nothing.
+    """Return an error text if this interpreter's TensorFlow is a release that simulated GPUs do not know; otherwise
+    nothing.
 
-    By its metadata; it is not imported. A process of one without metadata finds out itself (forwarding.c).
+    Only metadata is read. For a TensorFlow without metadata the process itself checks the release (forwarding.c).
     """
     directory = _tensorflow_directory()
     names = [folder.name for folder in directory.parent.glob("t*.dist-info")] if directory else []
@@ -67,7 +68,7 @@ def unknown_tensorflow() -> str:
 
 
 def require_cuda_wheel() -> None:
-    """CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
+    """Raise CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
     require_linux()
     if _tensorflow_directory() is None:
         raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")

@@ -1,9 +1,8 @@
 """Run by keras.c inside every program on a simulated machine; nothing imports this file.
 
-If Keras sees a GPU it chooses by itself what a simulated one cannot do: XLA for
-compile(jit_compile="auto"), the default, and cuDNN for LSTM and GRU. Only these two choices are
-replaced (Keras 3.6 to 3.15 were looked at); an explicit jit_compile=True stays what the user
-asked for, and runs without XLA (xla.cc).
+If Keras sees a GPU it chooses functions that a simulated one lacks: XLA for compile(jit_compile="auto"), the default,
+and cuDNN for LSTM and GRU. Only these two choices are replaced (Keras 3.6 to 3.15 were looked at); an explicit
+jit_compile=True stays what the user asked for, and runs without XLA (xla.cc).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 
 def choose_no(choice: Callable[..., Any], text: str) -> Callable[..., bool]:
-    """`choice` made again: never yes; where it would have been, that is said once."""
+    """Replace the function `choice` by one that never says yes, and report once where it would have."""
     said: list[str] = []
 
     def chosen(*arguments: Any) -> bool:
@@ -28,7 +27,7 @@ def choose_no(choice: Callable[..., Any], text: str) -> Callable[..., bool]:
 
 
 def leave_xla_off(trainer: Any) -> None:
-    """Its rule looks at the device list, the strategy and op determinism."""
+    """Turn XLA off; Keras' own rule looks at the device list, the strategy and op determinism."""
     choice = getattr(trainer.Trainer, "_resolve_auto_jit_compile", None)
     if choice is not None:
         trainer.Trainer._resolve_auto_jit_compile = choose_no(
@@ -38,7 +37,7 @@ def leave_xla_off(trainer: Any) -> None:
 
 
 def leave_cudnn_off(rnn: Any) -> None:
-    """In a graph the choice is made when tracing, so a missing kernel could not be caught."""
+    """Turn cuDNN off; in a graph the choice is made when tracing, so a missing kernel could not be caught later."""
     choice = getattr(rnn, "_is_gpu_available", None)
     if choice is not None:
         rnn._is_gpu_available = choose_no(
@@ -55,7 +54,7 @@ CHANGES = {
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Lets the other finders find a module, and changes it once it was executed."""
+    """Lets the other finders find a module, and changes the module after its execution."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name not in CHANGES:
