@@ -35,11 +35,12 @@ _HOMES = {
     "docs": "docs:docs_",
     "schema": "show:schema",
 }
-"""Each command, and the module (and the function, if it has another name) that it is."""
+"""The module of each command, and the function if it has another name."""
 
 
 class Commands(click.Group):
-    """A command is a file of this package, and is imported if it is needed: `gpudiag list` starts without `check`'s."""
+    """Imports a command's file only when the command is used, so that `gpudiag list` starts without `check`'s
+    imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the manual's order."""
@@ -75,7 +76,7 @@ def main() -> NoReturn:
 
 
 def _status() -> int:
-    """Run the command line and return its exit status; what raised an error is unknown to a monitoring system."""
+    """Run the command line and return its exit status; after an error, a monitoring system gets UNKNOWN."""
     status, raised = _ran()
     if raised and _is_plugin(sys.argv[1:], os.environ):
         from gpudiag.report.formats import nagios
@@ -87,7 +88,7 @@ def _status() -> int:
 
 
 def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
-    """Return whether a status for Nagios is asked for; the arguments may be those that could not be read."""
+    """Return whether a status for Nagios is requested, even by arguments that could not be parsed."""
     given = [
         argument.partition("=")[2] or then
         for argument, then in zip(arguments, [*arguments[1:], ""], strict=False)
@@ -119,7 +120,7 @@ def _ran() -> tuple[int, bool]:
 
 
 def _is_on(value: str) -> bool:
-    """Return what a variable that switches an option says, as click reads it."""
+    """Return whether a variable switches an option on, in click's notation."""
     try:
         return bool(value) and click.BOOL.convert(value, None, None)
     except click.BadParameter:

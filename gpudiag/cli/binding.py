@@ -1,4 +1,4 @@
-"""Makes the options of a command of the fields of records, and the records of the values that were given."""
+"""Makes a command's options from the fields of records, and the records from the given values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def takes(prefix: str = "", **records: type) -> Callable[[_Command], _Command]:
     """Give a command the options of these dataclasses; it is called with an instance of each, under its name here.
 
-    ``prefix`` is what the variables have after ``GPUDIAG_``.
+    ``prefix`` is the part of the variables' names after ``GPUDIAG_``.
     """
 
     def bind(command: _Command) -> _Command:
@@ -47,7 +47,7 @@ def _options(record: type, prefix: str) -> Iterator[Callable[[Any], Any]]:
 
 
 def _parameter(declared_field: Field[Any]) -> str:
-    """Return the name of a field on the command line, without its unit."""
+    """Return the command-line name of a field, without its unit."""
     return declared_field.name.removesuffix("_s")
 
 
@@ -76,11 +76,11 @@ def _option(declared_field: Field[Any], kind: Any, prefix: str) -> Callable[[Any
 
 
 _SEVERAL = (tuple[str, ...], tuple[Path, ...])
-"""Types of the options that may be repeated."""
+"""Types of fields whose options may be repeated."""
 
 
 def _type(kind: Any, declared: Declared) -> Any:
-    """Return what converts the value of an option whose field is of this type."""
+    """Return the converter for the values of an option whose field has this type."""
     if declared.type is not None:
         return declared.type
     if declared.choices:

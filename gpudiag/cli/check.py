@@ -1,4 +1,4 @@
-"""`gpudiag check`: run the probes and report what they found."""
+"""`gpudiag check`: runs the probes and reports their findings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _configure(context: click.Context, path: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Comparing:
-    """What else is read, and what the report is compared with."""
+    """Other inputs of the check, and what its report is compared with."""
 
     log: Path | None = option(
         "Output of your own program (- for standard input), which the diagnosis reads too.",
@@ -152,21 +152,21 @@ def check(
 
 
 def _measures(select: tuple[str, ...]) -> bool:
-    """Return whether one of the probes that are asked for needs a child."""
+    """Return whether one of the selected probes needs a child process."""
     from gpudiag.probes import listing
 
     return any(not name.startswith("host.") for name in listing.chosen(select))
 
 
 def _options(entries: tuple[Entry, ...], asked: Asked, search: Search) -> Options:
-    """Return what is asked of the run by these options of the command."""
+    """Return the options of the run from these options of the command."""
     from gpudiag.run.options import Options
 
     return Options(entries, **{**vars(search), **vars(asked)}, command=("gpudiag", *map(printable, sys.argv[1:])))
 
 
 def _judged(report: Report, expected: Expectations | None) -> Report:
-    """Return the report, compared with what is expected of the machine."""
+    """Return the report, compared with the expectations of the machine."""
     if expected is None:
         return report
     from gpudiag.expectations.judging import judged
@@ -175,7 +175,7 @@ def _judged(report: Report, expected: Expectations | None) -> Report:
 
 
 def _refuse_contradictions(context: click.Context, simulation: Simulation, demands: Demands) -> bool:
-    """Return whether the command line itself asks for a simulation; raises ``UsageError`` for what does not fit."""
+    """Return whether the command line itself requests a simulation; raises ``UsageError`` for contradictory options."""
     here = context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
     if demands.require_gpus and simulation.simulate and not here:
         raise UsageError(
@@ -189,7 +189,7 @@ def _refuse_contradictions(context: click.Context, simulation: Simulation, deman
 def _read_log(
     log: Path | None, deadline_s: float | None, signals: Signals
 ) -> tuple[tuple[str, ...], tuple[str, ...], float | None]:
-    """Return the lines of a program's log, notes about them, and how much of the run's time is left then."""
+    """Return the lines of a program's log, notes about them, and the remaining time of the run."""
     if log is None:
         return (), (), deadline_s
     from gpudiag.cli import program_log
@@ -200,7 +200,7 @@ def _read_log(
 
 
 def _entries(select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
-    """Return the probes that are asked for; raises ``UsageError`` if the level leaves none of them."""
+    """Return the selected probes; raises ``UsageError`` if the level leaves none of them."""
     from gpudiag import catalogue
 
     entries = catalogue.select(select)
@@ -210,7 +210,7 @@ def _entries(select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
 
 
 def _isolation(asked: str | None) -> str:
-    """Return how each probe gets a process; raises ``UsageError`` if this system cannot do what was asked."""
+    """Return how each probe gets a process; raises ``UsageError`` if this system does not support the requested way."""
     from gpudiag import isolate
 
     refusal = isolate.fork_refusal()
@@ -220,7 +220,7 @@ def _isolation(asked: str | None) -> str:
 
 
 def _configuration(context: click.Context) -> tuple[Settings | None, tuple[str, ...]]:
-    """Return what the configuration file has set for this run, and a note for each file that was ignored."""
+    """Return the settings of the configuration file for this run, and a note for each file that was ignored."""
     from gpudiag.cli import config
     from gpudiag.configuration import ConfigurationFile
     from gpudiag.model.report import Settings

@@ -25,19 +25,20 @@ else:
 from gpudiag.configuration import SECTIONS, ConfigurationFile, find, parsed, table_of
 
 _OTHERS = ("GPUDIAG_SIM_", "GPUDIAG_PYTEST")
-"""What the variables of the simulator and of the pytest plugin begin with."""
+"""Prefixes of the variables of the simulator and of the pytest plugin."""
 _TAKEN: dict[str, tuple[tuple[type, ...], str]] = {
     "boolean": ((bool,), "true or false"),
     "integer range": ((int,), "a whole number"),
     "seconds": ((int, float), "a number of seconds above 0, such as 30"),
 }
-"""The TOML types that an option takes, and their name in an error; every other option takes a string."""
+"""The TOML types that an option accepts, with their names in errors; every other option accepts a string."""
 
 
 def take_defaults(
     context: click.Context, path: Path | None, parameters: Sequence[click.Parameter], section: str = ""
 ) -> ConfigurationFile:
-    """Take the defaults of these parameters from the file at ``path``, or from the one that is found; return that."""
+    """Take the defaults of these parameters from the file at ``path``, or else from the nearest one; return that
+    file."""
     found = ConfigurationFile(path)
     if path is None:
         with contextlib.suppress(FileNotFoundError):  # the working directory was deleted
@@ -50,7 +51,7 @@ def take_defaults(
 
 
 def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, section: str = "") -> dict[str, Any]:
-    """Return the values that ``path`` sets, by parameter name; with ``section`` those of that table.
+    """Return the values that ``path`` sets, by parameter name; with ``section``, the values of that table.
 
     Raises :class:`UsageError`, which names the file, the key and, for an unknown key, the nearest valid one. A file
     that was ``found``, not named, may not name a file outside its own folder.

@@ -1,4 +1,4 @@
-"""The ways out for a report: files, and standard output as wide as the terminal."""
+"""Writes a report to files, and to standard output in the width of the terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gpudiag.cli.options import Rendering
 
 MOST_COLUMNS = 1000
-"""Whatever ``COLUMNS`` says."""
+"""The widest output, whatever ``COLUMNS`` says."""
 
 
 def discard_output() -> None:
-    """Let go of what standard output still holds: Python would try to write it when it exits, and complain."""
+    """Discard the buffer of standard output: Python would try to write it at exit, and complain."""
     if sys.stdout is not None:
         with Path(os.devnull).open("wb") as null:
             os.dup2(null.fileno(), sys.stdout.fileno())
@@ -33,7 +33,7 @@ def reserve(output: tuple[Path, ...]) -> None:
 
 
 def deliver(report: Any, rendering: Rendering, *, head: bool = False) -> None:
-    """Write the report to every file and to standard output; what cannot be written costs none of the others."""
+    """Write the report to every file and to standard output; a file that cannot be written does not stop the others."""
     from gpudiag import report as formats
     from gpudiag.report.files import write
 
@@ -66,11 +66,11 @@ def deliver(report: Any, rendering: Rendering, *, head: bool = False) -> None:
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 _LARGEST_SUMMARY = 1_000_000
-"""Bytes; GitHub shows none of a summary of more than 1 MiB."""
+"""The most bytes of a summary; GitHub shows none of a larger one than 1 MiB."""
 
 
 def summarize(report: Any, *, mask: bool) -> None:
-    """Add the report to the summary of a step of GitHub Actions, if that has one; a note says why it could not."""
+    """Add the report to the step summary of GitHub Actions, if there is one; a note tells why that failed."""
     file = os.environ.get(SUMMARY)
     if not file:
         return

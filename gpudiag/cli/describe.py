@@ -1,4 +1,4 @@
-"""Texts about the catalogue: the listing and the explanation of a probe."""
+"""Texts about the catalogue: the list of probes, and the explanations of probes and causes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def explanations() -> list[Explanation]:
 
 
 def needs_text(needs: Needs) -> str:
-    """Return what a probe needs in a few words, such as ``TensorFlow, 2 GPUs``."""
+    """Return a probe's needs in a few words, such as ``TensorFlow, 2 GPUs``."""
     tensorflow = [f"TensorFlow {needs.versions}".rstrip()] if needs.tensorflow else []
     kind = "real GPU" if needs.real_gpus else "GPU"
     gpus = [counted(needs.gpus, kind)] if needs.gpus else []
@@ -35,7 +35,7 @@ def needs_text(needs: Needs) -> str:
 
 
 def listed(patterns: Sequence[str] = ()) -> tuple[Listed, ...]:
-    """Return what the list says of the probes that ``patterns`` choose, from the probes themselves."""
+    """Return the list entries of the probes that ``patterns`` choose, made from the probes themselves."""
     return tuple(
         Listed(entry.name, level(entry), needs_text(entry.probe.needs), entry.summary)
         for entry in catalogue.select(patterns)
@@ -62,13 +62,13 @@ def explained(entry: Entry) -> Explanation:
 
 
 def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain`` for a probe, and what it measured if a saved ``report`` is given."""
+    """Return the text of ``gpudiag explain`` for a probe, with its measurements if a saved ``report`` is given."""
     text = explained(entry).text(width)
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 
 
 def _kinds(entry: Entry) -> tuple[Kind, ...]:
-    """Return what can be found; only the rows of the host need the causes for that."""
+    """Return the possible findings of a probe; only rows of the host need the causes for that."""
     if entry.reading is not None:
         return entry.kinds
     from gpudiag.run import views
@@ -81,7 +81,7 @@ SIGN = "This is a sign. If the report also has one of these causes, do what that
 
 
 def explained_cause(rule: Known) -> Explanation:
-    """Return what is said of a cause on every machine, and the fix."""
+    """Return the general description of a cause, and its fix."""
     severity = rule.declared.severity.value
     where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
     heading = f"{rule.id} (a cause {where}; stage: {rule.stage.value}; severity: {severity})"
@@ -94,13 +94,13 @@ def explained_cause(rule: Known) -> Explanation:
 
 
 def cause_explanation(rule: Known, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain`` for a cause, and what a saved ``report`` says of it."""
+    """Return the text of ``gpudiag explain`` for a cause, with its evidence in a saved ``report``."""
     text = explained_cause(rule).text(width)
     return text if report is None else "\n".join((text, "\n\n".join(_found(rule, report, width)) + "\n"))
 
 
 def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
-    """Yield what ``report`` says of the cause: what shows it on that machine, and what to do there."""
+    """Yield the evidence and the fix of the cause in ``report``."""
     from gpudiag.report import words
 
     yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
@@ -129,7 +129,7 @@ def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
 
 
 def _measured(entry: Entry, report: Report, width: int) -> str:
-    """Return what ``report`` says of the probe: of each row the outcome, what was found and the reading."""
+    """Return the rows of the probe in ``report``: outcome, findings and reading of each."""
     from tabulate import tabulate
 
     from gpudiag.report import words
@@ -152,7 +152,7 @@ def _measured(entry: Entry, report: Report, width: int) -> str:
 
 
 def _leaves(path: str, value: object) -> list[tuple[str, str]]:
-    """Return each single value inside a reading and where it stands, such as ``runs.0.device``."""
+    """Return each single value inside a reading with its path, such as ``runs.0.device``."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
     if inner is None:
         return [] if value is None and not path else [(path, _amount(path, value))]

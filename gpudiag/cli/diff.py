@@ -1,4 +1,4 @@
-"""`gpudiag diff`: what is different between two reports."""
+"""`gpudiag diff`: the differences between two reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpudiag expect`: write what a deployment expects of its machines, from the report of a good one."""
+"""`gpudiag expect`: writes a deployment's expectations of its machines, from the report of a good one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpudiag list` and `gpudiag explain`: the texts of probes and causes."""
+"""`gpudiag list` and `gpudiag explain`: the texts about probes and causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``gpudiag explain`` prints, without importing a probe or a cause: that takes longer than all else it does.
+"""The output of ``gpudiag explain``, made without importing a probe or a cause, which would take most of its time.
 
 The texts are an index, which is made when the wheel is built. A checkout and an editable installation have none: there
 each text is made from its probe or cause.
@@ -21,12 +21,12 @@ class Explanation(NamedTuple):
 
     name: str
     prose: str
-    """Paragraphs, which are filled to the width of the terminal."""
+    """Paragraphs that are filled to the width of the terminal."""
     commands: str = ""
     """Lines that are printed as they are, so that they can be pasted."""
 
     def text(self, width: int) -> str:
-        """Return what is printed in ``width`` columns."""
+        """Return the explanation in ``width`` columns."""
         return "\n\n".join(filter(None, (wrapped(self.prose, width), self.commands))) + "\n"
 
 
@@ -38,7 +38,7 @@ def write(explanations: Iterable[Explanation], index: Path) -> None:
 
 
 def indexed(name: str, index: Path | None = None) -> Explanation | None:
-    """Return the explanation that the index has; None if it has none, or if there is no index."""
+    """Return the explanation in the index; None if it is missing, or if there is no index."""
     try:
         with (index or INDEX).open(encoding="utf-8") as lines:
             line = next(line for line in lines if line.startswith(f'["{name}",'))
@@ -50,7 +50,7 @@ def indexed(name: str, index: Path | None = None) -> Explanation | None:
 def wrapped(text: str, width: int) -> str:
     """Return ``text`` filled again to ``width`` columns.
 
-    Indentation stays, and so does a new line if the line before ends a sentence: there an item begins.
+    Indentation is kept, and so is a line break after a sentence, where a new item begins.
     """
     paragraphs: list[str] = []
     for before, line in itertools.pairwise(["", *text.splitlines()]):

@@ -1,4 +1,4 @@
-"""`gpudiag lint`: silent misuse of GPU settings in Python sources and notebooks."""
+"""`gpudiag lint`: finds silent misuse of GPU settings in Python sources and notebooks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _configure(context: click.Context, path: Path | None) -> None:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether a path leads somewhere, or to what cannot be looked at: that is said of the file."""
+    """Return whether a path exists or cannot be examined; the latter is reported as a problem of the file."""
     try:
         return path.exists() or path.is_symlink()
     except OSError:

@@ -99,7 +99,7 @@ def config_option(
 
 @dataclass(frozen=True)
 class Rendering:
-    """How a report is rendered, and where it goes."""
+    """The format of a report, and the files it goes to."""
 
     format: str = option("Format of the report on standard output.", default="table", choices=FORMATS)
     output: tuple[Path, ...] = option(
@@ -119,7 +119,7 @@ FAULT_HELP = "Inject a fault into the simulated machine. May be repeated; see 'g
 
 @dataclass(frozen=True)
 class Simulation:
-    """The simulated machine that a command works on, if one is asked for."""
+    """The simulated machine that a command works on, if one is requested."""
 
     simulate: str | None = option(
         "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.", metavar="SPEC"
@@ -134,7 +134,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is said while a command runs."""
+    """The progress messages of a command."""
 
     quiet: bool = option("No progress on standard error.", default=False, flags=("-q",))
 
@@ -145,7 +145,7 @@ NAGIOS = "nagios"
 
 @dataclass(frozen=True)
 class Judging:
-    """Options that say what a report is judged by, and for whom."""
+    """The options for judging a report, and for its reader."""
 
     expect: Path | None = option(
         "What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",
@@ -159,14 +159,14 @@ class Judging:
 
 
 def as_plugin(context: click.Context, judging: Judging, rendering: Rendering) -> tuple[bool, Rendering]:
-    """Return whether the exit status is that of a plugin of Nagios; its format, too, if no other was given."""
+    """Return whether the exit status is that of a Nagios plugin, and use its format if no other was given."""
     given = context.get_parameter_source("format") is not ParameterSource.DEFAULT
     plugin = judging.exit_scheme == NAGIOS
     return plugin, replace(rendering, format=NAGIOS) if plugin and not given else rendering
 
 
 def exit_status(report: Report, *, plugin: bool) -> int:
-    """Return the exit status of a report, or that of a plugin of Nagios."""
+    """Return the exit status of a report for a shell or for Nagios."""
     if not plugin:
         return report.exit_code
     from gpudiag.report.formats import nagios
@@ -175,7 +175,8 @@ def exit_status(report: Report, *, plugin: bool) -> int:
 
 
 def expectations(file: Path | None, configuration: Path | None = None) -> Expectations | None:
-    """Return what ``file`` expects, or without one the table ``expect`` of the configuration file; None if neither is.
+    """Return the expectations in ``file``, or else in the table ``expect`` of the configuration file; None if there are
+    none.
 
     Raises :class:`gpudiag.errors.UsageError`.
     """
@@ -188,5 +189,5 @@ def expectations(file: Path | None, configuration: Path | None = None) -> Expect
 
 
 def today() -> date:
-    """Return the day, UTC as all times of a report, by which waivers expire."""
+    """Return the current day in UTC, like all times of a report; waivers expire by it."""
     return datetime.now(timezone.utc).date()

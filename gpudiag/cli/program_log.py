@@ -1,7 +1,7 @@
-"""The log of the user's program, however long: its beginning, its end, and between them the lines about GPUs.
+"""Reads the log of the user's program, of any length: its beginning, its end, and the lines about GPUs in between.
 
-What reading costs is bounded: the ends are read line by line, the rest is searched for words
-(:mod:`gpudiag.knowledge.log_sieve`), and what is kept has at most :data:`MOST_CHARACTERS`.
+The cost is bounded: the ends are read line by line, the rest is searched for words
+(:mod:`gpudiag.knowledge.log_sieve`), and at most :data:`MOST_CHARACTERS` are kept.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from gpudiag.text import say
 
 MOST_LINES = 2000
 MOST_LINE_CHARACTERS = 2000
-"""A report stays small."""
+"""The most characters of a line, so that a report stays small."""
 MOST_BYTES = 1 << 28
-"""So much is read: of a longer file the two ends, of a longer stream the beginning."""
+"""The most bytes that are read: of a longer file its two ends, of a longer stream its beginning."""
 MOST_CHARACTERS = 1 << 19
-"""Of all lines that are kept: what causes look for costs more than linear time in the length of a line."""
+"""The most characters of all kept lines, because searching a long line for causes costs more than linear time."""
 _LONGEST_LINE = 1 << 14
-"""Characters of a line that are read; the rest is ignored."""
+"""The most characters of a line that are read; the rest is ignored."""
 _FIRST = 600
 _BETWEEN = 600
 _CHUNK = 1 << 20
 _POLL_S = 0.2
 
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
-"""Characters that no program prints, but for a few: a log that was cut can have a hole."""
+"""Characters that programs hardly ever print; a few are allowed, because a log that was cut can have a hole."""
 
 
 class LogText(NamedTuple):
-    """What was read of a log."""
+    """The part of a log that was read."""
 
     lines: tuple[str, ...]
     """The lines of the log, at most :data:`MOST_LINES`."""
     notes: tuple[str, ...]
-    """What was not read, or not line by line: a sentence each."""
+    """A sentence about each part that was not read, or not line by line."""
 
 
 def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> LogText:
-    """Return what the log ``path`` (``-``: standard input) has to say.
+    """Read the log at ``path`` (``-``: standard input).
 
-    Messages name it after the ``option`` that gave it. ``stopped`` is asked while a stream has nothing new, and now and
-    then: once it is true no more is read. Raises ``UsageError`` for what is not text or cannot be read.
+    Messages name the log after its ``option``. ``stopped`` is called regularly; once it returns true, reading ends.
+    Raises ``UsageError`` for a log that is not text or cannot be read.
     """
     name = option + ("standard input" if str(path) == "-" else str(path))
     if str(path) != "-":
@@ -85,12 +85,12 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
 
 
 def _cut(lines: Iterable[str], longest: int, characters: int) -> Iterator[str]:
-    """Yield the lines, each cut to so many ``characters`` and the messages that its first ``longest`` ones have."""
+    """Yield the lines, each cut to this many ``characters``, with the messages in its first ``longest`` characters."""
     return (shortened(line[:longest], characters) if len(line) > characters else line for line in lines)
 
 
 def _chunks(file: int, stopped: Callable[[], bool], notes: list[str]) -> Iterator[bytes]:
-    """Yield what an open file has; of one that is too long its two ends, which is noted."""
+    """Yield the contents of an open file; of one that is too long its two ends, with a note."""
     size = os.fstat(file).st_size if stat.S_ISREG(os.fstat(file).st_mode) else None
     halves = size is not None and size > MOST_BYTES
     done = 0
@@ -117,7 +117,7 @@ def _chunks(file: int, stopped: Callable[[], bool], notes: list[str]) -> Iterato
 
 
 def _texts(chunks: Iterator[bytes], name: str) -> Iterator[str]:
-    """Yield the text in parts of whole lines; of a line without an end only the beginning."""
+    """Yield the text in blocks of whole lines; an endless line is cut to its beginning."""
     # PowerShell's > writes UTF-16, Windows's editors UTF-8 with a mark.
     marks = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
     decoder = None

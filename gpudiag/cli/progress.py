@@ -1,4 +1,4 @@
-"""Progress on standard error: on a terminal the machine, a tree of areas and a bar, plain lines elsewhere.
+"""Shows progress on standard error: on a terminal the machine, a tree of areas and a bar, plain lines elsewhere.
 
 No thread is started, because gpudiag's processes fork: the run loop calls :meth:`Progress.tick` instead.
 """
@@ -42,10 +42,10 @@ TAIL_LINES = 5
 class Progress:
     """What runs now, how many rows are done and how long it has taken; the observer of a run.
 
-    On a terminal this is the machine, a line for each area with what it found and what runs, and a bar: redrawn, and
-    removed in the end, when the report says it all. Elsewhere it is a line for each row that is done. ``verbose``
-    writes these lines on a terminal too, each with the end of its child's log. ``quiet`` writes
-    nothing. What cannot be written is lost: a closed standard error must not end a run.
+    On a terminal this shows the machine, a line for each area with its findings and running probes, and a bar; it is
+    redrawn, and removed before the report. Elsewhere it is a line for each completed row. ``verbose`` writes these
+    lines on a terminal too, each with the end of its child's log. ``quiet`` writes nothing. Errors of writing are
+    ignored: a closed standard error must not end a run.
     """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -76,14 +76,14 @@ class Progress:
             self._bar = None
 
     def machine(self, facts: Facts, gpus: tuple[Gpu, ...]) -> None:
-        """Say what the probes run on."""
+        """Show the machine that the probes run on."""
         from gpudiag.report import words
 
         self._head = words.of_facts(facts, gpus)
         self.tick()
 
     def phase(self, text: str, probes: Sequence[str] | None = None) -> None:
-        """Say that ``text`` begins, with a row to come for each of ``probes``; None: it has no rows."""
+        """Show that the phase ``text`` begins, with a row to come for each of ``probes``; None: it has no rows."""
         self._phase, self._done, self._running = text, 0, []
         self._total = None if probes is None else len(probes)
         for probe in probes or ():
@@ -93,14 +93,14 @@ class Progress:
         self.tick()
 
     def started(self, label: str) -> None:
-        """Say that ``label`` runs now."""
+        """Show that ``label`` runs now."""
         self._running.append(label)
         if self._verbose and self._bar is None:
             self._write(f"{label}: started")
         self.tick()
 
     def finished(self, row: Row, label: str) -> None:
-        """Say that ``label`` ended with ``row``; it may never have started."""
+        """Show that ``label`` ended with ``row``; it may never have started."""
         self._done += 1
         self._areas.setdefault(row.area, _Area()).outcomes[row.status] += 1
         if label in self._running:
@@ -113,11 +113,11 @@ class Progress:
         self.tick()
 
     def note(self, text: str) -> None:
-        """Write a separate line."""
+        """Write a note on a line of its own."""
         self._write(text)
 
     def tick(self) -> None:
-        """Redraw the live line; to be called several times a second."""
+        """Redraw the live line; call this several times a second."""
         if self._bar is not None:
             with _unhindered():
                 (task,) = self._bar.task_ids
@@ -131,7 +131,7 @@ class Progress:
                 self._bar.refresh()
 
     def _drawn(self, height: int) -> Iterator[RenderableType]:
-        """Yield the machine and the tree of areas, as far as ``height`` lines have room for them and the bar."""
+        """Yield the machine and the tree of areas, as far as they and the bar fit into ``height`` lines."""
         from rich.table import Table
         from rich.text import Text
 
@@ -197,7 +197,7 @@ def _bar(above: Callable[[int], Iterable[RenderableType]]) -> Bar | None:
         return None
 
     class Lines(Bar):
-        """The bar, and what is drawn above it."""
+        """The bar, and the lines above it."""
 
         def get_renderables(self) -> Iterable[RenderableType]:
             yield from above(console.height)

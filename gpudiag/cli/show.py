@@ -1,4 +1,4 @@
-"""`gpudiag show` and `gpudiag schema`: a saved report, and the form of one."""
+"""`gpudiag show` and `gpudiag schema`: a saved report, and the schema of reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpudiag.text import put
 
 @dataclass(frozen=True)
 class Again:
-    """What is done with a saved report before it is shown."""
+    """The changes made to a saved report before it is shown."""
 
     rejudge: bool = option("Judge its readings again, by the probes and causes of this gpudiag.", default=False)
 

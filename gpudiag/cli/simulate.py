@@ -1,4 +1,4 @@
-"""`gpudiag simulate`: any command on simulated GPUs."""
+"""`gpudiag simulate`: runs any command on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def simulate(
 
 
 def _refuse_several(tasks: dict[str, object]) -> None:
-    """Raise ``UsageError`` if two of the options were given."""
+    """Raise ``UsageError`` if two of these options were given."""
     given = [task for task, value in tasks.items() if value not in (None, False)]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} cannot be used together")

@@ -1,4 +1,4 @@
-"""`gpudiag trace`: what a program does with its GPUs, and which of its settings hold."""
+"""`gpudiag trace`: reports how a program uses its GPUs, and which of its settings take effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpudiag.text import printable
 
 @dataclass(frozen=True)
 class Tracing(Simulation):
-    """Where a program runs, and for how long."""
+    """The machine on which a program runs, and its time limit."""
 
     simulate: str | None = option(
         "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.", metavar="SPEC"

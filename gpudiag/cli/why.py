@@ -1,4 +1,4 @@
-"""`gpudiag why`: the cause alone, of this machine or of a log."""
+"""`gpudiag why`: reports only the cause, for this machine or for a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpudiag.text import printable
 
 @dataclass(frozen=True)
 class Place(Simulation):
-    """Where the log is from, or which machine is examined."""
+    """The machine that a log is from, or that is examined."""
 
     here: bool = option("The LOG is of this machine: look at the machine, too.", default=False)
     simulate: str | None = option(
