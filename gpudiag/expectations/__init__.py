@@ -1,6 +1,6 @@
-"""What a deployment expects of a machine: read from a file, compared with a report, written from a good one.
+"""A deployment's expectations of a machine: read from a file, compared with a report, written from a good one.
 
-An expectation is an entry of :data:`gpudiag.expectations.keys.KEYS`: what is looked at, and how it is compared. Each
-one that a file sets is a row of the report, ``expect.<key>``; what is not met, or not known, is a finding. So every
-format shows it, and the verdict counts it, as any other finding.
+An expectation is an entry of :data:`gpudiag.expectations.keys.KEYS`: a value of the report, and its comparison. Each
+one that a file sets is a row of the report, ``expect.<key>``; an unmet or unknown one is a finding. So every format
+shows it, and the verdict counts it, like any other finding.
 """

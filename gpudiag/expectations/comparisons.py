@@ -1,4 +1,4 @@
-"""How a value of a file is checked, and compared with what was seen."""
+"""Checks a value of an expectations file, and compares it with the machine."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from gpudiag.simulator.sizes import MIB, parse_size
 
 MOST_GPUS = 1024
 _LONGEST = 200
-"""Most characters of a version range: its parts are compared pair by pair."""
+"""The most characters of a version range, whose parts are compared pair by pair."""
 
 
 class Comparison:
-    """How a value of a file is checked, and compared with what was seen."""
+    """Checks a value of an expectations file, and compares it with the machine."""
 
     types: tuple[type, ...] = (str,)
     wanted = ""
-    """What to write, for an error and for the manual."""
+    """The allowed values, for errors and for the manual."""
 
     def check(self, value: Any) -> None:
-        """Raise ``ValueError`` with the reason if no machine can meet ``value``, or if it means nothing."""
+        """Raise ``ValueError`` with the reason if no machine can meet ``value``, or if it is meaningless."""
 
     def is_met(self, value: Any, seen: Any) -> bool:
         raise NotImplementedError
 
     def text(self, seen: Any) -> str:
-        """Return what was seen, for a person."""
+        """Return the machine's value, for a person."""
         return str(seen)
 
     def expected(self, value: Any) -> str:
-        """Return what is expected, for a person."""
+        """Return the expected value, for a person."""
         return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 class Range(Comparison):
-    """A range of versions, as pip writes them."""
+    """A range of versions, in pip's notation."""
 
     wanted = 'a range of versions in quotes, such as ">=550" or ">=2.19,<2.22"'
 
@@ -78,7 +78,7 @@ class Number(Range):
 
 
 class Size(Comparison):
-    """At least so many bytes."""
+    """A least number of bytes."""
 
     wanted = 'an amount of memory in quotes, such as "79GiB" or "9728MiB"'
 
@@ -96,7 +96,7 @@ class Size(Comparison):
 
 
 class Least(Comparison):
-    """At least a number."""
+    """A least number."""
 
     types = (int,)
 
@@ -116,7 +116,7 @@ class Least(Comparison):
 
 
 class Most(Comparison):
-    """At most so many seconds."""
+    """A most number of seconds."""
 
     types = (int, float)
     wanted = "a number of seconds above 0, such as 120"
@@ -153,7 +153,7 @@ class Names(Comparison):
 
 
 class Passing(Comparison):
-    """Rows that pass, at most with notes."""
+    """Rows that must pass; notes are allowed."""
 
     types = (tuple,)
     wanted = 'a list of areas, probes or globs in quotes, such as ["discovery", "memory.growth"]'
@@ -174,7 +174,7 @@ class Passing(Comparison):
 
 
 class Yes(Comparison):
-    """True, the only value that asks for something."""
+    """True, the only allowed value of a yes-or-no expectation."""
 
     types = (bool,)
     wanted = "true; leave the key out if it is not needed"
@@ -237,7 +237,7 @@ def _range(text: str) -> SpecifierSet:
 
 
 def _is_possible(versions: SpecifierSet) -> bool:
-    """Return whether a version is in the range: its ends are tried, and what is just above each, and 0."""
+    """Return whether any version is in the range: its ends are tried, a version just above each, and 0."""
     ends = [Version(version.version.removesuffix(".*")) for version in versions]
     release = [".".join(map(str, (*end.release, 0, 0, 0, 1))) for end in ends]
     tried = ["0", *map(str, ends), *(f"{end.epoch}!{text}" for end, text in zip(ends, release, strict=True))]

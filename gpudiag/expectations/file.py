@@ -24,7 +24,8 @@ _LONGEST = 100
 
 
 def load(path: Path, *, named: bool) -> Expectations | None:
-    """Return what the file at ``path`` expects; None: a configuration file that was not ``named`` has none.
+    """Return the expectations in the file at ``path``; None if it is a configuration file without any that was not
+    ``named``.
 
     Raises :class:`UsageError`.
     """
@@ -33,7 +34,7 @@ def load(path: Path, *, named: bool) -> Expectations | None:
 
 
 def read(table: dict[str, Any], source: str) -> Expectations:
-    """Return what a parsed file, or its table ``expect``, expects; ``source`` names it.
+    """Return the expectations in a parsed file, or in its table ``expect``; ``source`` is its name for messages.
 
     Raises :class:`UsageError` with the file, the key, the value and what to write: for an unknown key, a wrong type and
     a value that no machine can meet.
@@ -52,7 +53,7 @@ def read(table: dict[str, Any], source: str) -> Expectations:
 
 
 def again(expected: Expectations) -> Expectations:
-    """Check expectations that a report holds; raises :class:`UsageError` as :func:`read` does."""
+    """Check expectations from a report; raises :class:`UsageError` as :func:`read` does."""
     values = {key.name: value for key in KEYS if (value := getattr(expected, key.field)) is not None}
     for name, value in values.items():
         _check(_NAMES[name], value, expected.source)
@@ -104,7 +105,7 @@ def _waiver(table: dict[str, Any], where: str) -> Waiver:
 
 
 def _findings(name: str) -> set[str]:
-    """Return the names of findings: those of the probe that ``name`` names, or all."""
+    """Return the names of possible findings: those of the probe in ``name``, or all."""
     from gpudiag.expectations.judging import KINDS
     from gpudiag.run import views
 
@@ -115,7 +116,7 @@ def _findings(name: str) -> set[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it is written in TOML, cut short."""
+    """Return a value in TOML notation, cut short."""
     if isinstance(value, bool | str | list | tuple | dict):
         text = json.dumps(value, ensure_ascii=False, default=str)
     else:

@@ -1,4 +1,4 @@
-"""Compares a report with what is expected: a row for each expectation, and the findings that are accepted."""
+"""Compares a report with expectations: adds a row for each of them, and marks accepted findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpudiag.text import counted
 NOT_MET = "not_met"
 NOT_KNOWN = "not_known"
 KINDS = (NOT_MET, NOT_KNOWN)
-"""What a row of an expectation can find."""
+"""The possible findings in a row of an expectation."""
 EXPIRED = "expired"
 UNUSED = "unused"
 
@@ -27,7 +27,7 @@ _MOST_NAMED = 6
 
 
 def judged(report: Report, expected: Expectations, on: date) -> Report:
-    """Return ``report`` with the rows of ``expected`` and the findings accepted that it accepts ``on`` that day.
+    """Return ``report`` with the rows of ``expected``, and with the findings accepted that it accepts ``on`` that day.
 
     The verdict follows from the rows, as always: an expectation that is not met, or about which nothing is known,
     fails; an accepted finding is a note. Acceptance verifies nothing: a GPU on which no kernel was verified stays
@@ -89,7 +89,8 @@ def _edit(sentence: str) -> tuple[Action, ...]:
 
 
 def _summary(key: Key, seen: Seen, *, brief: bool = False) -> str:
-    """Return what was seen; equal values once, each with its places. ``brief``: one value for all has no places."""
+    """Return the machine's values; equal values once, each with its places. ``brief``: omit the places of a single
+    value."""
     places: dict[str, list[str]] = {}
     for where, what in seen.items():
         places.setdefault("not known" if what is None else key.comparison.text(what), []).append(where)
@@ -104,7 +105,7 @@ def _named(places: list[str]) -> str:
 
 
 def _as_found(row: Row) -> Row:
-    """Return ``row`` without what was accepted in it."""
+    """Return ``row`` without its acceptances."""
 
     def found(finding: Finding) -> Finding:
         if finding.accepted is None:
@@ -122,7 +123,7 @@ def _with_findings(row: Row, findings: tuple[Finding, ...]) -> Row:
 
 
 class _Waivers:
-    """What is accepted, and what of that was found."""
+    """The accepted findings, and which of them occurred."""
 
     def __init__(self, expected: Expectations, on: date) -> None:
         self._expected = expected
@@ -130,7 +131,7 @@ class _Waivers:
         self._found: set[str] = set()
 
     def applied(self, row: Row) -> Row:
-        """Return ``row`` with its findings accepted for which there is a waiver that has not expired."""
+        """Return ``row`` with those findings accepted that have an unexpired waiver."""
         return _with_findings(
             row, tuple(self._accepted(f"{row.probe}.{finding.kind}", finding) for finding in row.findings)
         )
@@ -153,7 +154,7 @@ class _Waivers:
         return self._on > waiver.until
 
     def row(self) -> Iterator[Row]:
-        """Yield the row of the waivers themselves, if there are any."""
+        """Yield the row about the waivers, if there are any."""
         waivers = self._expected.accept
         if waivers:
             used = sum(waiver.finding in self._found and not self._has_expired(waiver) for waiver in waivers)

@@ -1,4 +1,4 @@
-"""Every expectation: what it looks at in a report, how that is compared, and what is written from a good machine."""
+"""The list of all expectations: the value in a report, its comparison, and the line written for a good machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gpudiag.model.report import Report
 
 @dataclass(frozen=True)
 class Key:
-    """An expectation."""
+    """An expectation that a file can set."""
 
     name: str
     """The key in an expectations file."""
     comparison: Comparison
     what: str
-    """What it asks for, in a sentence for the manual and for files that are written."""
+    """The meaning of the key in a sentence, for the manual and for files that are written."""
     seen: Callable[[Report, Any], Seen]
     advice: str
     written: Callable[[Report], str]
@@ -31,7 +31,7 @@ class Key:
 
     @property
     def field(self) -> str:
-        """The name of its field in :class:`gpudiag.model.expectations.Expectations`."""
+        """The name of the key's field in :class:`gpudiag.model.expectations.Expectations`."""
         return self.name.replace("-", "_")
 
 
@@ -164,7 +164,7 @@ KEYS = (
 
 
 def explanation(name: str) -> str:
-    """Return what a row of an expectation, such as ``expect.driver``, is about; raises :class:`UsageError`."""
+    """Return the explanation of a row such as ``expect.driver``; raises :class:`UsageError`."""
     known = {f"{AREA}.{key.name}": key for key in KEYS}
     if name == f"{AREA}.accept":
         return f"{name}: which findings are accepted, why and until when. See: gpudiag docs expectations\n"

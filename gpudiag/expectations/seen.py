@@ -1,4 +1,4 @@
-"""What an expectation looks at in a report."""
+"""The values in a report that expectations are compared with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpudiag.probes import listing
 from gpudiag.simulator.sizes import MIB
 
 Seen = dict[str, Any]
-"""What was seen, by where: a GPU, a probe, or "" for the machine. None: it is not known."""
+"""The observed values, by GPU, by probe, or with "" for the machine; None if unknown."""
 
 
 def gpus(report: Report, _: Any = None) -> Seen:
-    """Count what ``--require-gpus`` counts: simulated GPUs only if they were asked for on the command line."""
+    """Count the GPUs as ``--require-gpus`` does: simulated ones only if the command line requests them."""
     counted = [gpu for gpu in report.gpus if report.limits.count_simulated or not gpu.simulated]
     why = "simulated GPUs count only if --simulate is on the command line"
     return {why if len(counted) < len(report.gpus) else "": len(counted)}
@@ -27,7 +27,7 @@ def label(gpu: Gpu) -> str:
 
 
 def _of_each(report: Report, look: Callable[[Gpu, NvmlDevice], Any]) -> Seen:
-    """Return what ``look`` finds for each GPU in scope; None if NVML does not describe it."""
+    """Return the result of ``look`` for each GPU in scope; None if NVML does not describe the GPU."""
     devices = {device.pci_bus_id: device for device in report.facts.nvml_devices}
     return {
         label(gpu): look(gpu, devices[gpu.pci_bus_id]) if gpu.pci_bus_id in devices else None for gpu in report.gpus
@@ -39,7 +39,7 @@ def models(report: Report, _: Any = None) -> Seen:
 
 
 def _memory(gpu: Gpu, device: NvmlDevice) -> tuple[int, int]:
-    """Return the bytes of memory, in all and used; of a MIG instance, if the mask chose one."""
+    """Return the total and used bytes of memory, of the MIG instance if the mask chose one."""
     if gpu.uuid in device.mig_uuids and len(device.mig_memory_bytes) == len(device.mig_uuids):
         return device.mig_memory_bytes[device.mig_uuids.index(gpu.uuid)]
     return device.memory_total_bytes, device.memory_used_bytes

@@ -1,4 +1,4 @@
-"""The values, in TOML, that a good machine meets; "" for what the report does not know."""
+"""Writes the values of a good machine in TOML; "" for a value that the report does not know."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpudiag.simulator.sizes import MIB
 
 
 def quoted(text: str) -> str:
-    """Return a text in TOML: a JSON string in ASCII is one."""
+    """Return a text as a TOML string: a JSON string in ASCII is one."""
     import json
 
     return json.dumps(text)
@@ -67,7 +67,7 @@ def peers(report: Report) -> str:
 
 
 def passing(report: Report) -> str:
-    """Return the areas of which each row passed, and of the others the probes."""
+    """Return the areas in which every row passed, and the passed probes of the other areas."""
     patterns: list[str] = []
     for area, rows in report.areas.items():
         if area == AREA:

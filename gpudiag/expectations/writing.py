@@ -1,4 +1,4 @@
-"""Writes the expectations that a good machine meets, with a comment for each: a beginning that is edited by hand."""
+"""Writes the expectations that a good machine meets, with a comment for each, as a draft to edit by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTH = 100
 def from_report(report: Report, source: str) -> str:
     """Return the file, TOML with a final newline.
 
-    Raises :class:`UsageError` for a report that is not a PASS: what such a machine is would become what is expected.
+    Raises :class:`UsageError` for a report without PASS, because the faults of its machine would be expected.
     """
     if report.program is not None or report.is_log_alone:
         raise UsageError(
@@ -48,7 +48,7 @@ def _keys(report: Report) -> Iterator[str]:
 
 
 def _waivers(report: Report) -> Iterator[str]:
-    """Yield, as comments, how the warnings of this machine would be accepted."""
+    """Yield, as comments, waivers that would accept the warnings of this machine."""
     warned = {
         f"{row.probe}.{finding.kind}": finding
         for row in report.rows
