@@ -1,1 +1,1 @@
-"""What changed between two reports: the facts of the machine, and what the probes and the diagnosis found."""
+"""The changes between two reports: in the facts of the machine, in the probes and in the diagnosis."""

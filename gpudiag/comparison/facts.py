@@ -1,7 +1,7 @@
-"""What changed in the facts: one walk over the records of both reports, whatever families they have.
+"""Finds changed facts by one walk over the records of both reports, whatever families they have.
 
-A record in a list is found again by its identity, so that a package that is new does not look like a change of all that
-come after it. A field that one of the reports was written without, because its gpudiag did not know it, says nothing.
+Records in lists are paired by identity, so that a new package does not look like a change of all packages after it. A
+field that one of the reports was written without, because its gpudiag did not know it, says nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ IDENTITY: Mapping[type, tuple[tuple[str, ...], ...]] = {
     NvmlDevice: (("uuid",), ("pci_bus_id",)),
     Distribution: (("name", "location"), ("name",)),
 }
-"""By which fields a record is found again; if that finds none, by the next. Of other records it is the first field."""
+"""The fields that identify a record of each type, in order of preference; for other types it is the first field."""
 
 _LABELS: Mapping[type, str] = {NvmlDevice: "GPU {pci_bus_id}"}
-"""What a record is called, if not by its identity."""
+"""The labels of records that are not named by their identity."""
 
 _NAMES = {
     "system.os": "operating system",
@@ -52,19 +52,19 @@ _NAMES = {
     "container.image": "image of the container",
     "cuda.uuids": "GPU by CUDA",
 }
-"""What a fact is called, if not by the words of its field."""
+"""The names of facts that are not named by the words of their field."""
 
 _ORDERED = frozenset({"libraries.runpath", "cuda.uuids"})
 """Lists whose order matters."""
 
 _SAID_BY_ANOTHER = frozenset({"libraries.search_path", "libraries.opener"})
-"""Facts that follow from others: from LD_LIBRARY_PATH, from the file of TensorFlow."""
+"""Facts that follow from others, such as LD_LIBRARY_PATH or TensorFlow's file."""
 
 _PASSING_VARIABLES = re.compile(r"GPUDIAG_.*|SLURM_JOB_ID|PYTEST_XDIST_WORKER")
-"""Another value in each job, or settings of gpudiag itself."""
+"""Variables that differ from job to job, or are settings of gpudiag itself."""
 
 _UNNAMED = ("version", "path")
-"""Fields of a record in a list that need no name beside that of the record."""
+"""Fields of a record in a list whose name is not shown beside that of the record."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class _Place:
 
     path: str = ""
     label: str = ""
-    """The name of the record in a list, or of the key, that the place is in."""
+    """The name of the record in a list, or of the key, that contains this place."""
     field: str = ""
 
     def at(self, field: str) -> _Place:
         return _Place(f"{self.path}.{field}".lstrip("."), self.label, field)
 
     def of(self, key: str, label: str = "") -> _Place:
-        """Return the place of an element: ``label`` is what a record is called, which needs no words of its list."""
+        """Return the place of an element; a record with a ``label`` is named by it alone, without its list."""
         words = self.field.replace("_", " ")
         inside = f"{self.label} {words}" if self.label else "" if label else _NAMES.get(self.path, words)
         return _Place(f"{self.path}[{key}]", f"{inside} {label or key}".strip())
@@ -93,7 +93,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value, and what its report has of it: None for a report that has not been saved, which has all."""
+    """A value, and its JSON in a loaded report; None for a report that has not been saved, which has all fields."""
 
     value: Any
     plain: Any = None
@@ -112,7 +112,7 @@ class _Value:
 
 
 def changes(old: Facts, new: Facts, old_plain: Any = None, new_plain: Any = None) -> Iterator[Change]:
-    """Yield what differs; the plain facts are those of the JSON that a report was loaded from."""
+    """Yield the differences; the plain facts are the JSON from which a report was loaded."""
     yield from _walk(_Place(), _Value(old, old_plain), _Value(new, new_plain))
 
 
@@ -149,7 +149,7 @@ def _list(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
 def _keyed(
     place: _Place, old: dict[str, _Value], new: dict[str, _Value], said: Callable[[object], str]
 ) -> Iterator[Change]:
-    """Yield the changes of a dictionary, or of a list whose elements are their own keys: ``said`` says no more."""
+    """Yield the changes of a dictionary, or of a list whose elements are their own keys and need no text."""
     unmatched = [key for key in new if key not in old]
     loose = [key for key in unmatched if is_loose(key)]
     for key, value in old.items():
@@ -185,7 +185,7 @@ def _change(place: _Place, old: object, new: object) -> Change:
 
 
 def _said(value: object, *, size: bool) -> str | None:
-    """Return a value for people; None for None."""
+    """Return a value as a text for people; None for None."""
     if value is None:
         return None
     if isinstance(value, Unknown):
@@ -202,7 +202,8 @@ def _said(value: object, *, size: bool) -> str | None:
 
 
 def _summary(value: object) -> str:
-    """Return what says most about a record that has come or gone: its version, else its first text but its identity."""
+    """Return the main value of an added or removed record: its version, or else its first text that is not its
+    identity."""
     if not isinstance(value, msgspec.Struct):
         return str(value)
     texts = {name: text for name in value.__struct_fields__ if isinstance(text := getattr(value, name), str) and text}
@@ -226,7 +227,7 @@ def _label(value: Any) -> str:
 
 
 def _paired(before: Iterable[_Value], after: Iterable[_Value]) -> list[tuple[_Value | None, _Value | None]]:
-    """Return each record with itself in the other report, or with None."""
+    """Return pairs of the same record in both reports, with None where one is missing."""
     gone, come = list(before), list(after)
     pairs: list[tuple[_Value | None, _Value | None]] = []
     kinds = {type(value.value) for value in (*gone, *come)}
@@ -243,14 +244,14 @@ def _paired(before: Iterable[_Value], after: Iterable[_Value]) -> list[tuple[_Va
 
 
 def _is_itself(first: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> bool:
-    """Return whether two records agree in the fields of ``way``; ``surely``: not only by a placeholder."""
+    """Return whether two records agree in the fields of ``way``; ``surely``: placeholders do not count as equal."""
     pairs = [(getattr(first, name), getattr(two, name)) for name in way] if type(first) is type(two) else []
     return bool(pairs) and all(a == b if surely else is_same(a, b) for a, b in pairs)
 
 
 @cache
 def _lasting_fields(kind: type) -> tuple[str, ...]:
-    """Return the fields of a record that are not another value a moment later."""
+    """Return the fields of a record that do not change from moment to moment."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(name for name in kind.__struct_fields__ if not _is_momentary(hints[name]))  # type: ignore[attr-defined]
 

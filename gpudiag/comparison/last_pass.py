@@ -1,4 +1,4 @@
-"""The last report with PASS of this machine and interpreter, kept to say what changed when a later run fails.
+"""Keeps the last report with PASS of this machine and interpreter, to show the changes when a later run fails.
 
 It is a report as any other, ``$XDG_STATE_HOME/gpudiag/last-pass-HOST-DIGEST.json``: the digest is of the host's name
 and the interpreter, because one home folder may serve many hosts. Simulated machines have separate files, one for each
@@ -28,7 +28,7 @@ from gpudiag.model.report import Report, Verdict
 
 _NAME = re.compile(r"last-pass-[\w.-]+-[0-9a-f]{12}\.json")
 MOST_FILES = 50
-"""In a container the host often has another name each time: the oldest files go."""
+"""The most records; the oldest are deleted, because a container often gets a new host name each time."""
 SOURCE = "the last PASS"
 THIS = "this run"
 
@@ -40,7 +40,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def file_of(report: Report) -> Path | None:
-    """Return where the last PASS of the machine and interpreter of ``report`` is kept; None if they are not known."""
+    """Return the file for the last PASS of the report's machine and interpreter; None if these are unknown."""
     system = report.facts.system
     if isinstance(system, Unknown):
         return None
@@ -52,9 +52,9 @@ def file_of(report: Report) -> Path | None:
 
 
 def with_changes(report: Report, baseline: ComparedReport | None = None, *, keep: bool = True) -> Report:
-    """Return ``report`` with what changed since ``baseline``, or if it is not a PASS, since the last one.
+    """Return ``report`` with the changes since ``baseline`` or, if the report is not a PASS, since the last PASS.
 
-    A PASS is kept, if ``keep``; what cannot be written is a note.
+    With ``keep`` a PASS is saved; if that fails, the report gets a note.
     """
     if baseline is not None:
         return msgspec.structs.replace(report, since=compare(baseline, ComparedReport(report, THIS)))
@@ -64,7 +64,7 @@ def with_changes(report: Report, baseline: ComparedReport | None = None, *, keep
 
 
 def since_last_pass(report: Report) -> Report:
-    """Return ``report`` with what changed since the last PASS, if one is kept that this gpudiag can read."""
+    """Return ``report`` with the changes since the last PASS, if one is kept that this gpudiag can read."""
     try:
         file = file_of(report)
         if file is None or not os.path.lexists(file):
@@ -92,7 +92,7 @@ def _kept(report: Report) -> Report:
 
 
 def _make_folder(state: Path) -> None:
-    """Make the folder of the records, with the mark of gpudiag; one that exists is used as it is."""
+    """Create the folder of the records, with gpudiag's mark; an existing folder is used unchanged."""
     if not state.exists():
         state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError), folders.new(state):
@@ -100,7 +100,8 @@ def _make_folder(state: Path) -> None:
 
 
 def _distrust(record: Path) -> str:
-    """Return why a record is neither read nor written: another user may have put it there, or it is not a file."""
+    """Return why a record is neither read nor written: another user may have put it there, or it is not a plain
+    file."""
     try:
         if not stat.S_ISREG(record.lstat().st_mode):
             return "it is not a plain file"

@@ -1,4 +1,4 @@
-"""Whether two values of two reports are the same: what is noise, and what a masked report does not say."""
+"""Decides whether values of two reports are equal, apart from noise and from masked parts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 from gpudiag.model.facts import SLOW_S
 
 _PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-\d{1,3}(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)")
-"""What ``--mask`` puts in the place of a name, a path or a UUID."""
+"""The placeholder that ``--mask`` puts in place of a name, a path or a UUID."""
 _TEMPORARY = re.compile(
     r"/(?:tmp\.\w{6,}|tmp[a-z0-9_]{8}|gpudiag-sim-\w+|_MEI\w{6}|pytest-of-[^/:]+/pytest-\d+(?:/[^/:]+)?)(?=[/:\s'\"]|$)"
 )
-"""Folders whose names are made up for each run: of mktemp, of Python's tempfile, of simulated machines."""
+"""Folders whose names differ in each run: those of mktemp, of Python's tempfile, of simulated machines."""
 _NEARLY = 64
-"""Sizes that differ by less than this part are the same: a kernel reserves a little more or less memory."""
+"""Relative difference up to which sizes are equal: a kernel reserves a little more or less memory."""
 
 
 def is_same(old: object, new: object, *, unit: str = "") -> bool:
-    """Return whether nothing shows that two values differ; ``unit``: they count ``bytes`` or ``seconds``."""
+    """Return whether two values are equal as far as can be known; ``unit`` is ``bytes`` or ``seconds``."""
     if old == new:
         return True
     if isinstance(old, str) and isinstance(new, str):
@@ -31,7 +31,7 @@ def is_same(old: object, new: object, *, unit: str = "") -> bool:
 
 
 def is_loose(text: str) -> bool:
-    """Return whether another text can be the same: a part of this one is a placeholder, or made up for each run."""
+    """Return whether a text can be equal to a different one, because a part is a placeholder or differs in each run."""
     return bool(_PLACEHOLDER.search(text) or _TEMPORARY.search(text))
 
 
@@ -40,7 +40,7 @@ def _lasting(text: str) -> str:
 
 
 def _fits(masked: str, text: str) -> bool:
-    """Return whether ``text`` can be what ``masked`` was before it was masked: any text for each placeholder."""
+    """Return whether ``text`` can be the original of ``masked``, with any text for each placeholder."""
     first, *rest = _PLACEHOLDER.split(masked)
     if not rest or not text.startswith(first):
         return False

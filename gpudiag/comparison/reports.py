@@ -28,10 +28,11 @@ from gpudiag.model.report import Gpu, Report, Row, Severity, Verdict
 from gpudiag.record import Record
 
 VERDICTS = (Verdict.PASS, Verdict.NOT_VERIFIED, Verdict.BROKEN, Verdict.FAIL)
-"""The best one first: the order in which exit statuses count, the other way round."""
+"""The verdicts from best to worst: the order of the exit statuses, reversed."""
 
 OUTCOMES = {"pass": 0, "note": 0, "skipped": 1, "warning": 2, "broken": 3, "fail": 4}
-"""A probe that passed and is skipped now shows less than it did; one that was skipped and warns now shows a fault."""
+"""The outcomes from best to worst: a skipped probe that passed before shows less, and one that warns now shows a
+fault."""
 
 _WORSENING = (Severity.WARNING, Severity.FAIL)
 
@@ -43,7 +44,7 @@ _MASK = (f"{_VARIABLE}CUDA_", f"{_VARIABLE}NVIDIA_", "nvml.devices", "container.
 _SETTINGS = (f"{_VARIABLE}TF_", f"{_VARIABLE}XLA_", f"{_VARIABLE}CUDA_")
 
 _Places: TypeAlias = dict[tuple[str, ...], tuple[str, Row]]
-"""The rows of a report and what they are called, by probe and GPUs."""
+"""The rows of a report with their names, by probe and GPUs."""
 
 EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
     Stage.PACKAGE: _PYTHON,
@@ -62,11 +63,11 @@ EXPLAINS: dict[Stage | None, tuple[str, ...]] = {
     Stage.PROGRAM: (),
     None: (*_DRIVER, *_MASK, *_SETTINGS, *_LIBRARIES, *_PYTHON),
 }
-"""How the paths of facts begin that can explain why a stage fails, the likeliest first; None: no stage failed."""
+"""Prefixes of facts that can explain why a stage fails, the likeliest first; None: no stage failed."""
 
 
 class ComparedReport(Record):
-    """A report, and the JSON of its facts: None for one that was not loaded from a file."""
+    """A report, and the JSON of its facts; None for a report that was not loaded from a file."""
 
     report: Report
     source: str
@@ -128,7 +129,7 @@ def _causes(old: Report, new: Report) -> Iterator[Change]:
 
 
 def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterator[RootCause]:
-    """Yield the causes that ``others`` has not, or has less often: the figures of one may differ."""
+    """Yield the causes that ``others`` lacks or has less often; their figures may differ."""
     left = Counter(other.cause_id for other in others)
     for cause in causes:
         if left[cause.cause_id] == 0:
@@ -196,7 +197,7 @@ def _machine(old: Report, new: Report) -> Iterator[Change]:
 
 
 def _ranked(changes: Iterable[Change], stage: Stage | None) -> list[Change]:
-    """Return the changes of facts, those first that can explain why ``stage`` fails."""
+    """Return the changed facts, those first that can explain why ``stage`` fails."""
     return sorted(changes, key=lambda change: _rank(change, stage))
 
 
