@@ -20,17 +20,18 @@ FOLDER = Path(__file__).parent
 INDEX = "README"
 _MOST_HITS = 8
 _MOST_SHOWN = 90
-"""Characters of each."""
+"""The most characters of an excerpt in a list of hits."""
 _IN_TITLE, _IN_PAGE_TITLE, _MOST_IN_TEXT = 12, 4, 5
-"""What a word counts in each of them; in the text it counts as often as it is found, up to this."""
+"""The weight of a word found in a section's title, in a page's title and in the text, where it counts up to this
+often."""
 _AS_PHRASE = 12
-"""What each word counts, in addition, if they are found one after the other, as in a line of a log."""
+"""Additional weight of words that are found one after the other, as in a line of a log."""
 _LONG = 2000
-"""Characters of a section in which a word counts half as much as in a very short one."""
+"""Length of a section, in characters, at which a word counts half as much as in a very short one."""
 _COVERED = 0.6
-"""Of a question, weighed by how rare its words are, this much must be found in a section."""
+"""Part of the question, weighted by the rarity of its words, that a section must contain."""
 _CLEARLY_BEST = 1.4
-"""A section whose score is so many times that of the next one is printed; otherwise the hits are listed."""
+"""A section is printed if its score is this many times that of the next one; otherwise the hits are listed."""
 
 _HEADING = re.compile(r"^(#{1,6}) +(\S.*)$")
 _COMMENT = re.compile(r"^<!--.*-->$")
@@ -52,7 +53,7 @@ class Section:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The words that mean exactly this section: its anchor, its title, an option in it; of a page, its name."""
+        """The words that identify this section: its anchor, its title, an option in it or, for a page, its name."""
         title = self.title.lower()
         options = re.findall(r"(?<!\S)--?[a-z][\w-]*", title)
         page = [self.page, self.page.rpartition("/")[2]] if self.level == 1 else []
@@ -126,14 +127,14 @@ def answer(topic: Sequence[str]) -> str:
 
 
 def _page(word: str) -> str:
-    """Return the page that ``word`` names, by its path or by its last part alone; "" for none, or more than one."""
+    """Return the page that ``word`` names, by its path or its last part; "" if there is none or more than one."""
     name = word.removesuffix(".md")
     named = [page for page in pages() if page == name] or [page for page in pages() if page.rpartition("/")[2] == name]
     return named[0] if len(named) == 1 else ""
 
 
 def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
-    """Return the text of the section that ``words`` ask for, or a list if they may mean several; "" for none."""
+    """Return the text of the section that ``words`` name, or a list if several are possible; "" for none."""
     asked = " ".join(words)
     if exact := [section for section in sections if asked in section.names]:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)
@@ -169,7 +170,7 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
 
 
 def _count(stem: str, text: str) -> int:
-    """Return how many words of ``text`` begin with ``stem``; upper and lower case count as the same."""
+    """Return how many words of ``text`` begin with ``stem``, ignoring case."""
     text = f" {text.lower()}"
     count, at = 0, text.find(stem)
     while at > 0:
@@ -179,7 +180,7 @@ def _count(stem: str, text: str) -> int:
 
 
 def _opened(section: Section) -> str:
-    """Return the Markdown of a section with the sections inside it."""
+    """Return the Markdown of a section with its subsections."""
     sections = sections_of(section.page)
     start = sections.index(section)
     inside = takewhile(lambda other: other.level > section.level, sections[start + 1 :])
@@ -197,7 +198,7 @@ def _hits(sections: Sequence[Section]) -> str:
 
 
 def _shortest(section: Section) -> str:
-    """Return the shortest words that open the section: a name that no other has, or its page and its anchor."""
+    """Return the shortest words that open the section: a unique name, or its page and its anchor."""
     if section.level == 1:
         return section.page
     title = section.title.lower()
@@ -207,7 +208,7 @@ def _shortest(section: Section) -> str:
 
 @cache
 def _uses() -> Counter[str]:
-    """Return of how many sections each name is."""
+    """Return for each name the number of sections that have it."""
     return Counter(name for section in _all_sections() for name in section.names)
 
 

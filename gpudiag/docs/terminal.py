@@ -1,6 +1,7 @@
-"""The manual's Markdown for a terminal: filled to its width, with colour if it has some.
+"""Formats the manual's Markdown for a terminal: filled to its width, with colour if the terminal has it.
 
-Only what the manual uses: headings, paragraphs, lists, quotations, tables, fenced blocks, code, emphasis and links.
+It supports what the manual uses: headings, paragraphs, lists, quotations, tables, fenced blocks, code, emphasis and
+links.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from gpudiag import docs
 
 WIDEST = 100
-"""Columns of text: longer lines are hard to read, however wide the terminal is."""
+"""The most columns of text: longer lines are hard to read, however wide the terminal is."""
 _LEAST_LAST_COLUMN = 30
 """If a table leaves fewer columns for its last one, its rows become paragraphs."""
 _MOST_HELD = 60
-"""Code of up to so many characters is not broken over two lines, if there is room."""
+"""The most characters of code that is kept on one line if there is room."""
 _HELD = "\0"
-"""Stands for the spaces of such code."""
+"""Replaces the spaces of code that is kept on one line."""
 
 _ITEM = re.compile(r"^(?P<mark> *(?:[-*]|\d+\.) +)(?P<text>.*)$")
 _HEADING = re.compile(r"^(?P<level>#{1,6}) +(?P<text>.*)$")
@@ -39,7 +40,7 @@ def rendered(markdown: str, width: int, *, color: bool) -> str:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the lines of each block: what stands between empty lines, or a fenced block."""
+    """Yield the lines of each block: the text between empty lines, or a fenced block."""
     block: list[str] = []
     fenced = False
     for line in lines:
@@ -84,7 +85,7 @@ class Terminal:
         return "\n".join(self._styled(text, _BOLD) for text in (title, line) if text)
 
     def _sample(self, lines: Sequence[str]) -> str:
-        """Return a fenced block as it is, indented unless a line that fits would not fit then."""
+        """Return a fenced block unchanged, and indented unless a line would become too long."""
         indent = "" if any(self.width - 4 < len(line) <= self.width for line in lines) else " " * 4
         return "\n".join(self._styled(f"{indent}{line}", _CYAN) if line else "" for line in lines)
 
@@ -100,7 +101,7 @@ class Terminal:
             yield self._filled(" ".join(texts), mark, " " * len(mark))
 
     def _table(self, lines: Sequence[str]) -> str:
-        """Return rows in columns, of which the last is filled; each row as a paragraph if that would be too narrow."""
+        """Return rows in columns, the last one filled; each row becomes a paragraph if that would be too narrow."""
         head, _, *rows = [_cells(line) for line in lines]
         widths = [max(map(self._columns, column)) for column in zip(head, *rows, strict=True)]
         room = self.width - sum(width + 2 for width in widths[:-1])
@@ -122,7 +123,7 @@ class Terminal:
         return "\n".join([self._filled(row[0]), *(self._filled(cell, " " * 4, " " * 4) for cell in cells)])
 
     def _filled(self, text: str, first: str = "", rest: str = "") -> str:
-        """Return a paragraph; ``first`` stands before its first line, ``rest`` before each other."""
+        """Return a paragraph with ``first`` before its first line and ``rest`` before each other."""
         room = min(_MOST_HELD, self.width - len(rest) - 2)  # a mark may follow
         filled = textwrap.fill(
             _CODE.sub(lambda code: code[0].replace(" ", _HELD) if len(code[0]) <= room else code[0], _resolved(text)),
@@ -153,12 +154,12 @@ def _cells(line: str) -> list[str]:
 
 
 def _resolved(text: str) -> str:
-    """Return ``text`` with what each link leads to: a command that opens the page, an address, a file."""
+    """Return ``text`` with each link's target: a command that opens the page, an address, a file."""
     return _LINK.sub(lambda link: _link(link["text"], link["target"]), text)
 
 
 def _link(text: str, target: str, *, named: bool = True) -> str:
-    """Return a link as text; not ``named``: a name that ``gpudiag docs`` finds may do without the command."""
+    """Return a link as text; if not ``named``, a name that ``gpudiag docs`` finds needs no command."""
     page, _, anchor = target.partition("#")
     if target.startswith(("http://", "https://")):
         return f"<{target}>" if text == target else f"{text} <{target}>"
