@@ -28,7 +28,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class Catalogue(pytest.File):
-    """Every probe and, for those that run on each GPU, every GPU; and what they come to."""
+    """Collects an item for every probe and, for probes that run on each GPU, for every GPU."""
 
     def collect(self) -> Iterator[pytest.Item]:
         from gpudiag import catalogue
@@ -56,12 +56,12 @@ class _Item(pytest.Item):
         return self.path, None, f"gpudiag: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Say what was found without the lines of this file."""
+        """Describe the failure without the lines of this file."""
         return excinfo.getrepr(style="value") if excinfo.errisinstance(Found) else super().repr_failure(excinfo, style)
 
 
 class Found(AssertionError):  # noqa: N818  # a report writes the name before the text
-    """What a probe found."""
+    """Raised for the findings of a probe."""
 
 
 class ProbeItem(_Item):
@@ -103,10 +103,10 @@ class ProbeItem(_Item):
 
 
 class VerdictItem(_Item):
-    """What the run as a whole comes to: items that were all skipped must not make a green suite."""
+    """The result of the whole run: items that were all skipped must not make a green suite."""
 
     def runtest(self) -> None:
-        """Pass where every GPU was verified and nothing failed."""
+        """Pass if every GPU was verified and nothing failed."""
         from gpudiag.report import words
 
         report = _report(self.session)
@@ -125,14 +125,14 @@ class VerdictItem(_Item):
 
 
 def _devices(config: pytest.Config) -> tuple[Device, ...]:
-    """Return the devices of the session: in every worker the same, whatever that was given."""
+    """Return the devices of the session, the same in every worker, whatever each worker was given."""
     if WORKER in config.stash:
         return config.stash[WORKER].plan.devices
     return found(config).devices
 
 
 def _report(session: pytest.Session) -> Report:
-    """Return the report of the session's probes, which the first item of the session runs, in whichever worker."""
+    """Return the report of the session's probes, made when any worker runs the session's first item."""
     from filelock import FileLock
 
     from gpudiag.model import codec
