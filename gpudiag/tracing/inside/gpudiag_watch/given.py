@@ -9,7 +9,7 @@ from .settings import options_of
 
 _MOST = 200
 CLASSES = {
-    "keras.src.dtype_policies.dtype_policy": {"DTypePolicy": ()},
+    "keras.src.dtype_policies.dtype_policy": {"DTypePolicy": ("compute_dtype", "variable_dtype")},
     "keras.src.optimizers.loss_scale_optimizer": {
         "LossScaleOptimizer": ("build", "apply", "stateless_apply", "scale_loss")
     },
@@ -25,7 +25,7 @@ CLASSES = {
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": {"Function": ()},
 }
 """Modules of TensorFlow and Keras, and their classes of objects that do nothing until something uses them: by which of
-their methods, or None, by any attribute that code of another file of TensorFlow's reads."""
+their methods and properties, or None, by any attribute that code of another file of TensorFlow's reads."""
 _DATASETS = frozenset(("DistributedDataset", "DistributedDatasetsFromFunction"))
 """Those that a method of a strategy makes."""
 RESULTS = {
@@ -69,8 +69,10 @@ def _watch_class(cls, uses) -> None:
 
     replace(cls, "__init__", init)
     for name in uses or ():
-        if hasattr(cls, name):
-            replace(cls, name, _using(getattr(cls, name)))
+        plain = getattr(cls, name, None)
+        if plain is not None:
+            get = getattr(plain, "fget", None)
+            replace(cls, name, property(_reading(get), doc=plain.__doc__) if get else _using(plain))
     if uses is not None:
         return
     get = cls.__getattribute__
@@ -78,8 +80,9 @@ def _watch_class(cls, uses) -> None:
 
     def getattribute(self, name):
         if id(self) in state.made:
-            caller = sys._getframe(1).f_code.co_filename
-            if caller not in own and kind_of(caller) in ("tensorflow", "keras"):
+            code = sys._getframe(1).f_code
+            is_user = code.co_filename not in own or code.co_name == "merge_options"
+            if is_user and kind_of(code.co_filename) in ("tensorflow", "keras"):
                 used(self)
         return get(self, name)
 
@@ -93,6 +96,23 @@ def _using(original):
         return original(self, *positional, **named)
 
     return like(original, watched)
+
+
+def _reading(get):
+    def watched(self):
+        if id(self) in state.made:
+            guarded(_read, self, sys._getframe(1))
+        return get(self)
+
+    return watched
+
+
+def _read(thing, frame) -> None:
+    """Take for used what a line reads of an object, unless it only shows it."""
+    import linecache
+
+    if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(("print(", "log")):
+        used(thing)
 
 
 def used(thing) -> None:
@@ -206,25 +226,61 @@ def note_unused() -> None:
     state.given_configs = []
     for record, name, line in state.configs:
         if name == "ConfigProto":
-            note("record", value=options_of(record), line=line)
+            if not _is_given_elsewhere(line):
+                note("record", value=options_of(record), line=line)
         elif record not in given and record.ListFields():
             value = ", ".join("%s=%s" % (field.name, value) for field, value in record.ListFields())
-            note("unused", what=name, value=value, line=line, dropped=False)
+            _note_unused(name, value, line)
     made, state.configs, state.made = list(state.made.values()), [], {}
     alive = [thing for kept, *_ in made if (thing := kept()) is not None]
     held = _held_by_tensorflow(alive) if alive else set()
     for kept, what, value, line in made:
         thing = kept()
-        if what == "Function" and (thing is None or _was_called(thing)):
-            continue
+        if what == "Function" and (thing is None or thing._variable_creation_config is not None):
+            continue  # it was called
         if thing is None or id(thing) not in held:
-            note("unused", what=what, value=value, line=line, dropped=False)
+            _note_unused(what, value, line)
 
 
-def _was_called(function) -> bool:
-    from tensorflow.python.eager.polymorphic_function import eager_function_run
+def _note_unused(what, value, line) -> None:
+    if not _is_given_elsewhere(line, anywhere=what == "Function"):
+        note("unused", what=what, value=value, line=line, dropped=False)
 
-    return function._variable_creation_config is not None or eager_function_run.RUN_FUNCTIONS_EAGERLY
+
+def _is_given_elsewhere(line, anywhere=False) -> bool:
+    """Return whether a line gives away what this one makes: one of another block, which may not have run, or any."""
+    import ast
+    import linecache
+
+    file, _, number = line.rpartition(":")
+    number = int(number)
+    inside = lambda node: node.lineno <= number <= node.end_lineno  # noqa: E731  (two uses below)
+    blocks = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # a cell of a notebook
+        return False
+    names = {
+        getattr(target, "id", getattr(target, "attr", ""))
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and inside(node)
+        for target in getattr(node, "targets", None) or [node.target]
+    }
+
+    def gives(node, is_apart) -> bool:
+        if isinstance(node, blocks) and not inside(node):
+            own = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+            if names <= own:
+                return False  # a parameter of the same name
+            is_apart = True
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and is_apart:
+            if getattr(node, "id", getattr(node, "attr", "")) in names:
+                return True
+        while isinstance(node, ast.Attribute):
+            node = node.value  # what is read or set of it gives nothing away
+        return any(gives(child, is_apart) for child in ast.iter_child_nodes(node))
+
+    return bool(names) and gives(tree, anywhere)
 
 
 def _held_by_tensorflow(things) -> set:
