@@ -19,6 +19,7 @@ import tensorflow as tf  # noqa: E402
 tf.keras.mixed_precision.set_global_policy("mixed_float16")
 for gpu in tf.config.list_physical_devices("GPU"):
     getattr(tf.config, "set_memory_growth", tf.config.experimental.set_memory_growth)(gpu, True)
+tf.config.run_functions_eagerly(False)
 tf.config.optimizer.set_experimental_options({"layout_optimizer": True})
 
 
@@ -41,8 +42,24 @@ for thread in [threading.Thread(target=work, args=(f"/GPU:{number}",)) for numbe
 images = tf.data.Dataset.from_tensor_slices(np.ones([64, 8], "float32")).batch(16)
 images = images.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
 layers = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dense(1, dtype="float32")])
+scaled = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
 for batch in images:
-    layers(batch)
+    with tf.GradientTape() as tape:
+        loss = scaled.scale_loss(tf.reduce_sum(layers(batch)))
+    weights = layers.trainable_variables
+    scaled.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+
+
+@tf.function
+def halve(x):
+    return tf.numpy_function(lambda values: values / 2, [tf.tanh(x)], tf.float32) + 1.0
+
+
+with tf.device("/CPU:0"):
+    halve(tf.ones([8, 8]))
+    with tf.device("/GPU:1"):
+        tf.ones([8, 8]) @ tf.ones([8, 8])
+    tf.tanh(tf.ones([8, 8]))
 config = tf.compat.v1.ConfigProto()
 config.gpu_options.allow_growth = True
 with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:

@@ -65,4 +65,8 @@ with tf.device("/CPU:0"):
     on_the_host = tf.Variable(tf.ones([8, 4]))
 for batch in strategy.experimental_distribute_dataset(images):
     strategy.run(lambda part, scale: layer(steps["single"](part)[:, :8]) * scale, args=(batch, tf.constant(2.0)))
+tf.keras.mixed_precision.set_global_policy("mixed_float16")  # UNSCALED
+half = tf.keras.layers.Dense(4)
+half.build([8, 8])
+tf.keras.optimizers.SGD(0.1).apply([tf.ones([8, 4]), tf.ones([4])], half.trainable_variables)
 tf.cast(on_the_host, read_policy.compute_dtype)

@@ -1,7 +1,11 @@
-"""Gives both replicas of a strategy the same batch, and trains a model whose weights are on the CPU."""
+"""Gives both replicas of a strategy the same batch, and trains a model whose weights are on the CPU.
+
+Its tf.data is in debug mode, and one of its functions calls Python.
+"""
 
 import tensorflow as tf
 
+tf.data.experimental.enable_debug_mode()
 strategy = tf.distribute.MirroredStrategy()
 images = tf.data.Dataset.from_tensor_slices(tf.random.normal([32, 8])).batch(8)
 with strategy.scope():
@@ -30,3 +34,12 @@ def step(batch):
 for batch in images:
     with tf.device("/GPU:0"):
         step(batch)
+
+
+@tf.function
+def halve(batch):
+    return tf.numpy_function(lambda values: values / 2, [tf.tanh(batch)], tf.float32) + 1.0
+
+
+for batch in images:
+    halve(batch)

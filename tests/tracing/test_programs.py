@@ -43,8 +43,10 @@ FOUND = {
         "copies_between_gpus": "devices_mixed_up.py:36: 120 copies",
     },
     "replicas_repeat": {
-        "replicas_given_same_data": "replicas_repeat.py:13: run is given a tensor of shape (8, 8)",
-        "variables_on_cpu": "replicas_repeat.py:19: 4 variables made",
+        "replicas_given_same_data": "replicas_repeat.py:17: run is given a tensor of shape (8, 8)",
+        "variables_on_cpu": "replicas_repeat.py:23: 4 variables made",
+        "functions_run_eagerly": "replicas_repeat.py:8: enable_debug_mode True",
+        "no_kernel_for_gpu": "replicas_repeat.py:41: PyFunc, in each run of halve",
     },
     "hidden_by_import": {"every_gpu_hidden": "<string>:5: visible_devices GPU=[]"},
     "model_outside_scope": {"strategy_ran_nothing": "model_outside_scope.py:5"},
@@ -82,9 +84,12 @@ MARKED = {
     "given_to_nothing": {
         **dict.fromkeys(("POLICY", "SCALING", "OPTIONS", "LIMIT", "RECORD", "FUNCTION", "DROPPED"), "ignored"),
         **dict.fromkeys(("PREFETCH", "REDUCTION", "SCOPE", "INPUT", "UNREAD", "TABLE"), "ignored"),
-        "KEPT": "overridden",
+        **{"KEPT": "overridden", "UNSCALED": "other effect"},
     },
-    "variables_in_vain": {"PUT": "ignored", "DASHES": "refused", "SHELL": "ignored"},
+    "variables_in_vain": {
+        **dict.fromkeys(("PUT", "SHELL", "SERVER", "SECOND", "CHANGED", "OUTER"), "ignored"),
+        "DASHES": "refused",
+    },
     "asked_in_time": {},
 }
 """Programs whose lines have names: what becomes of each, and of no other line."""
@@ -156,6 +161,7 @@ def test_of_a_session_the_graphs_are_known_and_the_program_gets_what_it_asked_fo
 def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) -> None:
     report, done = _traced(name, tmp_path)
     assert report.program is not None, done.stderr
+    assert report.program.ended == "exit status 0"
     lines = (PROGRAMS / f"{name}.py").read_text().splitlines()
     marks = {number: line.rpartition("# ")[2] for number, line in enumerate(lines, 1)}
     fates = [
@@ -169,7 +175,10 @@ def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) 
     assert found == {f"setting_{_CAUSES[fate]}" for fate in MARKED[name].values()}
 
 
-_CAUSES = {"overridden": "overridden", "ignored": "without_effect", "too late": "came_too_late", "refused": "refused"}
+_CAUSES = {
+    **{"overridden": "overridden", "ignored": "without_effect", "too late": "came_too_late", "refused": "refused"},
+    OTHER_EFFECT: "with_other_effect",
+}
 
 
 def test_operations_of_every_thread_are_counted_and_those_of_tf_data_are_not(tmp_path: Path) -> None:

@@ -273,9 +273,9 @@ def _is_given_elsewhere(line, anywhere=False) -> bool:
             if names <= own:
                 return False  # a parameter of the same name
             is_apart = True
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and is_apart:
-            if getattr(node, "id", getattr(node, "attr", "")) in names:
-                return True
+        name = getattr(node, "id", getattr(node, "attr", None))  # of a variable, or an attribute
+        if is_apart and name in names and isinstance(node.ctx, ast.Load):
+            return True
         while isinstance(node, ast.Attribute):
             node = node.value  # what is read or set of it gives nothing away
         return any(gives(child, is_apart) for child in ast.iter_child_nodes(node))
