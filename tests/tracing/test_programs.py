@@ -74,6 +74,7 @@ FOUND["one_after_another"] = {cause: named for name in TOGETHER for cause, named
 ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager", *TOGETHER}
 """What is found in these is found in others, too."""
 LOOKED_INTO = {"session_pinned", "hidden_by_import", "fine_training", "devices_mixed_up", "settings_of_each_end"}
+"""Of these the tests below look at more of the report."""
 MARKED = {
     "asked_in_vain": {
         **dict.fromkeys(("COUNT", "JAX", "INVENTED", "CONTAINER", "LIST", "RECORD", "OPTION"), "ignored"),
@@ -93,7 +94,13 @@ MARKED = {
     "asked_in_time": {},
 }
 """Programs whose lines have names: what becomes of each, and of no other line."""
-"""Of these the tests below look at more of the report."""
+REASONS = {
+    "SERVER": "made by tf.distribute.Server at",
+    "CHANGED": "this was set later",
+    "OUTER": "the inner one holds",
+    "UNSCALED": "no LossScaleOptimizer has scaled",
+}
+"""Words of why, of lines to which several reasons could apply."""
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] if name in ALSO else []) for name in FOUND if name not in LOOKED_INTO
 ]
@@ -164,12 +171,15 @@ def test_of_what_nothing_looks_at_each_line_is_named(name: str, tmp_path: Path) 
     assert report.program.ended == "exit status 0"
     lines = (PROGRAMS / f"{name}.py").read_text().splitlines()
     marks = {number: line.rpartition("# ")[2] for number, line in enumerate(lines, 1)}
-    fates = [
-        (marks[int(setting.line.rpartition(":")[2])], setting.fate)
+    settings = [
+        setting
         for setting in report.program.settings
         if setting.line and setting.fate in (*WITHOUT_EFFECT, OTHER_EFFECT)
     ]
+    fates = [(marks[int(setting.line.rpartition(":")[2])], setting.fate) for setting in settings]
     assert sorted(fates) == sorted(MARKED[name].items()), done.stderr
+    reasons = {marks[int(setting.line.rpartition(":")[2])]: setting.why for setting in settings}
+    assert all(words in reasons[mark] for mark, words in REASONS.items() if mark in reasons)
     assert not [text for process in report.program.processes for text in process.missing]
     found = {cause.cause_id for cause in (*report.diagnosis.causes, *report.diagnosis.folded)}
     assert found == {f"setting_{_CAUSES[fate]}" for fate in MARKED[name].values()}

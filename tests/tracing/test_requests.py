@@ -84,6 +84,11 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
         ((POLICY, *LAYERS, MADE), {1: 3}, ["ignored"]),
         ((POLICY, *LAYERS, MADE), {1: 2, 2: 1}, ["other effect"]),
         ((POLICY, *LAYERS, {**MADE, "gpus": [(GPU, "New GPU", (8, 0))]}), {1: 2, 2: 1}, ["took effect"]),
+        (
+            (POLICY, *LAYERS, {"k": "unscaled", "t": 5.0, "line": "a.py:9"}, {**MADE, "gpus": [(GPU, "New", (8, 0))]}),
+            {1: 2, 2: 1},
+            ["other effect"],
+        ),
         ((_set("tensor_float_32", True), MADE), {}, ["ignored"]),
         ((_set("optimizer_options", ["auto_mixed_precison"]), MADE), {}, ["ignored"]),
         ((_set("optimizer_options", ["remapping"]), MADE), {}, []),
@@ -96,6 +101,7 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
         ((MADE, SCOPE), {1: 1}, ["ignored"]),
         ((MADE, SCOPE), {1: 1, 2: 1}, ["ignored"]),
         ((MADE, SCOPE), {1: 1, 2: 1, 3: 1}, ["ignored"]),
+        ((MADE, SCOPE), {1: 1, 2: 1, 3: 1, 4: 1}, ["ignored"]),
         ((MADE, SCOPE, _counter(6, "op", "Tanh", "GPU:1", asked="GPU:1")), {1: 1, 2: 1, 3: 1, 6: 1}, []),
         (
             (MADE, SCOPE, _counter(6, "op", "VarHandleOp", "GPU:1", asked="GPU:1")),

@@ -3,7 +3,7 @@
 import sys
 import weakref
 
-from .lines import kind_of, line_and_caller
+from .lines import kind_of, line_and_caller, text_of
 from .notes import guarded, like, missing, note, replace, state
 from .settings import options_of
 
@@ -109,9 +109,7 @@ def _reading(get):
 
 def _read(thing, frame) -> None:
     """Take for used what a line reads of an object, unless it only shows it."""
-    import linecache
-
-    if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(("print(", "log")):
+    if not text_of(frame).startswith(("print(", "log")):
         used(thing)
 
 
@@ -138,11 +136,8 @@ def _made(thing, name) -> None:
         return
     line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
     if name == "Function":
-        import linecache
-
-        if _is_dropped(frame):
-            note("unused", what="Function", value="", line=line, dropped=True)
-        if _is_dropped(frame) or linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("@"):
+        _dropped(frame, name)
+        if _is_dropped(frame) or text_of(frame).startswith("@"):
             return  # what decorates a function is used by its name
     cls = type(thing)
     where = cls.__module__.replace("_", "").partition(".")[0] if cls.__name__ == "Options" else ""

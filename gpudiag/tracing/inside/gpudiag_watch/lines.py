@@ -62,6 +62,13 @@ def line_and_caller(depth):
     return library, False
 
 
+def text_of(frame) -> str:
+    """Return the text of the line that a frame is at."""
+    import linecache
+
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+
+
 def importing(depth) -> str:
     """Return the line of the program whose import runs what calls this; "" if it is not run by an import."""
     frame = sys._getframe(depth)

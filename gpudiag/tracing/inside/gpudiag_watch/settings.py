@@ -3,7 +3,7 @@
 import sys
 
 from .cards import cards
-from .lines import hide_our_frames, importing, kind_of, line_of_program
+from .lines import hide_our_frames, importing, kind_of, line_of_program, text_of
 from .notes import cut, guarded, like, missing, note, replace, short_device, state
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
@@ -223,9 +223,7 @@ class _Watched(_Module):
 
 def _absent(module, name) -> None:
     """Note a name that TensorFlow does not have, unless the program only asks whether it has it."""
-    import linecache
-
     frame = sys._getframe(3)
     file = frame.f_code.co_filename
-    if kind_of(file) == "program" and "attr(" not in linecache.getline(file, frame.f_lineno):
+    if kind_of(file) == "program" and "attr(" not in text_of(frame):
         note("absent", name="%s.%s" % (module, name), line="%s:%d" % (file, frame.f_lineno))
