@@ -29,7 +29,7 @@ from gpudiag.text import put
     "--output",
     type=ReportFile(),
     multiple=True,
-    help="Write it to a file as well; format by suffix: .txt .json .md. May be repeated.",
+    help="Write the comparison to a file as well; format by suffix: .txt .json .md. May be repeated.",
     **variable("OUTPUT"),
 )
 @debug_option

@@ -53,10 +53,10 @@ def _is_there(path: Path) -> bool:
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[PATH]...")
 @click.option(
-    "--select", multiple=True, metavar="RULE", help="Only this rule. May be repeated.", **variable("LINT_SELECT")
+    "--select", multiple=True, metavar="RULE", help="Check only this rule. May be repeated.", **variable("LINT_SELECT")
 )
 @click.option(
-    "--ignore", multiple=True, metavar="RULE", help="Not this rule. May be repeated.", **variable("LINT_IGNORE")
+    "--ignore", multiple=True, metavar="RULE", help="Skip this rule. May be repeated.", **variable("LINT_IGNORE")
 )
 @click.option(
     "--exclude",

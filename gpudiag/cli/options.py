@@ -148,7 +148,7 @@ class Judging:
     """The options for judging a report, and for its reader."""
 
     expect: Path | None = option(
-        "What the machine is expected to be (TOML); what is not met is a failure. See 'gpudiag docs expectations'.",
+        "Expectations of the machine (TOML); one that is not met is a failure. See 'gpudiag docs expectations'.",
         metavar="FILE",
     )
     exit_scheme: str = option(

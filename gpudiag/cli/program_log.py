@@ -129,7 +129,9 @@ def _texts(chunks: Iterator[bytes], name: str) -> Iterator[str]:
             text = decoder.decode(chunk)
             begins = text[:MOST_LINE_CHARACTERS]
             if len(_NO_TEXT.findall(begins)) > len(begins) / 10:
-                raise UsageError(f"{name} is not text. It is what a program prints: python program.py > app.log 2>&1")
+                raise UsageError(
+                    f"{name} is not text. A log is the output of a program: python program.py > app.log 2>&1"
+                )
         else:
             text = decoder.decode(chunk)
         whole, newline, after = text.rpartition("\n")

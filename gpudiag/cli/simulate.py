@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--list", "list_", is_flag=True, help="List the machines that are kept.")
 @click.option("--stop", metavar="NAME", help="End the kept machine NAME.")
 @click.option(
-    "--format", "list_format", type=click.Choice(["table", "json"]), help="With --list: how; a table by default."
+    "--format", "list_format", type=click.Choice(["table", "json"]), help="With --list: the format; a table by default."
 )
 @click.option("--fault", multiple=True, metavar="NAME[=VALUE]", help=FAULT_HELP, **variable("FAULT"))
 @click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")

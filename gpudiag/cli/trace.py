@@ -27,7 +27,7 @@ class Tracing(Simulation):
         "If it still runs after this time, end it (SIGTERM, later SIGKILL), and report.", metavar="SECONDS"
     )
     exit_with: str = option(
-        "Whose exit status gpudiag has: that of the report or that of the program.",
+        "Exit with the status of the report, or with that of the program.",
         default="report",
         choices=("report", "program"),
     )

@@ -21,7 +21,7 @@ from gpudiag.text import printable
 class Place(Simulation):
     """The machine that a log is from, or that is examined."""
 
-    here: bool = option("The LOG is of this machine: look at the machine, too.", default=False)
+    here: bool = option("The LOG comes from this machine: examine the machine, too.", default=False)
     simulate: str | None = option(
         "Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.", metavar="SPEC"
     )

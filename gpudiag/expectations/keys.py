@@ -43,7 +43,7 @@ KEYS = (
     Key(
         "gpus",
         Number(),
-        "how many GPUs are in scope",
+        "the number of GPUs in scope",
         seen.gpus,
         "See host.gpus, and the GPUs at the top of the report; or correct {key} in {file}.",
         lambda report: str(len(report.gpus)) if report.gpus else "",

@@ -154,7 +154,7 @@ def _judged(check: Check, library: str) -> Findings:
     elif check.ran_on != check.device:
         yield LibraryFaults.elsewhere.found(**figures, ran_on=check.ran_on or "an unknown device")
     elif not check.is_right:
-        error = "more than any number" if check.error is None else f"{check.error:.2g}"
+        error = "an infinite part (inf or NaN)" if check.error is None else f"{check.error:.2g}"
         yield LibraryFaults.differs.found(**figures, error=error, most=f"{check.most:.2g}")
 
 

@@ -133,7 +133,7 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
     chosen = catalogue.select(expected.must_pass)
     quick = tuple(entry.name for entry in chosen if entry.probe.quick)
     left = len(chosen) - len(quick)
-    note = f"{counted(left, 'probe')} of must-pass did not run: the check of pytest is the quick one"
+    note = f"{counted(left, 'probe')} of must-pass did not run: pytest runs only the quick check"
     return msgspec.structs.replace(expected, must_pass=quick or None), (*found.ignored, *([note] if left else []))
 
 

@@ -41,11 +41,11 @@ _MOST_LOGS = 100
 _DIGESTS = "sha256.txt"
 _FILES = {
     REPORT: "the report, all of it: gpudiag show BUNDLE.zip",
-    "report.txt": "the same for people",
-    "report.md": "the same for an issue",
+    "report.txt": "the report as a table for people",
+    "report.md": "the report as Markdown, for an issue",
     "facts.json": "what is known about the machine",
     "versions.txt": "gpudiag, Python, TensorFlow, packages, driver, libraries",
-    "bisection.json": "what came of trying other environments",
+    "bisection.json": "the result of trying other environments",
     "left-out.txt": "what is not in this bundle, and why",
     _DIGESTS: "the digests of the other files",
 }

@@ -20,7 +20,7 @@ def in_head(comparison: Comparison) -> tuple[str, list[str]]:
     since = f"Since {old.source} ({_age(old, new)})"
     facts = [change_text(change) for change in _essential(comparison.facts)]
     if not facts:
-        return f"{since}, nothing has changed that gpudiag looks at", []
+        return f"{since}, nothing that gpudiag looks at has changed", []
     more = len(facts) - MOST_IN_HEAD
     rest = [f"and {counted(more, 'more change')}: gpudiag diff shows all"] if more > 0 else []
     return f"{since}, this has changed:", [*facts[:MOST_IN_HEAD], *rest]

@@ -217,8 +217,8 @@ _BEGINS = {
 
 
 _DECIDES = (
-    "what decides is most often beside the log: pip list, nvidia-smi, nvcc --version > machine.txt; then gpudiag why "
-    "app.log machine.txt"
+    "the cause is often outside the log: write the output of pip list, nvidia-smi and nvcc --version to machine.txt, "
+    "then gpudiag why app.log machine.txt"
 )
 
 
@@ -255,12 +255,14 @@ def _bisected(bisection: Bisection | None) -> list[str]:
     tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
     said = {
         BisectionOutcome.NOT_THE_ENVIRONMENT: (
-            f"it fails in a clean environment, too: no variable, path or file that Python starts with is why ({tried})"
+            f"TensorFlow also fails in a clean environment: no variable, path or start-up file is the cause ({tried})"
         ),
         BisectionOutcome.NOT_REPRODUCED: (
-            f"in a new interpreter, in the same environment, nothing is wrong: {bisection.before}"
+            f"TensorFlow works in a new interpreter in the same environment: {bisection.before}"
         ),
-        BisectionOutcome.OUT_OF_TIME: f"no environment was found in which it works ({tried}); more time: --bisect 300",
+        BisectionOutcome.OUT_OF_TIME: (
+            f"no environment was found in which TensorFlow works ({tried}); more time: --bisect 300"
+        ),
     }
     return [said.get(bisection.outcome, bisection.outcome.value), *(f"not tried: {text}" for text in bisection.untried)]
 

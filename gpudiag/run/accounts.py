@@ -150,11 +150,11 @@ class _Ledger:
         setter = self._facts.set_by_python.get(MASK)
         file = f", which {setter} sets" if setter else ""
         if mask.twice:
-            return f"by {MASK}={value!r}{file}: it names {mask.twice} twice, and so shows none"
+            return f"by {MASK}={value!r}{file}: it names {mask.twice} twice, which hides every GPU"
         if mask.ignored:
             return f"by {MASK}={value!r}{file}: its list ends at {mask.ignored[0]!r}, which names no GPU here"
         if mask.beside:
-            return f"by {MASK}={value!r}{file}: a process has whole GPUs or one MIG instance"
+            return f"by {MASK}={value!r}{file}: a process can use whole GPUs or one MIG instance, not both"
         return f"by {MASK}={value!r}{file}"
 
     def _fate(self, device: NvmlDevice) -> tuple[Fate, str]:
@@ -173,7 +173,7 @@ class _Ledger:
             return Fate.REFUSED, "by the driver: compute mode prohibited"
         busy = [process.pid for process in device.processes if process.computes]
         if (device.compute_mode or "").startswith("exclusive") and busy:
-            return Fate.REFUSED, f"by the driver: compute mode {device.compute_mode}, and process {busy[0]} has it"
+            return Fate.REFUSED, f"by the driver: compute mode {device.compute_mode}, and process {busy[0]} uses it"
         if not self._has_code(device):
             return Fate.NO_KERNEL, f"this TensorFlow has no code for compute capability {device.compute_capability}"
         if self._diagnosis.broken_at is not None and self._diagnosis.causes:

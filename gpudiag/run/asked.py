@@ -12,12 +12,12 @@ class Search:
     """How to search for the cause."""
 
     bisect_s: float = option(
-        "If no GPU is used and why is not proved: how long to look for what in the environment is in the way. 0: off.",
+        "If no GPU is used and the cause is not proved: how long to search the environment for it. 0: off.",
         default=60.0,
         minimum=0,
         metavar="SECONDS",
     )
-    no_catalogue: bool = option("The diagnosis names no cause: for tests.", default=False, hidden=True)
+    no_catalogue: bool = option("Let the diagnosis name no cause, for tests.", default=False, hidden=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,9 @@ class Asked:
     timeout_s: float | None = option("Seconds for each probe, and for the import of TensorFlow.")
     deadline_s: float | None = option("Seconds for the whole run.")
     jobs: int | None = option(
-        "Probes at the same time. [default: as processors and memory allow]", flags=("-j",), minimum=1
+        "Number of probes that run at the same time. [default: as processors and memory allow]",
+        flags=("-j",),
+        minimum=1,
     )
     lock_wait_s: float = option(
         "Seconds that a probe waits for a GPU which another run of gpudiag holds.", default=300.0

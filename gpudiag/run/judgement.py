@@ -87,7 +87,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
         outcome = views.judge(entry, row.reading, facts, limits)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
     except msgspec.ValidationError as error:
-        outcome = Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}")
+        outcome = Broken(Cause.BAD_RESULT, f"its reading is malformed: {error}")
     except (Exception, SystemExit) as error:  # a bug in a judge breaks its own row and no other
         outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
     if any(family.ours for family in unknown.values()):

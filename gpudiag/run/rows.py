@@ -113,7 +113,7 @@ def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits
         kind = task.entry.reading if measurement.complete else GpuReading
         reading = msgspec.json.decode(measurement.reading, type=kind)
     except msgspec.ValidationError as error:
-        return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, f"its reading does not fit: {error}"))
+        return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, f"its reading is malformed: {error}"))
     row = msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
     return judgement.judged(row, task.entry, facts, limits)
 

@@ -28,7 +28,7 @@ def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits
     """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
     if entry.reading is not None:
         if not isinstance(reading, Reading):
-            raise msgspec.ValidationError("it is of another version of the probe")
+            raise msgspec.ValidationError("the reading comes from another version of the probe")
         return entry.judge(reading, facts)
     return Judged(findings=tuple(_findings(entry, facts, limits)), figure=str(entry.module.figure(facts)))
 

@@ -16,7 +16,7 @@ from gpudiag.run import judgement
 PROBES = ("host", "discovery.trace", "discovery.logical_devices", "libraries.cublas", "libraries.cudnn")
 """The probes that the diagnosis of this machine needs: GPUs that are listed may still fail at a product or convolution.
 """
-_ELSEWHERE = Unknown("the log alone was looked at: it may be of another machine")
+_ELSEWHERE = Unknown("only the log was examined: it may come from another machine")
 NO_MACHINE = Facts(**dict.fromkeys(Facts.__struct_fields__, _ELSEWHERE))
 
 NOTHING_WRONG, CAUSE_FOUND, GPUDIAG_BROKE, NOTHING_KNOWN = 0, 1, 3, 5
@@ -28,7 +28,7 @@ def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str
     ``notes`` say what of the log was not read. Raises ``UsageError`` if there is no line to look at.
     """
     if not any(line.strip() for line in lines):
-        raise UsageError("the log is empty. It is what a program prints: python program.py > app.log 2>&1")
+        raise UsageError("the log is empty. A log is the output of a program: python program.py > app.log 2>&1")
     began = time.monotonic()
     report = Report(
         schema_version=1,

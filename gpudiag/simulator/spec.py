@@ -42,18 +42,18 @@ STATES: Mapping[str, State] = {
     "ecc_uncorrected": State("memory errors that were not corrected", 1 << 40),
     "ecc_corrected": State("memory errors that were corrected", 1 << 40),
     "retired_pages": State("pages of memory that were taken out of use", 64),
-    "retirement_pending": State("1 if more pages wait for that"),
+    "retirement_pending": State("1 if more pages wait to be taken out of use"),
     "remapped_rows": State("rows of memory that were replaced by spare ones", 512),
-    "remap_pending": State("1 if more rows wait for that", low=0),
+    "remap_pending": State("1 if more rows wait to be replaced", low=0),
     "remap_failed": State("1 if no spare row is left", low=0),
-    "pcie_generation": State("of the PCI Express link, now", 7),
-    "pcie_generation_max": State("the same, at most", 7),
-    "pcie_width": State("lanes of the link, now", 16),
-    "pcie_width_max": State("lanes of the link, at most", 16),
+    "pcie_generation": State("generation of the PCI Express link now", 7),
+    "pcie_generation_max": State("highest generation of the link", 7),
+    "pcie_width": State("lanes of the link now", 16),
+    "pcie_width_max": State("most lanes of the link", 16),
     "throttle": State("why clocks are lowered, bits of nvmlClocksEventReasons: 1 idle, 64 too hot, 128 power", 1 << 12),
     "performance_state": State("0 is the fastest, 8 and more is idle", 15),
     "power_limit": State("milliwatts", 1 << 24),
-    "power_default": State("milliwatts, of the card as it was sold", 1 << 24),
+    "power_default": State("milliwatts, the card's default", 1 << 24),
     "clock": State("MHz", 1 << 16),
     "clock_max": State("MHz", 1 << 16),
     "fabric": State("NVSwitch: 0 none, 1 not started, 2 in progress, 3 completed", 3),
@@ -61,8 +61,10 @@ STATES: Mapping[str, State] = {
     "nvlinks": State("links that the card has", 18),
     "nvlinks_active": State("links that are up", 18, 0),
     "peer": State("0 if other GPUs may read its memory; otherwise why not, nvmlGpuP2PStatus_t", 6),
-    "confidential": State("confidential computing is on; of the first GPU, for the machine"),
-    "confidential_ready": State("1 if the GPUs were set ready for it; of the first GPU, for the machine"),
+    "confidential": State("confidential computing is on; the first GPU's value counts for the machine"),
+    "confidential_ready": State(
+        "1 if the GPUs are ready for confidential computing; the first GPU's value counts for the machine"
+    ),
 }
 """The values that a GPU can have. Those of a healthy card are in src/gpu_state.inc; -1 is "not supported"."""
 

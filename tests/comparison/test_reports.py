@@ -168,7 +168,7 @@ def test_the_head_says_a_new_driver_once_and_no_more_than_fits() -> None:
 )
 def test_the_head_says_how_old_the_other_report_is(started: str, age: str) -> None:
     heading, lines = changes.in_head(compared(replace(report(), started_at=started), report()))
-    assert (heading, lines) == (f"Since old.json ({age}), nothing has changed that gpudiag looks at", [])
+    assert (heading, lines) == (f"Since old.json ({age}), nothing that gpudiag looks at has changed", [])
 
 
 def test_a_report_is_the_same_as_itself_masked() -> None:

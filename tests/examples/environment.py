@@ -29,7 +29,9 @@ EXAMPLES = {
         Example("a variable is missing that a file of the shell sets", _machine(MISSING)),
         Example("two are in the way", _machine(IN_THE_WAY, EnvironmentChange("EDITOR", "EDITOR=vi", unset("EDITOR")))),
         Example(
-            "it fails in a clean environment, too", _machine(outcome=BisectionOutcome.NOT_THE_ENVIRONMENT), fires=False
+            "TensorFlow also fails in a clean environment",
+            _machine(outcome=BisectionOutcome.NOT_THE_ENVIRONMENT),
+            fires=False,
         ),
         Example("nothing was tried", Evidence(example_with_gpus()), fires=False),
     ),

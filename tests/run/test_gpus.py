@@ -79,7 +79,7 @@ def verified(*pci: str) -> Row:
     [
         ("0", "by CUDA_VISIBLE_DEVICES='0'"),
         ("0,7,1", "by CUDA_VISIBLE_DEVICES='0,7,1': its list ends at '7', which names no GPU here"),
-        ("0,0", "by CUDA_VISIBLE_DEVICES='0,0': it names 0 twice, and so shows none"),
+        ("0,0", "by CUDA_VISIBLE_DEVICES='0,0': it names 0 twice, which hides every GPU"),
         ("", "by CUDA_VISIBLE_DEVICES=''"),
     ],
 )

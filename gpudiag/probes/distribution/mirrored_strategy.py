@@ -57,7 +57,7 @@ class Fault(probe.ReplicaFaults):
     )
     wrong_step = fail(
         "after one step {device} ({pci_bus_id}) has the weights {weights}, one device has {single}",
-        means="A copy has other weights than one device after the same batch: what is trained is wrong.",
+        means="A copy has other weights than one device after the same batch: the trained weights are wrong.",
         do=fix.export(
             "NCCL_P2P_DISABLE", "1", "trust no training on these GPUs. Go round their connection and compare"
         ),

@@ -33,7 +33,7 @@ PROBE = probe.Probe(
 
 class Fault(probe.WorkFaults):
     order_ignored = fail(
-        "GPU:0 is {pci_bus_id} whichever of two GPUs CUDA_VISIBLE_DEVICES names first",
+        "the order in CUDA_VISIBLE_DEVICES is ignored: GPU:0 is always {pci_bus_id}",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "name one GPU alone; nvidia-smi -L lists them"),
     )
 

@@ -160,7 +160,7 @@ def _shares(device: NvmlDevice) -> Iterator[Share]:
         x, booked = x + width, booked + held
     rest = min(max(device.memory_used_bytes - booked, 0) * 100 / total, 100 - x)
     if rest > 0:
-        text = f"not booked on a process: {pictures.size(device.memory_used_bytes - booked)}"
+        text = f"not assigned to a process: {pictures.size(device.memory_used_bytes - booked)}"
         yield Share(round(x, 2), round(rest, 2), "other", text)
 
 

@@ -596,9 +596,9 @@ def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
 def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     for outcome, said in (
-        (BisectionOutcome.NOT_THE_ENVIRONMENT, "it fails in a clean environment, too"),
-        (BisectionOutcome.NOT_REPRODUCED, "in a new interpreter, in the same environment, nothing is wrong"),
-        (BisectionOutcome.OUT_OF_TIME, "no environment was found in which it works"),
+        (BisectionOutcome.NOT_THE_ENVIRONMENT, "TensorFlow also fails in a clean environment"),
+        (BisectionOutcome.NOT_REPRODUCED, "TensorFlow works in a new interpreter in the same environment"),
+        (BisectionOutcome.OUT_OF_TIME, "no environment was found in which TensorFlow works"),
     ):
         told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), example_with_gpus())
         assert told.causes == (other,)
