@@ -4,10 +4,10 @@ What it does
     Asks `tf.config.experimental.get_device_details` for the name and the compute capability of each GPU, compares the
     capability with NVML's, and looks it up in the list that the installed TensorFlow was built for. Machine code runs
     on GPUs of the same major version and the same or a later minor one; PTX is compiled by the driver for any GPU that
-    is not older. It also reads what TensorFlow itself says about it in its log.
+    is not older. It also reads TensorFlow's log about the capability.
 Why it matters
     Without machine code the driver compiles kernels at their first use: a program can stand still for many minutes.
-    Without PTX either, no kernel runs, although TensorFlow 2.21 lists the GPU and announces the very same compilation.
+    Without PTX either, no kernel runs, although TensorFlow 2.21 lists the GPU and announces a compilation all the same.
 What to do
     For a GPU that is too new, install a later TensorFlow; until then keep what the driver compiled:
     `export CUDA_CACHE_MAXSIZE=4294967296`, and `CUDA_CACHE_PATH` on a disk that stays. For one that is too old, install

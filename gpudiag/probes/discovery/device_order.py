@@ -1,9 +1,9 @@
 """CUDA counts the GPUs as `nvidia-smi` does, so that an index in `CUDA_VISIBLE_DEVICES` means the GPU it shows.
 
 What it does
-    Asks the CUDA driver for all GPUs of the machine, `CUDA_VISIBLE_DEVICES` unset, in three processes: as your
-    environment is, with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and with `FASTEST_FIRST`, which is the default. It joins them
-    with NVML's by PCI bus id. The GPUs are only counted; none is used.
+    Asks the CUDA driver for all GPUs of the machine, `CUDA_VISIBLE_DEVICES` unset, in three processes: in your
+    environment, with `CUDA_DEVICE_ORDER=PCI_BUS_ID`, and with `FASTEST_FIRST`, which is the default. It joins them with
+    NVML's by PCI bus id. The GPUs are only counted; none is used.
 Why it matters
     `nvidia-smi` counts in PCI order, CUDA the fastest GPU first. With unequal cards an index then means one GPU to you
     and another to TensorFlow: the job runs on the small card, or on one that somebody else uses.

@@ -5,11 +5,11 @@ What it does
     `CUDA_VISIBLE_DEVICES` lets through. It reads from TensorFlow's log which library could not be opened, in the
     loader's own words, and what the CUDA driver answered. Then it joins, by PCI bus id and UUID and never by number,
     what NVML, the CUDA driver and TensorFlow call each GPU; TensorFlow's names are those of devices that it creates for
-    this in a process apart.
+    this in a separate process.
 Why it matters
     A list that is empty is all that a program sees of a missing library or a failing driver: TensorFlow goes on, on the
-    CPU. The name of the library is in its log only with `TF_CPP_VMODULE=dso_loader=1`. And the three
-    count separately: no number says which GPU of `nvidia-smi` is TensorFlow's `GPU:0`.
+    CPU. The name of the library is in its log only with `TF_CPP_VMODULE=dso_loader=1`. NVML, CUDA and TensorFlow count
+    separately: no number says which GPU of `nvidia-smi` is TensorFlow's `GPU:0`.
 What to do
     Fix the cause at the top of the report; if none is named: `gpudiag explain discovery.trace`. Choose
     GPUs by UUID, as `nvidia-smi -L` prints them: `export CUDA_VISIBLE_DEVICES=GPU-...`.

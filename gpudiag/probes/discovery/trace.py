@@ -5,12 +5,12 @@ What it does
     TensorFlow's log, at the one level that names libraries, it takes each library that was opened or could not be, in
     the loader's own words, and every warning and error.
 Why it matters
-    TensorFlow's way to a GPU has many stages, and what it prints names the stage that failed badly or not at all:
+    TensorFlow's way to a GPU has many stages, and its output names the failed stage badly or not at all:
     "Could not find cuda drivers" means that the CUDA runtime library cannot be opened, and if NVML is missing there
-    is no line. The trace is what the diagnosis at the top of the report rests on.
+    is no line. The diagnosis at the top of the report is based on the trace.
 What to do
     Fix the cause at the top of the report. If none is named, `nvidia-smi` and `sudo dmesg | grep -i -e nvrm -e xid`
-    say whether the driver and the GPU work at all; the stage that failed and its words stand there, too. To see the
+    say whether the driver and the GPU work at all; the failed stage and its log lines are there, too. To see the
     trace of a program of your own: `TF_CPP_VMODULE=dso_loader=1 python program.py`
 """
 

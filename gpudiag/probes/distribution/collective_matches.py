@@ -8,10 +8,10 @@ What it does
     two logical devices, where TensorFlow uses its ring. int32 is added on one device and sent to the others:
     `MirroredStrategy` knows no other way for it.
 Why it matters
-    Every step of a training on several GPUs adds its gradients so. A sum that is wrong in some elements raises nothing;
-    the training is only worse. Odd sizes are where blocks of the transfer end in the middle.
+    Every training step on several GPUs adds its gradients this way. A sum that is wrong in some elements raises
+    nothing; the training is only worse. Odd sizes need transfers with incomplete blocks.
 What to do
-    `export NCCL_DEBUG=INFO` shows what NCCL does; `export NCCL_P2P_DISABLE=1` goes round a broken connection. To get an
+    `export NCCL_DEBUG=INFO` shows what NCCL does; `export NCCL_P2P_DISABLE=1` avoids a broken connection. To get an
     error and not a program that hangs, give the collective a time limit:
     `context.all_reduce("sum", x, options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=60.0))`.
 """

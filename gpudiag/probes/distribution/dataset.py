@@ -4,7 +4,7 @@ What it does
     Makes a `tf.distribute.MirroredStrategy`, and with `strategy.experimental_distribute_dataset` a dataset of two full
     batches and one with a single element. For every batch it records which elements each replica got and on which
     device they are, then the sum and the mean of them by `strategy.reduce` along their first axis, and all of them by
-    `strategy.gather`. Of one number for each replica, as a loss is, it records the sum and the mean with `axis=None`. A
+    `strategy.gather`. For one number per replica, such as a loss, it records the sum and the mean with `axis=None`. A
     single GPU is split into two logical devices.
 Why it matters
     `model.fit` and your own training loops read their data this way, and report their loss by `reduce`. An element that

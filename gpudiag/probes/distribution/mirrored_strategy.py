@@ -9,7 +9,7 @@ Why it matters
     as a program that hangs: the probe gives up after 30 s.
 What to do
     `strategy = tf.distribute.MirroredStrategy()`, and make variables inside `with strategy.scope():`. If the step
-    hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` goes round a broken connection,
+    hangs or NCCL fails: `export NCCL_DEBUG=INFO` shows why, `export NCCL_P2P_DISABLE=1` avoids a broken connection,
     `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())` does without NCCL.
 """
 

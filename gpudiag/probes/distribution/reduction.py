@@ -11,7 +11,7 @@ Why it matters
 What to do
     `tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())`, with one that works
     here. For NCCL: `pip install 'tensorflow[and-cuda]'` brings the library, `export NCCL_DEBUG=INFO` shows what it does
-    and `export NCCL_P2P_DISABLE=1` goes round a broken connection.
+    and `export NCCL_P2P_DISABLE=1` avoids a broken connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data parallel by hand, a tower on each GPU and the variable on the CPU, gives the gradient of one device.
+"""Data parallelism by hand, with a tower on each GPU and the variable on the CPU, gives the gradient of one device.
 
 What it does
     Builds a copy of a small model for every GPU under its own name scope (`tower_0`, `tower_1`, ...), with one
@@ -7,8 +7,8 @@ What it does
     log where each tower ran, and compares the average with the gradient that one device, the CPU, has for all batches
     together.
 Why it matters
-    Programs from before `tf.distribute` share their work so, and some still must. It needs no collective, only copies
-    between the GPUs and the CPU: if it works and `MirroredStrategy` does not, the collective is at fault.
+    Programs from before `tf.distribute` share their work this way, and some still must. It needs no collective, only
+    copies between the GPUs and the CPU: if it works and `MirroredStrategy` does not, the collective is at fault.
 What to do
     Make the variable under `with tf.device("/CPU:0"):`. For each GPU compute the gradient of its part of the batch, all
     parts of one size, under `with tf.device(gpu.name), tf.name_scope(f"tower_{i}"):`, and average on the CPU with

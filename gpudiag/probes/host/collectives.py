@@ -5,10 +5,10 @@ What it does
     of `/dev/shm` in a container, how much memory may be locked if InfiniBand is there, and whether the IOMMU
     translates addresses between the GPUs. Reads the number of workers in `TF_CONFIG`.
 Why it matters
-    Each GPU works alone, and the fault shows at the first all-reduce: as "NCCL: unhandled system error", or as a
+    Each GPU works alone, and a fault shows only at the first all-reduce: as "NCCL: unhandled system error", or as a
     program that hangs silently.
 What to do
-    Nothing while training works: all but `no_interface` are notes. Each names the fix for when it does not.
+    Nothing while training works: all but `no_interface` are notes. Each names the fix in case it fails.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The environment variables that reach TensorFlow and CUDA have names and values that take effect.
 
 What it does
-    Reads the variables of TensorFlow, the CUDA driver and the container runtime, and compares names and values with
-    those that are read.
+    Reads the variables of TensorFlow, the CUDA driver and the container runtime, and compares their names and values
+    with those that have an effect.
 Why it matters
     A misspelt name or value is not an error anywhere: TensorFlow or the driver ignores it, mostly silently.
 What to do

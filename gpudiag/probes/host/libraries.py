@@ -3,7 +3,7 @@
 What it does
     Finds each library as the loader would for TensorFlow in this environment: in `LD_LIBRARY_PATH`, in the folders that
     `libtensorflow_framework.so.2` names (its RUNPATH), in the loader's cache and default folders. Each was opened in a
-    child process, so the words are the loader's own; TensorFlow is not imported.
+    child process, so error messages are the loader's own; TensorFlow is not imported.
 Why it matters
     If one of seven libraries cannot be opened TensorFlow uses no GPU, and at its default log level it does not say
     which. If a variable puts an older copy first, it is loaded silently, and operations fail later.

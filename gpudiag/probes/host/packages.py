@@ -1,4 +1,4 @@
-"""The packages beside TensorFlow leave it its files, and its CUDA libraries in the versions that it asks for.
+"""Other packages leave TensorFlow's files intact, and its CUDA libraries in the versions that it requires.
 
 What it does
     Compares the versions of the installed `nvidia-*` packages with the ranges in TensorFlow's own metadata, looks for

@@ -1,18 +1,19 @@
-"""What is copied to a GPU, back, and from one GPU to another arrives as it was.
+"""Data copied to a GPU, back, and from one GPU to another arrives unchanged.
 
 What it does
     Copies random bytes from ordinary and from pinned memory of the host to each GPU, back to pinned memory, which
     is what TensorFlow copies back to, and from every GPU to every other, and compares all of them. On real GPUs it
-    copies 64 MiB and measures the bandwidth; on simulated ones 1 MiB, without measuring. Of more than 8 GPUs each
+    copies 64 MiB and measures the bandwidth; on simulated ones 1 MiB, without measuring. With more than 8 GPUs, each
     copies to those that are 1, 2, 4, 8 ... places before and after it. With `--verbose` the row has a line for each
     source. Then 64 KiB go to each GPU, are changed there and come back, again and again, because some GPUs fail only
     now and then: 250 times, and more than 8 GPUs share 2,000 times.
 Why it matters
     A path from GPU to GPU that an IOMMU or PCI access control (ACS) leads astray corrupts data without an error:
-    training gives NaN, or worse, numbers. Copies at a fraction of what the slot has make a GPU wait for its data.
+    training gives NaN or, worse, wrong numbers. Copies at a fraction of the slot's bandwidth make a GPU wait for its
+    data.
 What to do
     If copies between GPUs are wrong: boot with `iommu=pt`, switch ACS off in the firmware, and see `nvidia-smi topo
-    -m`. If those of one GPU are: `nvidia-smi -q -d ECC` and `dmesg | grep Xid`. If pinned memory cannot be had:
+    -m`. If copies of one GPU are wrong: `nvidia-smi -q -d ECC` and `dmesg | grep Xid`. If pinned memory cannot be had:
     `ulimit -l`.
 """
 

@@ -2,9 +2,9 @@
 
 What it does
     Multiplies matrices in float64, float32, float16 and bfloat16, transposed ones, large ones in float16, a batch of
-    them, a matrix and a vector, and a product with a bias and a ReLU in a `tf.function`, which TensorFlow makes one
-    call of cuBLASLt. It compares each with the CPU's product in float64 of the same inputs. With TF32 off, a float32
-    product must be as exact as float32 is.
+    them, a matrix and a vector, and a product with a bias and a ReLU in a `tf.function`, which TensorFlow turns into
+    one call of cuBLASLt. It compares each with the CPU's product in float64 of the same inputs. With TF32 off, a
+    float32 product must be as exact as float32 is.
 Why it matters
     Dense layers, attention and recurrent cells are products of matrices. GPUs are listed and tensors can be copied
     although cuBLAS cannot start: it takes memory beside TensorFlow's pool, and opens only at the first product.

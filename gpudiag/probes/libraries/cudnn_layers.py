@@ -2,7 +2,7 @@
 
 What it does
     Computes a batch normalisation for training and for inference and its gradient, a maximum and an average pooling
-    and an LSTM layer as Keras has cuDNN do it. It compares them with the CPU's. Attention is not
+    and an LSTM layer as Keras computes it with cuDNN. It compares them with the CPU's. Attention is not
     here: TensorFlow computes it with matrix products, see `libraries.cublas`.
 Why it matters
     These are other parts of cuDNN (libcudnn_ops, libcudnn_adv) than convolutions are, in separate files, and an

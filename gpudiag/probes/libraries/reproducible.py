@@ -3,8 +3,8 @@
 What it does
     Draws stateless random numbers on the CPU and on each GPU, which must be the same; draws others twice from one
     seed, by `tf.random.set_seed` and by a `tf.random.Generator`. Then it switches on
-    `tf.config.experimental.enable_op_determinism()` and computes twice what GPUs add in any order without it: the
-    gradients of a convolution and of a bias, and the sums of segments. Not one bit may differ.
+    `tf.config.experimental.enable_op_determinism()` and computes twice the sums that GPUs otherwise add in any order:
+    the gradients of a convolution and of a bias, and the sums of segments. Not one bit may differ.
 Why it matters
     An experiment can be repeated, and a fault found, only if the numbers are the same again. Results that differ in
     spite of determinism are a sign of a GPU that computes wrong now and then.

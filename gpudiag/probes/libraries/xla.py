@@ -1,12 +1,12 @@
-"""XLA compiles for every GPU, and what it compiled computes as the CPU does.
+"""XLA compiles for every GPU, and the compiled code computes as the CPU does.
 
 What it does
     Compiles four functions with `jit_compile=True` and compares their results with the CPU's, without XLA:
     mathematical functions (they need libdevice), a sum (ptxas), a product of matrices (tries of several algorithms)
     and a convolution. Simulated GPUs cannot run compiled code: the probe is skipped there.
 Why it matters
-    Keras compiles with XLA on GPUs by itself (`jit_compile="auto"`). XLA needs what nothing else needs: ptxas and
-    nvlink that know the GPU, and libdevice. If one is missing, a model fails at its first `fit`.
+    Keras compiles with XLA on GPUs by itself (`jit_compile="auto"`). Only XLA needs ptxas and nvlink that know the GPU,
+    and libdevice. If one is missing, a model fails at its first `fit`.
 What to do
     Install the compiler's parts: `pip install nvidia-cuda-nvcc-cu12`. If an older ptxas comes first: `which ptxas`,
     and take that folder out of `PATH`. To do without XLA: `model.compile(..., jit_compile=False)`.

@@ -3,11 +3,11 @@
 What it does
     Splits the CPU into two logical devices, makes a tensor (which initialises TensorFlow), and then tries to change the
     logical devices, the visible devices and the numbers of threads. It records what each attempt raised, and
-    afterwards runs an operation on CPU:1 to see that the devices are still those of the beginning. Memory growth, which
-    a CPU has not, is tried late by `memory.growth`.
+    afterwards runs an operation on CPU:1 to see that the devices are still those of the beginning. A late change of
+    memory growth, which a CPU lacks, is tried by `memory.growth`.
 Why it matters
     A device configuration that comes too late must not pass silently: the program would run with another configuration
-    than its source says. What comes first in a program (an import that makes a tensor is enough) decides.
+    than its source says. The first use of TensorFlow in a program decides; an import that makes a tensor is enough.
 What to do
     Configure devices in the first lines after `import tensorflow`, before any tensor, operation, `tf.device`,
     `list_logical_devices`, `tf.data` pipeline or distribution strategy.

@@ -1,11 +1,11 @@
 """All memory that TensorFlow may take of a GPU can be allocated, keeps what is written to it, and is given back.
 
 What it does
-    In a separate process, lets TensorFlow take all that it may take by default, at once, and asks CUDA's answer in the
-    log and NVML's number whether it got that. Then it fills the memory with random numbers, another pattern for each
-    part, computed by the GPU itself, and compares all parts only when all are written: an address that leads to the
-    memory of another one is found. After 3 s of writing, or 9 s of reading, the rest is left out. When the process has
-    ended, the memory must be free again. A simulated GPU has the computer's memory: 8 MiB are written there, spread
+    In a separate process, lets TensorFlow take all that it may take by default, at once, and checks by CUDA's answer in
+    the log and by NVML's number whether it got all. Then it fills the memory with random numbers, another pattern for
+    each part, computed by the GPU itself, and compares all parts only when all are written: an address that leads to
+    the memory of another one is found. After 3 s of writing, or 9 s of reading, the rest is left out. When the process
+    has ended, the memory must be free again. A simulated GPU has the computer's memory: 8 MiB are written there, spread
     over all. A GPU whose memory NVML does not report may share the computer's: it is not filled.
 Why it matters
     Every other probe takes a few hundred MiB. A GPU that refuses a large allocation, or whose upper memory is faulty,

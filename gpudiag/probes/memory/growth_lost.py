@@ -4,7 +4,7 @@ What it does
     Calls `tf.config.experimental.set_memory_growth(gpu, True)`, splits the CPU into two logical devices, and puts a
     small tensor on the GPU. With two GPUs it also sets growth for all, gives the first GPU a logical device, and puts
     the tensor on the second; each in a separate process. NVML reports whether the tensor took about 2 MiB
-    or all that TensorFlow was let (512 MiB); `get_memory_growth` is asked too. A matrix product is checked on each.
+    or its whole limit (512 MiB); `get_memory_growth` is asked too. A matrix product is checked on each.
 Why it matters
     The program gets no error: `get_memory_growth` goes on to say True, and TensorFlow takes nearly all memory at its
     first tensor. Code that splits a CPU for a test does this to every GPU.

@@ -1,4 +1,4 @@
-"""With growth and a fraction both hold: growth decides when memory is taken, the fraction how much at most.
+"""Growth and a fraction work together: growth decides when memory is taken, the fraction how much at most.
 
 What it does
     Opens a `tf.compat.v1.Session` with `allow_growth` and a `per_process_gpu_memory_fraction` that stands for 256 MiB.

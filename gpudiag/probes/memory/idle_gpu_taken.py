@@ -1,4 +1,4 @@
-"""A GPU that a program sees and does not use loses a CUDA context's memory to it, but no pool; a hidden one nothing.
+"""A visible but unused GPU loses only a CUDA context's memory to a program, and a hidden GPU loses none.
 
 What it does
     Opens a `tf.compat.v1.Session` that sees the first GPU only, copies a tensor to it, and computes and checks a matrix

@@ -3,7 +3,7 @@
 What it does
     Makes two logical devices on the first GPU, each with a limit of the GPU's whole memory, under forced growth, so
     that next to nothing is taken. It makes a small tensor on each, and then asks `GPU:1` for a little more than NVML
-    shows as free: less than its limit. That must fail, and nothing is filled by it. Both must compute afterwards.
+    shows as free: less than its limit. That must fail, without filling memory. Both must compute afterwards.
 Why it matters
     TensorFlow does not add limits up, neither those of one program nor those of several. A configuration that cannot
     work is accepted, each device is created with its full limit, and the program fails in the middle of its work.

@@ -1,4 +1,4 @@
-"""Several models put on GPUs by name fit as planned, and none of them takes memory of a GPU that is another's.
+"""Several models put on GPUs by name fit as planned, and none of them takes memory of another GPU.
 
 What it does
     Plans one model of 64 MiB more than there are GPUs, in turn: the first GPU gets two. Each GPU has a memory limit

@@ -5,7 +5,7 @@ What it does
     looks in TensorFlow's placement log where MatMul ran, asks which GPU is behind that device by its PCI bus id, and
     compares the product with the right one.
 Why it matters
-    Most programs place nothing by hand: that they use the GPU at all, and which one of several, rests on this rule. Of
+    Most programs place nothing by hand: this rule decides whether they use the GPU at all, and which one of several. Of
     several GPUs TensorFlow uses only the first, and the others idle until a program names them.
 What to do
     To use another GPU than the first, show TensorFlow that one alone: `export CUDA_VISIBLE_DEVICES=GPU-...`. To use

@@ -1,4 +1,4 @@
-"""Soft placement off distinguishes the three causes for which an operation runs elsewhere than it was asked to.
+"""Soft placement off distinguishes the three causes of an operation that runs elsewhere than requested.
 
 What it does
     Asks for operations on a GPU that cannot run there, for each of the three causes, eagerly and inside `tf.function`:
@@ -8,7 +8,7 @@ What it does
     placement log where each one ran. Then it does the same with soft placement off, which shows the cause: the error
     says that there is no such device, or that the device has no kernel, or there is no error at all.
 Why it matters
-    Seen from outside the three look alike, an operation is not where it was asked for, and each has another fix. Soft
+    From outside the three look alike: an operation does not run where it was requested. Each has a different fix. Soft
     placement off does not protect from the third: operations follow the resource that they use, without an error.
 What to do
     Run the program once under `tf.config.set_soft_device_placement(False)`. "Unable to find any devices" or "Could not

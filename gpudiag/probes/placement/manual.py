@@ -6,8 +6,8 @@ What it does
     says that the operation ran and on which device the result's memory is (`tensor.backing_device`). It also adds two
     int32 vectors on each GPU.
 Why it matters
-    It is the plain way to choose a device by hand, and the one to use several GPUs without a strategy. That operands
-    come along by themselves makes it easy, and hides copies over the bus that cost more than the computation.
+    It is the plain way to choose a device by hand, and the one to use several GPUs without a strategy. Automatic copies
+    of the operands make it easy, and hide transfers over the bus that cost more than the computation.
 What to do
     Copy once, not at every use: `with tf.device("/GPU:0"): x = tf.identity(x)`. To get an error at a copy:
     `tf.config.experimental.set_device_policy("explicit")`. `x.backing_device` is the device that has a tensor;

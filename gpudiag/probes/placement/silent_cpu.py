@@ -1,4 +1,4 @@
-"""Operations asked for on a GPU run there, but for those that TensorFlow is known to have no GPU kernel for.
+"""Operations requested on a GPU run there, except those for which TensorFlow is known to have no GPU kernel.
 
 What it does
     Runs small operations of many kinds eagerly under `tf.device("/GPU:0")`, soft placement on, and reads from the
@@ -8,8 +8,8 @@ What it does
     with soft placement off, for the reason.
 Why it matters
     Nothing is said when an operation asked for on a GPU runs on the CPU, and each one costs two copies over the bus: a
-    single one in a training step can cost more than the step. One that has a GPU kernel and still runs on the CPU is
-    a surprise that no documentation leads to expect.
+    single one in a training step can cost more than the step. No documentation mentions operations that have a GPU
+    kernel and still run on the CPU.
 What to do
     Find such operations in your own program with `tf.debugging.set_log_device_placement(True)` right after the import,
     or make them errors: `tf.config.set_soft_device_placement(False)`. Use another type, `tf.cast(x, tf.float32)`, or

@@ -1,14 +1,14 @@
-"""Ten ways to set soft placement, nine of them wrong, have the effect that they are known to have.
+"""Ten ways to set soft placement, nine of them wrong, have their known effects.
 
 What it does
     On two logical CPU devices, tries each of these ways and looks whether the operation then raises, or on which device
     it ran by the placement log. Meant to switch soft placement off, and ignored:
     `ConfigProto(allow_soft_placement=False)` for eager mode, given first of all or late, and the function assigned to
-    instead of called, `tf.config.set_soft_device_placement = False`. Not reached by switching it off: a scalar constant
-    that was made before and is handed out again, and a write to a variable, which runs where the variable is. Not
-    reached by switching it on: a `tf.compat.v1.Session`, which is hard without a config until the function was called,
-    and with one whatever the function was called with. And any device type passes for one, such as `/device:FOO:0`.
-    The tenth is the right way, to show that the switch itself works.
+    instead of called, `tf.config.set_soft_device_placement = False`. Not affected by switching it off: a scalar
+    constant that was made before and is handed out again, and a write to a variable, which runs where the variable is.
+    Not affected by switching it on: a `tf.compat.v1.Session`, which without a config has hard placement until the
+    function was called, and with a config ignores the function. And any device type is accepted, such as
+    `/device:FOO:0`. The tenth is the right way, to show that the switch itself works.
 Why it matters
     Every one of them is silent. A program, or a test suite, that trusts one to keep its operations on the GPU computes
     on the CPU; a session that was to fall back stops.

@@ -3,7 +3,7 @@
 What it does
     Imports one GraphDef, whose nodes name no device, twice into one graph: under `tf.device("/device:GPU:0")` and under
     `/device:GPU:1`. Each copy computes a matrix product and fills a tensor of 64 MiB. Then it imports one whose nodes
-    name `/device:GPU:0` under `/device:GPU:1`. If the products ran is read from TensorFlow's placement log; which
+    name `/device:GPU:0` under `/device:GPU:1`. Where the products ran is read from TensorFlow's placement log; which
     GPU that is, from the PCI bus id in its `Created device` line and from the GPU whose memory rose by NVML. A single
     GPU is split into two logical devices.
 Why it matters

@@ -3,8 +3,8 @@
 What it does
     Opens a `tf.compat.v1.Session` with each of four invalid lists (an id that no GPU has, a negative id, a word, a
     duplicate) and records the exception's type and text. A session with the valid list `0` then computes a matrix
-    product on the GPU, and its result and PCI bus id are checked. It does the same in eager mode, as far as one process
-    has one list there: an id that no GPU has, and in a second process the list `-1`.
+    product on the GPU, and its result and PCI bus id are checked. It does the same in eager mode, where a process can
+    have only one list: an id that no GPU has, and in a second process the list `-1`.
 Why it matters
     A program configured for another machine must stop, and not run on the wrong GPU or on the CPU. Without any GPU
     TensorFlow does not even read the list and accepts every one of these: only a machine with a GPU can show it. Eager

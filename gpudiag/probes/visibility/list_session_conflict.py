@@ -2,10 +2,10 @@
 
 What it does
     Opens a `tf.compat.v1.Session` on `visible_device_list="0"` that grows up to 128 MiB, and another with the list `1`:
-    once beside the first, once after it was closed. Beside it, too, one with the list `0` that asks for 256 MiB at
-    once: NVML reports what a tensor of 16 bytes takes in either, and a tensor of 192 MiB shows whose limit holds. A
-    matrix product in the first session checks that the others did it no harm. A single GPU shows the memory options
-    alone.
+    once beside the first, once after it was closed. Beside the first it also opens one with the list `0` that asks for
+    256 MiB at once: NVML reports what a tensor of 16 bytes takes in either, and a tensor of 192 MiB shows whose limit
+    holds. A matrix product in the first session checks that the others did not disturb it. A single GPU shows the
+    memory options alone.
 Why it matters
     TensorFlow maps GPUs to its numbers, and makes the memory pool of each, once in a process. Another mapping is an
     error; a different fraction, growth or limit is ignored silently, so that a library that opens a session first

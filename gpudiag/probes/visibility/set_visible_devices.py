@@ -2,8 +2,8 @@
 
 What it does
     Calls `set_visible_devices(gpus[-1], 'GPU')`, fills a tensor of 64 MiB and multiplies two matrices on what is then
-    `GPU:0`, and tries `GPU:1`. NVML reports the memory in use on every GPU before and after. In two separate
-    own it hands over all GPUs in reverse order, and the last GPU without the type.
+    `GPU:0`, and tries `GPU:1`. NVML reports the memory in use on every GPU before and after. In two separate processes
+    it passes all GPUs in reverse order, and the last GPU without the type.
 Why it matters
     It is the way to choose GPUs from within a program. A GPU that is hidden only in name is used all the same; an order
     that does not count puts work on the wrong GPU; and without the type the CPU is hidden, too, and nothing works.
