@@ -1,7 +1,7 @@
 """Finds changed facts by one walk over the records of both reports, whatever families they have.
 
 Records in lists are paired by identity, so that a new package does not look like a change of all packages after it. A
-field that one of the reports was written without, because its gpudiag did not know it, says nothing.
+field that one report lacks because its gpudiag did not know it is not compared.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It is a report as any other, ``$XDG_STATE_HOME/gpudiag/last-pass-HOST-DIGEST.jso
 and the interpreter, because one home folder may serve many hosts. Simulated machines have separate files, one for each
 specification; the name of the file says ``simulated``, and no real machine is ever compared with one.
 
-A record is believed, so it is a plain file, and neither it nor a folder above it may be written by another user.
+A record is trusted, so it must be a plain file, and other users must not be able to write it or a folder above it.
 """
 
 from __future__ import annotations

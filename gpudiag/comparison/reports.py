@@ -163,7 +163,7 @@ def _is_of_gpus(place: tuple[str, ...], row: Row, others: _Places) -> bool:
 
 
 def _skipped_everywhere(places: _Places, probe: str) -> str | None:
-    """Return ``skipped`` if a report has a probe on no GPU because it was skipped; None otherwise."""
+    """Return ``skipped`` if a report skipped a probe as a whole, on no GPU; None otherwise."""
     found = places.get((probe,))
     return "skipped" if found and found[1].status == "skipped" else None
 

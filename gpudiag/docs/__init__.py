@@ -82,7 +82,7 @@ def sections_of(page: str) -> tuple[Section, ...]:
 
 
 def parse(page: str, text: str) -> Iterator[Section]:
-    """Yield the sections of a page; comments, which mark what was generated, are left out."""
+    """Yield the sections of a page, without the comments that mark generated parts."""
     found: list[tuple[str, int, list[str]]] = []
     fenced = False
     for line in text.splitlines():

@@ -31,7 +31,7 @@ def judged(report: Report, expected: Expectations, on: date) -> Report:
 
     The verdict follows from the rows, as always: an expectation that is not met, or about which nothing is known,
     fails; an accepted finding is a note. Acceptance verifies nothing: a GPU on which no kernel was verified stays
-    unverified. What was judged by other expectations before is undone. Raises :class:`UsageError` for a report that
+    unverified. Judgements by earlier expectations are undone. Raises :class:`UsageError` for a report that
     says nothing about a machine.
     """
     if report.program is not None or report.is_log_alone:

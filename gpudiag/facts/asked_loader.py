@@ -1,8 +1,9 @@
 """Asks the loader itself which library files it takes: its rules have cases that a scan of folders misses.
 
-With ``LD_TRACE_LOADED_OBJECTS`` it prints them for a file and runs no code of it, as for ldd(1). The file is made here,
-in memory: it needs the libraries by the names that TensorFlow opens, and has the ``DT_RUNPATH`` of TensorFlow's opener,
-so that the loader searches as for ``dlopen`` from there, with glibc-hwcaps, ``/etc/ld.so.preload`` and its cache.
+With ``LD_TRACE_LOADED_OBJECTS`` the loader prints the libraries of a file without running its code, as for ldd(1). The
+file is made here, in memory: it needs the libraries by the names that TensorFlow opens, and has the ``DT_RUNPATH`` of
+TensorFlow's opener, so that the loader searches as for ``dlopen`` from there, with glibc-hwcaps, ``/etc/ld.so.preload``
+and its cache.
 """
 
 from __future__ import annotations

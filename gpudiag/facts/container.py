@@ -66,9 +66,9 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
 def _image(root: Path, environ: Mapping[str, str]) -> str | None:
     """Return the name that Apptainer or Podman gives the image, or a digest of the layers below ``/``.
 
-    A container cannot ask Docker or containerd for its image. The overlay that is its root names the folders of the
-    layers, which are the same for all containers of an image on one host (``lowerdir=LAYER:LAYER:...``). Docker puts
-    one before them that is the container's own.
+    A container cannot ask Docker or containerd for its image. Its root is an overlay that names the folders of the
+    layers, which are the same for all containers of an image on one host (``lowerdir=LAYER:LAYER:...``). Docker puts a
+    layer of the container itself first.
     """
     for variable in _VARIABLES:
         if environ.get(variable):

@@ -1,6 +1,6 @@
 """The family ``cuda``: which GPUs an index means; the CUDA driver is asked if NVML does not show it. Can hang.
 
-Nowhere else is the driver initialised for the facts: with many GPUs that takes seconds.
+No other family initialises the driver, because that takes seconds with many GPUs.
 """
 
 from __future__ import annotations

@@ -97,9 +97,9 @@ _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 def gather(root: Path = Path("/")) -> LibraryFacts:
     """Open each library as TensorFlow would and return the results.
 
-    CUDA toolkits are looked for under ``root``; the loader itself knows no other root than /. Any other is that of a
-    simulated machine, whose libraries are beside it: if the loader takes one of these, other copies, and what the
-    system's folders hold, belong to another machine.
+    CUDA toolkits are searched for under ``root``; the loader itself always uses /. Another root belongs to a simulated
+    machine, whose libraries are beside it. If the loader takes one of these, other copies and the system's folders
+    belong to another machine and are ignored.
     """
     simulated = None if root == Path("/") else root.parent / "lib"
     package = _tensorflow()
@@ -240,7 +240,7 @@ class _Loader:
     def _fits(self, file: Path) -> bool:
         """Return True unless the loader passes over ``file``; it stops at one that is damaged, and at a folder.
 
-        Docker makes a folder in the place of a file that it is to mount and that the host does not have.
+        Docker creates a folder in place of a file to mount that the host lacks.
         """
         if not (file.is_file() or file.is_dir()) or not os.access(file, os.R_OK):  # to open a pipe would wait for ever
             return False
@@ -346,8 +346,8 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
 def _why_not_opened(copy: Path, *, on_path: bool) -> str | None:
     """Open a copy of a library; return why that cannot be, or must not be. None if it opens.
 
-    To open a library is to run its code: this is not done with what another user can write, such as what the files of
-    a home folder name that is not this user's. ``on_path``: Python loads modules from there anyway.
+    Opening a library runs its code, so a library that another user can write is not opened. An example is one named by
+    files of another user's home folder. ``on_path``: Python loads modules from there anyway.
     """
     if not on_path and (reason := trust.distrust(copy)):
         return f"not opened: {reason}"
@@ -357,8 +357,8 @@ def _why_not_opened(copy: Path, *, on_path: bool) -> str | None:
 def digest(file: Path) -> str | None:
     """Return a digest of the size of ``file`` and of 64 pieces of it, from its first byte to its last.
 
-    Measured on a library of 1 GiB that was in memory: 0.004 s, the whole file 0.83 s. The time of its change says
-    less: a package that is installed again has another.
+    For a cached library of 1 GiB this took 0.004 s, and the whole file 0.83 s. The file's modification time is no
+    substitute: it changes when a package is installed again.
     """
     try:
         size = file.stat().st_size
@@ -464,8 +464,8 @@ def _folders(root: Path) -> Iterator[Path]:
 def _meant(value: str, home: str) -> Iterator[Path]:
     """Yield the folders that search-path entries were meant to name but do not as written.
 
-    The loader expands no ``~`` and no variable, and takes quotes as part of a name: they stay in a file for ``docker
-    --env-file``, in a unit of systemd, in a string that no shell reads.
+    The loader expands no ``~`` and no variable, and takes quotes as part of a name. These remain in values that no
+    shell reads, such as a file for ``docker --env-file`` or a unit of systemd.
     """
     for entry in filter(None, re.split("[:;]", value)):
         meant = entry.strip("\"' \t\r\n")

@@ -138,7 +138,8 @@ def _half_removed() -> tuple[str, ...]:
 def _ranges(metadata: Metadata, mandatory: bool = False) -> dict[str, str]:
     """Return the versions of NVIDIA's packages that this distribution requires.
 
-    ``mandatory``: for this system and without an extra, as torch does; otherwise also with one, as ``and-cuda``.
+    ``mandatory``: only requirements for this system without an extra, as torch has them; otherwise also those of extras
+    such as ``and-cuda``.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 

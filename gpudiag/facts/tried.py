@@ -1,7 +1,7 @@
 """The family ``tried``: opens device files, writes to folders and connects to sockets, as the driver and TensorFlow do.
 
 Names and permissions are not enough: a device control group answers ``EPERM`` to ``open(2)`` where ``access(2)`` sees
-nothing, a file may have the number of another driver (``ENXIO``), a folder may be full or of a read-only disk.
+nothing, a file may have the number of another driver (``ENXIO``), a folder may be full or on a read-only disk.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _WRITTEN_BYTES = 64 << 10
 def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> TriedFacts:
     """Try the device files and sockets under ``root``, and the folders that ``environ`` names.
 
-    Opening a device file creates no context. A GPU without persistence is started by it, which takes a second or two
-    and which NVML's start does anyway.
+    Opening a device file creates no context. It starts a GPU without persistence, which takes a second or two and which
+    NVML does anyway.
     """
     nodes = sorted(file for file in root.glob("dev/*") if _DEVICES.fullmatch(file.name))
     sockets = [(root / path, f"/{path}") for path in _SOCKETS]

@@ -1,8 +1,8 @@
 """Lends GPUs of a pytest session to programs that its tests start: another session, or ``gpudiag check``.
 
 The session holds the locks of its GPUs until it ends, so a process that it started would wait for them in vain. A
-variable names to that process what it was lent, and it locks these GPUs in a folder of the session instead. All of this
-is void as soon as the session has ended, whichever processes have inherited the variable.
+variable tells that process which GPUs it was lent, and it locks these in a folder of the session instead. The loan ends
+with the session, even for processes that still have the variable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SHARED = () if sys.platform == "win32" else (Path("/dev/shm"),)  # noqa: S108  
 def session_folder() -> folders.Folder:
     """Make the folder of a session; raises ``OSError`` if no place is writable.
 
-    It lies where ``tempfile`` puts it, else in the memory that processes share: on some network file systems no file
-    can be locked, and some folders cannot be written to.
+    The folder is where ``tempfile`` puts it, or else in shared memory: some network file systems cannot lock files, and
+    some folders are not writable.
     """
     return folders.Folder("pytest", (Path(tempfile.gettempdir()), *_SHARED), must_lock=True)
 

@@ -1,6 +1,6 @@
 """NVML through ``pynvml`` (nvidia-ml-py); the only file that knows it.
 
-NVML can hang on a wedged driver: call it only in a child process that has a deadline. It initialises no CUDA, ignores
+NVML can hang on a wedged driver: call it only in a child process that has a deadline. NVML initialises no CUDA, ignores
 ``CUDA_VISIBLE_DEVICES`` and counts GPUs in PCI order.
 """
 

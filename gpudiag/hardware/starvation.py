@@ -1,9 +1,9 @@
 """Measures how long a process was kept from running: a deadline missed on a busy machine says nothing about a GPU.
 
 The kernel counts, for each thread, how long it ran and how long it waited for a processor (``schedstat``). Threads of
-one process that wait for each other are no sign of a busy machine: time counts as waited only as far as all of them
-together did not have one whole processor. A process that was stopped (SIGSTOP) did not run either; one that is still
-stopped hangs. Waiting for a disk, and time that a hypervisor takes, are not seen.
+one process that wait for each other do not show a busy machine, so time counts as waited only while all threads
+together had less than one processor. A process that was stopped (SIGSTOP) did not run either; one that is still stopped
+hangs. Waiting for a disk, and time that a hypervisor takes, are not seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs functions in child processes that may crash, hang, flood or leave orphans, and always gets an answer.
 
 ``Supervisor`` (Linux) keeps *fork servers*: a server is an interpreter that has, say, imported TensorFlow once, and
-forks one child per job. ``OneByOne`` (other systems: no probe runs there) starts an interpreter per job. Both know
-jobs, not probes.
+forks one child per job. ``OneByOne`` (other systems: no probe runs there) starts an interpreter per job. Both run jobs
+and know nothing about probes.
 """
 
 from __future__ import annotations

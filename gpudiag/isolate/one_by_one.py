@@ -1,7 +1,7 @@
 """Jobs on systems other than Linux: each in a new interpreter, one after the other, with a time limit.
 
-TensorFlow has no CUDA there, so no probe runs: these jobs gather host facts, judge and diagnose. That is code of
-gpudiag itself, and needs no fork server and no hunt for what a job leaves behind.
+TensorFlow has no CUDA there, so no probe runs: these jobs gather host facts, judge and diagnose. These jobs are
+gpudiag's own code, which needs no fork server and leaves no processes behind.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A fork server: an interpreter that preloads once, and forks one child per job.
 
-It talks over one socket, in the messages of :mod:`gpudiag.isolate.protocol`. What a job is to do is in a separate file,
+The server uses one socket, with the messages of :mod:`gpudiag.isolate.protocol`. A job's order is in a separate file,
 because it can be larger than a message. When the other end closes, because the supervisor is done or was killed, the
-server kills whatever it started and leaves.
+server kills all that it started and exits.
 
-It is the *subreaper* of its descendants: a grandchild that outlives its job, also one that called ``setsid``, becomes a
-child of the server, which knows that it is not a job and kills it. So a probe must not daemonise its helpers.
-A *keeper*, the parent of the server and a subreaper too, does the same for the server: see :func:`keep`.
+The server is the *subreaper* of its descendants: a grandchild that outlives its job, even by ``setsid``, becomes a
+child of the server, which recognises it as no job and kills it. So a probe must not daemonise its helpers. A *keeper*,
+the parent of the server and a subreaper too, does the same for the server: see :func:`keep`.
 """
 
 from __future__ import annotations

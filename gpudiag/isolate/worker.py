@@ -42,8 +42,8 @@ def command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs ``module.main(*arguments)`` in a new interpreter with this one's ``sys.path``.
 
     With ``-c`` Python 3.10 puts the working directory first on its path, where anybody may have left a ``json.py``:
-    nothing is imported before the path is replaced. What gpudiag itself needs of the standard library comes from
-    there, as it did in this process, even if a folder that was put before it later holds a module of the same name.
+    nothing is imported before the path is replaced. gpudiag imports the standard library from its own folder, as in
+    this process, even if an earlier folder on the path later gets a module of the same name.
     """
     path = [entry for entry in sys.path if isinstance(entry, str)]
     standard = Path(os.__file__).parent
@@ -62,7 +62,8 @@ def resolve(target: str) -> Any:
 def fork() -> int:
     """Return ``os.fork()`` without the warning of Python 3.12 and newer that there are threads.
 
-    TensorFlow's are idle: its device and executor pools start with the first device query, after which nothing forks.
+    TensorFlow's threads are idle: its device and executor pools start with the first device query, after which nothing
+    forks.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,12 +1,12 @@
 """Assigns devices to workers: chosen from the caller's mask, locked, and shared if there are more workers than devices.
 
 The process that started the session (xdist's controller, or the only one) holds the locks of the devices, which
-``gpudiag check`` and other sessions respect. It writes what each worker may have, a *slot*, into a folder; a worker
-locks a slot for as long as it lives, so that the one that replaces a crashed worker finds it free. All locks are the
+``gpudiag check`` and other sessions respect. It writes the devices of each worker, a *slot*, into a folder. A worker
+locks a slot for as long as it lives, so that the replacement of a crashed worker finds the slot free. All locks are the
 kernel's and end with their process; and a worker ends with the process that started it.
 
-Tests that need more than a slot run in a later round: when all workers have ended, new ones are started whose slots are
-what these tests need.
+Tests that need more than a slot run in a later round: after all workers have ended, new ones start with the slots that
+these tests need.
 """
 
 from __future__ import annotations

@@ -149,9 +149,9 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
     """Records where operations run: ``with gpudiag_placement() as placement: ...``, and after the block
     ``placement.ops("MatMul").on("GPU:1")`` and ``placement.assert_no_cpu_fallback()``.
 
-    TensorFlow logs placements only if that was asked for before it made its devices, and then until the process ends
-    (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test, for all tests
-    of the process, if TensorFlow was imported and no tensor was made by then.
+    TensorFlow logs placements only if the log was switched on before it made its devices, and then until the process
+    ends (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test, for all
+    tests of the process, if TensorFlow was imported and no tensor was made by then.
     """
     _switch_log_on()
 

@@ -4,10 +4,10 @@ The process was forked from one that has imported TensorFlow and no test module.
 session that started it, collects the one test again, and reports what happens as it happens, so that a crash loses
 nothing that was reported before.
 
-Every plug-in of the session outside is loaded here too, because some have a part in the test itself (fixtures, event
-loops, timeouts, seeds). So that none does twice what belongs to the session as a whole: options have the values that
-they have outside; the test is run once, by pytest's own protocol, and only the session outside may repeat it; and the
-hooks that report the result of a test are called for pytest alone, so that no other plugin has anything to report.
+Every plugin of the outer session is loaded here too, because some affect the test itself (fixtures, event loops,
+timeouts, seeds). Three rules keep plugins from doing the outer session's work twice: options have the values of the
+outer session; the test runs once, by pytest's own protocol, and only the outer session may repeat it; and the hooks
+that report a result are called for pytest alone.
 """
 
 from __future__ import annotations

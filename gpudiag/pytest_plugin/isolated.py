@@ -1,9 +1,9 @@
 """``@pytest.mark.gpudiag_isolated``: a test in a fresh process, reported as if it had run here.
 
-pytest's own protocol runs for such a test, but the item is hollow: to set it up is to run all of it in another process
+pytest's own protocol runs for such a test, but the item is hollow: its setup runs the whole test in another process
 (:mod:`gpudiag.pytest_plugin.inner_session`), and the reports of its phases are replaced by those from there. If that
-process died, the phase in which it did raises ``ChildProcessError`` (``TimeoutError`` if it was killed because it
-took too long), so that ``xfail`` and all else that looks at a failure works as usual.
+process died, the phase of its death raises ``ChildProcessError`` (``TimeoutError`` if it was killed because it
+took too long), so that ``xfail`` and plugins that look at failures work as usual.
 
 The process is forked from one that has imported TensorFlow and no test module; never from this one, because a copy of a
 process that has used TensorFlow hangs. So the test's module is imported again there, and fixtures of every scope are
@@ -76,9 +76,9 @@ class RunIsolated(Protocol):
 def gpudiag_run_isolated(request: pytest.FixtureRequest) -> RunIsolated:
     """Call a function in a fresh process, where TensorFlow is imported but not configured: ``run(function, *args)``.
 
-    The function must be at the top level of a module (such as the test's), because it is imported again there. What it
-    returns or raises comes back, by pickle. Raises ``ChildProcessError`` if the process died or left others behind,
-    ``TimeoutError`` if it took longer than ``timeout`` seconds (60). What it prints is printed here.
+    The function must be at the top level of a module (such as the test's), because it is imported again there. Its
+    result or exception comes back by pickle, and its output is printed here. Raises ``ChildProcessError`` if the
+    process died or left others behind, ``TimeoutError`` if it took longer than ``timeout`` seconds (60).
     """
     return caller(request)
 

@@ -1,7 +1,7 @@
 """Renderers: each turns a report into text and nothing else. They count and judge nothing; the model does.
 
 A format is a file of :mod:`gpudiag.report.formats`, found by walking that. It has ``render(report, *, width, color,
-verbose, head)``, which may ignore what it does not use, and ``SUFFIX``: that of the files it is written to, or "".
+verbose, head)``, which may ignore arguments, and ``SUFFIX``: the suffix of its files, or "".
 """
 
 from __future__ import annotations

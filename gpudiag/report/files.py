@@ -87,7 +87,8 @@ def _target(path: Path) -> Path:
 def _is_planted(path: Path) -> bool:
     """Return whether ``path`` belongs to another user, in a folder like /tmp: Linux does not open such a file or link.
 
-    (``fs.protected_symlinks``, ``fs.protected_regular``.) To replace a file is not to open it, so it is checked here.
+    (See ``fs.protected_symlinks`` and ``fs.protected_regular``.) Replacing a file does not open it, so gpudiag checks
+    this itself.
     """
     folder = path.parent.stat()
     shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH

@@ -356,7 +356,7 @@ def next_step(report: Report) -> str:
 
 
 def next_of(report: Report) -> Next:
-    """Return the next step as a record."""
+    """Return the next step as a :class:`Next`."""
     if report.program is not None:
         return Next("")
     if report.signal is not None:

@@ -16,7 +16,7 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
     """Return ``diagnosis`` with what the bisection proved.
 
     A cause of the catalogue about a part that bisection found to matter explains it best: it gets the proof and the
-    line. What names something else is not why, because TensorFlow works here while that is as it was.
+    line. A cause about another part is wrong, because TensorFlow works here with that part unchanged.
     """
     diagnosis = msgspec.structs.replace(diagnosis, bisection=bisection)
     if bisection is None or not bisection.changes:

@@ -29,7 +29,7 @@ rules = causes.all_of_them
 def diagnose(evidence: Evidence) -> Diagnosis:
     """Return the trace of ``evidence`` and the causes, those of the first stage that failed first.
 
-    Each part looks for itself: one that raises is named among those that failed, and costs no other.
+    The parts are independent: a part that raises is listed as failed, and the others still count.
     """
     return composed(evidence, {part: look(part, evidence) for part in parts(evidence)})
 
@@ -140,9 +140,9 @@ def _without_weaker(
 ) -> list[tuple[Known, RootCause]]:
     """Return the causes of the rules without those that better evidence hides, for the same stage or an earlier one.
 
-    A cause hides symptoms, and what the facts of this machine show hides what only a log says; a log of an unknown
-    machine is all that there is of it. What hides another cause must be at least as certain. Only stages of
-    TensorFlow's way to a GPU count: a setting, or a mistake of the program, need not be why.
+    A cause hides symptoms, and evidence from this machine's facts hides evidence from a log alone; for an unknown
+    machine the log is the only evidence. A cause hides only causes that are at most as certain. Only stages of
+    TensorFlow's way to a GPU count: a setting, or a mistake of the program, need not be the reason.
     """
     ranked = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
     hiding = [

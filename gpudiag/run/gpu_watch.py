@@ -109,7 +109,7 @@ class GpuWatch:
     def give_up(self, call: Call, gpus: tuple[Gpu, ...]) -> str:
         """Wait no more for the GPUs on which a probe waits in a call that does not return; return why.
 
-        A library is the same for all GPUs; of the driver's calls the GPU may be known that alone is meant.
+        A call into a library concerns all GPUs; for a call into the driver the one affected GPU may be known.
         """
         for key in [key for key in self._slow_in_probes if key[0] == call.name]:
             del self._slow_in_probes[key]

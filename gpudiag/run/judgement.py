@@ -1,9 +1,10 @@
 """Runs judges and causes: in this process, or in a child that one of them may hang or crash.
 
-Only the end of its process surely ends a cause that hangs: C code may never ask for signals. So each part of the work
-is noted before it begins and after it has ended. If a child dies, only the part that it had begun is lost; that part is
-named, and another child continues with the next one. A log alone is judged in this process, because children cost more
-than the work; an alarm ends what hangs in Python code or in a regular expression, which is all that causes do there.
+A hanging cause surely ends only with its process, because C code may never check for signals. So each part of the work
+is recorded before it begins and after it has ended. If a child dies, only the part that it had begun is lost; that part
+is named, and another child continues with the next one. A log alone is judged in this process, because children cost
+more than the work; an alarm ends a cause that hangs in Python code or in a regular expression, and causes do nothing
+else there.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ Parts = Iterator[tuple[str, Callable[[], Done]]]
 def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
 
-    A probe whose facts are not known is never green; if gpudiag itself is the reason, it is broken.
+    A probe with unknown facts never passes; if gpudiag itself is the reason, the probe is broken.
     """
     unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
     reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
@@ -100,8 +101,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
 def is_of_another_version(row: Row, entry: Entry) -> bool:
     """Return whether the reading of a saved row is not one of the probe as it is now.
 
-    A probe may measure more than it did. What it did not measure then cannot be judged now, and what was judged then
-    stays true.
+    A probe may measure more today than in the report. Missing figures cannot be judged, and the old outcome stays true.
     """
     return entry.reading is not None and not isinstance(row.reading, Reading)
 
@@ -157,7 +157,8 @@ def _alarm() -> Iterator[Callable[[float], object]]:
     """Give what lets ``_Overdue`` be raised after so many seconds of the processor from then, 0 for never; outside the
     main thread, and on Windows, it never is.
 
-    What hangs computes. A busy machine may leave a process one second in twenty, and nothing hangs there.
+    The time of the processor is used because a hanging part computes. On a busy machine a process may get one second in
+    twenty without hanging.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield lambda _: None
@@ -292,7 +293,7 @@ def _read(folder: Path) -> tuple[list[str], dict[str, Done]]:
 def import_all() -> None:
     """Import all families of facts and all causes, and make ready the table of messages and how a subject is read.
 
-    It takes 0.3 s of processor time, and with it a diagnosis, for which the user waits, takes less than 0.1 s.
+    This takes 0.3 s of processor time. After it a diagnosis, for which the user waits, takes less than 0.1 s.
     """
     from gpudiag.facts import FAMILIES  # not above: to explain a log takes none of them
 

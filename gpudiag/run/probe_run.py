@@ -1,7 +1,7 @@
 """A probe on its GPUs, from the plan to its row.
 
-It is ``Waiting`` for room, ``Running`` in one or two processes, perhaps ``Stuck``, then ``Ended``, and at last
-``Finished`` with its row. A row of a probe that got no CUDA context is ``Postponed``: another probe says why. A method
+A probe is ``Waiting`` for room, ``Running`` in one or two processes, perhaps ``Stuck``, then ``Ended``, and at last
+``Finished`` with its row. A probe that got no CUDA context is ``Postponed`` until another probe explains why. A method
 is a transition, and only this file changes the state.
 """
 

@@ -21,7 +21,7 @@ from gpudiag.run.views import with_one_voice
 def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     """Return ``report`` with every row that has a reading judged again by the current probes.
 
-    A row whose reading lacks what its probe measures today keeps its outcome, and a note says so.
+    A row keeps its outcome, with a note, if its reading lacks figures that its probe measures today.
     """
     saved = catalogue.decode_readings(report.rows)
     subject = judgement.Subject(report.facts, report.gpus, saved, report.lines, report.limits, report.program)

@@ -15,7 +15,7 @@ MEETING_POLL_S = 0.01
 class Meeting:
     """The :class:`gpudiag.probe.Peer` of a child: two processes that leave each other files in a folder.
 
-    Files and not a pipe: they work wherever a child can be started, and nothing has to be inherited.
+    Files are used instead of a pipe because they work wherever a child can be started, without inheriting anything.
     """
 
     def __init__(self, folder: Path, own: str, other: str) -> None:

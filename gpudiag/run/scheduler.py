@@ -84,7 +84,7 @@ class Scheduler:
     def _stop(self, cause: Cause, detail: str) -> None:
         """End all that runs and begin nothing more.
 
-        A run that is cut by its own deadline is broken, never green; one that is cut by a signal has that signal's exit
+        A run ended by its own deadline is broken and never passes; a run ended by a signal has that signal's exit
         status.
         """
         why = f"not run: {detail}"
@@ -193,7 +193,8 @@ class Scheduler:
     def _first_failed(self) -> str:
         """Return the first probe whose child failed or broke; "" if none did.
 
-        To explain what judges facts alone nothing need run, and what hangs would cost its deadline again.
+        Probes that judge facts alone do not count, because nothing needs to run to explain them. Neither do probes that
+        hang, because explaining them would cost their deadline again.
         """
         for run in self._runs:
             row = run.row

@@ -1,6 +1,6 @@
 """The servers of a run, and the environment of its children.
 
-The import of TensorFlow is most of what a run without a GPU waits for. So it begins here, before this process imports
+A run without a GPU waits mostly for the import of TensorFlow. So the import begins here, before this process imports
 probes, causes and formats of reports.
 """
 
@@ -54,7 +54,7 @@ def server_of(entry: Entry, isolation: str) -> str | None:
 def begun(machine: Machine, timeout_s: float | None, *, tensorflow: bool) -> Supervision:
     """Return the supervision of a run on ``machine``; with ``tensorflow`` a server has begun to import TensorFlow.
 
-    ``timeout_s`` is how long that import may take, in seconds; None: as long as it usually may.
+    ``timeout_s`` is the time limit of that import in seconds; None: the usual limit.
     """
     bounds = Bounds() if timeout_s is None else Bounds(preload_s=timeout_s)
     environment = environment_for(machine)

@@ -1,9 +1,9 @@
 """Which probes stand still, and in which call: a hang is seen when it lasts, and not when a deadline has passed.
 
-A process stands still if the first thread of it, and of all that it has started, waits in the kernel and was not woken
-once, and neither was the thread that is in a call of a library. A call that is slow ends; the time that it took does
-not count for the deadline of its probe, and it is noted. One that does not end in :data:`HANG_S` hangs. Nothing of this
-needs to know the call: a separate process reads its name.
+A process stands still if its first thread and those of all its descendants wait in the kernel without being woken, and
+so does the thread in a call of a library. A slow call ends; it is recorded, and its time does not count for the
+deadline of its probe. A call that does not end within :data:`HANG_S` hangs. Detecting this does not need the call's
+name, which a separate process reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory in use on the GPUs of a probe, sampled through NVML in the child while the probe measures.
 
-It must not disturb what is measured: a thread asks, which starts no CUDA and takes no memory of a GPU, and it rests
-fifty times as long as its question took. Whatever fails here costs the timeline and nothing else.
+Sampling must not disturb the measurement: a thread asks NVML, starts no CUDA, takes no GPU memory, and rests fifty
+times as long as its question took. A failure costs only the timeline.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rows of the host: views of causes.
 
-A row of the host does not have its own text. It shows the causes that the facts alone show, each under the name that
-reports have had for it since schema 1 (:attr:`gpudiag.cause.Cause.finding`). After the diagnosis a finding gives the
-fix of the cause that explains it (:attr:`gpudiag.cause.Cause.views`), so that a fault has one voice.
+A row of the host has no text of its own. It shows the causes that follow from facts alone, each under its name in
+reports since schema 1 (:attr:`gpudiag.cause.Cause.finding`). After the diagnosis a finding gets the fix of the cause
+that explains it (:attr:`gpudiag.cause.Cause.views`), so that both say the same.
 """
 
 from __future__ import annotations

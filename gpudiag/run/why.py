@@ -25,7 +25,7 @@ NOTHING_WRONG, CAUSE_FOUND, GPUDIAG_BROKE, NOTHING_KNOWN = 0, 1, 3, 5
 def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str, ...] = ()) -> Report:
     """Return a report on a program's log alone: nothing of this machine is looked at, and no TensorFlow is started.
 
-    ``notes`` say what of the log was not read. Raises ``UsageError`` if there is no line to look at.
+    ``notes`` list the parts of the log that were not read. Raises ``UsageError`` if the log has no line.
     """
     if not any(line.strip() for line in lines):
         raise UsageError("the log is empty. A log is the output of a program: python program.py > app.log 2>&1")

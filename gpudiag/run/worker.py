@@ -28,7 +28,7 @@ from gpudiag.run.rendezvous import Meeting
 def run_probe(argument: dict[str, Any]) -> bytes:
     """Run ``argument["probe"]`` on ``argument["gpus"]`` (a list of :class:`Gpu` as JSON); return its ``Measurement``.
 
-    Raises what the probe raises, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
+    Raises the probe's exceptions, and ``ValueError`` for a NaN or an infinity in the reading: JSON has neither.
     """
     name = argument["probe"]
     entry = catalogue.get(name)

@@ -1,8 +1,8 @@
 """Lists the simulated functions that do something: a fault, such as an error or a delay, has an effect only in these.
 
 The list is taken from the libraries themselves. Every name that TensorFlow's own libraries may look up is exported
-(src/cuda_names.inc): what is simulated as a strong symbol, all others as weak ones that answer "not supported". It is
-the same for each release of TensorFlow: what only one of them calls is a strong symbol all the same.
+(src/cuda_names.inc): simulated functions as strong symbols, all others as weak ones that answer "not supported". The
+list is the same for all releases of TensorFlow, even for functions that only one of them calls.
 """
 
 from __future__ import annotations

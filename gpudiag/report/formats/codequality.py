@@ -1,7 +1,7 @@
 """A code quality report of GitLab, which shows findings in the merge request, compared with its target branch.
 
-The form: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. A fingerprint stays the same as
-long as the same thing is found on the same device, whatever was measured.
+The form: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format. A finding on a device always has
+the same fingerprint, whatever its figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Annotations for GitHub Actions: problems are shown on the page of the run; the table is folded in its log.
 
 GitHub shows ten errors, ten warnings and ten notices of a step, so the verdict comes first, then the causes. The text
-of the table may come from anywhere; nothing in it is taken for a command of the workflow.
+of the table may come from anywhere, so commands of the workflow in it are disabled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metrics in the text format of Prometheus (0.0.4), for the textfile collector of the node exporter.
 
-Names follow OpenMetrics: a prefix, base units (seconds, bytes), ``_info`` for what is known as labels, and for a value
-out of a few one series for each, of which one is 1. Every name is in :data:`METRICS`, from which the manual is made.
+Names follow OpenMetrics: a prefix, base units (seconds, bytes), ``_info`` for metrics that carry labels, and for a
+value out of a few a series each, of which one is 1. Every name is in :data:`METRICS`, from which the manual is made.
 """
 
 from __future__ import annotations

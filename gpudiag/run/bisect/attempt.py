@@ -99,8 +99,8 @@ def _ending(code: int) -> str:
 def start_files(_: dict[str, Any]) -> bytes:
     """Return the :class:`~gpudiag.run.bisect.parts.StartFiles` of this interpreter.
 
-    The process that answers was forked from one that was started as the user's programs are, and knows what Python ran
-    then. Another interpreter would run it once more.
+    The answering process was forked from one that started like the user's programs, and so it knows which files Python
+    ran. Another interpreter would run them again.
     """
     modules = [sys.modules.get(name) for name in ("sitecustomize", "usercustomize")]
     user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""

@@ -1,7 +1,8 @@
 """Variables that other files set: of login shells, services, Jupyter kernels and conda.
 
-The files are read as text and never run. What they set is tried, so that of another user's files nothing is read, and
-nothing is tried that names what another user can write. What is loaded into every program is never tried.
+The files are read as text and never run. Because their settings are tried, files of other users are not read, and
+settings that name files writable by other users are not tried. Libraries that are loaded into every program are never
+tried.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _untried(name: str, value: str, environ: Mapping[str, str]) -> str:
 def distrust(name: str, value: str, environ: Mapping[str, str]) -> str:
     """Return why a variable must not be tried: with it a program would load files that another user can write.
 
-    What it names in ``environ`` already counts as this user's choice.
+    Paths that the variable already names in ``environ`` count as this user's choice.
     """
     for word in dict.fromkeys(_named_paths(name, value)):
         for path in () if word in _named_paths(name, environ.get(name, "")) else _loaded_from(word):

@@ -30,8 +30,8 @@ LOOK_S = 10.0
 def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
     """Return whether trying may say more than the diagnosis: something fails, and why is not proved.
 
-    A cause that is proved needs no more, unless its fix was tried and did not help; of a library that is not found,
-    :func:`bisected` looks whether another file names its folder. Without a GPU only the import can be made to work.
+    A proved cause needs no search, unless its fix was tried and did not help. If a library is not found,
+    :func:`bisected` searches for another file that names its folder. Without a GPU only the import can be made to work.
     """
     if diagnosis.broken_at is None or (facts.without_gpu and diagnosis.broken_at is not Stage.PACKAGE):
         return False
@@ -68,7 +68,7 @@ def bisected(
 ) -> Bisection | None:
     """Return the smallest change of the environment with which TensorFlow gets its GPU.
 
-    ``gpus`` are those in scope. ``environment`` has the variables that a simulated machine needs, and ``machine`` is
+    ``gpus`` are the GPUs in scope. ``environment`` has the variables that a simulated machine needs, and ``machine`` is
     its folder. If it is proved that a library is not found, only folders that other files name for it are tried: None
     if there are none.
     """

@@ -1,8 +1,8 @@
 """The program of a new interpreter that shows whether TensorFlow gets its GPU. It is run with ``python -c``.
 
-It uses nothing of gpudiag, whose packages may be what the environment hides. Python starts as it does for the user's
-own programs; only if a file that it starts with is to be left out, it is started with ``-S`` and does here what
-``site`` would have done.
+The program does not import gpudiag, because the environment may hide gpudiag's packages. Python starts as for the
+user's own programs. Only to leave out a start-up file it starts with ``-S``, and this program does the work of
+``site``.
 """
 
 from __future__ import annotations
