@@ -101,7 +101,7 @@ def test_the_file_that_sets_the_mask_is_named() -> None:
         (
             {"compute_mode": "exclusive_process", "processes": (GpuProcess(7, 1),)},
             "refused",
-            "by the driver: compute mode exclusive_process, and process 7 has it",
+            "by the driver: compute mode exclusive_process, and process 7 uses it",
         ),
         ({"compute_mode": "exclusive_process"}, "not verified", "no probe ran a kernel on it"),
         ({"compute_capability": "3.7"}, "without kernels", "this TensorFlow has no code for compute capability 3.7"),
