@@ -215,7 +215,7 @@ class GpuFaults(Faults):
         do=SEE_THE_CAUSE,
     )
     process_ended = fail(
-        "TensorFlow ended the process ({end}) after {error}",
+        "the process ended ({end}) after {error}",
         means="The GPU or one of its libraries answered with an error; nothing more was measured.",
         do=SEE_THE_CAUSE,
     )
@@ -324,7 +324,7 @@ class EndedReading(GpuReading, kw_only=True):
     long gpudiag waited."""
     hung: bool = False
     process_end: str = ""
-    """How TensorFlow ended the process after the error, such as ``killed by SIGABRT``; "": it raised the error."""
+    """How the process ended after the error, such as ``killed by SIGABRT``; "": TensorFlow raised the error."""
 
     def unusable(self) -> Findings:
         if self.process_end:

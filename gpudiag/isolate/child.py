@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,6 +26,10 @@ class Child:
     record: bytearray = field(default_factory=bytearray)
     open: dict[int, str] = field(default_factory=dict)
     """The read ends of its pipes, with their contents."""
+    order: int | None = None
+    """The file of its order. After the order it holds the stderr that the job has captured and not yet passed on."""
+    order_bytes: int = 0
+    """The length of the order."""
     pid: int | None = None
     sent_at: float | None = None
     """When the job was sent to its server; the deadline counts from here."""
@@ -73,11 +78,16 @@ class Child:
             self.streams[what].feed(chunk)
 
     def close(self, polling: Polling) -> None:
-        """Read the rest of its pipes, and close them."""
+        """Read the rest of its pipes, and of what it captured before it died; close them."""
         for fd, what in self.open.items():
             drain(fd, partial(self.feed, what))
             polling.close_fd(fd)
         self.open.clear()
+        if self.order is not None:
+            with os.fdopen(self.order, "rb") as file:
+                file.seek(self.order_bytes)
+                self.feed("stderr", file.read())
+            self.order = None
 
     def result(self, now: float) -> JobResult:
         """Return how the job ended, as of the time ``now``."""

@@ -189,7 +189,8 @@ class Server:
             os.mkdir(folder, 0o700)  # noqa: PTH102
             scratch["TMPDIR"] = folder
         tempfile.tempdir = None  # the server's own choice, remembered
-        job = worker.read_order(os.dup(order) if fresh else order)
+        job = worker.read_order(order)
+        worker.order_files[os.getpid()] = order
         for name, value in {**scratch, **job["env"]}.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -264,8 +264,7 @@ class Supervisor:
     def _refused(self, child: Child, cause: Cause, why: str, number: int | None) -> None:
         """Handle a job that could not begin: it waits until another one ends, if that may help, or fails."""
         if number in _PASSING and child.job.may_wait and child.cause is None and self._others_run(child):
-            for fd in list(child.open):
-                self._drop_pipe(child, fd)
+            child.close(self._polling)
             child.sent_at = None
             self._crowded = True
             return
@@ -332,16 +331,16 @@ class Supervisor:
         child.starvation = Starvation(child.sent_at)
         theirs = list[int]()
         try:
-            theirs.append(linux.anonymous_file())
-            with open(theirs[0], "wb", closefd=False) as file:
-                file.write(worker.order(child.job.target, child.job.argument, child.job.env))
+            child.order = linux.anonymous_file()
+            with open(child.order, "wb", closefd=False) as file:
+                child.order_bytes = file.write(worker.order(child.job.target, child.job.argument, child.job.env))
             for what in (RESULT, *STREAMS):
                 ours, write = os.pipe2(os.O_CLOEXEC)
                 os.set_blocking(ours, False)
                 child.open[ours] = what
                 theirs.append(write)
                 self._polling.watch(ours, lambda fd=ours: self._read_child(child, fd))  # type: ignore[misc]
-            send(server.control, Start(child.job.key, child.job.fresh), theirs)
+            send(server.control, Start(child.job.key, child.job.fresh), [child.order, *theirs])
         except ConnectionError:
             pass  # the server has died; its closed socket is the next thing that is heard
         except OSError as error:

@@ -28,6 +28,9 @@ from gpudiag.model.report import Cause
 preload_output = ""
 """In a fork: the beginning of the server's output while it preloaded."""
 
+order_files: dict[int, int] = {}
+"""The file of the order of a job, by the job's process: if that dies, its supervisor reads what is behind the order."""
+
 CAUSES: dict[type[BaseException], Cause] = {
     Disturbed: Cause.DISTURBED,
     NoContext: Cause.NO_CONTEXT,
@@ -130,8 +133,8 @@ def order(target: str, argument: Mapping[str, Any], env: Mapping[str, str | None
 
 
 def read_order(fd: int) -> dict[str, Any]:
-    """Return what :func:`order` wrote to the file, and close it."""
-    with os.fdopen(fd, "rb") as file:
+    """Return what :func:`order` wrote to the file, which stays open."""
+    with open(fd, "rb", closefd=False) as file:
         file.seek(0)
         content: dict[str, Any] = json.load(file)
     return content
@@ -142,7 +145,9 @@ def main() -> NoReturn:
     asked, result = sys.argv[1:]
     result_fd = _descriptor(result, os.O_WRONLY)
     try:
-        job = read_order(_descriptor(asked, os.O_RDONLY))
+        job = read_order(order_fd := _descriptor(asked, os.O_RDONLY))
+        if asked.isdigit():
+            order_files[os.getpid()] = order_fd
     except Exception as error:
         not_started(error, result_fd)
     call(job["target"], job["argument"], result_fd)

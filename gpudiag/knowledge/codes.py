@@ -14,6 +14,7 @@ from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import cuda, nccl, nvml, statuses, xid
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, TWO_VERSIONS
+from gpudiag.knowledge.messages.runtime import EVENT_FAILED
 
 _FAMILIES = (cuda.FAMILY, nccl.FAMILY, nvml.FAMILY, statuses.FAMILY, xid.FAMILY)
 _KINDS = [
@@ -21,6 +22,7 @@ _KINDS = [
     *cuda.ELSEWHERE.values(),
     OLD_DRIVER,
     TWO_VERSIONS,
+    EVENT_FAILED,
 ]
 MESSAGES = frozenset(message for kind in _KINDS for message in (kind, *kind.codes.values()) if message.meaning)
 """Messages that stand for a single code and give its meaning."""

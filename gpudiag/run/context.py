@@ -209,14 +209,15 @@ class ChildContext:
     def placements(self) -> Iterator[PlacementLog]:
         log = CapturedLog()
         # Into files and not pipes: TensorFlow may write while it holds the GIL, and then no thread of this process
-        # could read a full pipe empty. The price: a process that dies inside the block takes what it wrote with it.
-        with _capture() as out, _capture() as err:
+        # could read a full pipe empty. If the process dies inside the block, its supervisor reads the file of stderr.
+        with _capture(linux.anonymous_file()) as out, _capture(_file_of_errors()) as err:
+            begins = err.tell()
             try:
                 with _redirected({1: out, 2: err}), _file_size_limited(CAPTURE_BYTES):
                     yield log
             finally:
-                texts = [_forward(out, 1), _forward(err, 2)]
-        if any(len(text) >= CAPTURE_BYTES for text in texts):
+                texts = [_forward(out, 0, 1), _forward(err, begins, 2)]
+        if max(len(texts[0]), begins + len(texts[1])) >= CAPTURE_BYTES:
             raise RuntimeError(f"more than {CAPTURE_BYTES >> 20} MiB were written while placements were captured")
         log.lines = tuple(line for text in texts for line in text.decode(errors="replace").splitlines())
 
@@ -299,9 +300,14 @@ def _file_size_limited(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def _capture() -> IO[bytes]:
-    """Return a file for captured output: in memory, because a folder can be full."""
-    return os.fdopen(linux.anonymous_file(), "w+b")
+def _capture(descriptor: int) -> IO[bytes]:
+    return os.fdopen(descriptor, "w+b", buffering=0)
+
+
+def _file_of_errors() -> int:
+    """Return a file for captured stderr: that of the order of this job, or another one if a fork of the job asks."""
+    file = worker.order_files.get(os.getpid())
+    return linux.anonymous_file() if file is None else os.dup(file)
 
 
 def _flush() -> None:
@@ -311,10 +317,13 @@ def _flush() -> None:
     ctypes.CDLL(None).fflush(None)  # TensorFlow prints placements of graphs through C's stdout
 
 
-def _forward(file: IO[bytes], fd: int) -> bytes:
-    """Write what ``file`` holds to ``fd``, for anyone who supervises this process, and return it."""
-    file.seek(0)
+def _forward(file: IO[bytes], begins: int, fd: int) -> bytes:
+    """Move what ``file`` holds from the byte ``begins`` on to ``fd``, for anyone who supervises this process; return
+    it."""
+    file.seek(begins)
     content = file.read()
+    file.seek(begins)
+    file.truncate()
     with open(fd, "wb", closefd=False) as original:
         original.write(content)
     return content

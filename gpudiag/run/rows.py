@@ -38,6 +38,8 @@ KEPT_LINES = 40
 KEPT_OTHERS = 20
 """Lines of a log that are kept besides its last ones: this many errors, and this many lines with known messages."""
 KEPT_CHARACTERS = 500
+_MOST_CUT = 3
+"""Last lines of a flood that may be cut, or be gpudiag's own."""
 
 
 def not_started(task: Task, outcome: Skipped | Broken) -> Row:
@@ -144,6 +146,8 @@ def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedRead
         raised = ended.result.detail
     if ended.result.cause is Cause.SIGNAL and not hung:
         raised, end = _last_error_of_gpu(lines), ended.result.detail
+    if ended.result.cause is Cause.OUTPUT_FLOOD and not hung:
+        raised, end = _error_without_end(lines), ended.result.detail
     if not raised:
         return None
     given = tuple(gpu.pci_bus_id for gpu in task.gpus)
@@ -154,6 +158,13 @@ def _last_error_of_gpu(lines: Sequence[str]) -> str:
     """Return TensorFlow's last error if it comes from the driver or a library; otherwise ""."""
     errors = [line for line in lines if log_lines.is_error(line)]
     return log_lines.text(errors[-1]) if errors and code_in(errors[-1]) else ""
+
+
+def _error_without_end(lines: Sequence[str]) -> str:
+    """Return the first line with the error of the driver or a library that a flood repeats; "" if it repeats none."""
+    last = next(filter(None, map(code_in, reversed(lines[-_MOST_CUT:]))), None)
+    first = next((event for event in map(code_in, lines) if last and event and event.message is last.message), None)
+    return log_lines.text(first.line) if first else ""
 
 
 def _what_hangs(ended: Ended, announced: str) -> str:

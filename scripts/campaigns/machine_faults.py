@@ -204,7 +204,7 @@ def areas_of(case: Case, called: dict[str, list[str]]) -> list[list[str]]:
     functions = {rule.split(",")[0] for text in case.faults for rule in parse_fault(text).rules}
     known = [area for area in AREAS if any(area in called.get(function, ()) for function in functions)]
     if case.group in ("call", "slow", "hangs", "intermittent"):
-        return [known[:1], known] if len(known) > 1 else [known or ["discovery"]]
+        return [known[:1], known] if len(known) > 1 else [known or ["host", "discovery"]]
     return [["discovery"]] if case.group == STATE else [["discovery"], []]
 
 

@@ -29,7 +29,7 @@ def test_every_fault_library_state_and_call_is_in_the_plan() -> None:
     [
         (Case("call", ("call_fails=cuInit:999@1",)), [["discovery"], ["discovery", "memory"]]),
         (Case("call", ("call_fails=cudnnCreate:1@1",)), [["libraries"]]),
-        (Case("call", ("call_fails=nvmlDeviceGetName:999@1",)), [["discovery"]]),
+        (Case("call", ("call_fails=nvmlDeviceGetName:999@1",)), [["host", "discovery"]]),
         (Case("machine", ("memory_corrupted@1",)), [["discovery"], []]),
     ],
 )

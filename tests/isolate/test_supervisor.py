@@ -307,7 +307,7 @@ def test_a_child_gets_its_environment_and_no_stray_descriptor(
     assert ended.value is not None
     seen = msgspec.json.decode(ended.value)
     assert seen["environment"] == {"GPUDIAG_TEST_SET": "2", "GPUDIAG_TEST_CLEARED": None, "PYTHONWARNINGS": None}
-    assert len(seen["fds"]) == 4, "stdin, stdout, stderr and the record"
+    assert len(seen["fds"]) == 5, "stdin, stdout, stderr, the record and the order"
     assert seen["path"] == sys.path
 
 
@@ -448,7 +448,7 @@ def test_a_process_that_cannot_be_set_up_says_why() -> None:
 
 
 def test_jobs_wait_for_room_rather_than_fail() -> None:
-    """Each takes three descriptors here; there are not enough for all at once."""
+    """Each takes four descriptors here; there are not enough for all at once."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         supervisor.start(job("well", key="first"))

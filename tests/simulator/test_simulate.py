@@ -214,33 +214,36 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
     assert not any(isinstance(row.outcome, Broken) for row in report.rows)
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause"),
-    [
-        ("allocation_from=1", Cause.OUTPUT_FLOOD),  # TensorFlow logs without end
-        ("slow_call=cuDevicePrimaryCtxRetain:100", Cause.TIMEOUT),
-    ],
-)
-def test_a_fault_that_kills_tensorflow_is_broken_and_never_green(fault: str, cause: Cause, gpudiag: Gpudiag) -> None:
-    timeout = "10" if cause is Cause.TIMEOUT else "300"  # on a busy machine it takes a while to die
-    arguments = ("discovery.logical_devices", "host", "--simulate", "1", "--fault", fault, "--timeout", timeout)
+def test_a_call_that_hangs_is_broken_and_never_green(gpudiag: Gpudiag) -> None:
+    fault = ("--fault", "slow_call=cuDevicePrimaryCtxRetain:100", "--timeout", "10")
     # What hangs is proved to be the machine's: then the host's row fails, too.
-    report = report_of(gpudiag, *arguments, status=1 if cause is Cause.TIMEOUT else 3)
-    (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
-    assert isinstance(row.outcome, Broken)
-    assert row.outcome.cause is cause
-
-
-def test_an_error_after_which_tensorflow_is_killed_is_a_failure_of_the_gpu(gpudiag: Gpudiag) -> None:
-    fault = (
-        "--fault",
-        "stream_creation",
-        "--timeout",
-        "300",
-    )  # TensorFlow dies of SIGSEGV; on a busy machine it takes a while
     report = report_of(gpudiag, "discovery.logical_devices", "host", "--simulate", "1", *fault, status=1)
     (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
+    assert isinstance(row.outcome, Broken)
+    assert row.outcome.cause is Cause.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("probe", "fault", "head"),
+    [
+        # TensorFlow dies of SIGSEGV.
+        ("discovery.logical_devices", "stream_creation", 'the driver answers "out of memory"'),
+        # It logs without end.
+        ("discovery.logical_devices", "allocation_from=1", 'the driver answers "out of memory"'),
+        # It aborts while it computes, and does not name the error.
+        ("discovery.logical_devices", "call_fails=cuEventQuery:999", "failed: cuEventQuery answered"),
+        # It aborts while its log is captured.
+        ("memory.allocator", "call_fails=cuDeviceGetDefaultMemPool:999", "fails on GPU 0: CUDA_ERROR_UNKNOWN: the d"),
+    ],
+)
+def test_an_error_after_which_the_process_ends_is_a_failure_of_the_gpu(
+    probe: str, fault: str, head: str, gpudiag: Gpudiag
+) -> None:
+    arguments = ("--simulate", "1", "--fault", fault, "--timeout", "300")  # on a busy machine it takes a while to die
+    report = report_of(gpudiag, probe, *arguments, status=1)
+    (row,) = [row for row in report.rows if row.probe == probe]
     assert [finding.kind for finding in row.findings] == ["process_ended"]
+    assert head in report.diagnosis.causes[0].cause
 
 
 def test_simulated_gpus_count_only_where_they_were_asked_for_in_one_breath(gpudiag: Gpudiag) -> None:

@@ -47,8 +47,9 @@ def find(rows: Rows, gpus: Gpus, broken: FirstFailed | None) -> Matches:
     said = next(_texts(row), row.status)
     names = [f"GPU {gpu.index}" for gpu in gpus if gpu.uuid in row.devices]
     meaning = "" if event is None else meaning_of(event)
+    lines = () if event is None or text(event.line) in said else (text(event.line),)
     yield Match(
-        evidence=tuple(dict.fromkeys((f"{row.probe}: {said}", *(() if event is None else (text(event.line),))))),
+        evidence=(f"{row.probe}: {said}", *lines),
         confidence=Confidence.LIKELY if event is not None else Confidence.POSSIBLE,
         figures={
             "probe": row.probe,

@@ -13,6 +13,7 @@ from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.way import CUINIT_FAILED, GPU_IGNORED, GPU_NOT_COUNTED
+from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.diagnosis import Stage, Step, StepStatus
 from gpudiag.model.facts import Unknown
 from gpudiag.model.report import Broken, Judged, Row, Severity
@@ -205,7 +206,12 @@ _CREATED = ("creation_failed", "gpu_not_seen", "process_ended")
 def _context(evidence: Evidence) -> Answer:
     if never := hung(evidence, of_gpus=True):
         return FAILED, never
-    return (NOT_KNOWN, "no memory for one") if _out_of_memory(evidence) else _devices_row(evidence.rows, *_CREATED)
+    if _out_of_memory(evidence):
+        return NOT_KNOWN, "no memory for one"
+    rows = [row for row in evidence.rows if row.probe == "discovery.logical_devices"]
+    # A process that ended after it had made every device was computing.
+    created = any(len(created_devices(row.log)) >= len(row.devices) > 0 for row in rows)
+    return _devices_row(rows, *_CREATED[: 2 if created else 3])
 
 
 def _out_of_memory(evidence: Evidence) -> str:
@@ -229,7 +235,8 @@ def _memory(evidence: Evidence) -> Answer:
 
 def _first_op(evidence: Evidence) -> Answer:
     """Look at the first product, and at what the libraries computed."""
-    first = _devices_row(evidence.rows, "product_failed", "wrong_result", "other_gpu", "operation_failed")
+    kinds = ("product_failed", "wrong_result", "other_gpu", "operation_failed", "process_ended")
+    first = _devices_row(evidence.rows, *kinds)
     if first[0] is FAILED:
         return first
     of_libraries = (found for row in evidence.rows if row.area == "libraries" for found in row.findings)

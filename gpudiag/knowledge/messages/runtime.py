@@ -417,6 +417,14 @@ FAMILY.fault(
     stage="CONTEXT",
     follows=True,
 )
+_AFTER_LAUNCH = (
+    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
+    _DMESG.replaced(note="Xid 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"),
+    note(
+        "Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
+        kind=Kind.EDIT_PROGRAM,
+    ),
+)
 FAMILY.fault(
     "launch_failed",
     "failed to query event: {error}",
@@ -433,7 +441,6 @@ FAMILY.fault(
     "CPU->GPU Memcpy failed",
     "GPU->GPU Memcpy failed",
     "SetProtoFromGPU: GPU Memcpy failed",
-    "Unexpected Event status: {:d}",
     "failed to memcpy",
     "failed to synchronous memcpy from {} size: {:s}",
     "stream did not block host until done; was already in an error state",
@@ -468,16 +475,15 @@ FAMILY.fault(
     "failed to free device memory at {:s} result",
     "CUB reduce error",
     meaning="an operation on the GPU failed, and with it every later one of the process",
-    fix=(
-        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
-        _DMESG.replaced(
-            note="Xid 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"
-        ),
-        note(
-            "Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=_AFTER_LAUNCH,
+    possible=True,
+    follows=True,
+)
+EVENT_FAILED = FAMILY.fault(
+    "event_failed",
+    "Unexpected Event status: {:d}",
+    meaning="an operation on the GPU failed: cuEventQuery answered with an error, which TensorFlow does not name",
+    fix=_AFTER_LAUNCH,
     possible=True,
     follows=True,
 )
