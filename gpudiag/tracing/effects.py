@@ -33,12 +33,8 @@ _MIB = 1 << 20
 _FLAGS = (
     *("tf_xla_auto_jit", "tf_xla_cpu_global_jit", "tf_xla_min_cluster_size", "tf_xla_max_cluster_size"),
     *("tf_xla_enable_xla_devices", "tf_xla_enable_lazy_compilation", "tf_xla_async_compilation"),
-    *(
-        "tf_xla_clustering_debug",
-        "tf_xla_clustering_fuel",
-        "tf_xla_ops_to_cluster",
-        "tf_xla_persistent_cache_directory",
-    ),
+    *("tf_xla_clustering_debug", "tf_xla_clustering_fuel", "tf_xla_ops_to_cluster"),
+    "tf_xla_persistent_cache_directory",
 )
 """The flags in TF_XLA_FLAGS that are used most."""
 _AUTO_JIT = re.compile(r"--?tf_xla_auto_jit=(?P<level>[-\w]+)")

@@ -98,7 +98,6 @@ _UNUSED = {
     },
 }
 """Objects that have no effect until they are given to TensorFlow: their name, and a line that gives them."""
-_CHANGED = "the session was made with it before: it takes a copy, and this was set later"
 
 
 # Calls whose effect shows elsewhere
@@ -253,7 +252,7 @@ def _unused(note: Note, notes: Notes, pid: int) -> Setting:
     if what == "DTypePolicy" and layers:
         why = f"{why}: {counted(layers, 'layer')} of Keras {'was' if layers == 1 else 'were'} made without it"
     if what == "ConfigProto":
-        why = _CHANGED
+        why = "the session was made with it before: it takes a copy, and this was set later"
     return Setting(called, note["value"], note["line"], "ignored", why, instead, pid)
 
 

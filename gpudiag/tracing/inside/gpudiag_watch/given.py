@@ -4,7 +4,7 @@ import sys
 import weakref
 
 from .lines import kind_of, line_and_caller, text_of
-from .notes import guarded, like, missing, note, replace, state
+from .notes import guarded, like, missing, note, note_once, replace, state
 from .settings import options_of
 
 _MOST = 200
@@ -162,10 +162,8 @@ def _returning(original):
 
 
 def _dropped(frame, name) -> None:
-    line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
-    if _is_dropped(frame) and ("dropped", line) not in state.slots:
-        state.slots["dropped", line] = 0
-        note("unused", what=name, value="", line=line, dropped=True)
+    if _is_dropped(frame):
+        note_once("unused", "%s:%d" % (frame.f_code.co_filename, frame.f_lineno), what=name, value="", dropped=True)
 
 
 def _is_dropped(frame) -> bool:
@@ -283,7 +281,7 @@ def _held_by_tensorflow(things) -> set:
     import gc
 
     found = set()
-    of_libraries = lambda one: type(one).__module__.startswith(("tensorflow", "keras", "tf_keras"))  # noqa: E731
+    of_libraries = lambda holder: type(holder).__module__.startswith(("tensorflow", "keras", "tf_keras"))  # noqa: E731
     for thing in things:
         for holder in gc.get_referrers(thing):
             attributes = gc.get_referrers(holder) if isinstance(holder, (dict, list, tuple)) else ()

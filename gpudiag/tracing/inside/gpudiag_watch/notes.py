@@ -235,6 +235,13 @@ def missing(name: str, costs: str) -> None:
     note("missing", name=name, costs=costs)
 
 
+def note_once(kind: str, line: str, **fields: object) -> None:
+    """Write a note of a line unless there is one of this kind."""
+    if (kind, line) not in state.slots:
+        state.slots[kind, line] = HEAD
+        note(kind, line=line, **fields)
+
+
 def guarded(function, *arguments) -> None:
     """Call a part of the watcher; a fault of it is noted and goes no further."""
     try:

@@ -4,7 +4,7 @@ import sys
 
 from .given import used
 from .lines import kind_of, line_of_program
-from .notes import HEAD, guarded, like, missing, new_slot, note, replace, state
+from .notes import HEAD, guarded, like, missing, new_slot, note, note_once, replace, state
 from .settings import watch_method
 
 _CONTAINERS = frozenset(("InputLayer", "Model"))
@@ -108,8 +108,5 @@ def in_optimizers(module) -> None:
 
 
 def _applied() -> None:
-    line = line_of_program(3)
-    by_scaler = sys._getframe(3).f_code.co_filename.endswith("loss_scale_optimizer.py")
-    if not by_scaler and ("unscaled", line) not in state.slots:
-        state.slots["unscaled", line] = HEAD
-        note("unscaled", line=line)
+    if not sys._getframe(3).f_code.co_filename.endswith("loss_scale_optimizer.py"):
+        note_once("unscaled", line_of_program(3))
