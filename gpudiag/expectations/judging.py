@@ -77,7 +77,7 @@ def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Ju
             )
         )
     if unknown or not seen:
-        what = _named(unknown) if seen else "there is nothing to look at in scope"
+        what = _named(unknown) if seen else "nothing in scope can be compared"
         said = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
         findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, fix, figures={"expected": wanted}))
     figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")

@@ -377,7 +377,7 @@ def next_of(report: Report) -> Next:
                 return Next(
                     one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
                 )
-            return Next("A broken probe proves nothing. Run it again", _check(broken, "-v"))
+            return Next("A broken probe gives no result. Run it again", _check(broken, "-v"))
         case Verdict.NOT_VERIFIED:
             return _to_be_verified(report)
     return Next("")

@@ -259,7 +259,7 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", (note("mend it"),))
                 row("memory.growth", Broken(Cause.TIMEOUT, "60 s")), row("memory.growth", Broken(Cause.TIMEOUT, ""))
             ),
             "BROKEN: 2 broken; exit status 3; 4.2 s\n"
-            "A broken probe proves nothing. Run it again: gpudiag check -v memory.growth\n",
+            "A broken probe gives no result. Run it again: gpudiag check -v memory.growth\n",
         ),
         (
             report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS),

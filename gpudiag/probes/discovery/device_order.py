@@ -70,7 +70,7 @@ class Reading(probe.Reading):
         if self.by_speed == self.by_pci:
             return "fastest first is PCI order"
         used = "PCI order" if self.in_force == self.by_pci else "fastest first"
-        return f"fastest first is not PCI order; {used} holds"
+        return f"fastest first differs from PCI order; {used} is in effect"
 
 
 def measure(ctx: Context) -> Reading:

@@ -34,7 +34,7 @@ class Fault(probe.ReplicaFaults):
         "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
         do=(
             *probe.trust_no("training on these GPUs"),
-            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
         ),
     )
     sum_elsewhere = fail(
@@ -44,7 +44,7 @@ class Fault(probe.ReplicaFaults):
     collective_hangs = fail(
         "an all-reduce over {where} had not ended after {seconds:.0f} s",
         do=(
-            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
             fix.export("NCCL_DEBUG", "INFO", "shows where it stops"),
             fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
         ),

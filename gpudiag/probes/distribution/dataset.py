@@ -40,7 +40,7 @@ class Fault(probe.ReplicaFaults):
     )
     hangs = fail(
         "reading a distributed dataset on {where} had not ended after {seconds:.0f} s",
-        do=fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+        do=fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
     )
     other_replicas = fail(
         "a batch was divided between {replicas} replicas, TensorFlow has {devices} devices",

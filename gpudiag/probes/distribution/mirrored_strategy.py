@@ -43,7 +43,7 @@ class Fault(probe.ReplicaFaults):
         "a training step on {where} had not ended after {seconds:.0f} s",
         means="The step did not end; the GPUs wait for each other.",
         do=(
-            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
             fix.export("NCCL_DEBUG", "INFO", "shows where it stops"),
             fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
         ),
@@ -56,10 +56,10 @@ class Fault(probe.ReplicaFaults):
         ),
     )
     wrong_step = fail(
-        "after one step {device} ({pci_bus_id}) has the weights {weights}, one device has {single}",
+        "after one step {device} ({pci_bus_id}) has the weights {weights}, expected {single} as on one device",
         means="A copy has other weights than one device after the same batch: the trained weights are wrong.",
         do=fix.export(
-            "NCCL_P2P_DISABLE", "1", "trust no training on these GPUs. Go round their connection and compare"
+            "NCCL_P2P_DISABLE", "1", "trust no training on these GPUs. Avoid their direct connection and compare"
         ),
     )
     other_collective = warn(

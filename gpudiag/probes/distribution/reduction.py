@@ -43,7 +43,7 @@ class Fault(probe.ReplicaFaults):
     op_hangs = warn(
         "{op} over {where} had not ended after {seconds:.0f} s; right sums: {working}",
         do=(
-            fix.export("NCCL_P2P_DISABLE", "1", "go round the connection between the GPUs"),
+            fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
             fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
         ),
     )

@@ -40,7 +40,7 @@ class Fault(probe.KernelFaults):
         do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     too_old = warn(
-        "a GPU of compute capability below 6.0 knows no fraction above 1.0: {error}",
+        "a GPU of compute capability below 6.0 supports no fraction above 1.0: {error}",
         do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     other_ceiling = warn(

@@ -36,7 +36,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     kept = note(
         "growth held beside {split}: the first tensor took {taken_bytes} of its limit of {limit_bytes}",
-        means="Growth held here. Releases differ in this; what is said above is not true of yours.",
+        means="Growth held here. Releases differ: the summary of this probe is not true of yours.",
         do=fix.export(
             "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow lose it; to have it everywhere"
         ),

@@ -30,12 +30,12 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 
 class Fault(probe.KernelFaults):
     on_cpu = fail(
-        "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
+        "{mode}: MatMul without a requested device ran on {logged} and not on GPU:0",
         means="The operation ran on the CPU although TensorFlow has a GPU device with a kernel for it.",
         do=probe.BY_HAND,
     )
     not_the_first = fail(
-        "{mode}: MatMul, placed by nobody, ran on {logged} and not on GPU:0",
+        "{mode}: MatMul without a requested device ran on {logged} and not on GPU:0",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES",
             "GPU-...",

@@ -40,7 +40,7 @@ class Fault(probe.GpuFaults):
         do=fix.edit("tf.config.set_visible_devices([], 'GPU')", "hide them in the program"),
     )
     list_not_cut = warn(
-        "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and those after it count: it shows {shown}",
+        "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and the entries after it still count: it shows {shown}",
         do="List only GPUs that exist; other drivers end the list at the first invalid entry.",
     )
     tensorflow_differs = fail(
