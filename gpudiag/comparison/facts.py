@@ -52,7 +52,7 @@ _NAMES = {
     "container.image": "image of the container",
     "cuda.uuids": "GPU by CUDA",
 }
-"""The names of facts that are not named by the words of their field."""
+"""The names of facts for which the words of the field are not clear."""
 
 _ORDERED = frozenset({"libraries.runpath", "cuda.uuids"})
 """Lists whose order matters."""

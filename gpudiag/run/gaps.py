@@ -59,7 +59,7 @@ def _of_samples(report: Report) -> Iterator[Gap]:
     for left_out, probes in names.items():
         row = next(row for row in report.rows if row.probe == probes[0])
         where = report.device_label(msgspec.structs.replace(row, devices=left_out))
-        yield Gap(", ".join(probes), f"of more than {MOST_SAMPLED} GPUs a sample runs it", where)
+        yield Gap(", ".join(probes), f"with more than {MOST_SAMPLED} GPUs, only a sample of them runs it", where)
 
 
 def _of_absent_probes(report: Report) -> Iterator[Gap]:

@@ -39,7 +39,7 @@ class Fault(probe.KernelFaults):
         "the first tensor on {device} raised the memory of {most} by {most_bytes} and that of {pci_bus_id} by "
         "{taken_bytes}",
         do=(
-            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
             fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
         ),
     )

@@ -49,7 +49,7 @@ class Fault(probe.KernelFaults):
     not_on_device = fail(
         "a tensor of {large_bytes} on {device} raised the memory of {pci_bus_id} by {grown_bytes} only",
         do=(
-            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
             fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
         ),
     )

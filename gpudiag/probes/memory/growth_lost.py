@@ -38,13 +38,15 @@ class Fault(probe.KernelFaults):
         "growth held beside {split}: the first tensor took {taken_bytes} of its limit of {limit_bytes}",
         means="Growth held here. Releases differ: the summary of this probe is not true of yours.",
         do=fix.export(
-            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow lose it; to have it everywhere"
+            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow lose growth; this keeps it everywhere"
         ),
     )
     admitted = note(
         "growth is lost beside {split}, and get_memory_growth says {getter}; TensorFlow 2.21 says True",
         do=fix.export(
-            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "other releases of TensorFlow give no error; growth everywhere"
+            "TF_FORCE_GPU_ALLOW_GROWTH",
+            "true",
+            "other releases of TensorFlow give no error; this keeps growth everywhere",
         ),
     )
 

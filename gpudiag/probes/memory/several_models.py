@@ -50,7 +50,7 @@ class Fault(probe.KernelFaults):
         "that of {other} by {other_bytes}",
         means="Loading a model raised the memory of another GPU, or not that of its GPU.",
         do=(
-            fix.check("nvidia-smi", "beside the program: look where it went"),
+            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
             fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
         ),
     )
