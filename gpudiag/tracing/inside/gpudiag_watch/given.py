@@ -36,6 +36,7 @@ RESULTS = {
 }
 """Classes, and their methods of which the result alone matters; (): those that return another dataset."""
 _RECORDS = ("ConfigProto", "GPUOptions")
+_given_elsewhere: dict = {}  # line of the program -> whether another line gives away what it makes
 
 
 def watch_module(module) -> None:
@@ -241,6 +242,16 @@ def _note_unused(what, value, line) -> None:
 
 
 def _is_given_elsewhere(line, anywhere=False) -> bool:
+    """Return the same as :func:`_gives_elsewhere`, False for a line whose file cannot be parsed."""
+    if line not in _given_elsewhere:  # many are often made by one line
+        try:
+            _given_elsewhere[line] = _gives_elsewhere(line, anywhere)
+        except (SyntaxError, ValueError, RecursionError):  # such as a cell of a notebook
+            _given_elsewhere[line] = False
+    return _given_elsewhere[line]
+
+
+def _gives_elsewhere(line, anywhere) -> bool:
     """Return whether a line gives away what this one makes: one of another block, which may not have run, or any."""
     import ast
     import linecache
@@ -249,10 +260,7 @@ def _is_given_elsewhere(line, anywhere=False) -> bool:
     number = int(number)
     inside = lambda node: node.lineno <= number <= node.end_lineno  # noqa: E731  (two uses below)
     blocks = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:  # a cell of a notebook
-        return False
+    tree = ast.parse("".join(linecache.getlines(file)))
     names = {
         getattr(target, "id", getattr(target, "attr", ""))
         for node in ast.walk(tree)
