@@ -96,7 +96,7 @@ def _make_folder(state: Path) -> None:
     if not state.exists():
         state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError), folders.new(state):
-            """Another run may have made it meanwhile."""
+            """Another run may have created the folder meanwhile."""
 
 
 def _distrust(record: Path) -> str:

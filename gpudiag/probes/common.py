@@ -237,7 +237,7 @@ class ReplicaReading(GpuReading, kw_only=True):
     """Base of the readings of a program for several GPUs, tried on the devices of :func:`make_replicas`."""
 
     made: dict[str, str]
-    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
+    """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
 
     @property
     def expected(self) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ class LibraryReading(GpuReading, kw_only=True):
     """The computations on each device."""
 
     made: dict[str, str]
-    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
+    """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
     checks: tuple[Check, ...]
     unchecked: tuple[str, ...] = ()
     """The computations that were left out, with the reason."""

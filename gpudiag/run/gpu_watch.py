@@ -137,7 +137,7 @@ class GpuWatch:
         for gpu in gpus:
             watched = self._of(gpu)
             if watched.answered_after_timeout and watched.silence is None:
-                why = f"two probes on GPU {gpu.index} got no result in time, {probe} the second, though the GPU answers"
+                why = f"two probes on GPU {gpu.index} got no result in time, last {probe}, though the GPU answers"
                 watched.silence = Silence(None, why)
             else:
                 self._ask(gpu, probe, after_timeout=True)

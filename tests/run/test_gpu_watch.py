@@ -122,7 +122,7 @@ def test_a_gpu_that_answers_is_given_up_after_the_second_probe(cause: Cause | No
     assert not gpus.silent()
     gpus.watch.on_timeout("memory.limit", (FIRST,))
     assert gpus.silence(FIRST).call is None, "no call is known that hangs"
-    assert gpus.silence(FIRST).why.startswith("two probes on GPU 0 got no result in time, memory.limit the second")
+    assert gpus.silence(FIRST).why.startswith("two probes on GPU 0 got no result in time, last memory.limit")
 
 
 def test_a_gpu_is_asked_early_once_and_that_is_no_offence() -> None:

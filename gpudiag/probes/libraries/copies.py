@@ -109,7 +109,7 @@ class Reading(probe.GpuReading):
     """All copies and rounds."""
 
     made: dict[str, str]
-    """Device (``GPU:0``) to PCI bus id by TensorFlow's ``Created device`` line."""
+    """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
     copies: tuple[Copy, ...]
     rounds: tuple[Rounds, ...] = ()
     """The rounds of each GPU; empty if a copy raised."""
