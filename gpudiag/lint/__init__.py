@@ -1,6 +1,7 @@
-"""``gpudiag lint``: silent misuse of GPU settings in Python sources and notebooks. Nothing of them is executed.
+"""``gpudiag lint``: finds silent misuse of GPU settings in Python sources and notebooks, without executing them.
 
 ``sources`` finds and reads files, ``project`` knows which file another imports, ``program`` follows a program in the
-order in which Python would run it, ``values`` is what an expression may be, ``rules`` is a rule a file (its contract is
-in ``rule``), ``check`` runs them, ``fixes`` writes, and ``formats`` is a format a file.
+order in which Python would run it, ``values`` has the possible values of an expression, ``rules`` has one file for each
+rule (its contract is in ``rule``), ``check`` runs the rules, ``fixes`` writes their fixes, and ``formats`` has one file
+for each output format.
 """

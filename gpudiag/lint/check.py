@@ -1,4 +1,4 @@
-"""Checks files: every rule on every program, without what comments switch off."""
+"""Checks files: runs every rule on every program, except where comments switch rules off."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from gpudiag.text import one_line
 _IGNORE = re.compile(r"#\s*gpudiag:\s*ignore(?P<file>-file)?\b(?:\[(?P<rules>[^\]]*)\])?")
 _CONCERNED = (b"tensorflow", b"keras", b"horovod", b"environ", b"putenv", b"CUDA_")
 _TF = re.compile(rb"\btf\b")
-"""What a file has that concerns TensorFlow, or sets what concerns it; every other is not even parsed."""
+"""Signs that a file concerns TensorFlow or sets its variables; other files are not even parsed."""
 _LONGEST = 200
-"""Characters of a line that is shown."""
+"""The most characters of a program's line that are shown."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Found:
 
 @dataclass
 class Run:
-    """What came of checking some files, before it is written down."""
+    """The results of checking some files, before they are written."""
 
     files: int = 0
     found: list[Found] = field(default_factory=list)
@@ -107,7 +107,7 @@ def _check(  # noqa: PLR0917
     files = {os.path.realpath(source.path) for source in concerned}
 
     def leads_there(source: Source) -> bool:
-        """Return whether a file imports one that is concerned."""
+        """Return whether a file imports another file that concerns TensorFlow."""
         imports = (name for name in _imports(source.raw) if name[0].rpartition(".")[2] in names)
         return any(os.path.realpath(project.file(*name, source.path) or "") in files for name in imports)
 
@@ -139,7 +139,7 @@ _IMPORTED = re.compile(
 
 
 def _imports(raw: bytes) -> Iterator[tuple[str, int]]:
-    """Yield what may be a module that a file imports, and the level of a relative import."""
+    """Yield possible module names that a file imports, and the level of a relative import."""
     for found in _IMPORTED.finditer(raw):
         dots, module, *names = (part.decode() if part else "" for part in found.groups())
         yield module, len(dots)
@@ -157,7 +157,7 @@ _DOES = re.compile(
 
 
 def _is_script(raw: bytes) -> bool:
-    """Return whether a file does more than import when it is run, so that what it imports is worth following."""
+    """Return whether a file does more than import when it is run, so that its imports are worth following."""
     return b"__main__" in raw or _DOES.search(raw) is not None
 
 
@@ -180,7 +180,7 @@ def _checked(  # noqa: PLR0917
     gpu_bytes: int | None,
     shared: frozenset[str],
 ) -> Iterator[Found]:
-    """Yield what the rules find in one program and in what it calls of the other files that are checked."""
+    """Yield the findings of the rules in one program and in what it calls of other checked files."""
     program = Reader(project, module).read()
     program.gpu_bytes = gpu_bytes
     program.shared = module.name in shared
@@ -195,7 +195,7 @@ def _checked(  # noqa: PLR0917
 
 
 def _found(known: Known, match: Match, program: Program, selected: dict[Module, Source]) -> Found | None:
-    """Return the finding of a match, in a file that is checked and unless a comment there switches it off."""
+    """Return the finding of a match; None if its file is not checked, or a comment there switches the rule off."""
     event = match.event
     module, piece, node = event.module, event.piece, match.node or event.node
     edits = () if piece.rewritten else match.edits  # the places in it are not those of the cell
@@ -232,7 +232,7 @@ def _line(piece: Piece, number: int) -> str:
 
 
 def _characters(piece: Piece, line: int, column: int) -> int:
-    """Return a column in characters for one in bytes."""
+    """Return a column in characters for a column in bytes."""
     return len(_line(piece, line).encode()[:column].decode(errors="ignore"))
 
 
@@ -265,7 +265,7 @@ def _comments(text: str) -> list[tuple[int, bool, frozenset[str] | None]]:
 
 
 def unknown_names(run_sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each comment that names a rule that there is not: it would switch off nothing."""
+    """Yield a problem for each comment that names an unknown rule: it would switch off nothing."""
     known = rule.names()
     for source in run_sources:
         for piece in source.pieces:

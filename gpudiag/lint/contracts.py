@@ -1,4 +1,4 @@
-"""What TensorFlow's API and the environment accept, as tables: which values, of which type, in which unit.
+"""Tables of the values that TensorFlow's API and the environment accept, with their types and units.
 
 A contract judges one value and yields a :class:`Breach` for each part of it that is not accepted. Adding an argument,
 a field of ConfigProto or a variable is a line in one of the tables at the end.
@@ -26,17 +26,17 @@ class Breach:
     """A value, or a part of one, that is not accepted."""
 
     why: str
-    """What is accepted, and what happens."""
+    """What is accepted, and the effect of this value."""
     fix: tuple[Action, ...]
     literal: object = None
     """The constant in the program's text that is wrong, if it is one."""
     right: str = ""
     """The text that ``--fix`` writes in place of the literal."""
     severity: Severity | None = None
-    """None: the rule's own."""
+    """The severity of the breach; None: that of the rule."""
     cause: str = ""
     shown: str = ""
-    """The value as the message shows it, if not as it is."""
+    """The value as the message shows it, if it differs from the value."""
 
 
 Contract = Callable[[Value], Iterator[Breach]]
@@ -47,7 +47,7 @@ def _written(right: str | None, otherwise: str = "remove it, or write one that i
 
 
 def _one_of(words: tuple[str, ...], happens: str, fix: tuple[Action, ...] = (), **breach: Any) -> Contract:
-    """Return the contract of a text that is one of a few words; the last is the empty text if that is accepted."""
+    """Return the contract of a text that must be one of a few words; the last is "" if the empty text is accepted."""
 
     def judge(value: Value) -> Iterator[Breach]:
         text = value.value if isinstance(value, Const) else None
@@ -60,7 +60,7 @@ def _one_of(words: tuple[str, ...], happens: str, fix: tuple[Action, ...] = (), 
 
 
 def _keys(words: frozenset[str], happens: str, near: Callable[[str], str | None] | None = None) -> Contract:
-    """Return the contract of a dictionary with known keys; ``near`` says which is meant by another."""
+    """Return the contract of a dictionary with known keys; ``near`` returns the key that a wrong one means."""
 
     def judge(value: Value) -> Iterator[Breach]:
         pairs = value.pairs if isinstance(value, Table) else []
@@ -75,21 +75,21 @@ def _keys(words: frozenset[str], happens: str, near: Callable[[str], str | None]
 
 
 def _near(text: str, words: tuple[str, ...]) -> str:
-    """Return the word that a misspelled one is nearest to, or ""."""
+    """Return the accepted word that is most similar to a misspelled one, or ""."""
     found = difflib.get_close_matches(text.lower(), words, n=1, cutoff=0.75)
     return found[0] if found else ""
 
 
 _MOST_MIB = 1_000_000
-"""About 1 TiB, more than any GPU has."""
+"""About 1 TiB in MiB, more than any GPU has."""
 _NO_NUMBER = 1e18
-"""What is larger is not a size of memory in any unit."""
+"""The number above which a value is not a size of memory in any unit."""
 _LEAST_MIB = 32
-"""Below it nothing that is trained or served has room."""
+"""The fewest MiB with which a program can train or serve anything."""
 
 
 def _mebibytes(value: Value) -> Iterator[Breach]:
-    """Judge a limit of memory in MiB: bytes, GiB and fractions are met instead."""
+    """Judge a memory limit in MiB; common mistakes are bytes, GiB and fractions."""
     for number in constants(value):
         try:
             limit = float(number) if isinstance(number, int | float | str) and not isinstance(number, bool) else 0
@@ -183,7 +183,7 @@ def _cluster(value: Value) -> Iterator[Breach]:
 
 
 def _plain(value: Value) -> Any:
-    """Return a value as Python would have it, with None for what is not known."""
+    """Return a value as a Python object, with None for unknown parts."""
     if isinstance(value, Table):
         return {_plain(key): _plain(inner) for key, inner in value.pairs}
     if isinstance(value, Items):
@@ -192,7 +192,7 @@ def _plain(value: Value) -> Any:
 
 
 def _variable(name: str) -> Contract:
-    """Return the contract of a variable that is compared with a few words."""
+    """Return the contract of a variable that must be one of a few words."""
     accepted = ACCEPTED[name]
     cause = "growth_not_read" if name == "TF_FORCE_GPU_ALLOW_GROWTH" else ""
 
@@ -206,7 +206,7 @@ def _variable(name: str) -> Contract:
 
 
 def _text(value: Value) -> Iterator[Breach]:
-    """Judge what is assigned to a variable of the environment: a text."""
+    """Judge the value assigned to an environment variable, which must be a text."""
     if isinstance(value, Const) and not isinstance(value.value, str | bytes) and not value.assumed:
         given = value.value
         right = str(given).lower() if isinstance(given, bool) else str(given)
@@ -237,7 +237,7 @@ ARGUMENTS: dict[str, tuple[int, str, Contract]] = {
     api.LOGICAL_DEVICE: (0, "memory_limit", _mebibytes),
     api.LOGICAL: (1, "logical_devices", _limit_given),
 }
-"""Function to one of its arguments, by position and name."""
+"""For each function, the contract of an argument, by position and name."""
 
 FIELDS: dict[str, Contract] = {
     "allocator_type": _one_of(
@@ -254,7 +254,7 @@ FIELDS: dict[str, Contract] = {
     ),
     "memory_limit_mb": _mebibytes,
 }
-"""Fields of ConfigProto and of the messages in it."""
+"""Contracts of the fields of ConfigProto and of the messages in it."""
 
 VARIABLES: dict[str, tuple[Contract, ...]] = {
     **dict.fromkeys(SETTINGS, (_text,)),

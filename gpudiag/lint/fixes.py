@@ -1,4 +1,4 @@
-"""Writes the fixes that are safe: where what is meant is known, and the text around it stays as it is."""
+"""Writes the fixes that are safe: the intention is known, and the surrounding text stays unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fixed(found: Sequence[Found]) -> Iterator[tuple[Source, bytes, list[Found]]]
 
 
 def _edited(text: str, found: list[Found]) -> tuple[str, list[Found]]:
-    """Return a text with the edits of as many findings as go together, and those findings."""
+    """Return a text with the edits of as many findings as are compatible, and those findings."""
     done: list[Found] = []
     taken: list[Edit] = []
     for finding in found:
@@ -80,7 +80,7 @@ def _is_python(text: str) -> bool:
 
 
 def _content(source: Source, texts: dict[int, str]) -> bytes | None:
-    """Return the whole file with the new texts of its pieces; None if a notebook cannot be written as it was."""
+    """Return the whole file with the new texts of its pieces; None if a notebook's layout cannot be kept."""
     if source.notebook is None:
         (text,) = texts.values()
         return text.encode(source.encoding)
@@ -97,7 +97,7 @@ def _content(source: Source, texts: dict[int, str]) -> bytes | None:
 
 
 def _layout(source: Source) -> tuple[int | None, bool, str] | None:
-    """Return how the notebook is written: its indentation, whether it is ASCII, and its end; None for another way."""
+    """Return a notebook's layout: its indentation, whether it is ASCII, and its end; None for an unknown one."""
     text = source.raw.decode("utf-8", "replace")
     end = text[len(text.rstrip()) :]
     for indent in (1, 2, 4, None):
@@ -112,7 +112,7 @@ def _dumped(notebook: object, indent: int | None, ascii_only: bool, end: str) ->
 
 
 def write(source: Source, content: bytes) -> Problem | None:
-    """Put the new content in place of the file at once, or say why that cannot be done."""
+    """Replace the file by the new content atomically, or return why that is impossible."""
     target = Path(os.path.realpath(source.path))
     try:
         if not os.access(target, os.W_OK):
@@ -127,6 +127,6 @@ def write(source: Source, content: bytes) -> Problem | None:
 
 
 def difference(source: Source, content: bytes) -> str:
-    """Return the fix of a file as a patch."""
+    """Return the fixes of a file as a patch."""
     old, new = (text.decode(source.encoding).splitlines(keepends=True) for text in (source.raw, content))
     return "".join(difflib.unified_diff(old, new, f"a/{source.shown}", f"b/{source.shown}"))

@@ -1,7 +1,8 @@
-"""What expressions of constants and of lists of devices come to, without running them, in bounded time and memory.
+"""Computes expressions of constants and of lists of devices without running them, in bounded time and memory.
 
-Every number, text and collection that folding makes is made by :func:`number` or :func:`bounded`: what is too large is
-UNKNOWN, so that no line of a program takes all memory (``s = f"{s}{s}"``, sixty times), or ends the run by an overflow.
+Every number, text and collection that folding makes is made by :func:`number` or :func:`bounded`: a value that is too
+large becomes UNKNOWN, so that no line of a program uses up the memory (``s = f"{s}{s}"``, sixty times), or ends the run
+by an overflow.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from gpudiag.lint.values import (
 )
 
 LARGEST = 10_000
-"""Letters of a text, or elements of a collection and of all that is in it."""
+"""The most letters of a text, or elements of a collection including nested ones."""
 _BITS = 1000
-"""Most bits of a whole number: Python makes no text of more than 4,300 digits, and no float beyond 1024 bits."""
+"""The most bits of a whole number: Python makes no text of more than 4,300 digits, and no float beyond 1024 bits."""
 UNROLLED = 8
-"""Elements of a list that a loop is followed for."""
+"""The most elements of a list for which a loop is followed."""
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -64,14 +65,14 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def number(value: complex) -> Value:
-    """Return a number that a program has or computes; UNKNOWN if it is not finite, or too long to be written."""
+    """Return a number that a program has or computes; UNKNOWN if it is not finite, or has too many digits."""
     if isinstance(value, int):
         return Const(value) if value.bit_length() <= _BITS else UNKNOWN
     return Const(value) if isinstance(value, float) and math.isfinite(value) else UNKNOWN
 
 
 def _size(value: Value) -> int:
-    """Return how large a value is: letters, digits, or elements and what is in them; at least 1."""
+    """Return how large a value is: its letters, digits, or elements including nested ones; at least 1."""
     if isinstance(value, Items | Table):
         return value.size
     if isinstance(value, Const):
@@ -81,7 +82,7 @@ def _size(value: Value) -> int:
 
 
 def bounded(parts: Iterable[Value], make: Callable[[list[Value], int], Value]) -> Value:
-    """Return what ``make`` makes of some values and their size; UNKNOWN if together they are too large."""
+    """Return the result of ``make`` for some values, and its size; UNKNOWN if the values together are too large."""
     taken: list[Value] = []
     size = 1
     parts = iter(parts)
@@ -110,7 +111,7 @@ def _paired(flat: list[Value], size: int) -> Table:
 
 
 def text(parts: Iterable[Value]) -> Value:
-    """Return the texts of some constants, one after the other; UNKNOWN if one of them is not known."""
+    """Return the concatenated texts of some constants; UNKNOWN if one of them is not known."""
     return bounded(parts, _joined)
 
 
@@ -123,7 +124,7 @@ def _joined(parts: list[Value], _: int) -> Value:
 
 
 def _written(value: Value) -> str | None:
-    """Return ``str()`` of a constant, or of a list of constants; None of everything else."""
+    """Return ``str()`` of a constant, or of a list of constants; None for everything else."""
     if isinstance(value, Const):
         return str(value.value)
     if isinstance(value, Items) and value.items and all(isinstance(item, Const) for item in value.items):
@@ -139,14 +140,14 @@ def _any_assumed(values: Iterable[Value]) -> bool:
 
 
 def assumed(value: Value) -> Value:
-    """Return a value that holds unless the user gives another."""
+    """Return a value that is assumed unless the user gives another on the command line."""
     if isinstance(value, Items):
         return items(map(assumed, value.items))
     return Const(value.value, True) if isinstance(value, Const) else value
 
 
 def computed(op: ast.operator, left: Value, right: Value) -> Value:
-    """Return what an operator makes of two values."""
+    """Return the result of an operator for two values."""
     result = _computed(op, left, right)
     return assumed(result) if _any_assumed((left, right)) else result
 
@@ -183,12 +184,12 @@ def _computed(op: ast.operator, left: Value, right: Value) -> Value:
 
 
 def _repeated(value: Value, many: int) -> Iterator[Value]:
-    """Return a value so many times, as far as it makes a difference to what is too large."""
+    """Yield a value ``many`` times, but no more often than needed to see that the result is too large."""
     return repeat(value, min(max(many, 0), LARGEST))
 
 
 def _text_computed(op: ast.operator, left: Const, right: Const) -> Value:
-    """Return what an operator makes of a text and a constant."""
+    """Return the result of an operator for a text and a constant."""
     first, other = left.value, right.value
     if isinstance(op, ast.Add) and isinstance(other, str):
         return text([left, right])
@@ -203,7 +204,7 @@ def _text_computed(op: ast.operator, left: Const, right: Const) -> Value:
 
 
 def element(looped: Value) -> Value:
-    """Return what a loop over something gives its variable."""
+    """Return the value that a loop over something assigns to its variable."""
     if isinstance(looped, Items):
         return same(looped.items)
     if isinstance(looped, Made) and looped.name == "builtins.enumerate" and looped.args:
@@ -245,7 +246,7 @@ def sliced(whole: Items, part: ast.Slice) -> Value:
 
 
 def counted(op: ast.cmpop, number: int) -> Value:
-    """Return whether the number of devices compares so, if it is not known but is above 0."""
+    """Return the result of comparing the unknown, positive number of devices with ``number``."""
     if isinstance(op, ast.Gt):
         return Const(True) if number < 1 else UNKNOWN
     if isinstance(op, ast.GtE):
@@ -258,7 +259,7 @@ def counted(op: ast.cmpop, number: int) -> Value:
 
 
 def same(values: list[Value]) -> Value:
-    """Return what some values are alike, or UNKNOWN."""
+    """Return the value that all of some values are, or UNKNOWN if they differ."""
     if not values:
         return UNKNOWN
     first = values[0]
@@ -276,7 +277,7 @@ def same(values: list[Value]) -> Value:
 
 
 def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
-    """Return the names after a choice; of two values the one that is of TensorFlow, or none if both are constants."""
+    """Return the names after a choice; of two values TensorFlow's own counts, none if both are constants."""
     first, *rest = scopes
     kept = dict(first)
     for name in dict.fromkeys(chain(first, *rest)):
@@ -300,7 +301,7 @@ def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
 
 
 def text_method(func: Attribute, args: list[Value]) -> Value | None:
-    """Return the result of a method of a text, or None if it is not one that is known."""
+    """Return the result of a method of a text, or None for an unknown method."""
     base = func.of
     if not isinstance(base, Const) or not isinstance(base.value, str):
         return None
@@ -323,7 +324,7 @@ def text_method(func: Attribute, args: list[Value]) -> Value | None:
 
 
 def _formatted(template: str, args: list[Value]) -> Value:
-    """Return what ``template.format(*args)`` makes; UNKNOWN for fields with a name, a format or a conversion."""
+    """Return the result of ``template.format(*args)``; UNKNOWN for fields with a name, a format or a conversion."""
     parts: list[Value] = []
     if len(template) > LARGEST:
         return UNKNOWN
@@ -351,7 +352,7 @@ def _number_of(args: list[Value]) -> Value | None:
 
 
 def _called(function: Callable[..., Any], args: list[Value]) -> Value | None:
-    """Return what a function makes of constants; None if they are not known."""
+    """Return the result of a function for constants; None if they are not known."""
     values = [arg.value for arg in args if isinstance(arg, Const) and isinstance(arg.value, int | float | str)]
     if not args or len(values) != len(args) or any(_size(arg) > _BITS for arg in args):
         return None

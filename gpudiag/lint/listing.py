@@ -1,4 +1,4 @@
-"""The rules for a person: the list, and the explanation of one."""
+"""The rules as text for people: the list, and the explanation of one rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudiag.text import with_names
 
 
 def table(rules: Sequence[Known], width: int) -> str:
-    """Return the names of rules and what each finds."""
+    """Return a table of the rules: their names, and what each finds."""
     longest = max((len(rule.name) for rule in rules), default=0)
     return "".join(
         textwrap.fill(

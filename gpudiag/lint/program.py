@@ -1,7 +1,7 @@
-"""What a program does with TensorFlow's devices, in order: the events that rules look at.
+"""The events of a program that rules look at: what it does with TensorFlow's devices, in order.
 
-:mod:`gpudiag.lint.reading` makes them. An event knows what surely happened before it: what happened in one branch of an
-``if`` alone did not.
+:mod:`gpudiag.lint.reading` makes them. An event knows the events that surely happened before it; those in one branch of
+an ``if`` are not certain.
 """
 
 from __future__ import annotations
@@ -20,43 +20,44 @@ from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Function, Made, Table, Value
 
 Effects = frozenset[str]
-"""What something does: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
-``devices`` are made, as the eager context has them; ``allocators`` of the GPUs are made, outside of it; a ``session``
-is made; ``cluster``: TF_CONFIG is read; ``hides``: no GPU is visible any more; ``reset`` of the context."""
+"""The effects of an event: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
+``devices``: the eager context makes its devices; ``allocators``: the allocators of the GPUs are made, outside the eager
+context; ``session``: a session is made; ``cluster``: TF_CONFIG is read; ``hides``: no GPU is visible any more;
+``reset``: the context is reset."""
 
 
 _FARTHEST = 1000
-"""Events: a program that was generated can have very many."""
+"""The most events that are looked back; a generated program can have very many."""
 
 
 @dataclass(eq=False)
 class Frame:
-    """What surrounds a statement of a program."""
+    """The surroundings of a statement in a program."""
 
     module: Module
     piece: Piece
     scopes: tuple[dict[str, Value], ...]
-    """The names that it sees, the innermost last."""
+    """The names that the statement sees, the innermost scope last."""
     guards: tuple[ast.AST, ...] = ()
-    """The tests and the handlers of exceptions around it."""
+    """The tests and the exception handlers around the statement."""
     stack: tuple[tuple[Module, Piece, ast.AST], ...] = ()
-    """The calls of functions of the project that led to it."""
+    """The calls of functions of the project that lead to the statement."""
     functions: tuple[Function, ...] = ()
-    """The functions that it is in, the innermost last."""
+    """The functions that contain the statement, the innermost last."""
     returns: list[tuple[Past | None, Value]] | None = None
-    """How the innermost function ended so far: what had happened before, and what it returned."""
+    """The ends of the innermost function so far: the events before each, and the returned value."""
     contexts: tuple[Made, ...] = ()
-    """The context managers that are entered around it, such as devices and scopes; the innermost last."""
+    """The context managers around the statement, such as devices and scopes, the innermost last."""
     doubtful: bool = False
-    """True: it may not be run."""
+    """True if the statement may not be run."""
     child: bool = False
-    """True: in a process that imports the program again before it calls a function of it."""
+    """True in a process that imports the program again before it calls a function of it."""
     graph: bool = False
-    """True: its operations are put into a graph."""
+    """True if the operations of the statement become part of a graph."""
     uncalled: bool = False
-    """True: in a function that nothing was seen to call, or in what it calls."""
+    """True in a function for which no call was seen, and in the functions that it calls."""
     imports: int = 0
-    """How many imports of modules of the project led to it."""
+    """The number of nested imports of modules of the project around the statement."""
 
     def changed(self, changes: dict[str, Any]) -> Frame:
         """Return a frame that differs in some fields; :func:`dataclasses.replace` takes three times as long."""
@@ -68,48 +69,48 @@ class Frame:
 
 @dataclass(eq=False)
 class Event:
-    """Something that a program does."""
+    """An action of a program."""
 
     node: ast.AST
     frame: Frame
     past: Past | None
-    """What surely happened before."""
+    """The events that surely happened before this one."""
     effects: Effects
 
     @property
     def module(self) -> Module:
-        """The file that it is in."""
+        """The file of the event."""
         return self.frame.module
 
     @property
     def piece(self) -> Piece:
-        """The part of its file that it is in."""
+        """The part of its file that the event is in."""
         return self.frame.piece
 
     @property
     def guards(self) -> tuple[ast.AST, ...]:
-        """The tests and the handlers of exceptions around it."""
+        """The tests and the exception handlers around the event."""
         return self.frame.guards
 
     @property
     def stack(self) -> tuple[tuple[Module, Piece, ast.AST], ...]:
-        """The calls of functions of the project that led to it."""
+        """The calls of functions of the project that lead to the event."""
         return self.frame.stack
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that it is in, the innermost last."""
+        """The functions that contain the event, the innermost last."""
         return self.frame.functions
 
     def before(self, *effects: str) -> Event | None:
-        """Return the first thing that surely happened before and had one of these effects; see :data:`Effects`."""
+        """Return the first event that surely happened before and had one of these effects; see :data:`Effects`."""
         if self.past is None:
             return None
         found = [self.past.first[effect] for effect in effects if effect in self.past.first]
         return min(found, key=lambda state: state.number).event if found else None
 
     def history(self) -> Iterator[Event]:
-        """Yield what surely happened before, the latest first, as far back as :data:`_FARTHEST`."""
+        """Yield the events that surely happened before, the latest first, as far back as :data:`_FARTHEST`."""
         at = self.past
         for _ in range(_FARTHEST):
             if at is None:
@@ -122,14 +123,14 @@ class Event:
         return getattr(self.node, "lineno", 1)
 
     def place(self, program: Program) -> str:
-        """Return its place, for a message about another: ``line 3``, ``cell 2, line 1``, ``line 7 of other.py``."""
+        """Return the place for another event's message: ``line 3``, ``cell 2, line 1``, ``line 7 of other.py``."""
         inside = "" if self.piece.cell is None else f"cell {self.piece.cell}, "
         file = "" if self.module is program.module else f" of {self.module.source.path.name}"
         return f"{inside}line {self.line}{file}"
 
     @property
     def what(self) -> str:
-        """What the program does there, in a few words."""
+        """A few words about what the program does at this event."""
         if isinstance(self, Import):
             return f"import {self.name}"
         node = self.node
@@ -141,14 +142,14 @@ class Event:
 
 
 class Past:
-    """An event, and what came before it."""
+    """An event, linked to the events before it."""
 
     def __init__(self, event: Event, before: Past | None) -> None:
         self.event = event
         self.before = before
         self.number: int = 0 if before is None else before.number + 1
         self.first: dict[str, Past] = {} if before is None else before.first
-        """Where each effect was had first since the last reset; a program can have very many events."""
+        """The first event with each effect since the last reset; a program can have very many events."""
         if "reset" in event.effects:
             self.first = {}
         elif not event.effects <= self.first.keys():
@@ -157,7 +158,7 @@ class Past:
 
 @dataclass(eq=False)
 class Call(Event):
-    """Something outside of the project is called."""
+    """A call of something outside the project."""
 
     made: Made
 
@@ -168,7 +169,7 @@ class Call(Event):
 
 @dataclass(eq=False)
 class Entered(Event):
-    """A ``with`` statement begins."""
+    """The beginning of a ``with`` statement."""
 
     made: Made
     body: list[ast.stmt]
@@ -176,18 +177,18 @@ class Entered(Event):
 
 @dataclass(eq=False)
 class Assigned(Event):
-    """An attribute of something outside of the project is assigned: ``tf.config.set_visible_devices = []``."""
+    """An assignment to an attribute of something outside the project: ``tf.config.set_visible_devices = []``."""
 
     name: str
     value: Value
     target: ast.Attribute
     whole: bool
-    """True: the statement is this assignment alone."""
+    """True if the statement consists of this assignment alone."""
 
 
 @dataclass(eq=False)
 class Named(Event):
-    """A statement that is the name of something outside of the project, or that names what is not there."""
+    """A statement that only names something outside the project, or names something that does not exist."""
 
     name: str
     statement: bool
@@ -195,42 +196,42 @@ class Named(Event):
 
 @dataclass(eq=False)
 class Tested(Event):
-    """A test, or what ``and``, ``or`` and ``not`` join in one, that has the same answer on every machine."""
+    """A test with the same answer on every machine, or such an operand of ``and``, ``or`` or ``not`` in a test."""
 
     name: str
-    """What is named instead of called, outside of the project; "" for a comparison."""
+    """The name outside the project that is tested instead of called; "" for a comparison."""
     always: bool = True
-    """The answer."""
+    """The answer of the test on every machine."""
 
 
 @dataclass(eq=False)
 class Variable(Event):
-    """An environment variable is set."""
+    """A setting of an environment variable."""
 
     name: str
     value: Value
     value_node: ast.expr | None
     name_node: ast.expr | None
     how: str
-    """``=``, ``setdefault``, ``update`` or ``putenv``; ``env``: for a process that is started."""
+    """``=``, ``setdefault``, ``update`` or ``putenv``; ``env``: in the environment of a process that is started."""
     certain: bool
-    """False: under a condition that may be false."""
+    """False if the setting is under a condition that may be false."""
     table: Table | None = None
-    """The copy of the environment that it is set in."""
+    """The copy of the environment in which the variable is set."""
 
 
 @dataclass(eq=False)
 class Unreached(Event):
-    """A shell sets a variable that no program gets."""
+    """A variable that is set in a shell but reaches no program."""
 
     assignment: Assignment
     in_script: bool
-    """True: in a script, False: in a command that the program gives to a shell."""
+    """True in a script, False in a command that the program gives to a shell."""
 
 
 @dataclass(eq=False)
 class Option(Event):
-    """An attribute of an object of TensorFlow is assigned: ``config.gpu_options.allow_growth = True``."""
+    """An assignment to an attribute of a TensorFlow object: ``config.gpu_options.allow_growth = True``."""
 
     made: Made
     path: str
@@ -239,38 +240,38 @@ class Option(Event):
 
 @dataclass(eq=False)
 class Import(Event):
-    """A module outside of the project is imported."""
+    """An import of a module outside the project."""
 
     name: str
 
 
 @dataclass(eq=False)
 class SetByImport(Event):
-    """An import of a module of the project surely sets an environment variable, or hides the GPUs."""
+    """An import of a module of the project that surely sets an environment variable, or hides the GPUs."""
 
     setting: Event
 
 
 class Program:
-    """What was read of a program that begins in one file."""
+    """The record of a program that begins in one file."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.events: list[Event] = []
         self.modules: dict[Module, None] = {module: None}
-        """The module and those that it imports, in their order."""
+        """The module of the program and those that it imports, in order."""
         self.made: list[tuple[Made, Event]] = []
-        """The objects that the program makes, each with the event."""
+        """The objects that the program makes, each with its event."""
         self.options: list[Made] = []
-        """The calls that declare an option of the command line."""
+        """The calls that declare options of the command line."""
         self.gpu_bytes: int | None = None
-        """Memory of the GPU that the program is for, if the user says so."""
+        """The memory of the GPU that the program is for, if the user gives it."""
         self.shared = False
-        """True: another file imports this one, so what it makes may be used there."""
+        """True if another file imports this program, so that its objects may be used there."""
 
     @cached_property
     def by_node(self) -> dict[int, Made]:
-        """What was made, by the identity of the call in the syntax tree."""
+        """The made objects, by the identity of the call in the syntax tree."""
         return {id(made.node): made for made, _ in self.made}
 
     def calls(self, *names: str) -> Iterator[Call]:
@@ -278,11 +279,11 @@ class Program:
         return (event for event in self.events if type(event) is Call and event.made.api in names)
 
     def of(self, kind: type[Any]) -> Iterator[Any]:
-        """Yield the events of a kind."""
+        """Yield the events of one kind."""
         return (event for event in self.events if type(event) is kind)
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether the text of the program, or of a module of the project that it imports, has this."""
+        """Return whether the program, or a module of the project that it imports, matches this text or pattern."""
         return any(module.mentions(pattern) for module in self.modules)
 
 
@@ -302,7 +303,7 @@ def removed_name(path: str) -> str | None:
 
 
 def common(ends: list[Past | None], start: Past | None) -> Past | None:
-    """Return what every arm of a choice has surely done: what came before it, and effects that all arms have."""
+    """Return what surely happened after a choice: the events before it, and the effects that all its arms have."""
     suffixes = []
     for end in ends:
         events = []

@@ -22,14 +22,14 @@ _TELLING = re.compile(
     rb"""^(?!import\b|from\b|def\b|class\b|async\b|[@#\s"'])[^\n]{0,400}\b(?:tf|tensorflow|keras|environ)\b""",
     re.MULTILINE,
 )
-"""What a module has at its top level if an import of it may do something."""
+"""Signs at a module's top level that importing it may do something."""
 _SMALL = 4096
-"""Bytes: modules up to this are read for their constants, too."""
+"""The size in bytes up to which modules are also read for their constants."""
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
 class Words:
-    """What a source has if a rule may say something about it: one of the rule's words, and one of those it also needs.
+    """The words of all rules. A rule applies only to sources with one of its words, and one of those it also needs.
 
     A search for each is faster than a pattern of all.
     """
@@ -45,7 +45,7 @@ class Words:
         self._all = [(text, text.encode()) for text in sorted(set().union(*groups.values()))]
 
     def in_bytes(self, raw: bytes) -> bool:
-        """Return whether a rule may say something about a file."""
+        """Return whether any rule may apply to a file."""
         return any(
             any(word in raw for word in words) and (not also or any(text in raw for text in also))
             for words, also in self._groups
@@ -57,7 +57,7 @@ class Words:
 
 
 def _fewest(words: Iterable[str]) -> list[str]:
-    """Return the words without those that have another one in them: a text with them has that one, too."""
+    """Return the words that contain no other of the words: a text with a longer one also has the shorter one."""
     kept: list[str] = []
     for word in sorted(words, key=len):
         if not any(text in word for text in kept):
@@ -67,13 +67,13 @@ def _fewest(words: Iterable[str]) -> list[str]:
 
 @dataclass(eq=False)
 class Module:
-    """A file and what it defines."""
+    """A file and its definitions."""
 
     source: Source
     known: Words
     namespace: dict[str, Value] = field(default_factory=dict)
     effects: tuple[Event, ...] | None = None
-    """What an import of it surely does to TensorFlow's devices and to the environment; None: not imported yet."""
+    """The certain effects of importing it on TensorFlow's devices and the environment; None: not imported yet."""
     _mentions: dict[re.Pattern[str], bool] = field(default_factory=dict)
 
     @cached_property
@@ -86,13 +86,11 @@ class Module:
         return self.known.found(self.source.raw)
 
     def is_telling(self, text: str) -> bool:
-        """Return whether a part of the module's text has a word of a rule; what the rule also needs may be in another
-        part."""
+        """Return whether a part of the module has a word of a rule; words it also needs may be in another part."""
         return any(word in text for word in self.words)
 
     def mentions(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether the module's text matches ``pattern``; looked for once, because many programs may import
-        it."""
+        """Return whether the module's text matches ``pattern``; kept, because many programs may import the module."""
         found = self._mentions.get(pattern)
         if found is None:
             found = self._mentions[pattern] = pattern.search(self.text) is not None
@@ -113,18 +111,18 @@ class Project:
 
     def __init__(self, words: Words) -> None:
         self.words = words
-        """The words by which a file is of interest by itself."""
+        """The words that make a file interesting by themselves."""
         self._modules: dict[str, Module] = {}
-        """The modules by their real paths."""
+        """The modules, by their real paths."""
         self._found: dict[tuple[str, str, int], str | None] = {}
-        """Files found, by the folder of the importing file, the name, and the level of a relative import."""
+        """Files that were found, by the folder of the importing file, the name, and the level of a relative import."""
         self._files: dict[str, Module] = {}
         self._folders: dict[Path, str] = {}
         self._entries: dict[str, frozenset[str]] = {}
         self._top: dict[str, str] = {}
 
     def module(self, source: Source) -> Module:
-        """Return the module of a source that was read."""
+        """Return the module of a source that was already read."""
         key = os.path.realpath(source.path)
         found = self._modules.get(key)
         if found is None:
@@ -173,7 +171,7 @@ class Project:
         return None
 
     def _listed(self, folder: str) -> frozenset[str]:
-        """Return the names of what is in a folder; none if it is not one, or cannot be read."""
+        """Return the names of the entries of a folder; none if it is not a folder, or cannot be read."""
         found = self._entries.get(folder)
         if found is None:
             try:
@@ -199,7 +197,7 @@ class Project:
         return found
 
     def _top_of(self, folder: str) -> str:
-        """Return the folder of the project: the nearest upwards that says so, or the highest that is a package."""
+        """Return the project's root: the nearest folder above that is marked as one, or else the topmost package."""
         if folder not in self._top:
             at = folder
             while at != _above(at) and self._listed(at).isdisjoint(_ROOTS):

@@ -1,4 +1,4 @@
-"""What a lint finds, as records; they are its JSON."""
+"""The records of the lint's results, which are also its JSON."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Finding(Record):
     severity: Severity
     file: str
     line: int
-    """The line, from 1; in a notebook, within its cell."""
+    """The number of the line, from 1; in a notebook, within its cell."""
     column: int
     """The column in characters, from 1."""
     end_line: int
     end_column: int
     message: str
     fix: tuple[Action, ...]
-    """What to write instead, or what to do."""
+    """The fix: code, or an instruction."""
     text: str
-    """The line itself."""
+    """The text of the line."""
     cell: int | None = None
-    """Of a notebook: the number of the cell among all of its cells, from 1."""
+    """In a notebook, the number of the cell among all cells, from 1."""
     cause: str | None = None
-    """The cause of the catalogue that explains it: ``gpudiag explain NAME``."""
+    """The cause of the catalogue that explains the finding: ``gpudiag explain NAME``."""
     fixable: bool = False
-    """True: ``--fix`` writes it."""
+    """True if ``--fix`` can write the fix."""
 
     @property
     def fix_text(self) -> str:
@@ -39,7 +39,7 @@ class Finding(Record):
 
     @property
     def place(self) -> str:
-        """``file:line:column``; of a notebook ``file:cell N:line:column``."""
+        """``file:line:column``; in a notebook ``file:cell N:line:column``."""
         inside = "" if self.cell is None else f"cell {self.cell}:"
         return f"{self.file}:{inside}{self.line}:{self.column}"
 
@@ -62,18 +62,18 @@ class Problem(Record):
 
 
 class Result(Record):
-    """What came of checking some files."""
+    """The results of checking some files."""
 
     gpudiag: str
-    """The version."""
+    """The version of gpudiag."""
     files: int
     findings: tuple[Finding, ...]
     problems: tuple[Problem, ...]
     schema: int = 2
     fixed: int = 0
-    """Findings that ``--fix`` wrote; they are not among ``findings``."""
+    """Findings whose fixes ``--fix`` wrote; they are not among ``findings``."""
 
     @property
     def exit_code(self) -> int:
-        """1 something was found, 5 nothing was found but not everything was checked, 0 nothing."""
+        """The exit status: 1 if there are findings, 5 if there are none but not everything was checked, else 0."""
         return 1 if self.findings else 5 if self.problems else 0

@@ -1,4 +1,4 @@
-"""The contract of a rule: what it is called, what it looks at, and what it says.
+"""The contract of a rule: its name, the events that it looks at, and what it reports.
 
 A rule is a file, ``gpudiag/lint/rules/<name>.py``; the name of the file is its name. Its docstring begins with what is
 wrong in one sentence, a format string over the figures of a match. Then follow paragraphs for ``gpudiag explain``, and
@@ -50,7 +50,7 @@ def between(first: ast.expr, second: ast.expr, text: str) -> tuple[Edit, ...]:
 
 
 def quoted(event: Event, node: ast.AST, text: str) -> str:
-    """Return ``text`` as a literal in the quotes that the node, a text of the program, is written in."""
+    """Return ``text`` as a literal with the quotes of ``node``, a string in the program."""
     line = event.piece.lines[node.lineno - 1].encode()  # type: ignore[attr-defined]
     mark = line[node.col_offset : node.col_offset + 1].decode(errors="replace")  # type: ignore[attr-defined]
     return f"{mark}{text}{mark}" if mark in ("'", '"') else repr(text)
@@ -62,27 +62,27 @@ def insert_after(node: ast.AST, text: str) -> Edit:
 
 
 def change(sentence: str) -> Action:
-    """Return a change of the program that is no single line of code, in a sentence that begins with a verb."""
+    """Return a change of the program, in a sentence that begins with a verb, if it is no single line of code."""
     return note(sentence, kind=Kind.EDIT_PROGRAM)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A rule was broken."""
+    """A violation of a rule."""
 
     event: Event
     figures: Mapping[str, object] = field(default_factory=dict)
-    """Put into the message and the fix."""
+    """The values that are put into the message and the fix."""
     node: ast.AST | None = None
-    """The part of the event's statement to show, if not the whole."""
+    """The part of the event's statement to show, if not the whole statement."""
     fix: tuple[Action, ...] = ()
-    """In place of the rule's own, with its figures put in."""
+    """The fix in place of the rule's own, with its figures put in."""
     edits: tuple[Edit, ...] = ()
-    """What ``--fix`` writes; none if what is meant cannot be known."""
+    """The edits that ``--fix`` writes; none if the intention is unknown."""
     severity: Severity | None = None
-    """In place of the rule's own."""
+    """The severity in place of the rule's own."""
     cause: str = ""
-    """In place of the rule's own."""
+    """The cause in place of the rule's own."""
 
 
 Matches = Iterator[Match]
@@ -90,30 +90,31 @@ Matches = Iterator[Match]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What a rule declares."""
+    """The declaration of a rule."""
 
     severity: Severity
-    """FAIL: it raises an exception, or ends badly; WARNING: a setting is ignored; NOTE: it depends on the machine."""
+    """FAIL: the program raises an exception or crashes; WARNING: a setting is ignored; NOTE: it depends on the
+    machine."""
     fix: tuple[Action, ...]
-    """What to write instead, with fields for the figures."""
+    """The fix, with fields for the figures."""
     words: tuple[str, ...]
-    """Texts of which one is in every file that the rule can say something about: others are not even parsed."""
+    """Words of which every file that the rule can apply to has at least one; other files are not even parsed."""
     also: tuple[str, ...] = ()
-    """If the words are common: texts of which one is in every such file, too."""
+    """If the words are common, further texts of which such a file must have at least one."""
     url: str = "https://www.tensorflow.org/guide/gpu"
     cause: str = ""
-    """The cause of the catalogue that explains it."""
+    """The cause of the catalogue that explains the rule."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A rule with what its file says."""
+    """A rule: its declaration, and the texts of its file."""
 
     name: str
     declared: Rule
     message: str
     why: tuple[str, ...]
-    """Paragraphs, each on one line."""
+    """The paragraphs of the explanation, each on one line."""
     bad: str
     good: str
     find: Callable[[Program], Matches]
@@ -148,7 +149,7 @@ def _load(name: str) -> Known:
 
 
 def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...]:
-    """Return the selected rules, or all, without the ignored; raises :class:`UsageError` for a name that is none."""
+    """Return the selected rules, or all, without the ignored ones; raises :class:`UsageError` for an unknown name."""
     for name in (*select, *ignore):
         if name not in names():
             raise UsageError(f"no rule is called {name!r}. {nearest(name, names())}")

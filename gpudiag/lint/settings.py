@@ -1,4 +1,4 @@
-"""What several rules look at: the options of a session, the mask, names of devices."""
+"""Shared by rules: the options of a session, the mask, and the names of devices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ID = re.compile(r"\s*(?:[+-]?\d+\s*\Z|GPU-|MIG-)")
 
 
 def base_of(value: Value | None) -> Value | None:
-    """Return the object that a value is an attribute of, directly or through other attributes."""
+    """Return the object that a value is an attribute of, directly or indirectly."""
     while isinstance(value, Attribute):
         value = value.of
     return value
 
 
 def gpu_option(program: Program, name: str) -> Iterator[tuple[Call | Option, Value]]:
-    """Yield where an option of GPUOptions is set, and to what."""
+    """Yield each setting of an option of GPUOptions, and its value."""
     for event in program.events:
         if isinstance(event, Call) and event.api == "GPUOptions" and name in event.made.kwargs:
             yield event, event.made.kwargs[name]
@@ -42,16 +42,16 @@ _TEST = re.compile(r"(?:\A|_)tests?(?:_|\Z)|conftest")
 
 
 def is_of_tests(program: Program) -> bool:
-    """Return whether a program is a file of tests, in which unusual settings are meant."""
+    """Return whether a program is a test file, in which unusual settings are intended."""
     return _TEST.search(program.module.source.path.stem) is not None
 
 
 UNSURE: Any = object()
-"""An option that is set to something that is not known."""
+"""The value of an option that is set to something unknown."""
 
 
 def session_config(session: Made) -> Made | None:
-    """Return the ConfigProto that a session is given, if it is seen."""
+    """Return the ConfigProto that a session is given, if it can be found."""
     config = session.kwargs.get("config") if session.api.startswith("train.") else session.argument(2, "config")
     return config if isinstance(config, Made) and config.api == "ConfigProto" else None
 
@@ -79,7 +79,7 @@ def gpu_options(session: Made) -> dict[str, Any] | None:
 
 
 def different_options(first: Made, second: Made) -> list[str]:
-    """Return the options that the second session sets, surely, to something that the first one did not."""
+    """Return the options that the second session surely sets to other values than the first."""
     before, after = gpu_options(first), gpu_options(second)
     if before is None or after is None:
         return []
@@ -94,7 +94,7 @@ def different_options(first: Made, second: Made) -> list[str]:
 
 
 def _renumbers(first: str, second: str) -> bool:
-    """Return whether a second visible_device_list gives a number to another GPU than the first; "" shows all."""
+    """Return whether a second visible_device_list numbers a GPU differently than the first; "" shows all GPUs."""
     lists = [[entry.strip() for entry in text.split(",")] for text in (first, second) if text]
     count = max(map(len, lists), default=0)
     before, after = (text.split(",") if text else [str(at) for at in range(count)] for text in (first, second))
@@ -102,13 +102,13 @@ def _renumbers(first: str, second: str) -> bool:
 
 
 def sets_gpu_options(session: Made) -> list[str]:
-    """Return the GPU options that a session sets to something else than the default."""
+    """Return the GPU options that a session sets to other values than the default."""
     given = gpu_options(session) or {}
     return [name for name, value in given.items() if value is not UNSURE and value != _GPU_OPTIONS[name]]
 
 
 def is_local(session: Made) -> bool:
-    """Return whether a session runs in this process, and not on a server."""
+    """Return whether a session runs in this process, not on a server."""
     target = session.argument(0, "target")
     return target is None or (isinstance(target, Const) and not target.value)
 
@@ -119,13 +119,13 @@ def masks(program: Program) -> Iterator[Variable]:
 
 
 def mask_before(event: Event) -> Variable | None:
-    """Return the setting of CUDA_VISIBLE_DEVICES that surely came last before."""
+    """Return the last setting of CUDA_VISIBLE_DEVICES that was surely made before."""
     settings = (earlier for earlier in event.history() if isinstance(earlier, Variable) and earlier.how != "env")
     return next((setting for setting in settings if setting.name == MASK), None)
 
 
 def entries(mask: Value) -> list[str] | None:
-    """Return the entries of a mask that is known, up to the first that names no GPU, as CUDA reads it; else None."""
+    """Return the entries of a known mask as CUDA reads it, up to the first that names no GPU; None if it is unknown."""
     if not isinstance(mask, Const) or not isinstance(mask.value, str):
         return None
     valid = []
@@ -164,17 +164,18 @@ _VERSION = re.compile(
     r"|is_v[12](?:_\d)?|run_(?:deprecated_)?v1(?:_only)?|v[12]_(?:behavior|only|enabled)",
     re.IGNORECASE,
 )
-"""Names that say which TensorFlow it is: ``tf.__version__``, ``tf2.enabled()``, ``is_tf1``; not a ``tf1_folder``."""
+"""Names that show the version of TensorFlow: ``tf.__version__``, ``tf2.enabled()``, ``is_tf1``; not a
+``tf1_folder``."""
 _LIBRARY = re.compile(r"tf\w{0,20}|tensorflow|keras|K|backend|v1")
 
 
 def asks_for_version(test: ast.AST) -> bool:
-    """Return whether a test, or a decorator such as skipif, is about the version of TensorFlow: by the names in it."""
+    """Return whether a test, or a decorator such as skipif, checks TensorFlow's version, by the names in it."""
     return not isinstance(test, ast.ExceptHandler) and any(map(_is_of_version, ast.walk(test)))
 
 
 def _is_of_version(node: ast.AST) -> bool:
-    """Return whether a part of a test is a name of a version, or asks whether TensorFlow has something."""
+    """Return whether a part of a test names a version, or asks whether TensorFlow has an attribute."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr"):
         inner = node.args[0] if node.args else None
         while isinstance(inner, ast.Attribute):
@@ -185,7 +186,7 @@ def _is_of_version(node: ast.AST) -> bool:
 
 
 PLACING = ("device", *sorted(api.STRATEGIES))
-"""Calls that are given names of devices."""
+"""Calls that take names of devices."""
 
 
 def table_keys(value: Value | None) -> list[object]:

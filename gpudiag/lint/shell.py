@@ -1,7 +1,7 @@
-"""What a shell does with variables: which a program gets, and which are set and reach none.
+"""Variables in shell code: those that a program gets, and those that are set but reach no program.
 
-:func:`assignments` reads the text of a shell. :func:`as_shell` writes a Dockerfile, a Makefile, an ``.env`` or a
-compose file as one, line by line, so that each keeps its number.
+:func:`assignments` reads the text of a shell. :func:`as_shell` rewrites a Dockerfile, a Makefile, an ``.env`` or a
+compose file as shell code, line by line, so that line numbers stay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOLE = "\x00"
-"""Stands for a part of a command that is not known."""
+"""The placeholder for an unknown part of a command."""
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r]+|\\\n|\#[^\n]*)"
@@ -30,7 +30,8 @@ _NO_PROGRAMS = """
     apt yum curl wget tar git chmod chown ln touch
 """
 _NO_PROGRAM = frozenset(_NO_PROGRAMS.split())
-"""Commands that read none of the variables; after ``source`` what is exported is not known, so nothing is said."""
+"""Commands that read none of the variables. After ``source`` the exported variables are unknown, so nothing is
+reported."""
 _HEREDOC = re.compile(r"<<-?\s{0,9}['\"]?(\w{1,80})['\"]?")
 
 
@@ -40,24 +41,24 @@ class Assignment:
 
     name: str
     value: str | None
-    """None if it is not known."""
+    """The assigned value; None if it is not known."""
     line: int
     column: int
     end: int
     exported: bool
-    """True: programs that the shell starts get it."""
+    """True if programs that the shell starts get the variable."""
     reaches: bool = False
-    """True: a program is started that gets it, or its value is used by the shell itself."""
+    """True if a program that gets the variable is started, or if the shell itself uses its value."""
     programs: int = 0
-    """Programs that are started after it in the same shell."""
+    """The programs started after the assignment in the same shell."""
     ended: bool = False
-    """True: the shell that set it ended before the text does."""
+    """True if the shell that set the variable ends before the text does."""
     spaced: bool = False
-    """True: there are spaces around the equals sign, so it is no assignment."""
+    """True if there are spaces around the equals sign, so that it is not an assignment."""
 
 
 def assignments(text: str) -> list[Assignment]:
-    """Return the variables that a shell sets by a text, in order."""
+    """Return the variables that a shell text sets, in order."""
     return list(_Shell(text).read())
 
 
@@ -167,7 +168,7 @@ class _Shell:
 
 
 def _without_heredocs(text: str) -> str:
-    """Return the text with empty lines in place of the documents that it holds."""
+    """Return the text with its here-documents replaced by empty lines."""
     lines = []
     until = ""
     for line in text.split("\n"):
@@ -185,11 +186,11 @@ SCRIPTS = re.compile(
     r"\.(?:sh|bash|slurm|sbatch|env|[dD]ockerfile)\Z|\A(?:Dockerfile|Makefile|GNUmakefile|makefile)(?:\.\w{1,60})?\Z"
     r"|\A(?:docker-)?compose[\w.-]{0,60}\.ya?ml\Z|\A\.env[\w.-]{0,60}\Z"
 )
-"""Names of files that set variables, or start programs with some."""
+"""Names of files that set variables, or start programs with variables."""
 
 
 def as_shell(path: Path, text: str) -> str:
-    """Return the text of a script, or of a file that is like one, as that of a shell."""
+    """Return a script, or a file that is read like a script, as shell code."""
     name = path.name.lower()
     if "dockerfile" in name:
         return _of_lines(text, _of_dockerfile)
@@ -203,7 +204,7 @@ def as_shell(path: Path, text: str) -> str:
 
 
 def _of_lines(text: str, write: Callable[[str], str]) -> str:
-    """Return each line as a line of a shell; a line that ends with a backslash goes on in the next."""
+    """Return each line as a shell line; a line that ends with a backslash continues in the next."""
     out: list[str] = []
     begun: list[str] = []
     for line in text.split("\n"):

@@ -1,6 +1,7 @@
 """Finding and reading what is checked: Python files and notebooks. Nothing in them is executed.
 
-What cannot be read or parsed is a :class:`Problem`, never an exception, and costs only itself: of a notebook the cell.
+A part that cannot be read or parsed is a :class:`Problem`, never an exception, and only that part (in a notebook the
+cell) is skipped.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from gpudiag.lint.shell import SCRIPTS
 from gpudiag.text import one_line
 
 LARGEST = 8 << 20
-"""Bytes of a source that is parsed: the syntax tree takes about a hundred times as much."""
+"""The largest source in bytes that is parsed: the syntax tree takes about a hundred times as much memory."""
 _MOST_READ = 64 << 20
-"""Bytes of a file that is looked at for words that a rule is about: data in a notebook, or in a generated program."""
+"""The most bytes of a file that is searched for the rules' words: notebooks and generated programs can contain data."""
 SUFFIXES = (".py", ".pyw", ".ipynb")
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages"})
-"""Folders in which nobody's own sources are; those whose name begins with a dot, and virtual environments, likewise."""
+"""Folders without the user's own sources. Folders whose name begins with a dot, and virtual environments, are skipped,
+too."""
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""What editors of Windows begin such a file with; without it every other byte of plain text is 0."""
+"""The byte order marks of UTF-16, which Windows editors write."""
 
 _MAGIC = re.compile(r"^(?P<indent>\s{0,400})(?P<target>\w[\w, ]{0,200}?=\s{0,40})?(?P<mark>[%!?]{1,2})(?P<rest>.*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
@@ -54,15 +56,15 @@ class Piece:
 
     text: str
     cell: int | None = None
-    """The number of the cell among all cells of its notebook, from 1."""
+    """In a notebook, the number of the cell among all its cells, from 1."""
     tree: ast.Module | None = None
     lines: list[str] = field(default_factory=list)
     bound: dict[int, str] | None = None
-    """The name that the result of each call is assigned to, by the call's identity; made when it is asked for."""
+    """The name that the result of each call is assigned to, by the call's identity; computed on first use."""
     is_script: bool = False
-    """True: lines for a shell, or a file that is read as such."""
+    """True for lines of a shell, or a file that is read as a shell script."""
     rewritten: bool = False
-    """True: a cell with magics, of which the text is not the cell's own."""
+    """True for a cell with magics, whose text is not the cell's original text."""
 
 
 @dataclass
@@ -79,12 +81,12 @@ class Source:
     notebook: dict[str, Any] | None = None
 
     def problem(self, message: str, line: int = 0, cell: int | None = None) -> None:
-        """Note why a part of the file is not checked."""
+        """Record why a part of the file is not checked."""
         self.problems.append(Problem(self.shown, line, one_line(message), cell))
 
     @property
     def is_script(self) -> bool:
-        """Whether it is a script of a shell, or a file that is read as such."""
+        """True for a shell script, or a file that is read as one."""
         return SCRIPTS.search(self.path.name) is not None
 
     @property
@@ -93,7 +95,7 @@ class Source:
 
 
 def files(paths: Sequence[Path], exclude: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield the files to check, each once, in order; a folder's are its Python files and notebooks.
+    """Yield the files to check, each once, in order; of a folder, its Python files and notebooks.
 
     Links to folders are not followed, so that no loop of links is walked.
     """
@@ -107,7 +109,7 @@ def files(paths: Sequence[Path], exclude: Sequence[str] = ()) -> Iterator[Path]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Return whether it is a folder; False also of what cannot be looked at, for which ``Path.is_dir`` raises."""
+    """Return whether a path is a folder; False if it cannot be examined, in which case ``Path.is_dir`` raises."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -133,7 +135,7 @@ def _excluded(path: Path, folder: Path, exclude: Sequence[str]) -> bool:
 
 
 def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:
-    """Yield a problem for each folder that cannot be listed; ``os.walk`` leaves them out silently."""
+    """Yield a problem for each folder that cannot be listed; ``os.walk`` silently skips them."""
     for path in paths:
         found: list[OSError] = []
         if _is_folder(path):
@@ -144,7 +146,7 @@ def unreadable_folders(paths: Sequence[Path]) -> Iterator[Problem]:
 
 
 def read(path: Path, shown: str = "") -> Source:
-    """Return a file with its text, unparsed; what is wrong with it is among its problems."""
+    """Return a file with its text, unparsed; its faults are recorded as problems."""
     # A name that is not UTF-8 is shown with escapes, or no format could be written.
     source = Source(path, (shown or str(path)).encode("utf-8", "backslashreplace").decode())
     try:
@@ -166,7 +168,7 @@ def read(path: Path, shown: str = "") -> Source:
 
 
 def parse(source: Source) -> None:
-    """Parse what was read into pieces."""
+    """Parse the text of the source into pieces."""
     if source.problems or source.pieces:
         return
     if len(source.raw) > LARGEST:
@@ -184,7 +186,7 @@ def parse(source: Source) -> None:
 
 
 def _decoded(source: Source) -> str:
-    """Return the text of a Python file, by its coding line; one that Python would refuse is read as Latin-1."""
+    """Return the text of a Python file, by its coding line; text that Python would refuse is read as Latin-1."""
     try:
         source.encoding, _ = tokenize.detect_encoding(io.BytesIO(source.raw).readline)
         return source.raw.decode(source.encoding)
@@ -197,7 +199,7 @@ def _decoded(source: Source) -> str:
 
 
 def _parse(source: Source, piece: Piece) -> None:
-    """Parse one piece; a part of it that is too deep for Python's parser costs the piece."""
+    """Parse one piece; if a part of it is too deep for Python's parser, the whole piece is skipped."""
     import warnings
 
     try:
@@ -264,7 +266,7 @@ def _joined(text: Any) -> str:
 def without_magics(text: str) -> str:
     """Return the text of a cell as Python, line by line: shell commands and magics that set variables as calls.
 
-    A line keeps its number; of what is a magic its columns mean nothing.
+    A line keeps its number; columns in a magic have no meaning.
     """
     lines = text.splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
@@ -291,7 +293,7 @@ def without_magics(text: str) -> str:
 
 
 def _as_call(magic: re.Match[str]) -> str:
-    """Return a magic as Python: what a rule may look at is kept."""
+    """Return a magic as Python code, as far as rules may look at it."""
     indent, mark, rest = magic["indent"], magic["mark"], magic["rest"].strip()
     target = (magic["target"] or "").strip()
     if target:

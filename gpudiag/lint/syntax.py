@@ -1,4 +1,4 @@
-"""What parts of a program say by their form alone: tests, decorators, and the parameters of functions."""
+"""What the form of code shows without following the program: tests, decorators, and parameters of functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMES_GPU = "test.gpu_device_name"
 
 
 def never_equal(left: Value, op: ast.cmpop, right: Value, node: ast.expr) -> bool | None:
-    """Return the answer of a comparison of what lists devices with what it never is; None if it may be either."""
+    """Return the answer of comparing a listing of devices with a value that it never has; None if it may be either."""
     if isinstance(op, ast.In | ast.NotIn):
         of_text = isinstance(left, Const) and isinstance(left.value, str)
         return isinstance(op, ast.NotIn) if of_text and devices(right) else None
@@ -57,7 +57,7 @@ def never_equal(left: Value, op: ast.cmpop, right: Value, node: ast.expr) -> boo
 
 
 def names_tested(test: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
-    """Yield the names in a test that are true or false by themselves; none that the test also calls."""
+    """Yield the names whose truth a test checks, except names that the test also calls."""
     if isinstance(test, ast.BoolOp):
         called = {ast.dump(node.func) for node in ast.walk(test) if isinstance(node, ast.Call)}
         for value in test.values:
@@ -86,7 +86,7 @@ def is_tf_function(decorator: Value) -> bool:
 
 
 def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]) -> dict[str, Value]:
-    """Return the names of a function at its beginning."""
+    """Return the local names of a function at its beginning."""
     parameters = function.node.args
     names = [posonlyarg.arg for posonlyarg in (*parameters.posonlyargs, *parameters.args)]
     scope: dict[str, Value] = {}

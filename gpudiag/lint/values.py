@@ -1,4 +1,4 @@
-"""What an expression of a program may be, as far as it can be said without running it."""
+"""The possible values of a program's expressions, as far as they are known without running it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Value:
-    """Something of which nothing is known."""
+    """A value about which nothing is known."""
 
     __slots__ = ()
 
@@ -34,15 +34,15 @@ class Const(Value):
 
     value: Any
     assumed: bool = False
-    """True: the default of an option of the command line, unless the user gives another."""
+    """True for the default of a command-line option, which the user may replace."""
 
 
 @dataclass(eq=False)
 class Template(Value):
-    """A text with parts that are not known."""
+    """A text with unknown parts."""
 
     text: str
-    """With :data:`gpudiag.lint.shell.HOLE` in the place of each."""
+    """The text with :data:`gpudiag.lint.shell.HOLE` in place of each unknown part."""
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class Items(Value):
     items: list[Value]
     size: int
     lost: bool = False
-    """True: it was changed in a way that is not followed."""
+    """True if the list was changed in a way that is not followed."""
 
 
 @dataclass(eq=False)
@@ -62,12 +62,12 @@ class Table(Value):
     pairs: list[tuple[Value, Value]]
     size: int
     environ: bool = False
-    """True: a copy of the environment, with what was changed in it."""
+    """True for a copy of the environment, with its changes."""
     used: bool = False
-    """True: it was handed on."""
+    """True if the dictionary was passed on."""
 
     def get(self, key: object) -> Value | None:
-        """Return the value of a key, or None if the key is not known to be there."""
+        """Return the value of a key, or None if it is unknown whether the key exists."""
         return next(
             (value for name, value in reversed(self.pairs) if isinstance(name, Const) and name.value == key), None
         )
@@ -83,36 +83,36 @@ class Table(Value):
 
 @dataclass(eq=False)
 class Name(Value):
-    """What is defined outside of the project, by its dotted name: ``tensorflow.config.set_visible_devices``."""
+    """A name that is defined outside the project, with dots: ``tensorflow.config.set_visible_devices``."""
 
     path: str
 
 
 @dataclass(eq=False)
 class Made(Value):
-    """The result of a call of something outside of the project."""
+    """The result of a call of something outside the project."""
 
     name: str
-    """The dotted name of what was called; of a method ``tensorflow.Graph().as_default``."""
+    """The dotted name of the called object; for a method ``tensorflow.Graph().as_default``."""
     args: list[Value]
     kwargs: dict[str, Value]
     node: ast.Call
     options: dict[str, Value] = field(default_factory=dict)
-    """Attributes that were assigned, by their path: ``gpu_options.allow_growth``."""
+    """Attributes that were assigned to the object, by their path: ``gpu_options.allow_growth``."""
     doubtful: set[str] = field(default_factory=set)
     """Attributes that are assigned only under a condition."""
     used: bool = False
-    """True: it was handed on, or something was asked of it."""
+    """True if the object was passed on, or something was asked of it."""
     entered: bool = False
-    """True: of a context manager."""
+    """True if the object is a context manager that was entered."""
     owner: Value | None = None
     """The object that a method belongs to."""
     held: str = ""
-    """The attribute of an object of the project that it was assigned to."""
+    """The attribute of a project's object to which this object was assigned."""
 
     @property
     def api(self) -> str:
-        """The canonical name below TensorFlow; of others the whole name."""
+        """The canonical name below TensorFlow; for other packages the whole name."""
         return api.canonical(self.name)
 
     def argument(self, at: int, name: str) -> Value | None:
@@ -129,16 +129,16 @@ class Made(Value):
 
 @dataclass(eq=False)
 class Attribute(Value):
-    """An attribute of something that is not looked into."""
+    """An attribute of an object whose content is not examined."""
 
     of: Value
     name: str
 
 
 def name_of(value: Value) -> str:
-    """Return the name of something outside of the project, or "".
+    """Return the name of something outside the project, or "".
 
-    ``tensorflow.Graph``, or of a method of what was made ``tensorflow.Graph().as_default``.
+    For example ``tensorflow.Graph``, or for a method of a made object ``tensorflow.Graph().as_default``.
     """
     names = []
     while isinstance(value, Attribute):
@@ -157,11 +157,11 @@ class Part(Value):
     index: int | None = None
     """The place of an element in its list, if it is known."""
     several: bool = False
-    """True: a part of the list; False: one element."""
+    """True for a part of the list; False for one element."""
     each: bool = False
-    """True: the element of a loop over the whole list."""
+    """True for the element of a loop over the whole list."""
     by: ast.expr | None = None
-    """What the number of the element is written as, if it is not known."""
+    """The expression for the element's index, if its value is not known."""
 
 
 class EachIndex(Value):
@@ -197,7 +197,7 @@ class Class(Value):
         )
 
     def descends_from(self, names: re.Pattern[str]) -> bool:
-        """Return whether a class outside of the project whose name matches is one of its bases, however far."""
+        """Return whether a class outside the project whose name matches is one of its bases, directly or indirectly."""
         return any(
             base.descends_from(names) if isinstance(base, Class) else names.match(name_of(base)) is not None
             for base in self.bases
@@ -222,11 +222,11 @@ class Function(Value):
     scopes: tuple[dict[str, Value], ...]
     owner: Instance | None = None
     graph: bool = False
-    """True: of a ``tf.function``: its operations are traced."""
+    """True for a ``tf.function``, whose operations are traced."""
     outer: tuple[Function, ...] = ()
-    """The functions that it is defined in."""
+    """The functions around its definition."""
     chosen: bool = False
-    """True: one of those in a dictionary, of which the program calls what it chooses."""
+    """True for a function in a dictionary from which the program chooses the one to call."""
 
     @property
     def name(self) -> str:
@@ -240,7 +240,7 @@ class Function(Value):
 
     @property
     def takes_class(self) -> bool:
-        """Whether it is a class method."""
+        """True if it is a class method."""
         return "classmethod" in self.decorators
 
     @cached_property
@@ -257,7 +257,7 @@ class Function(Value):
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The names in its lines, and whatever else is a word there."""
+        """The words in its lines: names and everything else that is a word."""
         return frozenset(_WORD.findall(self.text))
 
 
@@ -282,7 +282,7 @@ def is_environ(value: Value) -> bool:
 
 
 def use(value: Value | None) -> None:
-    """Note that something was handed on."""
+    """Record that a value was passed on."""
     kind = type(value)  # no class of values that are handed on is derived from
     if kind is Made:
         value.used = True  # type: ignore[union-attr]
@@ -315,11 +315,11 @@ class Devices:
     one: bool = False
     all: bool = True
     by: ast.expr | None = None
-    """What the number is written as, if it is not known."""
+    """The expression for the number, if its value is not known."""
 
 
 def devices(value: Value | None) -> Devices | None:
-    """Return the devices that a value is, or None."""
+    """Return the devices that a value stands for, or None."""
     if isinstance(value, Made) and value.api in api.LISTS:
         kind = value.argument(0, "device_type")
         text = "" if kind is not None and not isinstance(kind, Const) else kind.value if kind else None
@@ -341,13 +341,13 @@ def devices(value: Value | None) -> Devices | None:
 
 
 def of_gpus(value: Value | None) -> Devices | None:
-    """Return the GPUs that a value surely is, or None."""
+    """Return the GPUs that a value surely stands for, or None."""
     found = devices(value)
     return found if found and found.kind == "GPU" else None
 
 
 def elements(value: Value | None) -> list[Value]:
-    """Return the elements of a list that are known, or what is not a list as the only element."""
+    """Return the known elements of a list; a value that is not a list is returned as the only element."""
     return value.items if isinstance(value, Items) else [] if value is None else [value]
 
 
@@ -372,7 +372,7 @@ _TRUE = frozenset({"test.is_gpu_available", "test.is_built_with_cuda", "test.is_
 
 
 def truth(value: Value) -> bool | None:
-    """Return whether a value is true, on a machine that has GPUs; None if that cannot be said."""
+    """Return whether a value is true on a machine with GPUs; None if that is unknown."""
     if isinstance(value, Const):
         return None if value.assumed else bool(value.value)
     if isinstance(value, Items):

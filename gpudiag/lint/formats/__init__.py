@@ -1,4 +1,4 @@
-"""The formats of what a lint finds: a file each, with ``render(result, *, width, color, terminal)``."""
+"""The output formats of the lint: one file for each, with ``render(result, *, width, color, terminal)``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ _LEVELS = {"fail": "error", "warning": "warning", "note": "notice"}
 
 
 def render(result: Result, **_: object) -> str:
-    """Return commands of a workflow, a line each."""
+    """Return workflow commands, one a line."""
     lines = []
     for finding in result.findings:
         cell = "" if finding.cell is None else f"cell {finding.cell}, line {finding.line}: "

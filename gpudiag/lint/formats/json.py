@@ -1,4 +1,4 @@
-"""JSON: the result as it is."""
+"""JSON: the result, unchanged."""
 
 from __future__ import annotations
 

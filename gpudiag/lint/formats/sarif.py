@@ -17,7 +17,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def render(result: Result, **_: object) -> str:
-    """Return one run, with the rules that found something."""
+    """Return one run, with the rules that have findings."""
     used = sorted({finding.rule for finding in result.findings})
     log: dict[str, Any] = {
         "$schema": _SCHEMA,

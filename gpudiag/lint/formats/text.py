@@ -1,4 +1,4 @@
-"""Text for a terminal: a line for each finding, the line of the program, and what to write instead."""
+"""Text for a terminal: a line for each finding, the line of the program, and the fix."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INDENT = 4
 
 
 def render(result: Result, *, width: int, color: bool, terminal: bool = False) -> str:
-    """Return the findings, what was not checked, and a line that counts both.
+    """Return the findings, the parts that were not checked, and a line that counts both.
 
-    A finding begins with a line that programs read, which is wrapped for a ``terminal`` alone.
+    The first line of a finding is for programs, too, so it is wrapped only for a ``terminal``.
     """
 
     def line(text: str) -> str:

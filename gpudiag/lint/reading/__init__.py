@@ -4,8 +4,8 @@
 are imported and functions when they are called, a bounded number of times. It assumes a machine with several GPUs on
 which no exception is raised. Functions that nothing calls come last, as if their module had been imported.
 
-Each file adds a layer: :mod:`cursor` knows where reading has come to, :mod:`expressions` what an expression may be,
-:mod:`calls` what a call does, :mod:`imports` what an import brings, :mod:`statements` what a statement does.
+Each file adds a layer: :mod:`cursor` knows the current place, :mod:`expressions` evaluates expressions, :mod:`calls`
+follows calls, :mod:`imports` follows imports, and :mod:`statements` reads statements.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Reader(Statements):
         return self.program
 
     def _is_left_over(self, function: Function) -> bool:
-        """Return whether nothing was seen to call a function of this file that is of interest."""
+        """Return whether no call was seen of a function in this file that is of interest."""
         return (
             not self.call_counts[function] and function.module is self.program.module and self.is_of_interest(function)
         )
 
     def _read_uncalled(self, function: Function) -> None:
-        """Read a function that nothing was seen to call, as it is called when its module is complete."""
+        """Read a function without a known call as if it were called when its module is complete."""
         owner = function.owner
         start = owner.of.find("__init__") if owner is not None else None
         if isinstance(start, Function) and start is not function and not self.call_counts[start]:

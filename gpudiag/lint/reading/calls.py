@@ -1,4 +1,4 @@
-"""What calls do: functions of the project are followed, of all others the effects on TensorFlow are recorded."""
+"""Reads calls: functions of the project are followed; for all others the effects on TensorFlow are recorded."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from gpudiag.lint.values import (
 )
 
 _DEPTH = 10
-"""Calls of functions of the project inside of one another that are followed."""
+"""The most nested calls of functions of the project that are followed."""
 _CALLS = 4
-"""How often one function is followed."""
+"""The most calls of one function that are followed."""
 _SHORT = 8
-"""Lines of a function whose result may be a constant."""
+"""The most lines of a function whose result may be a constant."""
 _TENSORFLOW = re.compile(r"\b(?:tf\w*|tensorflow|keras|K)\.|environ|sys\.exit")
 _KERAS_RUNS = frozenset(
     {"fit", "predict", "evaluate", "build", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
 _OF_DATASETS = frozenset({"prefetch", "with_options"})
-"""Methods that only datasets have: what has one and is not known otherwise is a dataset."""
+"""Methods that only datasets have: an unknown value with one of them is taken for a dataset."""
 _SHELLS = re.compile(
     r"(?:os\.(?:system|popen)|subprocess\.(?:run|Popen|call|check_\w{1,9}|getoutput|getstatusoutput))\Z"
 )
@@ -74,7 +74,7 @@ class Calls(Expressions):
     """Follows calls."""
 
     def call(self, node: ast.Call) -> Value:
-        """Return the result of a call, and record what it does."""
+        """Return the result of a call, and record its effects."""
         func = self.evaluate(node.func)
         if type(func) is Attribute and type(node.func) is ast.Attribute:
             if isinstance(func.of, Items | Table) or devices(func.of):
@@ -101,7 +101,7 @@ class Calls(Expressions):
         return self._outer(func, args, kwargs, node)
 
     def _method_of_collection(self, func: Attribute, node: ast.Call) -> Value:
-        """Return what a method of a list, of a dictionary or of a list of devices returns."""
+        """Return the result of a method of a list, of a dictionary or of a list of devices."""
         args, kwargs = self._arguments(node)
         sure, base = not self.frame.doubtful, func.of
         if isinstance(base, Items):
@@ -143,7 +143,7 @@ class Calls(Expressions):
         return args, kwargs
 
     def _outer(self, func: Value, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
-        """Return the result of a call of something outside of the project."""
+        """Return the result of a call of something outside the project."""
         name = ""
         if isinstance(func, Name):
             name = func.path
@@ -174,7 +174,7 @@ class Calls(Expressions):
         return made
 
     def _record_made(self, made: Made, kwargs: dict[str, Value], node: ast.Call) -> None:
-        """Record a call, and what it leaves behind for what follows."""
+        """Record a call, and its consequences for later code."""
         event = self.record(Call, node, self._effects(made), made=made)
         self.program.made.append((made, event))
         if made.api in api.WITHOUT_EAGER:
@@ -185,7 +185,7 @@ class Calls(Expressions):
             made.options.update(kwargs)
 
     def _call_back(self, made: Made, node: ast.Call) -> None:
-        """Follow the function that a call is given, if it calls it."""
+        """Follow the function that is passed to a call, if the call calls it."""
         last = made.name.rpartition(".")[2]
         if _PROCESS.match(made.name):
             given = made.argument(3, "args")
@@ -221,7 +221,7 @@ class Calls(Expressions):
             self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
 
     def _child(self, target: Value | None, args: list[Value], node: ast.Call) -> None:
-        """Follow a function that a process calls which has imported the program again."""
+        """Follow a function that runs in a new process, which imports the program again."""
         if isinstance(target, Function | Method) and self.frame.module.mentions(SPAWNS):
             past = self.past
             self.past = self.imported
@@ -230,7 +230,7 @@ class Calls(Expressions):
             self.past = past
 
     def _computed(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
-        """Return the result of a call if it is not something that is made."""
+        """Return the result of a call that makes no object of TensorFlow's."""
         if name in RESULTS and (result := RESULTS[name](args)) is not None:
             return result
         if name == "builtins.dict":
@@ -255,7 +255,7 @@ class Calls(Expressions):
         return None
 
     def _dict_of(self, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
-        """Return what ``dict()`` makes, of keyword arguments, of another one or of the environment."""
+        """Return the result of ``dict()`` for keyword arguments, another dictionary or the environment."""
         if len(args) > 1 or (args and not isinstance(args[0], Table) and not _of_environ(args)):
             return None
         pairs = args[0].pairs if args and isinstance(args[0], Table) else []
@@ -269,7 +269,7 @@ class Calls(Expressions):
         return made
 
     def _super(self) -> Value | None:
-        """Return this object as one of its base class."""
+        """Return the object as an instance of its base class."""
         for function in reversed(self.frame.functions):
             names = [] if isinstance(function.node, ast.Lambda) else function.node.args.args
             me = self.scope.get(names[0].arg) if names else None
@@ -279,7 +279,7 @@ class Calls(Expressions):
         return None
 
     def attribute_of(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
-        """Return an attribute of an object of the project: a value, a method, or what a property returns."""
+        """Return an attribute of an object of the project: a value, a method, or the value of a property."""
         if name in instance.attributes:
             return instance.attributes[name]
         found = instance.of.find(name)
@@ -290,7 +290,7 @@ class Calls(Expressions):
         return Method(found, instance.of if found.takes_class else instance)
 
     def _effects(self, made: Made) -> Effects:
-        """Return what a call does to TensorFlow's devices."""
+        """Return the effects of a call on TensorFlow's devices."""
         if not made.name.startswith(("tensorflow", "keras", "tf_keras")):
             return NO_EFFECTS
         name = made.api
@@ -328,7 +328,7 @@ class Calls(Expressions):
                 self.set_variable(Const(key), value, node, value_node, None, "update")
 
     def shell(self, text: str, node: ast.AST | None) -> None:
-        """Record what a shell does with variables; ``node`` is the call that starts it, None for a script."""
+        """Record the settings of variables in a shell; ``node`` is the call that starts it, None for a script."""
         for assignment in assignments(text):
             line, column = assignment.line, assignment.column
             at = node or ast.Constant(
@@ -399,7 +399,7 @@ class Calls(Expressions):
         return instance
 
     def _fill(self, instance: Instance, args: list[Value], kwargs: dict[str, Value]) -> None:
-        """Give an object of a dataclass, or of a NamedTuple, its fields."""
+        """Set the fields of an object of a dataclass, or of a NamedTuple."""
         classes = [instance.of]
         while base := next((base for base in classes[0].bases if isinstance(base, Class)), None):
             classes.insert(0, base)
@@ -430,7 +430,7 @@ class Calls(Expressions):
         *,
         called: bool = True,
     ) -> Value:
-        """Read the body of a function that is called, and return its result."""
+        """Read the body of a called function, and return its result."""
         frame = self.frame
         far = self.call_counts[function] >= _CALLS or len(frame.stack) >= _DEPTH or function in frame.functions
         if far or (called and not self._may_matter(function)):
@@ -459,7 +459,7 @@ class Calls(Expressions):
         return self._result(returns, start)
 
     def _result(self, returns: list[tuple[Past | None, Value]], start: Past | None) -> Value:
-        """Return the result of a function by its ends; what surely happened is what all of them have done."""
+        """Return the result of a function by its ends; only the effects that all ends share are certain."""
         if not returns:  # it raises, always
             return UNKNOWN
         self.past = returns[0][0] if len(returns) == 1 else common([past for past, _ in returns], start)
@@ -467,7 +467,7 @@ class Calls(Expressions):
         return results[0] if len(results) == 1 else same(results) if results else Const(None)
 
     def _may_matter(self, function: Function) -> bool:
-        """Return whether a call need be followed: for what it does, or for its result if it is short."""
+        """Return whether a call has to be followed, for its effects, or for the result of a short function."""
         known = self._matters.get(function)
         if known is None:
             short = function.text.count("\n") <= _SHORT
@@ -477,7 +477,7 @@ class Calls(Expressions):
 
 
 def _command(made: Made) -> str:
-    """Return the text that a call gives to a shell, with holes for what is not known; "" if there is none."""
+    """Return the text that a call gives to a shell, with holes for unknown parts; "" if there is none."""
     given = made.argument(0, "args")
     if isinstance(given, Items) and len(given.items) > 2 and [*constants(given)][1:2] == ["-c"]:
         given = given.items[2]

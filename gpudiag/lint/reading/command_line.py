@@ -1,4 +1,4 @@
-"""What an option of the command line is if the user does not give it: by argparse, or by absl's flags."""
+"""The values of command-line options that the user does not give, for argparse and for absl's flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpudiag.lint.values import Const, Items, Made, Name, Value, constants
 _PARSES = ("().parse_args", "().parse_known_args")
 _FLAGS = ("absl.flags.FLAGS.", "tensorflow.compat.v1.flags.FLAGS.", "tensorflow.app.flags.FLAGS.")
 _HARMLESS = frozenset({"default", "type", "help", "metavar", "dest", "choices", "nargs", "action"})
-"""Arguments of ``add_argument`` with which an option need not be given."""
+"""Arguments of ``add_argument`` with which an option can still be left out."""
 _SWITCHES = {"store_true": False, "store_false": True}
 
 
@@ -27,12 +27,12 @@ def is_of_integer(option: Made, name: str) -> bool:
 
 
 def is_parsed(value: Value) -> bool:
-    """Return whether a value is what ``parse_args`` returns."""
+    """Return whether a value is the result of ``parse_args``."""
     return isinstance(value, Made) and value.name.endswith(_PARSES)
 
 
 def default_of(program: Program, parsed: Made, name: str) -> Value | None:
-    """Return what ``args.name`` is by default, or None if that is not known."""
+    """Return the default of ``args.name``, or None if it is not known."""
     for made in program.options:
         if made.name.endswith("().add_argument") and _parser(made) is _parser(parsed) and _destination(made) == name:
             return _default(made)
@@ -72,7 +72,7 @@ def _default(add_argument: Made) -> Value | None:
 
 
 def _destination(add_argument: Made) -> object:
-    """Return the attribute that an option of argparse is given to."""
+    """Return the attribute in which argparse stores an option."""
     flags = [flag for flag in constants(Items(add_argument.args, 0)) if isinstance(flag, str)]
     long = next((flag for flag in flags if flag.startswith("--")), flags[0] if flags else "")
     return add_argument.constant(99, "dest") or long.lstrip("-").replace("-", "_")

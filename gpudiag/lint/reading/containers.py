@@ -1,4 +1,4 @@
-"""What the methods of lists and dictionaries do, in place."""
+"""The effects of methods of lists and dictionaries, which change them in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _CHANGES = frozenset(
 
 
 def list_method(base: Items, name: str, args: list[Value], *, sure: bool) -> Value:
-    """Return the result of a method of a list; what is not followed, or not ``sure`` to be run, loses the list."""
+    """Return the result of a list's method; an unknown one, or one not ``sure`` to be run, makes its content
+    unknown."""
     at = args[0].value if args and isinstance(args[0], Const) else -1 if not args else None
     if name == "copy":
         return items(base.items)
@@ -40,7 +41,7 @@ def list_method(base: Items, name: str, args: list[Value], *, sure: bool) -> Val
 
 
 def dict_method(base: Table, name: str, args: list[Value], kwargs: dict[str, Value], *, sure: bool) -> Value:
-    """Return the result of a method of a dictionary; what is not ``sure`` to be run makes its values unknown."""
+    """Return the result of a dictionary's method; one that is not ``sure`` to be run makes its values unknown."""
     key = args[0] if args else UNKNOWN
     known = base.get(key.value) if isinstance(key, Const) else None
     if name == "get":

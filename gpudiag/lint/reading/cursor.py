@@ -1,4 +1,4 @@
-"""Where reading has come to: the frame, what surely happened before, and what was recorded."""
+"""The current place of reading: the frame, the events that surely happened before, and the records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Function, Value
 
 MOST_STEPS = 100_000
-"""Nodes of a program that are visited."""
+"""The most nodes of a program that are visited."""
 NO_EFFECTS: Effects = frozenset()
 DEVICES: Effects = frozenset({"query", "devices"})
 
@@ -29,16 +29,16 @@ _V2_STYLE = re.compile(r"\btf\.(?:function|GradientTape|random\.set_seed|io\.gfi
 
 
 class TooLongError(Exception):
-    """The program was followed for as many steps as it may be."""
+    """The program needs more steps than are allowed."""
 
 
 def is_eager(module: Module) -> bool:
-    """Return whether operations of a file make devices: not if it is written for graphs and sessions."""
+    """Return whether operations in a file make devices, which they do not in code for graphs and sessions."""
     return not _GRAPH_STYLE.search(module.text) or bool(_V2_STYLE.search(module.text))
 
 
 class Cursor(ABC):
-    """A place in a program, and what was recorded up to it."""
+    """A place in a program, and the records up to it."""
 
     def __init__(self, project: Project, module: Module) -> None:
         self.project = project
@@ -46,9 +46,9 @@ class Cursor(ABC):
         piece = module.source.pieces[0] if module.source.pieces else Piece("")
         self.frame = Frame(module, piece, (module.namespace,))
         self.past: Past | None = None
-        """What surely happened before."""
+        """The events that surely happened before."""
         self.eager = is_eager(module)
-        """Whether operations are run when they are called; a call may switch that off for all that follows."""
+        """True if operations run when they are called; a call may switch that off for all later code."""
         self.steps = 0
         self.functions: list[Function] = []
         """Every function that was defined so far."""
@@ -56,7 +56,8 @@ class Cursor(ABC):
         self.main: list[tuple[Piece, list[ast.stmt]]] = []
         """The bodies below ``if __name__ == "__main__"``, which are read last."""
         self.imported: Past | None = None
-        """What has surely happened when the program is imported: its top level, without what is below ``__main__``."""
+        """The events that surely happen when the program is imported: at its top level, without the part for
+        ``__main__``."""
         self._relevant_names: set[str] | None = None
         self._matters: dict[Function, bool] = {}
 
@@ -66,7 +67,7 @@ class Cursor(ABC):
 
     @contextmanager
     def inside(self, **changes: Any) -> Iterator[Frame]:
-        """Read in a frame that differs in ``changes``, and return to the one before."""
+        """Read in a frame that differs in ``changes``, then return to the frame before."""
         before = self.frame
         self.frame = before.changed(changes)
         try:
@@ -81,18 +82,18 @@ class Cursor(ABC):
 
     @property
     def makes_devices(self) -> bool:
-        """Whether an operation would make TensorFlow's devices here."""
+        """True if an operation would make TensorFlow's devices here."""
         return self.eager and not self.frame.graph
 
     def record(self, kind: type[Any], node: ast.AST, effects: Effects = NO_EFFECTS, **values: Any) -> Event:
-        """Record that something happens."""
+        """Record an event."""
         event: Event = kind(node, self.frame, self.past, effects, **values)
         self.program.events.append(event)
         self.past = Past(event, self.past)
         return event
 
     def is_of_interest(self, function: Function) -> bool:
-        """Return whether a function may do what a rule looks at: by its words, or by a function that it names."""
+        """Return whether a function may matter to a rule, by its words, or by a function that it names."""
         return function.module.is_telling(function.text) or not self.relevant_names.isdisjoint(function.words)
 
     @property

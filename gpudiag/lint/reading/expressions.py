@@ -1,4 +1,4 @@
-"""What expressions may be, and what they do."""
+"""The possible values of expressions, and their effects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gpudiag.lint.values import (
 )
 
 _KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "multiprocessing", "K": "keras.backend"}
-"""Names that are met without an import, in snippets and after ``import *``."""
+"""Names that code uses without an import, in snippets and after ``import *``."""
 _BUILTINS = frozenset(
     {"len", "str", "int", "float", "bool", "list", "tuple", "sorted", "set", "range", "enumerate", "zip", "print"}
     | {
@@ -75,10 +75,10 @@ class Expressions(Imports):
 
     @abstractmethod
     def call(self, node: ast.Call) -> Value:
-        """Return the result of a call, and record what it does."""
+        """Return the result of a call, and record its effects."""
 
     def evaluate(self, node: ast.expr) -> Value:
-        """Return what an expression may be, and record what it does."""
+        """Return the possible value of an expression, and record its effects."""
         self.steps += 1
         kind = type(node)
         if kind is ast.Constant:
@@ -90,7 +90,7 @@ class Expressions(Imports):
         return UNKNOWN if type(result) is Items and result.lost else result
 
     def test(self, node: ast.expr) -> bool | None:
-        """Return whether a test is true, or None, and record the names that are tested themselves, not called."""
+        """Return whether a test is true, or None, and record the names that are tested instead of called."""
         for part in names_tested(node):
             tested = self.evaluate(part)
             if isinstance(tested, Name) and tested.path.rpartition(".")[2] == getattr(
@@ -143,7 +143,7 @@ class Expressions(Imports):
         return UNKNOWN if found is None else found
 
     def _is_asked_for(self, name: str) -> bool:
-        """Return whether a test around this place is about an option, so that its default need not hold here."""
+        """Return whether a test around this place is about an option, so that it may not have its default here."""
         return any(
             isinstance(node, ast.Attribute) and node.attr == name
             for guard in self.frame.guards
@@ -152,7 +152,7 @@ class Expressions(Imports):
 
     @abstractmethod
     def attribute_of(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
-        """Return an attribute of an object of the project: a value, a method, or what a property returns."""
+        """Return an attribute of an object of the project: a value, a method, or the value of a property."""
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.evaluate(node.value)
@@ -378,5 +378,5 @@ class Expressions(Imports):
 
 
 def _is_short(source: Value) -> TypeGuard[Items]:
-    """Return whether a value is a list that a loop is followed for, element by element."""
+    """Return whether a value is a list that is short enough to follow a loop over it, element by element."""
     return isinstance(source, Items) and 0 < len(source.items) <= UNROLLED

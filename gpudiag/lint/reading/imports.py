@@ -1,4 +1,4 @@
-"""What imports bring: modules of the project, executed once, and names of everything else."""
+"""Reads imports: modules of the project are read once; everything else is a name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TENSORFLOW = re.compile(
 """Modules that import TensorFlow."""
 _IMPORTED: Effects = frozenset({"import"})
 _DEEPEST = 40
-"""Imports and calls inside of one another."""
+"""The most nested imports and calls."""
 
 
 class Imports(Cursor):
@@ -54,7 +54,7 @@ class Imports(Cursor):
                 self.record(Named, alias, name=value.path, statement=False)
 
     def _member_of_module(self, module: Module | None, name: str, member: str, statement: ast.ImportFrom) -> Value:
-        """Return what ``from name import member`` brings."""
+        """Return the value that ``from name import member`` binds."""
         value = None if module is None else module.namespace.get(member)
         if value is not None:
             return value
@@ -68,7 +68,7 @@ class Imports(Cursor):
         self.record(Import, node, _IMPORTED if _TENSORFLOW.match(name) else NO_EFFECTS, name=name)
 
     def _module(self, name: str, level: int, node: ast.stmt | None = None) -> Module | None:
-        """Execute the module of the project that the statement ``node`` imports, and return it."""
+        """Read the module of the project that the statement ``node`` imports, and return it."""
         module = self.project.find(name, level, self.frame.module.source.path)
         if module is None or module is self.frame.module:
             return None
@@ -86,9 +86,9 @@ class Imports(Cursor):
         return module
 
     def _execute(self, module: Module) -> None:
-        """Read the top level of a module that is imported, once: what it defines, and of what it does the effects.
+        """Read the top level of an imported module, once: its definitions and its effects.
 
-        What rules find in it is found when it is read as a program.
+        Findings of rules in it are made when it is read as a program.
         """
         frame = self.frame
         if len(frame.stack) + frame.imports > _DEEPEST:
@@ -120,7 +120,7 @@ class Imports(Cursor):
 
     @abstractmethod
     def shell(self, text: str, node: ast.AST | None) -> None:
-        """Record what a shell does with variables; ``node`` is the call that starts it, None for a script."""
+        """Record the settings of variables in a shell; ``node`` is the call that starts it, None for a script."""
 
     def read_top_level(self, module: Module) -> None:
         """Read all statements of a module."""

@@ -1,4 +1,4 @@
-"""What statements do: they bind names, choose, repeat, and define."""
+"""Reads statements, which bind names, choose, repeat, and define."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Statements(Calls):
             use(value)
 
     def _option(self, at: Attribute, value: Value, statement: ast.AST, key: Value | None = None) -> None:
-        """Record that an attribute of something that was made, or the item ``key`` of one, is assigned."""
+        """Record an assignment to an attribute of a made object, or to the item ``key`` of such an attribute."""
         names = []
         base: Value = at
         while isinstance(base, Attribute):
@@ -180,7 +180,7 @@ class Statements(Calls):
         guard: ast.AST,
         given: tuple[str, int] | None = None,
     ) -> bool | None:
-        """Read the arms of a choice; what is surely so after it is what every arm that goes on has done.
+        """Read the arms of a choice; after it only the effects that all continuing arms share are certain.
 
         ``given`` is a name and the number of the arm in which it is not None.
         """
@@ -240,7 +240,7 @@ class Statements(Calls):
         return None
 
     def _rounds(self, statement: ast.For | ast.AsyncFor | ast.While, sure: bool, most: int = 1) -> None:
-        """Read the body of a loop, ``most`` times; if it is not ``sure`` to run, nothing that it does is sure."""
+        """Read the body of a loop, ``most`` times; if it is not ``sure`` to run, none of its effects is certain."""
         start = self.past
         with self.inside(doubtful=self.frame.doubtful or not sure):
             for _ in range(most):
@@ -368,7 +368,7 @@ class Statements(Calls):
 
 
 def _unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:
-    """Return what each of several targets is given of a value."""
+    """Return the value that each of several targets gets."""
     if isinstance(value, Made) and value.name.endswith("().parse_known_args"):
         return [value, *[UNKNOWN] * (len(targets) - 1)]
     star = next((at for at, target in enumerate(targets) if isinstance(target, ast.Starred)), None)

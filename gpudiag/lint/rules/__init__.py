@@ -1,1 +1,1 @@
-"""The rules: a file each."""
+"""The rules, one in each file."""

@@ -54,12 +54,12 @@ _ASKS = re.compile(
 
 
 def _asks(guard: ast.AST) -> bool:
-    """Return whether a test asks what is set already."""
+    """Return whether a test asks for the current setting."""
     return isinstance(guard, ast.expr) and _ASKS.search(ast.unparse(guard)) is not None
 
 
 def _repeats(event: Call, devices: Event) -> bool:
-    """Return whether the same was set before the devices were made: then TensorFlow raises nothing."""
+    """Return whether an identical setting was made before the devices: TensorFlow then raises nothing."""
     earlier = (call for call in devices.history() if isinstance(call, Call) and call.api == event.api)
     if event.api == api.GROWTH:  # by a loop over all GPUs before
         return any(call.node is not event.node and _enables(call) == _enables(event) for call in earlier)

@@ -81,7 +81,7 @@ _VARIABLES = re.compile(r"(?:Variable|keras\.(?:Variable|Sequential|Model|layers
 
 
 def _makes_variables(device: Made, program: Program) -> Iterator[bool]:
-    """Yield whether each call inside of a device scope makes variables."""
+    """Yield, for each call inside a device scope, whether it makes variables."""
     inside = (other for other in program.of(Call) if device in other.frame.contexts)
     return (_VARIABLES.match(call.api) is not None for call in inside)
 
@@ -100,7 +100,7 @@ def _starts_thread(event: Call, device: Made) -> bool:
 
 
 def _kind(statement: ast.stmt, program: Program) -> str | None:
-    """Return what a statement is that ignores the device, or None for any other."""
+    """Return the kind of a statement that ignores the device, or None for any other statement."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return "definitions"
     if isinstance(statement, ast.With):
@@ -122,7 +122,7 @@ def _api(node: ast.expr, program: Program) -> str:
 
 
 def _only_runs(statement: ast.stmt, sessions: set[str]) -> bool:
-    """Return whether all that a statement calls is the session, and what prints."""
+    """Return whether a statement calls nothing but the session, and functions that print."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
             func = node.func

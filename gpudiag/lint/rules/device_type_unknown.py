@@ -68,7 +68,7 @@ def find(program: Program) -> Matches:
 
 
 def _wrong(name: str) -> str:
-    """Return what TensorFlow does with a name that names no device; "" for one that does."""
+    """Return TensorFlow's reaction to a name that names no device; "" for a valid name."""
     for part in filter(None, name.split("/")):
         found = _PART.match(part)
         if found is None:

@@ -47,7 +47,7 @@ def find(program: Program) -> Matches:
 
 
 def _start(setting: Variable, program: Program) -> Event:
-    """Return the start of a process without an environment that follows in the same function, or else the setting."""
+    """Return the start of a process without an environment that follows in the function, or else the setting itself."""
     for event in program.events[program.events.index(setting) :]:
         here = isinstance(event, Call) and event.functions == setting.functions
         if here and isinstance(event, Call) and _STARTS.match(event.made.name) and "env" not in event.made.kwargs:

@@ -60,12 +60,12 @@ _OTHER_METHOD = re.compile(r"set_start_method\(\s*(?:method\s*=\s*)?['\"](?:spaw
 _TENSORFLOW = re.compile(
     r"\b(?:tf|tensorflow|keras)\b|\b(?:model|net|network|session|sess|estimator|encoder|agent|K)\s{0,9}[.(]"
 )
-"""What a function has that uses TensorFlow, or what its parent made with it."""
+"""Signs that a function uses TensorFlow, or an object that its parent made with it."""
 _MADE = ("tensorflow.", "keras.")
 _GIVEN = frozenset(
     {"map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async", "apply", "apply_async", "submit"}
 )
-"""Methods of a pool, and the first argument is what the children call."""
+"""Methods of a pool whose first argument is the function that the children call."""
 
 
 def find(program: Program) -> Matches:
@@ -87,7 +87,7 @@ def find(program: Program) -> Matches:
 
 
 def _called(made: Made, program: Program) -> list[Function] | None:
-    """Return the functions of the project that the children call, as far as they are known; None of one that is not."""
+    """Return the functions of the project that the children call, as far as they are known; None for an unknown one."""
     if made.name.endswith("Process"):
         target = _function(made.argument(1, "target"))
         return None if target is None else [target]
@@ -104,14 +104,14 @@ def _pool(made: Made) -> Value | None:
 
 
 def _function(value: Value | None) -> Function | None:
-    """Return the function of the project that a value is, or that a ``partial`` of it calls."""
+    """Return the function of the project that a value is, or that its ``partial`` calls."""
     if isinstance(value, Made) and value.name == "functools.partial" and value.args:
         value = value.args[0]
     return value if isinstance(value, Function) else None
 
 
 def _uses_tensorflow(function: Function, depth: int = 3) -> bool:
-    """Return whether a function uses TensorFlow: itself, or by what it names of its module."""
+    """Return whether a function uses TensorFlow, directly or through names of its module."""
     if _TENSORFLOW.search(function.text):
         return True
     named = [scope[word] for scope in function.scopes for word in function.words - {function.name} if word in scope]
@@ -121,7 +121,7 @@ def _uses_tensorflow(function: Function, depth: int = 3) -> bool:
 
 
 def _spawns(made: Made) -> bool:
-    """Return whether the start method is given, and does not fork."""
+    """Return whether a start method is chosen that does not fork."""
     context = made.kwargs.get("mp_context")
     if context is not None:
         return not (isinstance(context, Made) and context.constant(0, "method") == "fork")

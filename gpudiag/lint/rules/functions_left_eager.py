@@ -41,7 +41,7 @@ RULE = Rule(
 _SWITCHES = frozenset({"config.run_functions_eagerly", "config.experimental_run_functions_eagerly"})
 _USED = re.compile(r"\.fit\(|tf\.function|train_step|\.predict\(|train_on_batch")
 _OFF = re.compile(r"run_functions_eagerly\((?!True\))")
-"""A call that switches it off again, or whose argument is not the word True."""
+"""A call that switches eager functions off again, or whose argument is not the word True."""
 
 
 def find(program: Program) -> Matches:

@@ -36,7 +36,7 @@ RULE = Rule(
 )
 
 _SORTED = re.compile(r"device_type|[\"']GPU[\"']\s*(?:in\b|==)|\.name\b[^\n]{0,80}(?:GPU|gpu)")
-"""Code that looks at the type of each device."""
+"""Signs of code that checks the type of each device."""
 
 
 def find(program: Program) -> Matches:

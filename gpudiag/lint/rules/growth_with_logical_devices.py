@@ -53,7 +53,7 @@ def find(program: Program) -> Matches:
 
 
 def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Event | None:
-    """Return the last such call before; what is ``known`` is not looked for again."""
+    """Return the last earlier call of this kind; ``known`` ones are not searched for again."""
     passed = []
     found = None
     while past is not None:
@@ -70,7 +70,7 @@ def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Ev
 
 
 def _is(event: Event, name: str) -> bool:
-    """Return whether it is such a call, and one that sets something."""
+    """Return whether an event is a call of this kind that sets something."""
     if not isinstance(event, Call) or event.api != name:
         return False
     if name == api.LOGICAL:
@@ -80,5 +80,5 @@ def _is(event: Event, name: str) -> bool:
 
 
 def _same_loop(event: Event, earlier: Event) -> bool:
-    """Return whether the earlier is of the round before in a loop, and comes later in the text."""
+    """Return whether the earlier call belongs to the previous round of a loop, and comes later in the text."""
     return earlier.module is event.module and earlier.piece is event.piece and earlier.line > event.line

@@ -67,7 +67,7 @@ def find(program: Program) -> Matches:
 
 
 def _is_apart(event: Event, before: Event) -> bool:
-    """Return whether a setting replaces another one on purpose: under a condition, or in a function."""
+    """Return whether a setting replaces another on purpose, because it is under a condition or in a function."""
     return bool(event.guards or event.functions or before.functions)
 
 
@@ -80,7 +80,7 @@ def _hides(event: Event) -> bool:
 
 
 def _is_undone(event: Event, program: Program) -> bool:
-    """Return whether the program chooses GPUs after it."""
+    """Return whether the program chooses GPUs after the event."""
     later = program.events[program.events.index(event) + 1 :]
     return any(
         isinstance(other, Variable) and other.name == MASK and entries(other.value) != [] for other in later

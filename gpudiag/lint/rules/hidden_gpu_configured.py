@@ -54,6 +54,6 @@ def find(program: Program) -> Matches:
 
 
 def _indices(event: Call, argument: str) -> set[int | None]:
-    """Return the numbers of the GPUs that a call is given; None of one that is not known."""
+    """Return the numbers of the GPUs that a call is given; None for an unknown one."""
     found = [devices(value) for value in elements(event.made.argument(0, argument))]
     return {gpu.index if gpu is not None and gpu.kind == "GPU" and gpu.index != -1 else None for gpu in found}

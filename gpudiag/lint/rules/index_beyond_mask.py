@@ -41,7 +41,7 @@ RULE = Rule(
     cause="gpus_renumbered",
 )
 _DIVIDED = re.compile(r"_device_configuration|virtual_devices")
-"""Logical devices of a GPU have numbers of their own."""
+"""Signs of logical devices, which have numbers of their own."""
 
 
 def find(program: Program) -> Matches:
@@ -59,7 +59,7 @@ def find(program: Program) -> Matches:
 
 
 def _shown_by_mask(event: Event) -> tuple[int, str, Event] | None:
-    """Return how many GPUs the mask shows, if it is known and not 0: without any the program is meant for the CPU."""
+    """Return how many GPUs the mask shows, if it is known and not 0: a program without GPUs is meant for the CPU."""
     mask = mask_before(event)
     shown = entries(mask.value) if mask is not None else None
     if not shown or mask is None or not isinstance(mask.value, Const):
@@ -68,7 +68,7 @@ def _shown_by_mask(event: Event) -> tuple[int, str, Event] | None:
 
 
 def _shown_by_tensorflow(event: Event) -> tuple[int, str, Event] | None:
-    """Return how many GPUs set_visible_devices has left, if that is known."""
+    """Return how many GPUs set_visible_devices leaves visible, if that is known."""
     last = next((call for call in event.history() if isinstance(call, Call) and call.api == api.VISIBLE), None)
     given = [] if last is None else [devices(value) for value in elements(last.made.argument(0, "devices"))]
     if last is None or not given or not all(device and device.one and device.kind == "GPU" for device in given):

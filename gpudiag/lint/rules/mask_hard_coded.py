@@ -33,7 +33,7 @@ from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 _LAUNCHERS = ("SLURM_", "Slurm", "OMPI_", "PMI_RANK", "LOCAL_RANK", "WORLD_SIZE", "horovod", "mpi4py", "KUBERNETES_")
-"""What a program has that a launcher starts, as several processes."""
+"""Signs of a program that a launcher starts as several processes."""
 RULE = Rule(
     severity=Severity.NOTE,
     fix=(

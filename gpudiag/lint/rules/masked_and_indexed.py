@@ -79,7 +79,7 @@ def _indices(event: Call) -> Iterator[ast.expr]:
 
 
 def _same(mask: Variable, index: ast.expr) -> bool:
-    """Return whether a mask of one GPU is made of the same thing as an index."""
+    """Return whether a mask of one GPU is computed from the same value as an index."""
     if mask.value_node is None or isinstance(mask.value_node, ast.Constant) or len(entries(mask.value) or [""]) > 1:
         return False
     names, others = _names(mask.value_node), _names(index)

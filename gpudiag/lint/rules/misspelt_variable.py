@@ -67,12 +67,12 @@ _NEVER_READ = {
 
 @dataclass(frozen=True)
 class Condition:
-    """When a variable is read: without it, it has no effect."""
+    """The condition under which a variable is read."""
 
     meant: str
-    """The rest of the message."""
+    """The rest of the message, after the variable's name."""
     unless: re.Pattern[str]
-    """What a program has that meets the condition, or may meet it."""
+    """Signs that the program meets the condition, or may meet it."""
     fix: Action
 
 
@@ -141,6 +141,6 @@ def _uses_tensorflow(program: Program) -> bool:
 
 
 def _is_for_others(event: Variable, program: Program) -> bool:
-    """Return whether the project itself reads a variable, or what reads it is in use beside TensorFlow."""
+    """Return whether the project itself reads a variable, or uses another program that does."""
     named = sum(module.text.count(event.name) for module in program.modules)
     return not _uses_tensorflow(program) or named > 1 or program.mentions(_OTHER_PACKAGES)

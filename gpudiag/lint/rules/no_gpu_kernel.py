@@ -61,7 +61,7 @@ _PRODUCTS = frozenset({"matmul", "linalg.matmul", "einsum", "tensordot", "linalg
 
 
 def _types(made: Made) -> str:
-    """Return the type of whole numbers that a product is computed of; "" if that is not known."""
+    """Return the integer type of a product's factors; "" if that is not known."""
     if made.api not in _PRODUCTS:
         return ""
     operands = made.args[1:] if made.api == "einsum" else made.args[:2]
@@ -70,7 +70,7 @@ def _types(made: Made) -> str:
 
 
 def _type(value: Value | None) -> str:
-    """Return the type of a tensor as far as it is written, or "" if not."""
+    """Return the type of a tensor if the program states it, or ""."""
     if not isinstance(value, Made):
         return ""
     at = {"cast": 1, "constant": 1, "ones": 1, "zeros": 1, "fill": 9, "range": 9, "eye": 9, "random.uniform": 9}
@@ -86,7 +86,7 @@ def _type(value: Value | None) -> str:
 
 
 def _is_whole(value: Value | None) -> bool:
-    """Return whether all numbers of a constant are whole: TensorFlow makes it int32 then."""
+    """Return whether all numbers of a constant are integers, so that TensorFlow makes it int32."""
     if isinstance(value, Items):
         return bool(value.items) and all(map(_is_whole, value.items))
     return isinstance(value, Const) and type(value.value) is int

@@ -58,7 +58,7 @@ def find(program: Program) -> Matches:
 
 
 def _maker(event: Call) -> Event | None:
-    """Return what made the devices before with default options; None if that is another rule's."""
+    """Return the earlier event that made the devices with default options; None if another rule reports it."""
     first = event.before("allocators", "devices")
     if first is None or "session" in first.effects:
         return None
@@ -68,4 +68,4 @@ def _maker(event: Call) -> Event | None:
 
 
 _BY_DEFAULT = re.compile(r"TF_FORCE_GPU_ALLOW_GROWTH|set_memory_growth|_device_configuration")
-"""Options that eager operations have."""
+"""Signs that eager operations have options of their own."""

@@ -51,13 +51,13 @@ def find(program: Program) -> Matches:
 
 
 def _follow(layers: list[Call], event: Event, program: Program) -> bool:
-    """Return whether layers may be made after an event: for them the policy holds."""
+    """Return whether layers may be made after an event; the policy holds for them."""
     at = program.events.index(event)
     return any(program.events.index(layer) > at for layer in layers)
 
 
 def _name(value: Value | None) -> str:
-    """Return the name of a policy, given itself or as a ``Policy``."""
+    """Return the name of a policy that is given as a name or as a ``Policy``."""
     if isinstance(value, Made) and value.name.endswith("Policy"):
         value = value.argument(0, "name")
     return value.value if isinstance(value, Const) and isinstance(value.value, str) else ""

@@ -39,7 +39,7 @@ RULE = Rule(
     cause="workers_share_gpus",
 )
 _CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_visible_devices|LOCAL_RANK|sys\.path\b")
-"""What chooses a GPU, or by which modules are found that are not read and may choose one."""
+"""Signs that the program chooses a GPU, or imports modules that are not read and may choose one."""
 
 
 def find(program: Program) -> Matches:

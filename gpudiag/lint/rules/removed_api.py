@@ -38,7 +38,7 @@ RULE = Rule(
     cause="program_for_tensorflow_1",
 )
 _OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
-"""Without one of these a session has no options, and is not looked at: what is old is not always about GPUs."""
+"""Options of sessions: a session without any of them is ignored, because old code is not always about GPUs."""
 _OLD = re.compile(r"(?:\A|_)(?:(?:tensorflow|tf)_?v?1x?|v1)(?=_|\Z)", re.IGNORECASE)
 """The part of a function's name that shows that it is for TensorFlow 1 alone."""
 
@@ -70,14 +70,14 @@ def find(program: Program) -> Matches:
 
 
 def _is_for_an_older_one(function: Function) -> bool:
-    """Return whether a function says that it is for TensorFlow 1: by its name, or by a decorator such as skipif."""
+    """Return whether a function is for TensorFlow 1, by its name or by a decorator such as skipif."""
     nodes: list[ast.AST] = [function.node, *([function.owner.of.node] if function.owner else [])]
     decorators = (decorator for node in nodes for decorator in getattr(node, "decorator_list", ()))
     return bool(_OLD.search(function.name)) or any(map(asks_for_version, decorators))
 
 
 def _expects_it(guard: ast.AST) -> bool:
-    """Return whether a handler of exceptions around it expects that the name may be missing."""
+    """Return whether an exception handler around the event expects that the name may be missing."""
     if not isinstance(guard, ast.ExceptHandler):
         return False
     caught = ast.unparse(guard.type) if guard.type else "AttributeError"

@@ -79,7 +79,7 @@ _RESULTS: dict[str, tuple[str, Action]] = {
     "xla.experimental.jit_scope": ("it has no effect", _ENTER),
     "device": ("it has no effect", _ENTER),
 }
-"""What is made, by its canonical name, to what is lost and what to do with it."""
+"""For each canonical name: what is lost without the result, and what to do with the result."""
 _DISTRIBUTES = ("experimental_distribute_dataset", "distribute_datasets_from_function")
 _DISTRIBUTED = ("the loop is over batches that all replicas get whole", change("loop over the distributed dataset"))
 _PURE = frozenset(
@@ -113,7 +113,7 @@ def find(program: Program) -> Matches:
 
 
 def _lost(made: Made) -> tuple[str, Action] | None:
-    """Return what is lost without the result of a call, and what to do with it; None of other calls."""
+    """Return what is lost without the result of a call, and what to do with it; None for other calls."""
     owner, _, method = made.api.rpartition("().")
     if made.api in _RESULTS:
         return None if made.api == "device" and not made.node.args else _RESULTS[made.api]
@@ -129,7 +129,7 @@ def _lost(made: Made) -> tuple[str, Action] | None:
 
 
 def _how(made: Made, event: Event, program: Program) -> str:
-    """Return what became of a result that nothing was given; "" if something may have got it."""
+    """Return what became of an unused result; "" if something may use it."""
     if made.held:
         return "given to nothing" if not program.shared and not _is_read(program, made.held) else ""
     name = _bound(event.piece).get(id(made.node))
@@ -146,7 +146,7 @@ def _how(made: Made, event: Event, program: Program) -> str:
 
 
 _USES = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!\s{0,9}\.\s{0,9}\w)(?!\s{0,9}(?::[^=\n]{0,80})?=[^=])")
-"""Names that stand by themselves: not what is assigned, and not before a dot."""
+"""Names that are used by themselves: not as targets of assignments, and not before a dot."""
 _TRAINS = re.compile(r"\.(?:fit|compile|apply_gradients|minimize)\(")
 _COMMENT = re.compile(r"#[^\n]{0,300}")
 
@@ -166,6 +166,6 @@ def _bound(piece: Piece) -> dict[int, str]:
 
 
 def _is_read(program: Program, attribute: str) -> bool:
-    """Return whether an attribute of an object is used, otherwise than to set an option of what it is."""
+    """Return whether an attribute of an object is used for more than setting an option of it."""
     use = re.compile(rf"\.{attribute}\b(?!\s{{0,9}}(?:\.\w[\w.]{{0,99}}\s{{0,9}})?=[^=])|__dict__|getattr\(|vars\(")
     return program.mentions(use)

@@ -44,13 +44,13 @@ RULE = Rule(
 
 
 class _Setting(NamedTuple):
-    """What a function of tf.config is called in a ConfigProto."""
+    """The equivalent in a ConfigProto of a function of tf.config."""
 
     field: str
-    """The part of its path that only this option has."""
+    """The part of the option's path that only this option has."""
     option: str
     makes_gpus: bool = True
-    """True: of the GPUs, which the first session makes."""
+    """True for a setting of the GPUs, which the first session makes."""
 
 
 _SOFT = "config.set_soft_device_placement"
@@ -65,7 +65,7 @@ _SETTINGS = {
 _OTHER_WAYS = re.compile(
     rf"{FORCE_GROWTH}|virtual_devices|device_count|MergeFrom|CopyFrom|ParseFrom|[^\w.]Parse\(|setattr\("
 )
-"""What may fill a ConfigProto, or set the same, and is not followed."""
+"""Signs of code that may fill a ConfigProto, or make such a setting, in a way that is not followed."""
 _EAGER = re.compile(r"\btf\.function|@function|\.fit\(|GradientTape")
 
 
@@ -90,7 +90,7 @@ def find(program: Program) -> Matches:
 
 
 def _set_before(session: Call) -> dict[str, Call]:
-    """Return the settings of tf.config that were surely made before a session, the last of each."""
+    """Return the settings of tf.config that were surely made before a session, the last one of each kind."""
     first = session.before("devices", "allocators", "session") is None
     found: dict[str, Call] = {}
     for event in session.history():
@@ -102,7 +102,7 @@ def _set_before(session: Call) -> dict[str, Call]:
 
 
 def _sets(event: Call) -> bool:
-    """Return whether a call sets what a session would have to be given: of GPUs, and not the default."""
+    """Return whether a call makes a setting of GPUs, other than the default, that a session would need."""
     if event.api == _SOFT:
         return event.made.constant(0, "enabled") is True
     if event.api == api.VISIBLE:
@@ -127,7 +127,7 @@ def _same(session: Call, name: str) -> list[Call]:
 
 
 def _has(config: Made | None, session: Made, name: str) -> bool:
-    """Return whether a session's own configuration says something of a setting, or may do so."""
+    """Return whether a session's own configuration contains a setting, or may contain it."""
     if config is None:
         return session.argument(2, "config") is not None
     field = _SETTINGS[name].field
@@ -137,7 +137,7 @@ def _has(config: Made | None, session: Made, name: str) -> bool:
 
 
 def _agrees(session: Call, event: Call) -> bool:
-    """Return whether a session has what tf.config says later, or may have it."""
+    """Return whether a session has, or may have, the value that tf.config sets later."""
     config = session_config(session.made)
     if event.api != _SOFT or config is None:
         return _has(config, session.made, event.api)
@@ -147,7 +147,7 @@ def _agrees(session: Call, event: Call) -> bool:
 
 
 def _is_handed_on(config: Made, program: Program) -> bool:
-    """Return whether a configuration is given to what may fill it: to anything but a session."""
+    """Return whether a configuration is passed to code that may fill it: to anything but a session."""
     for event in program.of(Call):
         if base_of(event.made.owner) is config:
             return True

@@ -46,7 +46,7 @@ def find(program: Program) -> Matches:
 
 
 def _first(event: Event) -> Call | None:
-    """Return the first session that surely was made before."""
+    """Return the first session that was surely made before."""
     found = None
     for earlier in event.history():
         if isinstance(earlier, Call) and earlier.api == "Session" and is_local(earlier.made):

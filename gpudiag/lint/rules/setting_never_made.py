@@ -69,7 +69,7 @@ def find(program: Program) -> Matches:
 
 
 def _setting(event: Event) -> str:
-    """Return what an event sets of GPUs; "" if it sets nothing."""
+    """Return what an event sets about GPUs; "" if it sets nothing."""
     if isinstance(event, Call) and event.api in _SETTERS and isinstance(event.node, ast.Call):
         return ast.unparse(event.node.func)
     if isinstance(event, Variable) and event.name in SETTINGS and event.how != "env":
@@ -78,7 +78,7 @@ def _setting(event: Event) -> str:
 
 
 def _trains(program: Program) -> bool:
-    """Return whether a program makes TensorFlow's devices in what is surely run: else it may be a library."""
+    """Return whether a program surely makes TensorFlow's devices; otherwise it may be a library."""
     return any("devices" in event.effects or "session" in event.effects for event in _run(program))
 
 
@@ -87,7 +87,7 @@ def _run(program: Program) -> Iterator[Event]:
 
 
 def _is_alone(function: Function, program: Program) -> bool:
-    """Return whether the only place that has a function's name is its definition."""
+    """Return whether a function's name occurs only in its definition."""
     if (
         function.owner is not None
         or not function.name

@@ -65,7 +65,7 @@ def _setting(event: Event) -> str:
 
 
 def _origins(event: Event, program: Program) -> Iterator[str]:
-    """Yield the texts of the functions, and of the assignments, that the value of a setting comes from."""
+    """Yield the texts of the functions and assignments from which the value of a setting comes."""
     trees = [piece.tree for module in program.modules for piece in module.source.pieces if piece.tree]
     functions = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     top: list[ast.AST] = [

@@ -66,7 +66,7 @@ def find(program: Program) -> Matches:
 
 
 def _call(event: Event) -> ast.AST | None:
-    """Return the call of a function of the same file that leads to an event; None if it is not in a function."""
+    """Return the call of a function of the same file that leads to an event; None if the event is not in a function."""
     return event.stack[0][2] if event.stack and event.stack[0][0] is event.module else None
 
 
@@ -76,7 +76,7 @@ _MAKE = "make the model and compile it inside of with strategy.scope():"
 
 
 def _how(strategy: Made, program: Program) -> str:
-    """Return in what way a strategy has no work for its replicas; "" if it has, or may have."""
+    """Return why a strategy's replicas have no work; "" if they have some, or may have."""
     written = sum(module.text.count("scope(") for module in program.modules)
     mine = (event for event in program.of(Entered) if event.made.owner is strategy)
     scopes = [event for event in mine if event.made.api.endswith("().scope")]
@@ -99,7 +99,7 @@ _MODEL = re.compile(
 
 
 def _makes_model_outside(strategy: Made, scopes: list[Entered], program: Program) -> bool:
-    """Return whether a model is surely made, and none in a scope of the strategy."""
+    """Return whether a model is surely made outside the scope of the strategy, and none inside."""
     inside = outside = False
     for event in program.of(Call):
         if _MODEL.search(event.api):

@@ -31,7 +31,7 @@ _ANSWERS = frozenset(
     {"test.is_built_with_cuda", "test.is_built_with_gpu_support", "test.is_built_with_rocm", "executing_eagerly"}
     | {"config.functions_run_eagerly", "config.get_soft_device_placement", "distribute.has_strategy"}
 )
-"""Functions that are called for the answer, and without arguments."""
+"""Functions without arguments that are called for their answer."""
 _LISTS = frozenset({*api.LISTS, *api.FIX_ALLOCATORS})
 _COUNT = edit("len(tf.config.list_physical_devices('GPU'))", "compare the number of GPUs")
 RULE = Rule(

@@ -45,9 +45,9 @@ _WANTS_GPU = re.compile(
     r"TF_FORCE_GPU_ALLOW_GROWTH|MirroredStrategy",
     re.IGNORECASE,
 )
-"""A program without one of these may be meant for the CPU."""
+"""Signs that a program wants a GPU; without them it may be meant for the CPU."""
 _ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devices\(\s*\[\s*\]", re.IGNORECASE)
-"""Code that compares CPU and GPU, or hides the GPUs."""
+"""Signs of code that compares CPU and GPU, or hides the GPUs."""
 
 
 def find(program: Program) -> Matches:

@@ -75,7 +75,7 @@ def find(program: Program) -> Matches:
 
 
 def _judged(event: Event) -> Iterator[tuple[str, Value, contracts.Contract]]:
-    """Yield what an event sets that there is a contract for: its name, the value, and the contract."""
+    """Yield each setting of an event for which there is a contract: its name, the value, and the contract."""
     if isinstance(event, Variable):
         for contract in contracts.VARIABLES.get(event.name, ()):
             yield event.name, event.value, contract
@@ -98,7 +98,7 @@ def _judged(event: Event) -> Iterator[tuple[str, Value, contracts.Contract]]:
 
 
 def _match(event: Event, name: str, breach: contracts.Breach, value: Value) -> Match:
-    """Return the match of a breach, at the constant in the statement if there is exactly one that is it."""
+    """Return the match of a breach, located at its constant if the statement has exactly one such constant."""
     literals = [
         node
         for node in ast.walk(event.node)

@@ -63,18 +63,18 @@ def find(program: Program) -> Matches:
 
 
 def _starts_others(event: Event) -> bool:
-    """Return whether a file starts other processes: also by a line, or a cell, that a notebook gives to the shell."""
+    """Return whether a file starts other processes: a notebook may also do that with a shell line or a shell cell."""
     return event.module.mentions(_FOR_OTHERS) or b"%%bash" in event.module.source.raw
 
 
 def _puts_back(event: Variable) -> bool:
-    """Return whether the value is the one that the variable had before: what comes later is to find it unchanged."""
+    """Return whether the setting restores the variable's former value for later code."""
     value = event.value
     return isinstance(value, Made) and value.name in _GETTERS and value.constant(0, "key") == event.name
 
 
 def _reader(event: Event, name: str) -> tuple[Event | None, str]:
-    """Return what has read the variable before, and what it must come before."""
+    """Return the earlier event that has read the variable, and the event that the setting must precede."""
     if name in api.READ_AT_IMPORT:
         return event.before("import"), "import tensorflow"
     if name == CLUSTER:

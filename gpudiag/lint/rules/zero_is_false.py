@@ -50,7 +50,7 @@ RULE = Rule(
     cause="mask_hides_all",
 )
 _COUNTS = re.compile(r"num|count|n_|gpus\Z|frac|mem|limit|growth", re.IGNORECASE)
-"""In names of how many or how much: of these 0 means none."""
+"""Words in names of numbers and amounts, for which 0 means none."""
 
 
 def find(program: Program) -> Matches:
@@ -70,7 +70,7 @@ def find(program: Program) -> Matches:
 
 
 def _tests(event: Event) -> Iterator[tuple[Event, ast.expr, ast.expr]]:
-    """Yield the names that are tested around an event or in it: the event to show, the test and the name."""
+    """Yield the names tested around an event or in it: the event to show, the test and the name."""
     for guard in event.guards:
         if isinstance(guard, ast.expr):
             for name in names_tested(guard):
@@ -87,7 +87,7 @@ _NAMES = ast.Name | ast.Attribute
 
 
 def _at(test: ast.expr, event: Event) -> Event:
-    """Return an event in the file that a test is in: that of the event, or of a call that led to it."""
+    """Return the event, or the call that led to it, that is in the file of the test."""
     for module, piece, _ in (*event.stack, (event.module, event.piece, event.node)):
         lines = "".join(piece.lines[test.lineno - 1 : test.end_lineno])
         if ast.unparse(test).replace(" ", "") in lines.replace(" ", ""):
@@ -105,7 +105,7 @@ _DECLARED = re.compile(r"^\s{0,80}(?:self\.)?(\w{1,80})\s{0,9}(?::[^=\n]{0,40}\b
 
 
 def _is_number(name: str, event: Event, program: Program) -> bool:
-    """Return whether a name, or an attribute of this name, is declared to be a whole number."""
+    """Return whether a name, or an attribute of this name, is declared as an integer."""
     if any(is_of_integer(option, name) for option in program.options):
         return True
     for function in event.functions:
