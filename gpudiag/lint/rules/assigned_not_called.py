@@ -1,7 +1,7 @@
 """{name} is {how}, not called: the setting stays as it was
 
 The settings of tf.config and tf.debugging are functions. An assignment replaces the function in its module and changes
-no setting, and a later call of it by anybody fails. Nothing is said.
+no setting, and later calls of the function fail. There is no warning.
 
 Bad
     import tensorflow as tf

@@ -1,7 +1,7 @@
 """enable_eager_execution ignores its config: TensorFlow 2 is in eager mode already
 
 The function does something only while eager execution is off. Memory growth, fractions and soft placement that are in
-config are not set, and nothing is said.
+config are not set, without a warning.
 
 Bad
     import tensorflow as tf

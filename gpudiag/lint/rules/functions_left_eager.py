@@ -1,8 +1,8 @@
 """{call} is left on: each operation of a function or of a Keras step is run by Python, one after the other
 
-It is meant for debugging. The graph of a tf.function is not built, so nothing is fused or run at the same time, and the
-GPU waits for Python between operations. A small Keras model took 6 times as much processor time for a step (2.21, on
-the CPU: 2.7 s in place of 0.43 s for 100 steps). Functions of tf.data are not concerned.
+Eager functions are meant for debugging. The graph of a tf.function is not built, so nothing is fused or run at the same
+time, and the GPU waits for Python between operations. A small Keras model took 6 times as much processor time for a
+step (2.21, on the CPU: 2.7 s in place of 0.43 s for 100 steps). Functions of tf.data are not concerned.
 
 Bad
     import tensorflow as tf

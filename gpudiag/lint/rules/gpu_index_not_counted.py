@@ -1,7 +1,8 @@
 """{name} is used, and nothing asks how many GPUs there are: with fewer it runs elsewhere, silently
 
 Soft placement is on in TensorFlow 2: an operation for a GPU that is not there runs on another device, and replicas of
-MirroredStrategy share one. On a machine with one GPU the program does not do what its text says, and nothing is said.
+MirroredStrategy share one. On a machine with one GPU the program does not do what its text says, and there is no
+warning.
 
 Bad
     import tensorflow as tf

@@ -2,7 +2,7 @@
 
 A module that is imported runs its top level in the same process. Some hide the GPUs for their own work, because it
 needs none or because another framework is to have them, and then every other user of TensorFlow in the process is
-without a GPU. Nothing is said. A mask that the program has set before is replaced.
+without a GPU, without a warning. A mask that the program has set before is replaced.
 
 Bad
     import os

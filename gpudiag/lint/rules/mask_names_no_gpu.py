@@ -1,7 +1,7 @@
 """CUDA_VISIBLE_DEVICES={value!r} hides every GPU: {entry!r} is not the number or the UUID of one
 
 The CUDA driver reads the list up to the first entry that names no GPU. cuda:0, gpu:0 and [0] are names of other
-libraries, so the list is empty, and TensorFlow runs on the CPU. Nothing is said. The text None, which str(args.gpu)
+libraries, so the list is empty, and TensorFlow runs on the CPU without a warning. The text None, which str(args.gpu)
 makes of an option of argparse that was not given, hides them as well.
 
 Bad

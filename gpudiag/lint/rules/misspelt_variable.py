@@ -1,8 +1,8 @@
 """nothing reads the variable {name}{meant}
 
-TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at the rest: a
-misspelt name is not an error anywhere. Some names are passed on from post to post and were never read by TensorFlow;
-they are in no file of the 2.21 wheel.
+TensorFlow, the CUDA driver and NVIDIA's libraries read only the variables that they know, so that a misspelt name
+causes no error. Some names spread from forum to forum although TensorFlow never read them; they are in no file of the
+2.21 wheel.
 
 Others are read under a condition: by the container runtime when it starts a container, by the loader when it starts the
 process, or by TensorFlow if another variable is set as well.

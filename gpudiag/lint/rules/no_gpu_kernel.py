@@ -1,8 +1,8 @@
 """{name} has no kernel for GPUs{types}: it runs on the CPU, although tf.device says {device}
 
 Soft placement is on in TensorFlow 2: an operation without a kernel for the device that was asked for runs on the CPU,
-its inputs are copied there, and nothing says so (2.21, simulated GPUs). tf.config.set_soft_device_placement(False)
-makes it an error.
+its inputs are copied there, without a warning (2.21, simulated GPUs). tf.config.set_soft_device_placement(False) makes
+it an error.
 
 Bad
     import tensorflow as tf

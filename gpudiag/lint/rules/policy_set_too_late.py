@@ -1,7 +1,7 @@
 """the policy {policy!r} is set after the layers of {place} were made: they stay as they are, float32
 
 A layer takes the policy when it is made. Setting another one later changes no layer that exists (Keras 3.15, measured:
-compute_dtype stays float32), and nothing says so.
+compute_dtype stays float32), without a warning.
 
 Bad
     import tensorflow as tf

@@ -1,10 +1,10 @@
 """the result of {call} is {how}: {lost}
 
-Configuration in TensorFlow is objects that are given to something. A policy holds once it is set, a ConfigProto for the
-session that is made with it, options of tf.data for the dataset that with_options returns. Transformations of a
+TensorFlow is configured by objects that have to be given to something. A policy holds once it is set, a ConfigProto for
+the session that is made with it, options of tf.data for the dataset that with_options returns. Transformations of a
 dataset, tf.function and wrappers of optimizers return a new object and leave the old one as it was. tf.device and the
-scope() of a strategy return a context, which holds inside of a with statement. If the result goes nowhere, nothing is
-said.
+scope() of a strategy return a context, which holds inside of a with statement. If the result is not used, there is no
+warning.
 
 Bad
     import tensorflow as tf

@@ -1,8 +1,8 @@
 """{name} of {place} {how}: the model is trained on one GPU
 
 A strategy holds for what is made inside of its scope. A Keras model that is made outside is trained without it, on the
-first GPU alone, and nothing is said. A function that is defined in the scope and called outside makes its model there.
-A loop over steps trains one replica, unless strategy.run is given the step (2.21, two simulated GPUs: the second only
+first GPU alone, without a warning. A function that is defined in the scope and called outside makes its model there. A
+loop over steps trains one replica, unless strategy.run is given the step (2.21, two simulated GPUs: the second only
 keeps its copies of the variables).
 
 Bad

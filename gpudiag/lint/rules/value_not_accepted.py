@@ -1,9 +1,8 @@
 """{given} is not what TensorFlow expects: {why}
 
-Each argument, field of ConfigProto and variable has values, keys, a type and a unit that are accepted. Of the rest most
-is ignored without a word: TensorFlow and CUDA compare the values of variables with a few words, letter by letter, and
-go on as if the variable were not set if it is none of them. A misspelled key of a dictionary of options is never looked
-for.
+Each argument, field of ConfigProto and variable has values, keys, a type and a unit that are accepted. Most other
+values are ignored without a warning: TensorFlow and CUDA compare the value of a variable with a few words, letter by
+letter, and treat any other value as not set. A misspelled key of a dictionary of options is never looked for.
 
 A limit of memory is a number of MiB. With more than the GPU has, it limits nothing. A logical device with 8 MiB holds
 two million numbers of float32, and a larger tensor ends with ResourceExhaustedError; with 0.5 the first operation fails

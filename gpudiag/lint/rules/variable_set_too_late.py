@@ -2,9 +2,9 @@
 
 The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
 what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A strategy of several
-workers reads TF_CONFIG when it is made. A later assignment
-changes nothing in this process, and nothing is said. An import of a module that sets the variable counts as well. A
-process that is spawned imports the program again: what its top level reads is read before the function is called.
+workers reads TF_CONFIG when it is made. A later assignment changes nothing in this process, without a warning. An
+import of a module that sets the variable counts as well. A process that is spawned imports the program again: what its
+top level reads is read before the function is called.
 
 Bad
     import os

@@ -1,7 +1,7 @@
 """set_visible_devices is given {given} without a type: it hides every other device, the CPU too
 
-Without the second argument the list is that of all devices that stay visible. TensorFlow then ends at the first
-operation: "No CPU devices are available in this process".
+Without the second argument, the list names all devices that stay visible, of every type. TensorFlow then ends at the
+first operation: "No CPU devices are available in this process".
 
 Bad
     import tensorflow as tf

@@ -1,7 +1,7 @@
 """set_visible_devices ignores the order of its list: GPU:0 stays the first of the machine
 
-TensorFlow numbers the visible GPUs in the order of the driver. get_visible_devices shows the order that was given, and
-nothing says that it does not hold.
+TensorFlow numbers the visible GPUs in the order of the driver. get_visible_devices shows the order that was given,
+although it has no effect.
 
 Bad
     import tensorflow as tf
