@@ -18,16 +18,9 @@ REMOVED = {
     "said_to_switch_off": _NOT_LOOKED_FOR,
 } | dict.fromkeys(
     (
-        "container_older_than_gpu",
         "library_of_infiniband",
         "library_of_of_codecs",
         "library_of_old_ssl_and_ffi",
-        "no_tensorrt_in_build",
-        "ray_has_no_gpu",
-        "rootless_nvml",
-        "toolkit_folder_gone",
-        "toolkit_installer",
-        "typing_extensions_old",
     ),
     _NOT_SEEN,
 )

@@ -17,6 +17,11 @@ FAMILY.fault(
     "Auto-Configuration Error: {}",
     "no such package '@local_config_cuda//cuda': {}",
     "Cannot find cuda library {}",
+    "no such package '@local_config_cuda//crosstool': {}",
+    "fatal error: cuda_runtime.h: No such file or directory",
+    "fatal error: cuda.h: No such file or directory",
+    "fatal error: cudnn.h: No such file or directory",
+    "fatal error: cuda_runtime_api.h: No such file or directory",
     meaning="the build does not find CUDA or cuDNN of the version that was configured",
     fix=(
         run("find / -name cudnn_version.h 2>/dev/null; ./configure", "again, with the version and the folder of each"),
@@ -30,6 +35,9 @@ FAMILY.fault(
 FAMILY.fault(
     "compiler_killed",
     "internal compiler error: Killed (program {program:w})",
+    "fatal error: Killed signal terminated program {program:w}",
+    "cc1plus: out of memory allocating {}",
+    "Server terminated abruptly (error code: 14",
     meaning="the build needs more memory of the computer than there is: too many compilers run at once",
     fix=(
         run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "fewer at once"),
@@ -42,6 +50,17 @@ FAMILY.fault(
     "Please upgrade your bazel installation to version {needs:v}",
     "Please downgrade your bazel installation to version {needs:v}",
     "does not contain a toolchain for CPU '{cpu:q}'",
+    "Current bazel version is {has:v}, expected at least {needs:v}",
+    "The project you're trying to build requires Bazel {needs:v}",
+    "(see --incompatible{:s} for details",
+    "fail with --incompatible{:s}",
+    "Unrecognized option: --{option:s}",
+    "name '{name:q}' is not defined (did you mean",
+    "no such attribute '{name:q}' in '{rule:q}' rule",
+    "doesn't have testonly attribute set",
+    "{name:w} has been removed, please use native.",
+    "unexpected keyword '{name:q}' in call to {rule:s}",
+    "type '{kind:q}' has no method {name:s}",
     meaning="this source is built by another release of bazel",
     fix=(
         note(
@@ -60,6 +79,9 @@ FAMILY.fault(
     "Linking of rule '{rule:q}' failed",
     "Target //tensorflow/tools/pip_package:{:s} failed to build",
     "Build did NOT complete successfully",
+    "C++ compilation of rule '{rule:q}' failed (Exit {:d})",
+    "undeclared inclusion(s) in rule '{rule:q}'",
+    "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
     meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
     "of the releases that this source was tested with, most often",
     fix=(
@@ -76,6 +98,9 @@ FAMILY.fault(
 FAMILY.fault(
     "no_msvc",
     "Could not find MSVC/GCC/CLANG installation on this computer",
+    "nvcc fatal : Cannot find compiler 'cl.exe' in PATH",
+    "'cl' is not recognized as an internal or external command",
+    "error: command 'cl.exe' failed: {}",
     meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
     fix=(
         note(
@@ -111,6 +136,8 @@ FAMILY.fault(
     "compiler_crashed",
     "internal compiler error: Segmentation fault",
     "internal compiler error: in {}",
+    "nvcc error : 'cicc' died due to signal {}",
+    "nvcc error : 'cudafe++' died due to signal {}",
     meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
     "to 11.2), or memory is short",
     fix=(
@@ -146,6 +173,8 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
 FAMILY.fault(
     "abi_differs",
     '#error "C++ versions less than C++17 are not supported."',
+    "undefined reference to `tensorflow::{}'",
+    "#error This file requires compiler and library support for the ISO C++ 2011 standard",
     meaning="your own operation is compiled with other options than TensorFlow was",
     fix=(
         check(
@@ -220,6 +249,7 @@ for _name, _packages, _what, _fix in _CMAKE:
 FAMILY.fault(
     "framework_not_linked",
     "cannot find -ltensorflow_framework",
+    "library not found for -ltensorflow_framework",
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
@@ -234,6 +264,12 @@ FAMILY.fault(
 FAMILY.fault(
     "cuda_not_linked",
     "cannot find -lcudart",
+    "cannot find -lcublas",
+    "cannot find -lcudnn",
+    "cannot find -lcufft",
+    "cannot find -lcurand",
+    "cannot find -lcusolver",
+    "cannot find -lcusparse",
     meaning="the linker does not find a library of CUDA",
     fix=(
         prepend(
@@ -248,6 +284,7 @@ FAMILY.fault(
 FAMILY.fault(
     "driver_not_linked",
     "cannot find -lcuda",
+    "cannot find -lnvidia-ml",
     meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
     fix=(prepend("LIBRARY_PATH", "/usr/local/cuda/lib64/stubs", "for linking alone, never in LD_LIBRARY_PATH"),),
     seen="g++, ld",

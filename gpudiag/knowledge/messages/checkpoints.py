@@ -39,6 +39,7 @@ FAMILY.fault(
     "SavedModel file does not exist at: {prefix:s}",
     "Could not find trained model in model_dir: {prefix:s}",
     "No file or directory found at {prefix:s}",
+    "Could not find SavedModel {}or SavedModel loader {}at path{:s} {prefix:s}",
     meaning="there is no model or checkpoint at the path that the program gives: {prefix}",
     fix=(
         check(
@@ -63,6 +64,9 @@ FAMILY.fault(
     "truncated block read",
     "corrupted record at {:d}",
     "truncated record at {:d}",
+    "Unable to open file (truncated file{}",
+    "Unable to synchronously open file (truncated file{}",
+    "file is truncated{}eof = {:d}",
     meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
     fix=(check("ls -l; file NAME", "its size and kind; load or copy it again"), _LFS),
     possible=True,
@@ -76,6 +80,11 @@ FAMILY.fault(
     "Unresolved object in checkpoint",
     "You are trying to load a weight file containing {:d} layers into a model with {:d} layers",
     "Shape mismatch in layer #{:d}",
+    "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph "
+    "and the graph from the checkpoint",
+    "Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key "
+    "that is missing from the checkpoint",
+    "Received incompatible tensor with shape {} when attempting to restore variable with shape {}",
     meaning="the checkpoint is of another model than the one that reads it: another architecture, number of classes, "
     "optimizer "
     "or release",

@@ -31,6 +31,8 @@ FAMILY.fault(
     "hook_missing",
     'exec: "nvidia-container-runtime-hook": executable file not found',
     'exec: "nvidia-container-runtime": executable file not found',
+    "nvidia-container-runtime: no such file or directory",
+    "nvidia-container-runtime did not terminate successfully",
     meaning="Docker is configured for the NVIDIA container toolkit, and its programs are not there",
     fix=_TOOLKIT,
 )
@@ -58,6 +60,8 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: nvml error: driver not loaded",
     "nvidia-container-cli{}: initialization error: cuda error: no cuda-capable device",
     "nvidia-container-cli{}: initialization error: driver error: failed to process request",
+    "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
+    "nvidia-container-cli{}: initialization error: nvml error: unknown error",
     meaning="the driver of the host does not work, so that no container gets a GPU",
     fix=(
         check("nvidia-smi", "what it says is the fault", where=Where.HOST),
@@ -108,6 +112,11 @@ FAMILY.fault(
     "Additional property runtime is not allowed",
     "Additional property devices is not allowed",
     "__init__() got an unexpected keyword argument 'gpus'",
+    "value 'devices' does not match any of the regexes",
+    "deploy.resources.reservations value Additional properties are not allowed ('devices' was unexpected)",
+    "Unsupported config option for services.{:s} 'runtime'",
+    "__init__() got an unexpected keyword argument 'device_requests'",
+    "create_container() got an unexpected keyword argument 'device_requests'",
     meaning="this docker-compose is too old for the way in which the file asks for GPUs",
     fix=(
         start(
@@ -176,6 +185,9 @@ FAMILY.fault(
 FAMILY.fault(
     "container_unknown_device",
     "device error: {device:s} unknown device",
+    "device error: {device:s}: not found",
+    "device error: unknown device id: {device:s}",
+    "device error: invalid device: {device:s}",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         check("nvidia-smi -L", "the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0"),
@@ -190,6 +202,8 @@ FAMILY.fault(
 FAMILY.fault(
     "cdi_device",
     "unresolvable CDI devices {device:s}",
+    "unresolvable CDI devices: {device:s}",
+    "device {device:s} not found in CDI registry",
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
     "the engine looks, or it is older than a change of the GPUs",
     fix=(
@@ -238,6 +252,7 @@ FAMILY.fault(
     "container_cgroup",
     "failed to add device rules: unable to find any existing device filters attached to the cgroup",
     "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
+    "container error: cgroup subsystem devices not found",
     meaning="the container toolkit does not know this kernel's control groups (version 2)",
     fix=(
         run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL),
@@ -252,6 +267,8 @@ FAMILY.fault(
 FAMILY.fault(
     "container_driver_changed",
     "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
+    "mount error: {:s} failed: /proc/driver/nvidia{:s}: no such file or directory",
+    "mount error: {:s} failed: /dev/nvidia{:s}: no such file or directory",
     meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
     "there",
     fix=(
@@ -264,6 +281,9 @@ FAMILY.fault(
     "container_toolkit_old",
     "mount error: {} no such file or directory",
     "error executing hook `/usr/bin/nvidia-ctk` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
+    "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
     meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
     "it names files that are not there",
     fix=(
@@ -286,6 +306,8 @@ FAMILY.fault(
     "container_ldconfig",
     "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
     "nvidia-container-cli{}: mount error: failed to add device rules: {}",
+    "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
+    "could not start {program:s} mount operation failed: /proc: operation not permitted",
     meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
@@ -316,6 +338,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: mount error: {}",
     "nvidia-container-cli{}: initialization error: {}",
     "nvidia-container-cli{}: detection error: {}",
+    "nvidia-container-cli{}: container error: {}",
     meaning="the container toolkit could not prepare the container",
     fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
     follows=True,
@@ -360,6 +383,9 @@ FAMILY.fault(
     "Incompatible strategy detected {}",
     "Incompatible platform detected",
     "invalid device discovery strategy {}",
+    "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+    "If this is a GPU node, did you configure the runtime",
+    "Incompatible {:w} detected auto",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
     fix=(
         run(
@@ -375,6 +401,7 @@ FAMILY.fault(
 FAMILY.fault(
     "insufficient_gpus",
     "Insufficient nvidia.com/gpu",
+    "Insufficient nvidia.com/mig-{:s}",
     meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
     fix=(
         check(
@@ -392,6 +419,8 @@ FAMILY.fault(
     "admission_failed",
     "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
     "UnexpectedAdmissionError",
+    "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
+    "device plugin is not registered",
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
     fix=(
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
@@ -405,6 +434,9 @@ FAMILY.fault(
     "runtime_class",
     'no runtime for "{:q}" is configured',
     "failed to find runtime handler {:s} from runtime list",
+    'RuntimeClass "nvidia" not found',
+    'RuntimeHandler "{:q}" not supported',
+    'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
         run(
@@ -435,6 +467,7 @@ FAMILY.fault(
     "shm_bus_error",
     "[Errno 28] No space left on device: '/dev/shm{:q}'",
     "DataLoader worker (pid {:d}) is killed by signal: Bus error",
+    "Bus error (core dumped)",
     meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
     fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
     possible=True,
@@ -453,4 +486,24 @@ FAMILY.fault(
     fix=(start("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ..."),),
     follows=True,
     stage="CONFIGURATION",
+)
+FAMILY.fault(
+    "container_older_than_gpu",
+    "Detected {gpu} GPU, which is not yet supported in this version of the container",
+    meaning="the image is older than the GPU, and has no code for it",
+    fix=(
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "a newer one; the last with TensorFlow"
+        ),
+    ),
+    stage="CONFIGURATION",
+    possible=True,
+    seen="images of NVIDIA",
+)
+FAMILY.fault(
+    "rootless_nvml",
+    "nvidia-container-cli{}: permission error: capability change failed",
+    meaning="the container engine runs without root, and the toolkit must not set control groups then",
+    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
+    stage="DRIVER",
 )

@@ -679,6 +679,7 @@ for _name, _meaning, _codes in _RUNTIME_ONLY:
 CONTEXT_REFUSED = FAMILY.fault(
     "context_refused",
     "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
+    "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE",
     meaning="the GPU lets one process in (compute mode), and another one has it: a program of yours, or another rank "
     "that takes every GPU",
     fix=(

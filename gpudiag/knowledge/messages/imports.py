@@ -62,6 +62,7 @@ FAMILY.fault(
     "module compiled against ABI version {needed:s} but this version of numpy is {has:s}",
     "numpy.ndarray size changed, may indicate binary incompatibility",
     "numpy.dtype size changed, may indicate binary incompatibility",
+    "numpy.ufunc size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
     fix=(install("--upgrade", "numpy"), check("pip check", "what else does not fit"), _FRESH),
 )
@@ -72,6 +73,11 @@ FAMILY.fault(
     "If this call came from a _pb2.py file, your generated code is out of date",
     "'MessageFactory' object has no attribute 'GetPrototype'",
     "Detected incompatible Protobuf Gencode/Runtime versions",
+    "module 'google.protobuf.descriptor' has no attribute '_internal_create_key'",
+    "'google._upb._message.FieldDescriptor' object has no attribute",
+    "cannot import name 'builder' from 'google.protobuf.internal'",
+    "cannot import name 'runtime_version' from 'google.protobuf'",
+    "google.protobuf.runtime_version.VersionError",
     meaning="the installed protobuf does not fit this TensorFlow",
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then: pip check"),
@@ -113,6 +119,8 @@ FAMILY.fault(
     "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
     "Illegal instruction (core dumped)",
     "Fatal Python error: Illegal instruction",
+    "This TensorFlow binary was compiled to use {:w} instructions",
+    "terminated by signal SIGILL",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
         check("grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo", "what it has"),
@@ -123,6 +131,7 @@ FAMILY.fault(
 FAMILY.fault(
     "illegal_on_a_mac",
     "zsh: illegal hardware instruction",
+    "Illegal instruction: 4",
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
     fix=(
@@ -144,6 +153,9 @@ FAMILY.fault(
     "ImportError: DLL load failed",
     "Could not find the DLL(s) {dlls:q}. TensorFlow requires that these DLLs be installed",
     "Could not find '{dll:q}.dll'. TensorFlow requires that this DLL be installed",
+    "[WinError 126] {}",
+    "[WinError 1114] {}",
+    "[WinError 193] {}",
     meaning="Windows cannot load a library of TensorFlow: the Visual C++ runtime is missing or too old, most often",
     fix=(
         note(
@@ -172,6 +184,11 @@ FAMILY.fault(
     "cuda_symbol_missing",
     "undefined symbol: __cudaPushCallConfiguration",
     "undefined symbol: __cudaPopCallConfiguration",
+    "undefined symbol: __cudaRegisterFatBinary",
+    "undefined symbol: __cudaRegisterFatBinaryEnd",
+    "undefined symbol: __cudaRegisterFunction",
+    "undefined symbol: __cudaRegisterVar",
+    "undefined symbol: __cudaUnregisterFatBinary",
     meaning="an extension with code for GPUs finds no CUDA runtime in TensorFlow that has what it calls: TensorFlow is "
     "a build without CUDA (tensorflow-cpu), or for an older CUDA than the extension",
     fix=(
@@ -254,6 +271,7 @@ FAMILY.fault(
     "metal_plugin_does_not_fit",
     "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
     "tensorflow-plugins/libmetal_plugin.dylib{}",
+    "libmetal_plugin.dylib' (no such file)",
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
@@ -292,6 +310,8 @@ FAMILY.fault(
     "plugin_of_another_release",
     "tfdml_plugin.dll not found",
     "tensorflow-plugins{:s}plugin.dll not found",
+    "libtfdml_plugin.so: {}",
+    "tensorflow-plugins/{:s}.so: undefined symbol: {}",
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
     fix=(
@@ -475,6 +495,8 @@ FAMILY.fault(
     "invalid ELF header",
     "file too short",
     "is not a supported wheel on this platform",
+    "cannot open shared object file: Exec format error",
+    "mach-o file, but is an incompatible architecture",
     meaning="a library is damaged, or of another kind of machine",
     fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     possible=True,
@@ -512,6 +534,12 @@ FAMILY.fault(
     "Your currently installed version of Keras is Keras {keras:v}",
     "No module named 'tf_keras'",
     "Keras cannot be imported. Check that it is installed",
+    "cannot import name '__version__' from 'tensorflow.keras'",
+    "`tf.keras` requires `tf_keras`",
+    "No module named 'keras.engine'",
+    "No module named 'keras.src.engine'",
+    "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
+    "cannot import name 'deserialize_keras_object'",
     meaning="the installed Keras is of another release than this TensorFlow or the program needs",
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
@@ -540,6 +568,7 @@ FAMILY.fault(
     "ImportError: libd3d12.so: cannot open shared object file: No such file or directory",
     "Could not load dynamic library 'libd3d12.so'",
     "Could not load dynamic library 'libdxcore.so'",
+    "ImportError: libdxcore.so: cannot open shared object file: No such file or directory",
     meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
     "not there",
     fix=(
@@ -559,6 +588,7 @@ FAMILY.fault(
     "Warning! ***HDF5 library version mismatched error***",
     "h5py/_errors.pyx",
     "`save_model` requires h5py",
+    "initialization of _errors raised unreported exception",
     meaning="h5py does not fit the HDF5 library or the Python that are installed",
     fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
     possible=True,
@@ -569,6 +599,12 @@ FAMILY.fault(
     "No module named 'distutils'",
     "module 'collections' has no attribute '{:w}'",
     "cannot import name 'formatargspec' from 'inspect'",
+    "No module named 'asyncore'",
+    "module 'pkgutil' has no attribute 'ImpImporter'",
+    "module 'inspect' has no attribute 'getargspec'",
+    "cannot import name 'Mapping' from 'collections'",
+    "cannot import name 'Iterable' from 'collections'",
+    "cannot import name 'MutableMapping' from 'collections'",
     meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
     "getargspec; 3.12: imp, distutils)",
     fix=(
@@ -599,6 +635,7 @@ FAMILY.harmless(
     "FutureWarning: Passing (type, 1) or '1type' as a synonym of type is deprecated",
     "Conversion of the second argument of issubdtype from `float` to `np.floating` is deprecated",
     "`np.object` is a deprecated alias for the builtin `object`",
+    "`np.bool8` is a deprecated alias for `np.bool_`",
     meaning="an old TensorFlow meets a newer numpy, and works",
     seen="up to 2.12",
 )
@@ -632,5 +669,41 @@ FAMILY.fault(
             kind=Kind.INSTALL,
             role=Role.ALTERNATIVE,
         ),
+    ),
+)
+FAMILY.fault(
+    "toolkit_folder_gone",
+    "[WinError 3] The system cannot find the path specified: '{folder:q}CUDA{:q}'",
+    "Could not find module '{folder:q}' (or one of its dependencies)",
+    meaning="a folder or a dll of CUDA is not there: {folder} (or what it needs)",
+    fix=(
+        check("where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "which CUDA is installed, and in which folder"),
+        run(
+            "set PATH=%CUDA_PATH%\\bin;%PATH%",
+            "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
+            kind=Kind.SET_VARIABLE,
+        ),
+        note(
+            "take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
+            kind=Kind.EDIT_PROGRAM,
+        ),
+    ),
+    stage="LIBRARIES",
+    seen="Windows",
+)
+FAMILY.fault(
+    "typing_extensions_old",
+    "cannot import name '{:q}' from 'typing_extensions'",
+    "cannot import name 'ml_dtypes'",
+    "module 'ml_dtypes' has no attribute '{:q}'",
+    "cannot import name 'tf2' from 'tensorflow.python'",
+    "No module named 'ml_dtypes'",
+    "No module named 'wrapt'",
+    "No module named 'gast'",
+    "No module named 'pkg_resources'",
+    meaning="a package that TensorFlow needs is missing or of another release",
+    fix=(
+        install("--upgrade", "--force-reinstall", "tensorflow", note="with all that it needs; then: pip check"),
+        _FRESH,
     ),
 )

@@ -22,6 +22,7 @@ _CONDA = "conda create -n tf python=3.12; conda activate tf; pip install 'tensor
 FAMILY.fault(
     "shell_expands_extra",
     "no matches found: {:s}tensorflow[{extra:w}",
+    "no matches found: {what:s}[and-cuda]",
     meaning="the shell (zsh) takes the brackets of tensorflow[and-cuda] for a pattern of file names",
     fix=(
         install(
@@ -52,6 +53,8 @@ FAMILY.fault(
     "Could not find a version that satisfies the requirement tensorrt{what:s}",
     "No matching distribution found for tensorrt{what:s}",
     "Failed building wheel for tensorrt",
+    "The wheel package is not available. tensorrt{}",
+    "Failed to build tensorrt",
     meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
     "there",
     fix=(
@@ -68,6 +71,9 @@ FAMILY.fault(
 FAMILY.fault(
     "conda_sees_no_driver",
     "nothing provides __cuda {range}needed by {by:s}",
+    "nothing provides requested __cuda",
+    "__cuda {range}, which is missing on the system",
+    "__cuda, which is missing on the system",
     meaning="conda finds no NVIDIA driver here (its package __cuda stands for it), so that it takes no build with "
     "CUDA: a login node, a container or a build of an image",
     fix=(
@@ -95,6 +101,9 @@ CONDA_NOT_SOLVED = FAMILY.fault(
     "which cannot be installed (as previously explained)",
     "is not installable because",
     "package {package:s} requires {needed}, but none of the providers can be installed",
+    "LibMambaUnsatisfiableError",
+    "feature:/linux-64::__glibc",
+    "feature:|@/linux-64::__cuda",
     meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
     "a Python that is too new for it",
     fix=(
@@ -174,6 +183,7 @@ FAMILY.fault(
     "paths_too_long",
     "does not have Windows Long Path support enabled",
     "The filename or extension is too long",
+    "[WinError 206]",
     meaning="Windows refuses the long names of TensorFlow's files: long paths are switched off",
     fix=(
         run(
@@ -192,6 +202,8 @@ FAMILY.fault(
     "No space left on device",
     "Disk quota exceeded",
     "There is not enough space on the disk",
+    "write error: disk quota",
+    "no space left on device: unknown",
     is_reason=True,
     meaning="the disk, or your share of it, is full",
     fix=(
@@ -237,6 +249,9 @@ FAMILY.fault(
     "Connection broken: {}",
     "CondaHTTPError: HTTP 000 CONNECTION FAILED",
     "ChecksumMismatchError",
+    "zipfile.BadZipFile: {}",
+    "ReadTimeoutError: HTTPSConnectionPool",
+    'ReadTimeoutError("HTTPSConnectionPool',
     meaning="the download was cut: the file is large, and the connection broke or timed out",
     fix=(
         install(
@@ -279,6 +294,11 @@ FAMILY.fault(
     "file_in_use",
     "Consider using the `--user` option or check the permissions",
     "EnvironmentNotWritableError",
+    "[WinError 5] Access is denied{}",
+    "[WinError 32] The process cannot access the file because it is being used",
+    "[Errno 13] Permission denied: '{file:q}site-packages{:q}'",
+    "[Errno 13] Permission denied: '{file:q}dist-packages{:q}'",
+    "EnvironmentError: [Errno 13] Permission denied: '{file:q}'",
     meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
     fix=(
         _FRESH,
@@ -303,6 +323,12 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
     "Microsoft Visual C++ 14.0 or greater is required",
     "Microsoft Visual C++ 14.0 is required",
     "fatal error: Python.h: No such file or directory",
+    "Building wheel for {what:s} (pyproject.toml) did not run successfully",
+    "Building wheel for {what:s} (setup.py) did not run successfully",
+    "error: Unable to find pkgconfig{}",
+    "Getting requirements to build wheel did not run successfully",
+    'Command "python setup.py egg_info" failed with error code',
+    "unable to execute '{:q}gcc': No such file or directory",
     meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
     "too old for that release, most often",
     fix=(
@@ -331,6 +357,7 @@ FAMILY.fault(
     "unsupported wheel",
     "Could not find any downloads that satisfy the requirement {:s}",
     "No distributions at all found for {:s}",
+    "Wheel installs require setuptools",
     meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
     fix=(run("python -m pip install --upgrade pip setuptools wheel", "then again", kind=Kind.INSTALL),),
     seen="pip",
@@ -338,6 +365,9 @@ FAMILY.fault(
 FAMILY.fault(
     "no_pip",
     "No module named 'pip'",
+    "No module named pip",
+    "No module named 'ensurepip'",
+    "ensurepip is not available",
     meaning="this Python has no pip",
     fix=(
         run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL),
@@ -351,6 +381,8 @@ FAMILY.fault(
     "The following packages have unmet dependencies",
     "pkgProblemResolver::Resolve generated breaks",
     "trying to overwrite '{file:q}', which is also in package {package}",
+    "dpkg: error processing archive {}",
+    "dpkg: error processing package {}",
     meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
     "system's, or an older driver is left",
     fix=(
@@ -374,6 +406,9 @@ FAMILY.fault(
     "NO_PUBKEY A4B469963BF863CC",
     "cuda/repos/{:s} InRelease{}public key is not available",
     "GPG error: https://developer.download.nvidia.com{}",
+    "NO_PUBKEY F60F4B3D7FA2AF80",
+    "cuda/repos/{:s} Release' is not signed",
+    "GPG error: http://developer.download.nvidia.com{}",
     meaning="NVIDIA's repository has had another key since April 2022",
     fix=(
         run(
@@ -397,6 +432,9 @@ FAMILY.fault(
 FAMILY.fault(
     "apt_no_package",
     "Package {package:s} has no installation candidate",
+    "E: Unable to locate package {package:s}",
+    "E: Version '{:q}' for '{package:q}' was not found",
+    "E: Couldn't find any package by regex '{package:q}'",
     meaning="apt does not know the package {package}: the repository that has it is not there, or has another release",
     fix=(
         run(
@@ -427,6 +465,9 @@ FAMILY.fault(
     "image_of_another_processor",
     "platform ({image:s}) does not match the detected host platform ({host:s})",
     "exec format error",
+    "Exec format error: {}",
+    "qemu-x86_64: {}",
+    "rosetta error: {}",
     meaning="the image is for another kind of processor than this machine's: it is emulated, without AVX and without a "
     "GPU, or does not start",
     fix=(
@@ -444,6 +485,7 @@ FAMILY.fault(
     "module_not_known",
     'The following module(s) are unknown: "{module:q}"',
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
+    "Unable to locate a modulefile for '{module:q}'",
     meaning="this cluster has no module {module}, or it needs others first",
     fix=(
         check("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
@@ -451,4 +493,23 @@ FAMILY.fault(
     ),
     stage="LIBRARIES",
     seen="Lmod, Environment Modules",
+)
+FAMILY.fault(
+    "toolkit_installer",
+    "Existing package manager installation of the driver found",
+    "[ERROR]: Install of driver component failed",
+    "Installation failed. See log at /var/log/cuda-installer.log",
+    "Failed to initialize the Driver component",
+    "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
+    meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
+    fix=(
+        run(
+            "sudo sh cuda_*.run --silent --toolkit --override",
+            "the toolkit alone; the driver by: sudo ubuntu-drivers install",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        install("tensorflow[and-cuda]", note="or no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE),
+    ),
+    stage="DRIVER",
+    seen="CUDA's installer (.run)",
 )

@@ -17,6 +17,10 @@ FAMILY.fault(
     "driver_does_not_know_gpu",
     "installed in this system is not supported by the {}NVIDIA {:s} driver release",
     "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
+    "installed in this system is not supported by the {:w} {:v}",
+    "installed in this system is not supported by open nvidia.ko",
+    "installed in this system requires use of the NVIDIA open kernel modules",
+    "installed in this system is supported through the NVIDIA {needed:s} Legacy drivers",
     meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
     "(open or closed)",
     fix=(
@@ -34,6 +38,10 @@ FAMILY.fault(
 FAMILY.fault(
     "bar_not_assigned",
     "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
+    "NVRM: BAR{:d} is {:s} @ 0x0",
+    "BAR {:s} failed to assign",
+    "BAR {:s} no space for",
+    "can't assign; no space",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
         note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then", kind=Kind.CHANGE_DRIVER),
@@ -50,6 +58,11 @@ FAMILY.fault(
     "NVRM: None of the NVIDIA devices were initialized",
     "NVRM: request_irq() failed ({:s})",
     "NVRM: The NVIDIA probe routine failed for {:d} device(s)",
+    "NVRM: None of the NVIDIA graphics adapters were initialized",
+    "NVRM: No NVIDIA graphics adapter found",
+    "nvidia: probe of {device:s} failed with error {:s}",
+    "NVRM: rpcRmApiControl_GSP failed",
+    "NVRM: kgspBootstrap{:w}: GSP boot failed",
     meaning="the driver found the GPU and could not start it",
     fix=(
         _NVRM,
@@ -75,6 +88,15 @@ FAMILY.fault(
     "Failed CC version check",
     "The CC version check failed",
     "The distribution-provided pre-install script failed",
+    "bad exit status: {:d}{}dkms",
+    "ERROR: Unable to build the NVIDIA kernel module",
+    "ERROR: Failed to run `/usr/sbin/dkms build -m nvidia {}",
+    'An error occurred while performing the step: "Building kernel modules"',
+    "nvidia.ko failed to build",
+    "akmods: Failed to build nvidia{:s}",
+    "/var/crash/nvidia-dkms",
+    "dkms.conf for module nvidia includes a BUILD_EXCLUSIVE directive which does not match this kernel",
+    "Kernel preparation unnecessary for this kernel. Skipping... {} nvidia{} failed",
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
     "older than the kernel or its compiler",
     fix=(
@@ -95,6 +117,9 @@ FAMILY.fault(
     "ERROR: Unable to load the kernel module 'nvidia.ko'",
     "ERROR: The kernel module failed to load",
     "disagrees about version of symbol {:w}",
+    "ERROR: Unable to load the 'nvidia{:q}' kernel module",
+    "nvidia: Unknown symbol {:w}",
+    "nvidia: version magic {}should be{}",
     meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
     "Secure Boot refuses it",
     fix=(
@@ -112,6 +137,8 @@ FAMILY.fault(
     "An NVIDIA kernel module {:s} appears to already be loaded in your kernel",
     "appears to already be loaded in your kernel. This may be because it is in use",
     "You appear to be running an X server; please exit X before installing",
+    "modprobe: FATAL: Module nvidia{:s} is in use",
+    "rmmod: ERROR: Module nvidia{:s} is in use",
     meaning="the driver's kernel module is in use, and cannot be replaced or unloaded now",
     fix=(
         check(
@@ -128,6 +155,9 @@ FAMILY.fault(
 FAMILY.fault(
     "driver_packages_conflict",
     "held broken packages",
+    "nvidia-driver-{version:s} : Depends: {} but it is not {}",
+    "nvidia-dkms-{version:s} : Depends: {} but it is not {}",
+    "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
@@ -140,6 +170,10 @@ FAMILY.fault(
     "pcie_errors",
     "PCIe Bus Error: severity=Uncorrected{}",
     "AER: Uncorrected (Fatal) error received",
+    "PCIe Bus Error: severity=Fatal{}",
+    "AER: Uncorrected (Non-Fatal) error received",
+    "AER: Multiple Uncorrected {}",
+    "device recovery failed",
     meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
     fix=(
         check("lspci -d 10de:", "addresses of the GPUs: is it one of them"),
@@ -155,12 +189,14 @@ FAMILY.harmless(
     "pcie_corrected",
     "AER: Corrected error received",
     "PCIe Bus Error: severity=Corrected{}",
+    "AER: Multiple Corrected error received",
     meaning="an error of the PCI Express connection that was corrected; many a second mean a bad seat or cable",
     seen="Linux",
 )
 FAMILY.fault(
     "processor_stuck",
     "BUG: soft lockup - CPU#{:d} stuck for {:s}",
+    "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
     fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),
     possible=True,

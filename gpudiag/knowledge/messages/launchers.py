@@ -37,6 +37,17 @@ FAMILY.fault(
     "Exit code: 137",
     "exited with error code 137",
     "line {:d}: {:d} Killed",
+    "Memory cgroup out of memory: Killed process {pid:d} {}",
+    "Detected {:d} oom_kill event in {}",
+    "job exceeded memory limit {}",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "MemoryError: Unable to allocate {}",
+    "numpy.core._exceptions._ArrayMemoryError",
+    "The node was low on resource: memory",
+    "exited on signal 9 (Killed)",
+    "died with <Signals.SIGKILL: 9>",
+    "Workers are being killed due to memory pressure",
+    "worker(s) were killed due to the node running low on memory",
     meaning="memory of the computer, not of the GPU, is used up: the system ended the program, or refused it more",
     fix=(
         check("free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "how much there is, and who was ended"),
@@ -80,6 +91,8 @@ FAMILY.fault(
 FAMILY.fault(
     "step_waits_for_gpus",
     "step creation temporarily disabled, retrying",
+    "Unable to create step for job {:d}: More processors requested than permitted",
+    "Unable to create step for job {:d}: Requested node configuration is not available",
     meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
     fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "each step its own part; or: srun --overlap ..."),),
     seen="Slurm",
@@ -87,6 +100,8 @@ FAMILY.fault(
 FAMILY.fault(
     "gres_file_missing",
     "can't stat gres.conf file {:s}",
+    "gres/gpu count reported lower than configured ({has:d} < {needs:d})",
+    "gres/gpu count too low ({has:d} < {needs:d})",
     meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
     fix=(
         check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
@@ -98,6 +113,8 @@ FAMILY.fault(
 FAMILY.fault(
     "node_taint",
     "had taint {{nvidia.com/gpu: {}",
+    "had untolerated taint {{nvidia.com/gpu: {}",
+    "had untolerated taint(s)",
     meaning="the nodes with GPUs are kept for pods that ask for a GPU and tolerate their taint",
     fix=(
         note(
@@ -116,6 +133,8 @@ FAMILY.fault(
     "Stalled ranks:{}",
     "Missing ranks:{}",
     "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
+    'One or more rank (marked by "missing ranks") is stalled',
+    "Some ranks are stalled for more than {}",
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
     fix=(
         note(
@@ -137,6 +156,9 @@ FAMILY.fault(
 FAMILY.fault(
     "horovod_not_started",
     "Timed out waiting for tasks to start. Please check connectivity between servers",
+    "Horovod unable to start all tasks on spark in given time",
+    "Unable to determine common set of intefaces",
+    "SSH was not successful for host {:s}",
     meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
     fix=(
         check("ssh HOST true", "from the first host, without a password, to each"),
@@ -183,6 +205,7 @@ FAMILY.fault(
     "manifest for {image:s} not found",
     "docker.io/{image:s}: not found",
     "{image:s}: failed to resolve source metadata for {}: not found",
+    "nvcr.io/{image:s}: not found",
     meaning="the image {image} could not be fetched: no such name or tag, or no permission",
     fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
     possible=True,
@@ -232,6 +255,10 @@ FAMILY.fault(
     "There are not enough slots available in the system",
     "OMPI was not built with SLURM's PMI support",
     "It looks like orte_init failed for some reason",
+    "ORTE_ERROR_LOG: Not found in file",
+    "mpirun has exited due to process rank {:d} {} exiting improperly",
+    "orted: command not found",
+    "prterun was unable to find the specified executable file",
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
     "was not built for this batch system",
     fix=(
@@ -245,4 +272,18 @@ FAMILY.fault(
     possible=True,
     follows=True,
     seen="Open MPI",
+)
+FAMILY.fault(
+    "ray_has_no_gpu",
+    "No available node types can fulfill resource request {}'GPU': {}",
+    "cannot be scheduled right now. It requires {}'GPU': {}",
+    "The following resource request cannot be scheduled right now: {}'GPU': {}",
+    "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
+    meaning="Ray has no node with as many free GPUs as the program asks for",
+    fix=(
+        check("ray status", "GPU: used and all of them"),
+        run("ray start --head --num-gpus=1", "if Ray did not find the GPUs that nvidia-smi lists"),
+        note("ask for fewer: num_gpus=0.5, or fewer workers"),
+    ),
+    seen="Ray",
 )

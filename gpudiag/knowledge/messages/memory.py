@@ -49,6 +49,9 @@ POOL_FULL = FAMILY.fault(
     "Allocator ({code:w}) ran out of memory trying to allocate",
     ") ran out of memory trying to allocate",
     "bfc_allocator.cc:{:d}] Sum Total of in-use chunks: {}",
+    "failed to allocate memory [Op:{}",
+    "RESOURCE_EXHAUSTED: failed to allocate memory",
+    "ResourceExhaustedError: failed to allocate memory",
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
         note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
@@ -97,16 +100,33 @@ NO_HANDLE = FAMILY.fault(
     "failed to create cublas handle: the library was not initialized",
     "failed to create cublas handle: the resource allocation failed",
     "failed to create cublas handle: an internal operation failed",
+    "{:w} create {:w} handle: CUBLAS_STATUS_INTERNAL_ERROR",
+    "{:w} create {:w} handle: CUSOLVER_STATUS_NOT_INITIALIZED",
+    "{:w} create {:w} handle: CUSOLVER_STATUS_ALLOC_FAILED",
+    "{:w} create {:w} handle: CUSOLVER_STATUS_INTERNAL_ERROR",
+    "{:w} create {:w} handle: CUSPARSE_STATUS_NOT_INITIALIZED",
+    "{:w} create {:w} handle: CUSPARSE_STATUS_ALLOC_FAILED",
+    "{:w} create {:w} handle: CUSPARSE_STATUS_INTERNAL_ERROR",
+    "{:w} create {:w} handle: CURAND_STATUS_NOT_INITIALIZED",
+    "{:w} create {:w} handle: CURAND_STATUS_ALLOC_FAILED",
+    "{:w} create {:w} handle: CURAND_STATUS_INTERNAL_ERROR",
+    "{:w} create {:w} handle: CUFFT_STATUS_NOT_INITIALIZED",
+    "{:w} create {:w} handle: CUFFT_STATUS_ALLOC_FAILED",
+    "{:w} create {:w} handle: CUFFT_STATUS_INTERNAL_ERROR",
     meaning="a library of NVIDIA's could not start on the GPU",
 )
 JAX_FULL = FAMILY.fault(
     "jax_full",
     "XlaRuntimeError: RESOURCE_EXHAUSTED",
+    "JaxRuntimeError: RESOURCE_EXHAUSTED",
     seen="JAX",
 )
 TORCH_FULL = FAMILY.fault(
     "torch_full",
     "RuntimeError: CUDA out of memory",
+    "OutOfMemoryError: CUDA out of memory",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
     fix=(
         check(
@@ -118,5 +138,7 @@ TORCH_FULL = FAMILY.fault(
     possible=True,
     seen="PyTorch",
 )
-JAX_AT_WORK = FAMILY.sign("jax_at_work", "-packages/jax/", seen="JAX")
-TORCH_AT_WORK = FAMILY.sign("torch_at_work", "-packages/torch/", seen="PyTorch")
+JAX_AT_WORK = FAMILY.sign(
+    "jax_at_work", "-packages/jax/", "-packages/jaxlib/", "-packages\\jax\\", "-packages\\jaxlib\\", seen="JAX"
+)
+TORCH_AT_WORK = FAMILY.sign("torch_at_work", "-packages/torch/", "-packages\\torch\\", seen="PyTorch")

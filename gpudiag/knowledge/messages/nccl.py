@@ -42,6 +42,8 @@ FAMILY.fault(
 SHM_NOT_PERMITTED = FAMILY.fault(
     "shm_not_permitted",
     "Call to shm_open failed : Permission denied",
+    "Call to open failed: Permission denied",
+    "Error: failed to open {file:s}: Permission denied",
     meaning="the user may not write to shared memory (/dev/shm), which NCCL needs between the GPUs of one host",
     fix=(
         check("ls -ld /dev/shm; sudo chmod 1777 /dev/shm", "drwxrwxrwt: everyone may write"),
@@ -61,6 +63,7 @@ FAMILY.fault(
     "Error while creating shared memory segment",
     "Error: failed to extend {file:s}",
     "unable to open shared memory",
+    "unable to allocate shared memory (/dev/shm)",
     meaning="shared memory (/dev/shm) is too small for NCCL",
     fix=_SHM,
 )
@@ -71,6 +74,7 @@ FAMILY.fault(
     "Call to ibv_reg_mr failed",
     "Call to ibv_reg_mr_iova2 failed",
     "Call to ibv_alloc_pd failed",
+    "Call to ibv_reg_dmabuf_mr_iova2 failed",
     meaning="InfiniBand may not lock memory: the limit (ulimit -l) is too low",
     fix=_MEMLOCK,
 )
@@ -83,6 +87,8 @@ FAMILY.fault(
     "NET/IB: Got completion from peer {peer:s} with status={status:s}",
     "NET/IB : {:s} async fatal event",
     "NET/IB : No IP interface found",
+    "Call to ibv_get_device_list failed",
+    "Call to ibv_poll_cq failed",
     meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
     fix=(
         check("ibstat; ibv_devinfo", "is the port active"),
@@ -100,12 +106,22 @@ FAMILY.fault(
     "connect to {peer:s} returned {reason}, retrying",
     "ncclOsSocketPollConnect to {peer:s} failed with error {reason}",
     "socketPollConnect: Connect to {peer:s} returned {reason}",
+    "Call to connect failed : Connection refused",
+    "Call to connect failed : No route to host",
+    "Timeout waiting for connection from rank",
     meaning="the ranks cannot reach each other on the network interface that NCCL took",
     fix=_NETWORK,
 )
 FAMILY.fault(
     "nccl_address",
     "failed : Address family not supported by protocol",
+    "failed : No route to host",
+    "failed : Network is unreachable",
+    "failed : Cannot assign requested address",
+    "failed : Host is unreachable",
+    "failed : Host is down",
+    "failed : Address already in use",
+    "failed : Name or service not known",
     meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
     "of the hosts does not have, or an interface of Docker or of a virtual machine",
     fix=(
@@ -119,6 +135,9 @@ FAMILY.fault(
     "nccl_peer_closed",
     "Connection closed by remote peer {peer}",
     "Call to recv from {peer:s} failed : {}",
+    "Call to recv failed : Connection reset by peer",
+    "Call to send failed : Connection reset by peer",
+    "Call to sendmsg failed: {}",
     meaning="another rank ended or failed: its log names the fault",
     fix=(note("look at the log of the other ranks for the first error: out of memory, a signal, an Xid"), _DEBUG),
     follows=True,
@@ -129,6 +148,7 @@ FAMILY.fault(
     "NET/Socket : no interface found",
     "NET/Socket : No usable listening interface found",
     "Net : No interface found",
+    "No socket interface found",
     meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
     fix=(
         check("ip -br address", "the names"),
@@ -140,6 +160,7 @@ FAMILY.fault(
     "nccl_no_memory",
     "Cuda failure 'out of memory'",
     "Failed to CUDA calloc {} bytes",
+    "Cuda failure {:d} 'out of memory'",
     meaning="NCCL finds no memory on the GPU for its buffers: TensorFlow, or another process, took nearly all of it",
     fix=(
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "on every rank: leaves memory to NCCL; or a limit for each GPU"),
@@ -152,6 +173,8 @@ FAMILY.fault(
     "iommu_blocks_peers",
     "DMAR: [DMA Write{}] Request device {device:s} fault addr {}",
     "DMAR: DRHD: handling fault status reg {}",
+    "DMAR: [DMA Read{}] Request device {device:s} fault addr {}",
+    "AMD-Vi: Event logged [IO_PAGE_FAULT {}",
     meaning="the IOMMU stops a device from writing into another's memory: GPUs that exchange data hang, or get wrong "
     "data",
     fix=(
@@ -171,6 +194,7 @@ FAMILY.fault(
     "nccl_cuda_failure",
     "Cuda failure '{error:q}'",
     "Cuda failure {:d} '{error:q}'",
+    "CUDA failure '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
     fix=(
         check("nvidia-smi", "memory and other processes; a driver that is new enough for this NCCL"),
@@ -235,6 +259,10 @@ FAMILY.fault(
 FAMILY.fault(
     "nccl_limits",
     "Thread creation failed: {reason}",
+    "Call to accept failed : Too many open files",
+    "Call to socket failed : Too many open files",
+    "Call to pthread_create failed: Resource temporarily unavailable",
+    "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
     fix=(run("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
 )
@@ -246,12 +274,14 @@ FAMILY.fault(
     "Failed to open libnvidia-ml.so",
     "NVML init failed",
     "Failed to initialize NVML library",
+    "Check failed: InitNvml()",
     meaning="NCCL or XLA cannot use NVML, a part of the driver",
     fix=(check("nvidia-smi"), start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container")),
 )
 FAMILY.fault(
     "nvls_failed",
     "Failed to bind NVLink SHARP (NVLS) Multicast memory",
+    "NVLS multicast support is available but {}failed",
     meaning="NVLink SHARP does not work: the fabric manager, or confidential or virtual machines",
     fix=(export("NCCL_NVLS_ENABLE", "0"), run("sudo systemctl restart nvidia-fabricmanager")),
 )
@@ -282,6 +312,7 @@ FAMILY.fault(
     "Failed to run collective due to unsuccessful group initialization",
     "nvshmemx_hostlib_init_attr failed",
     "Nvshmem collective failed",
+    "NCCL: invalid usage",
     meaning="a call of NCCL failed; its own lines say why",
     fix=(_DEBUG, check("nvidia-smi", "does each GPU answer; memory that others hold")),
     follows=True,
@@ -312,6 +343,9 @@ FAMILY.harmless(
     "TUNER/Plugin: Failed to find ncclTunerPlugin",
     "NET/IB : No device found",
     "Failed to open libibverbs.so",
+    "TUNER/Plugin: Could not find: libnccl-tuner.so",
+    "PROFILER/Plugin: Could not find: libnccl-profiler.so",
+    "Plugin Path : plugin_path",
     meaning="optional parts of NCCL, for clusters with special networks",
     seen="NCCL",
 )
@@ -341,6 +375,7 @@ FAMILY.fault(
     "Heartbeat: Incarnation ID mismatch",
     "unexpectedly tried to connect with a different incarnation. It has likely restarted",
     "This usually implies an earlier error that caused coordination service to shut down",
+    "/job:worker/replica:0/task:{:d} is down",
     meaning="a worker of the cluster has ended or was started again",
     fix=(note("start all workers again, in the order of the cluster; the log of the one that ended names the fault"),),
     possible=True,
@@ -371,6 +406,9 @@ FAMILY.fault(
     "DEADLINE_EXCEEDED: Barrier timed out",
     "Barrier timed out. Barrier_id: {}",
     "Barrier timed out. Id: {}",
+    "Failed to get initial cluster state",
+    "Barrier timed out. This usually happens because",
+    "Shutdown barrier timed out",
     meaning="the workers of the cluster do not reach each other, or one was not started",
     fix=(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),

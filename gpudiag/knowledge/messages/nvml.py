@@ -63,6 +63,7 @@ FAMILY.fault(
 FAMILY.fault(
     "nvml_blocked",
     "GPU access blocked by the operating system",
+    "Failed to initialize NVML: N/A",
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
     "old, or another libnvidia-ml comes first",
     fix=(
@@ -80,6 +81,7 @@ FAMILY.fault(
 FAMILY.fault(
     "smi_without_cuda",
     "CUDA Version: ERR!",
+    "CUDA Version: N/A",
     meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
     "(compute), or that package of the driver is not installed",
     fix=(
@@ -101,6 +103,7 @@ FAMILY.fault(
     "Couldn't find libnvidia-ml.so library in your system",
     "nvidia-smi: command not found",
     'nvidia-smi": executable file not found in $PATH',
+    "'nvidia-smi' is not recognized as an internal or external command",
     meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
     fix=(
         start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
@@ -121,6 +124,7 @@ FAMILY.fault(
     "nvml_no_permission",
     "NVML_ERROR_NO_PERMISSION",
     "NVMLError_NoPermission",
+    "Failed to initialize NVML: Insufficient Permissions",
     meaning="this user may not use the GPU's device files",
     fix=(
         check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
@@ -136,6 +140,7 @@ FAMILY.fault(
     "NVML_ERROR_RESET_REQUIRED",
     "NVMLError_ResetRequired",
     "GPU requires reset",
+    "Unable to determine the device handle for {gpu}: No Device",
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
     stage="DRIVER",
@@ -181,6 +186,7 @@ FAMILY.fault(
     "nvml_ecc",
     "NVML_ERROR_CORRUPTED_INFOROM",
     "NVMLError_CorruptedInforom",
+    "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
     fix=(check("nvidia-smi -q | grep -i inforom"), note("the GPU works as a rule; its maker can write it again")),
     possible=True,
@@ -189,6 +195,8 @@ FAMILY.fault(
     "nvml_in_use",
     "NVML_ERROR_IN_USE",
     "NVMLError_InUse",
+    "is currently in use by another process",
+    "In use by another client",
     meaning="the GPU cannot be changed while a process uses it",
     fix=(check("sudo fuser -v /dev/nvidia*", "who uses it; end it, and try again"),),
 )
@@ -222,6 +230,7 @@ FAMILY.sign(
     "nvml_uninitialized",
     "NVML_ERROR_UNINITIALIZED",
     "NVMLError_Uninitialized",
+    "NVML: Uninitialized",
     meaning="NVML was not started",
 )
 FAMILY.fault(

@@ -54,6 +54,8 @@ TEST_SKIPPED = FAMILY.add(
 FAMILY.fault(
     "colab_has_no_gpu",
     "You cannot currently connect to a GPU due to usage limits in Colab",
+    "Cannot connect to GPU backend",
+    "No GPU is available in this session",
     meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
     fix=(
         note(
@@ -67,6 +69,7 @@ FAMILY.fault(
 FAMILY.fault(
     "colab_has_no_tensorflow_1",
     "Tensorflow 1 is unsupported in Colab",
+    "TensorFlow 1 is unsupported in Colab",
     meaning="Colab has TensorFlow 2 alone",
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
@@ -84,6 +87,11 @@ FAMILY.fault(
     "The kernel died, restarting",
     "Kernel died, restarting",
     "AsyncIOLoopKernelRestarter: restarting kernel",
+    "Kernel Restarting",
+    "The Kernel crashed while executing code in the current cell or a previous cell",
+    "Your session crashed after using all available RAM",
+    "Your session crashed for an unknown reason",
+    "DeadKernelError: Kernel died",
     meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
     "what it printed",
     fix=(
@@ -121,6 +129,8 @@ FAMILY.fault(
 FAMILY.fault(
     "torch_sees_no_gpu",
     "Found no NVIDIA driver on your system",
+    "CUDA driver initialization failed, you might not have a CUDA gpu",
+    "Driver initialization failed (cuInit)",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
         check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),

@@ -15,6 +15,11 @@ NO_LIBCUDA = FAMILY.fault(
     "libcuda.so.1: cannot open shared object file",
     "failed call to cuInit: UNKNOWN ERROR (303)",
     "was unable to find libcuda.so DSO loaded into this program",
+    "Could not find module 'nvcuda.dll'",
+    "libcuda.so.1 does not exist",
+    "libcuda.so.1' does not exist",
+    "libcuda.so.1 not found",
+    "libcuda.so.1 is missing",
     'libcuda.so.1" does not exist',
 )
 NO_CUPTI = FAMILY.add(
@@ -87,6 +92,8 @@ MODULE_SILENT = FAMILY.fault(
     "modprobe: ERROR: could not insert 'nvidia{:q}': Invalid argument",
     "modprobe: ERROR: could not insert 'nvidia{:q}': Unknown symbol in module",
     "could not find module by name='nvidia{:q}'",
+    "Failed to initialize NVML: Driver Not Loaded",
+    "nvml: Driver Not Loaded",
     "modprobe: FATAL: Module nvidia{:s} not found",
 )
 GPU_HELD_BY_MODULE = FAMILY.fault(
@@ -94,6 +101,7 @@ GPU_HELD_BY_MODULE = FAMILY.fault(
     "NVRM: The NVIDIA probe routine was not called for",
     "obtained ownership of the NVIDIA device(s)",
     "The Nouveau kernel driver is currently in use by your system",
+    "ERROR: The Nouveau kernel driver",
     seen="Linux",
 )
 MODULE_UNSIGNED = FAMILY.fault(
@@ -101,6 +109,9 @@ MODULE_UNSIGNED = FAMILY.fault(
     "could not insert 'nvidia{:q}': Required key not available",
     "could not insert 'nvidia{:q}': Key was rejected by service",
     "could not insert 'nvidia{:q}': Operation not permitted",
+    "Loading of unsigned module is rejected",
+    "Lockdown: modprobe: unsigned module loading is restricted",
+    "PKCS#7 signature not signed with a trusted key",
     "module verification failed: signature and/or required key missing",
 )
 NO_CUDA_DEVICE = FAMILY.fault(
@@ -124,12 +135,18 @@ CUINIT_UNKNOWN = FAMILY.fault(
     "cuinit_unknown",
     "failed call to cuInit: CUDA_ERROR_UNKNOWN",
     "calling cudaGetDevice({:l}) in file {:s} code: {:d}, reason: unknown error",
+    "cudaGetDeviceCount() failed. Status: unknown error",
+    "cudaGetDevice() failed. Status: unknown error",
+    "calling cudaGetDeviceCount({:l}) in file {:s} code: {:d}, reason: unknown error",
     "CUDA unknown error - this may be due to an incorrectly set up environment",
 )
 OLD_DRIVER = FAMILY.fault(
     "old_driver",
     "driver version is insufficient for CUDA runtime version",
     "cudaErrorInsufficientDriver",
+    "CUDA_ERROR_INSUFFICIENT_DRIVER",
+    "The NVIDIA driver on your system is too old (found version {found:d})",
+    "NVIDIA driver on your system is too old",
     meaning="the driver is older than the CUDA of the program needs",
 )
 PTX_TOO_NEW = FAMILY.fault(
@@ -157,16 +174,47 @@ NO_GPU_LISTED = FAMILY.fault(
     "No GPU detected",
     "GPU is not available",
     "GPU device not found",
+    "Number of GPUs: 0",
+    "Number of GPUs available: 0",
+    "Number of available GPUs: 0",
+    "GPU Available: False",
+    "GPUs: []",
+    "Number of GPU: 0",
+    "GPUs available: []",
+    "GPUs detected: []",
+    "gpus = []",
+    "GPU: []",
+    "GPU devices: []",
+    "not detecting my GPU",
+    "GPU not detected",
+    "unable to detect GPU",
+    "No GPU was detected",
+    "No GPU found. Please ensure you have installed TensorFlow correctly",
+    "Please install GPU version of TF",
     seen="programs",
 )
 BUILT_WITHOUT_CUDA = FAMILY.sign(
     "built_without_cuda",
     "'is_cuda_build': False",
+    "Built with CUDA: False",
+    "is_built_with_cuda: False",
+    "is_built_with_cuda() False",
+    "is_built_with_cuda(): False",
+    "Is built with CUDA: False",
+    "TensorFlow built with CUDA: False",
+    '"is_cuda_build": False',
     seen="programs",
 )
 BUILT_WITH_CUDA = FAMILY.sign(
     "built_with_cuda",
     "'is_cuda_build': True",
+    "Built with CUDA: True",
+    "is_built_with_cuda: True",
+    "is_built_with_cuda() True",
+    "is_built_with_cuda(): True",
+    "Is built with CUDA: True",
+    "TensorFlow built with CUDA: True",
+    '"is_cuda_build": True',
     seen="programs",
 )
 SMI_TABLE = FAMILY.sign(
@@ -181,6 +229,7 @@ HOST_MEMORY_REFUSED = FAMILY.fault(
     "host_memory_refused",
     "could not allocate pinned host memory of size: {bytes:d}",
     "could not allocate pinned host of size: {bytes:d}",
+    "failed to allocate host memory of size {bytes:d}",
     "failed to alloc {bytes:d} bytes on host",
 )
 CUDNN_CALL_FAILED = FAMILY.fault(
@@ -195,6 +244,7 @@ CUDNN_NOT_THERE = FAMILY.fault(
     "cudnn_not_there",
     "DNN library initialization failed",
     "DNN library is not found",
+    "DNN library not found",
     "No DNN in stream executor",
 )
 BLAS_CALL_FAILED = FAMILY.fault(
@@ -204,6 +254,7 @@ BLAS_CALL_FAILED = FAMILY.fault(
     "CUBLAS_STATUS_EXECUTION_FAILED",
     "CUBLAS_STATUS_ARCH_MISMATCH",
     "Attempting to perform BLAS operation using StreamExecutor without BLAS support",
+    "Failed to create cuBlas handle",
     "Failed to create cuSolverDN instance",
 )
 PLUGIN_DEVICE = FAMILY.add(

@@ -38,10 +38,17 @@ PROTOBUF = FAMILY.fault(
         "This program requires version {needed:v} of the Protocol Buffer runtime library, but the installed "
         "version is {found:v}"
     ),
+    "'FieldDescriptor' object has no attribute 'label'",
+    "Detected incompatible Protobuf Gencode/Runtime versions when loading {file:s}: gencode {gencode:v} "
+    "runtime {runtime:v}",
+    "Detected mismatched Protobuf Gencode/Runtime {} versions when loading {file:s}: gencode {gencode:v} "
+    "runtime {runtime:v}",
     "This program was compiled against version {needed:v} of the Protocol Buffer runtime library",
 )
 PROTOBUF_ARGUMENT = FAMILY.fault(
     "protobuf_argument",
+    "got an unexpected keyword argument 'serialized_options'",
+    "got an unexpected keyword argument 'create_key'",
     "got an unexpected keyword argument 'file'",
 )
 SYSTEM_LIBRARY_OLD = FAMILY.add(
@@ -62,6 +69,7 @@ ILLEGAL_INSTRUCTION = FAMILY.fault(
     "Illegal instruction",
     "DLL load failed with error code -1073741795",
     "exit code: -1073741795",
+    "exit code -1073741795 (0xC000001D)",
     seen="all",
 )
 DLL_NOT_LOADED = FAMILY.fault(
@@ -73,6 +81,7 @@ DLL_NOT_LOADED = FAMILY.fault(
 DLL_NOT_FOUND = FAMILY.fault(
     "dll_not_found",
     "Could not find '{dll:q}'. TensorFlow requires that this DLL be installed",
+    "Could not find the DLL(s) '{dll:q}'. TensorFlow requires that these DLLs be installed",
     seen="up to 2.10, Windows",
 )
 NAME_OF_ANOTHER_FILE = FAMILY.add(
@@ -179,6 +188,7 @@ GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone",
     'The "tensorflow-gpu" package has been removed',
     "tensorflow-gpu-2.12.0.tar.gz",
+    "tensorflow_gpu-2.12.0.tar.gz",
     seen="pip, from December 2022 on",
 )
 NAME_NOT_THERE = FAMILY.add(
@@ -213,6 +223,7 @@ INSTALLED_TWICE = FAMILY.fault(
     "Duplicate plugins for name {plugin:w}",
     "Not a TBLoader or TBPlugin subclass",
     "module 'tensorboard.{:q}' has no attribute",
+    "cannot import name '{:q}' from 'tensorboard{:q}'",
     meaning="several releases of TensorBoard are installed over one another (tensorboard, tb-nightly, "
     "tensorflow-tensorboard)",
     fix=(

@@ -39,6 +39,8 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "Cannot read {file:s}TensileLibrary{:s} for GPU arch : {gpu:w}",
     "Could not initialize Tensile host: No devices found",
     "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
+    "Cannot read {file:s}TensileLibrary{:s} No such file or directory for GPU arch : {gpu:w}",
+    "no kernel image is available for execution on the device (HIP{}",
     meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
     fix=(_OVERRIDE, _NAMES, _FITTING),
     stage="FIRST_OP",
@@ -46,6 +48,8 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
 FAMILY.fault(
     "rocblas_files_elsewhere",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
+    "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
+    "rocBLAS error: Cannot read {folder:s}/TensileLibrary_lazy{:s}: No such file or directory{}",
     meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
     "are elsewhere in this one",
     fix=(
@@ -81,6 +85,8 @@ FAMILY.fault(
 FAMILY.fault(
     "rocm_no_access",
     "Unable to open /dev/kfd read-write: Permission denied",
+    "Failed to get user name to check for video group membership",
+    'is not member of "{group:q}" group',
     meaning="this user may not open the AMD GPU's device files (/dev/kfd, /dev/dri/render*)",
     fix=(_GROUPS, _DEVICES),
     stage="DRIVER",
@@ -95,6 +101,8 @@ FAMILY.fault(
     "hipGetDevice() failed. Status: {error}",
     "hipSetDevice() on GPU:{:d} failed. Status: {error}",
     "ROCm runtime implicit initialization on GPU:{:d} failed. Status: {error}",
+    "HIP_ERROR_NoDevice",
+    "hsa_init Failed, possibly no supported GPU devices",
     meaning="ROCm sees no AMD GPU: its kernel module amdgpu is not loaded, or a container was not given the GPU",
     fix=(
         run("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo", "must list the GPU"),
@@ -108,6 +116,8 @@ FAMILY.fault(
     "rocm_out_of_memory",
     "hipErrorOutOfMemory",
     "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
+    "HIP out of memory",
+    "failed to allocate {size} from device: hipError{}",
     meaning="the AMD GPU has no memory left, or ROCm was refused some",
     fix=(
         check("rocm-smi --showmeminfo vram --showpids", "who has it"),
@@ -133,6 +143,7 @@ FAMILY.fault(
     "HIPBLAS_STATUS_EXECUTION_FAILED",
     "HIPBLAS_STATUS_NOT_INITIALIZED",
     "HIPBLAS_STATUS_ARCH_MISMATCH",
+    "MIOpen(HIP): Error {what}",
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
     fix=(_FITTING, _NAMES, run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL)),

@@ -18,6 +18,7 @@ FAMILY = Family(
 
 THREADS_REFUSED = FAMILY.fault(
     "threads_refused",
+    "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Resource temporarily unavailable",
     "blas_thread_init: pthread_create failed for thread {:d} of {:d}: Operation not permitted",
 )
 """OpenBLAS, which numpy brings, may start no thread: it sends itself SIGINT, and Python raises KeyboardInterrupt."""
@@ -130,6 +131,9 @@ for _name, _number, _words, _meaning, _fix in _ROWS:
         _name,
         f"[Errno {_number}] {_words}: '{{:q}}'",
         f"[Errno {_number}] {_words}",
+        *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
+        *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
+        *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
         meaning=_meaning,
         fix=_fix,
         possible=True,

@@ -73,6 +73,8 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
 FAMILY.fault(
     "built_for_another_cuda",
     "Could not load library libcublasLt.so.{major:d}. Error: {}",
+    "Could not load library libcublas.so.{major:d}. Error: {}",
+    "Could not load library libnvrtc.so.{major:d}. Error: {}",
     meaning="the cuDNN that is loaded is the one for CUDA {major}, whose libraries are not there: it does not fit the "
     "CUDA that this TensorFlow uses",
     fix=(
@@ -88,6 +90,8 @@ FAMILY.fault(
 FAMILY.fault(
     "driver_library_empty",
     "libcuda.so.1: file too short",
+    "libnvidia-ml.so.1: file too short",
+    "libcuda.so: file too short",
     meaning="the driver's library is an empty file: a container that had a GPU left it in its image, or there is no "
     "driver on this machine, as on the login node of a cluster",
     fix=(
@@ -148,6 +152,7 @@ FAMILY.fault(
 FAMILY.fault(
     "stub_is_linked",
     "libcuda.so.1 -> {:s}/stubs/libcuda.so",
+    "libcuda.so.1 => {:s}/stubs/libcuda.so",
     meaning="libcuda.so.1 leads to the stub of the CUDA toolkit, which is there for linking alone",
     fix=(
         note(
@@ -162,6 +167,7 @@ FAMILY.fault(
 FAMILY.fault(
     "cuinit_not_found",
     "failed call to cuInit: CUDA_ERROR_NOT_FOUND",
+    "cuInit: named symbol not found",
     meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
     "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
     fix=(
@@ -214,6 +220,7 @@ TOO_LOW_CAPABILITY = FAMILY.fault(
     ),
     "requires minimum CUDA compute capability {least:v}",
     "StreamExecutor {:w} {name} is of insufficient compute capability: {least:v} required, device is {has:v}",
+    "No CUDA device found with minimum required compute capability {least:v}",
     seen="0.5-2.21",
 )
 DEVICE_CREATED = FAMILY.sign(
@@ -247,6 +254,7 @@ SYSTEM_NOT_READY = FAMILY.fault(
     "CUDA_ERROR_SYSTEM_NOT_READY",
     "cudaErrorSystemNotReady",
     "system not yet initialized",
+    "SYSTEM_NOT_READY",
     meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
     fix=(
         run("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),

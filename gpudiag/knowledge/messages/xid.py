@@ -206,6 +206,7 @@ FAMILY.fault(
     "gsp_timeout",
     "GSP RPC timeout",
     "_issueRpcAndWait: rpcRecvPoll timedout",
+    "Timeout after {:d}s of waiting for RPC response from GPU",
     meaning="the GPU's system processor (GSP) does not answer the driver",
     fix=_GSP,
 )
@@ -215,6 +216,7 @@ FAMILY.fault(
         "NVRM: The NVIDIA {name} GPU installed in this system is supported through the NVIDIA {series:v}.xx "
         "Legacy drivers"
     ),
+    "is supported through the NVIDIA {series:s} Legacy drivers",
     meaning="this driver has no support for the GPU any more",
     fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs", kind=Kind.CHANGE_DRIVER),),
     stage="DRIVER",
