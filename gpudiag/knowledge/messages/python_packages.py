@@ -39,6 +39,8 @@ PROTOBUF = FAMILY.fault(
         "version is {found:v}"
     ),
     "'FieldDescriptor' object has no attribute 'label'",
+    "cannot import name 'builder' from 'google.protobuf.internal'",
+    "cannot import name 'runtime_version' from 'google.protobuf'",
     "Detected incompatible Protobuf Gencode/Runtime versions when loading {file:s}: gencode {gencode:v} "
     "runtime {runtime:v}",
     "Detected mismatched Protobuf Gencode/Runtime {} versions when loading {file:s}: gencode {gencode:v} "

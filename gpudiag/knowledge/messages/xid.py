@@ -245,6 +245,7 @@ FAMILY.fault(
     "module_key_rejected",
     "could not insert 'nvidia': Key was rejected by service",
     "could not insert 'nvidia': Required key not available",
+    "Lockdown: modprobe: unsigned module loading is restricted",
     meaning="Secure Boot refuses the kernel module of the NVIDIA driver, which is not signed",
     fix=(
         run(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 SUFFIX = ".html"
-_TAGS = re.compile(r"<(style|script)>.*?</\1>|<[^<>]*>", re.DOTALL)
+_TAGS = re.compile(r"<[^<>]*>")
 _PAGE = Path(__file__).parents[1] / "page"
 _GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "skipped": "–"}  # noqa: RUF001
 """A shape for each outcome, so that nobody needs the colour."""
