@@ -1,7 +1,7 @@
 """What a program makes for TensorFlow and never gives to it: records of options, wrapped functions, datasets."""
 
 import sys
-import weakref
+from _weakref import ref  # weakref itself is not imported in every interpreter
 
 from .lines import kind_of, line_and_caller, text_of
 from .notes import guarded, like, missing, note, note_once, replace, state
@@ -145,7 +145,7 @@ def _made(thing, name) -> None:
     shown = "%s.%s" % (cls.__module__.split(".")[2], cls.__name__) if where else cls.__name__
     value = getattr(thing, "name", "") if name == "DTypePolicy" else ""
     try:
-        kept = weakref.ref(thing)
+        kept = ref(thing)
     except TypeError:  # a tuple
         kept = lambda thing=thing: thing  # noqa: E731  (what holds it has no name)
     state.made[id(thing)] = (kept, shown, str(value), line)

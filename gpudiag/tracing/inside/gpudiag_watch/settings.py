@@ -118,7 +118,7 @@ def watch_property(cls, name, describe=None):
 
 
 def watch_method(owner, name, describe, costs):
-    original = getattr(owner, name, None)
+    original = None if owner is None else getattr(owner, name, None)
     if original is None:
         missing("%s.%s" % (getattr(owner, "__name__", owner), name), costs)
     else:
