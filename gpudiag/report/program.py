@@ -55,7 +55,8 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     if not trace.has_gpu:
         if not any(process.devices for process in trace.processes):
             return f"TensorFlow made no devices{settings}"
-        why = next((f": GPU {use.gpu} is {use.unused}" for use in trace.gpus if use.is_hidden), "")
+        hidden = sorted((use for use in trace.gpus if use.is_hidden), key=lambda use: not use.line)
+        why = f": GPU {hidden[0].gpu} is {hidden[0].unused}" if hidden else ""
         return f"TensorFlow had no GPU{why}{settings}"
     return f"{_on_the_cpu(trace)}; {settings_line(trace)}"
 
@@ -91,7 +92,7 @@ def _on_the_cpu(trace: ProgramTrace) -> str:
         return "No operation was seen on a GPU"
     idle = dict.fromkeys(f"GPU {use.gpu}" for use in trace.gpus if use.devices and use.unused)
     unused = f", and none on {' and '.join(idle)}" if idle and len(trace.with_tensorflow) == 1 else ""
-    return f"No operation that a GPU could run was seen on the CPU{unused}"
+    return f"No operation that a GPU could run was seen on the CPU outside of tf.data{unused}"
 
 
 def head(trace: ProgramTrace) -> list[tuple[str, str]]:

@@ -43,13 +43,18 @@ def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
 
 def _hiding(trace: ProgramTrace, pid: int, *, is_shown: bool) -> Setting | None:
     """Return the setting that keeps a card from a process: of TensorFlow if the driver shows it, or else of CUDA."""
-    found = None
-    for setting in trace.settings:
-        mine = setting.process == pid or not setting.line
-        chooses = setting.what in _CHOOSES or setting.value.startswith(_CHOOSES)
-        if mine and setting.fate in _HOLDS and (chooses if is_shown else setting.what == MASK):
-            found = setting if "CPU" not in setting.value.partition("=")[0] else found
-    return found
+    hiding = [
+        setting
+        for setting in trace.settings
+        if (setting.process == pid or not setting.line) and setting.fate in _HOLDS and _can_hide(setting, is_shown)
+    ]
+    own = [setting for setting in hiding if setting.process == pid]  # workers are started with a mask each
+    return next(reversed(own or hiding), None)
+
+
+def _can_hide(setting: Setting, is_shown: bool) -> bool:
+    chooses = setting.what in _CHOOSES or setting.value.startswith(_CHOOSES)
+    return (chooses if is_shown else setting.what == MASK) and "CPU" not in setting.value.partition("=")[0]
 
 
 def _shown(setting: Setting) -> str:

@@ -16,14 +16,17 @@ from gpudiag.text import size
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note("make what belongs together, variables first, in one tf.device scope", kind=Kind.EDIT_PROGRAM),
+        note(
+            "make what belongs together in one tf.device scope, unless a split of the model over GPUs is meant",
+            kind=Kind.EDIT_PROGRAM,
+        ),
         edit("tf.distribute.MirroredStrategy()", "copies of the variables on each GPU, and sums of gradients by NCCL"),
     ),
     url=f"{GUIDE}#using_multiple_gpus",
     needs_gpu=False,
     symptom=True,
 )
-_MANY = 20
+_MANY = 100
 _MUCH = 64 << 20
 
 
