@@ -52,9 +52,9 @@ def all_of_them() -> tuple[Known, ...]:
 
 
 def explaining(sign: Known) -> tuple[str, ...]:
-    """Return the causes that say why a sign is there; () for what is not a sign.
+    """Return the causes that explain a sign; () for a cause that is not a sign.
 
-    A sign is what the facts show and the diagnosis does not name: that something is set, or does not answer. A report
+    A sign is a fact that the diagnosis does not name as a cause: that something is set, or does not answer. A report
     that has the sign and one of these causes gives the command of the cause.
     """
     if not sign.declared.row_only:

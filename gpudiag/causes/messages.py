@@ -1,7 +1,7 @@
 """Causes that a line of a program's log names by itself: one for each message of the table that has a fix.
 
-Such a cause has the name of its message. It counts only if no file of the catalogue explains the line: what a line says
-about its own fault may still follow from another one, so the first fault that the log names comes first.
+Such a cause has the name of its message. It counts only if no file of the catalogue explains the line: the fault in a
+line may itself follow from an earlier one, so the first fault that the log names comes first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gpudiag.model.report import Figure
 
 _OF_NO_DRIVER = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
 _MOST = 4
-"""Faults that are named; a log that has more has one that the others follow from."""
+"""The most faults that are named; if a log has more, most of them follow from one."""
 
 
 @cache
@@ -55,7 +55,7 @@ def _known(message: Message) -> Known:
 
 
 def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
-    """Yield the causes that lines of the log name by themselves, each with what shows it, in the order of the lines."""
+    """Yield the causes that lines of the log name by themselves, each with its evidence, in the order of the lines."""
     named: dict[str, Event] = {}
     for event in _explained(program, origin):
         named.setdefault(event.message.fix[0].command or event.message.fix[0].note, event)
@@ -67,7 +67,7 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
 def _explained(program: Program, origin: Origin) -> Iterator[Event]:
     """Yield, of each line, the event that explains it best.
 
-    A line that only looks like an error is left out, and one that misleads is taken as what it follows from.
+    A line that only looks like an error is skipped, and a misleading line counts as the fault that it follows from.
     """
     unneeded = _OF_NO_DRIVER if is_without_gpu(program, origin) else ()
     of_lines: dict[str, list[Event]] = {}
@@ -82,14 +82,14 @@ def _explained(program: Program, origin: Origin) -> Iterator[Event]:
 
 
 def _best(events: list[Event]) -> Event:
-    """Return the event that says most of its line: the operating system's reason, unless another event has it too."""
+    """Return the event that explains its line best: the operating system's reason, unless another event has it too."""
     reason = next((event for event in events if event.message.is_reason), None)
     others = [event for event in events if reason is None or reason.text in event.text]
     return min(others, key=advice.generality)
 
 
 def _release(origin: Origin) -> str:
-    """Return the number that Keras has in common with TensorFlow, or letters in its place."""
+    """Return the version number that Keras shares with TensorFlow, or a placeholder."""
     has_one = origin.named and FIRST_OF_ONE_NUMBER <= origin.named <= LAST_OF_ONE_NUMBER
     return str(origin.named) if has_one else "X.Y"
 

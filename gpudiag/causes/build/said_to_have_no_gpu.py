@@ -1,7 +1,8 @@
-"""the program had no GPU, as is said beside the log: {why}
+"""the program had no GPU, according to the text beside the log: {why}
 
-Somebody who asks why TensorFlow finds no GPU often pastes no line that says it, but states what decides: the release,
-the system, the Python, the CUDA, the GPU. It counts only if nothing in the log names a fault, and no GPU was made.
+Somebody who asks why TensorFlow finds no GPU often pastes no line that shows it, but states the decisive facts: the
+release, the system, the Python, the CUDA, the GPU. It counts only if nothing in the log names a fault, and no GPU was
+made.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 
 def _of_the_list(origin: Origin) -> str | None:
-    """Return the line of a build without CUDA, if what only a GPU needs is installed beside it."""
+    """Return the line that lists a build without CUDA, if packages that only a GPU needs are listed beside it."""
     stated = origin.stated
     if not stated.is_cpu_build or not any(name in stated.packages for name in _FOR_A_GPU):
         return None

@@ -1,1 +1,1 @@
-"""The GPU is used, and not as the user meant."""
+"""The GPU is used, but not as the user meant."""

@@ -3,8 +3,8 @@
 Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
 its devices, and a later change raises RuntimeError. An operation or a tensor makes them, but so do
 tf.config.list_logical_devices, get_memory_info, `with tf.device`, Dataset.range, MirroredStrategy() and
-tf.test.is_gpu_available(); list_physical_devices and get_visible_devices do not. Often it is not the program itself
-but a module that it imports and that builds a model, or a cell of the notebook that ran before.
+tf.test.is_gpu_available(); list_physical_devices and get_visible_devices do not. Often the devices are made not by the
+program itself but by an imported module that builds a model, or by an earlier cell of the notebook.
 """
 
 from __future__ import annotations

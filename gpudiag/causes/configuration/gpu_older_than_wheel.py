@@ -72,7 +72,7 @@ def find(gpus: Gpus, rows: Rows, listing: Listing, program: Program, origin: Ori
 
 
 def _that_fits(capability: str, origin: Origin) -> Action | None:
-    """Return the line that brings a TensorFlow whose wheel runs on a capability; None if none is known to."""
+    """Return how to install a TensorFlow whose wheel runs on a compute capability; None if none is known."""
     last = last_for(capability) if numbers(capability) else None
     if last is None or origin.conda:
         return None

@@ -36,7 +36,7 @@ _GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
 
 
 def _gpu_expected(facts: Facts) -> str:
-    """Say what shows that there ought to be a GPU; "" if nothing does."""
+    """Return the sign that a GPU is expected here; "" if there is none."""
     if not facts.without_gpu:
         return "the machine has an NVIDIA GPU" if facts.nvml_devices else "whether there is a GPU is not known"
     given = facts.variables.get("NVIDIA_VISIBLE_DEVICES", "void")

@@ -1,7 +1,8 @@
 """a recurrent layer runs without cuDNN's kernel, which is several times as fast: {argument} rules it out
 
-cuDNN has the LSTM and the GRU with their usual arguments alone: activation tanh, recurrent_activation sigmoid, no
-recurrent_dropout, not unrolled, with bias, reset_after of the GRU. With others TensorFlow uses a general one.
+cuDNN supports LSTM and GRU layers only with their usual arguments: activation tanh, recurrent_activation sigmoid, no
+recurrent_dropout, not unrolled, with bias, reset_after of the GRU. With other arguments TensorFlow uses a general,
+slower kernel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """something in the program that wrote the log asks for {asked}, of another release of {library}
 
-TensorFlow 2.18 to 2.21 opens libraries of CUDA 12 and cuDNN 9. Who asks for libcudart.so.11.0 or a library of cuDNN 8
-is an older TensorFlow (2.17 and before: cuDNN 8; 2.14 and before: CUDA 11), or an extension, or another framework,
-that was built for it. A link of the new library under the old name does not help: the functions differ.
+TensorFlow 2.18 to 2.21 opens libraries of CUDA 12 and cuDNN 9. A program that asks for libcudart.so.11.0 or a library
+of cuDNN 8 is an older TensorFlow (2.17 and before: cuDNN 8; 2.14 and before: CUDA 11), or an extension, or another
+framework, that was built for it. A link of the new library under the old name does not help: the functions differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _OURS = {
     "libcusparse": "12",
     "libnvrtc": "12",
 }
-"""Library to the version in its name that CUDA 12 has, for which TensorFlow 2.18 to 2.21 is built; cuDNN's is 9."""
+"""For each library, the version in its name in CUDA 12, for which TensorFlow 2.18 to 2.21 is built; cuDNN has version
+9."""
 
 
 def find(program: Program, origin: Origin) -> Matches:

@@ -45,7 +45,7 @@ def find(facts: Facts) -> Matches:
 
 
 def _meant_by(mask: str, gpus: int) -> str:
-    """Return, by commas, the indices that ``0-2`` or ``0 1`` is meant for; all there are if that is not known."""
+    """Return the indices that ``0-2`` or ``0 1`` means, separated by commas; all indices if that is not known."""
     indices: list[int] = []
     if re.fullmatch(r"\s*\d+(?:\s*[-,:;|]\s*\d+|\s+\d+)*\s*", mask):
         for low, high in re.findall(r"(\d+)(?:\s*-\s*(\d+))?", mask):

@@ -33,7 +33,7 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )
 _NARROW = 2
-"""Lanes; four are those of Thunderbolt, OCuLink and M.2, which users choose."""
+"""PCIe lanes at which a link is narrow; four are those of Thunderbolt, OCuLink and M.2, which users choose."""
 
 
 def _is_narrow(state: GpuState) -> bool:

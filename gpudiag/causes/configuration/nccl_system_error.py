@@ -1,7 +1,7 @@
 """a call of NCCL to the operating system failed: {which}
 
-"NCCL: unhandled system error" is what TensorFlow passes on of any failed call to the system: shared memory, locked
-memory, sockets, InfiniBand. The first two have room enough here. NCCL names the call itself when it is asked to.
+TensorFlow reports "NCCL: unhandled system error" for every failed call to the operating system: shared memory, locked
+memory, sockets, InfiniBand. Shared and locked memory are large enough here. With NCCL_DEBUG=WARN NCCL names the call.
 """
 
 from __future__ import annotations

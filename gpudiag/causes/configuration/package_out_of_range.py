@@ -1,8 +1,8 @@
 """{packages} is not in the range that TensorFlow's metadata asks for
 
 PyTorch pins each of NVIDIA's packages exactly, JAX and others have their own ranges. Whatever is installed last
-replaces the libraries that TensorFlow was tested with; pip says so in one line that scrolls away. What comes of it
-depends on the library: a crash, a failing operation, or nothing.
+replaces the libraries that TensorFlow was tested with; pip says so in one line that scrolls away. The effect depends on
+the library: a crash, a failing operation, or nothing.
 """
 
 from __future__ import annotations

@@ -68,5 +68,5 @@ def find(facts: Facts, launcher: Launcher | None) -> Matches:
 
 
 def _is_used(device: NvmlDevice) -> bool:
-    """Return whether something runs there: a script may start a process for each GPU, each with another mask."""
+    """Return whether a process runs on the GPU: a script may start a process for each GPU, each with another mask."""
     return device.memory_used_bytes > IDLE_BYTES or any(process.computes for process in device.processes)

@@ -21,7 +21,7 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )
 _PART = 0.5
-"""Of the power and of the clock: nobody chooses less for a card that is to compute."""
+"""The fraction of power and of clock below which a limit is reported: nobody chooses less for a card that computes."""
 
 
 def find(gpus: GpusInScope) -> Matches:

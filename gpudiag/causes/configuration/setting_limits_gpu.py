@@ -2,7 +2,7 @@
 
 Such a variable is set for one program, for a test or to look for an error, and stays in a shell, a service file or an
 image. TensorFlow, CUDA and MPS say nothing of it: a model that fits on the card runs out of memory, or every step is
-slow. A limit is named if it leaves less than half of a GPU; if it is meant so, nothing has to be done.
+slow. A limit is named if it leaves less than half of a GPU; if that is intended, nothing has to be done.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LIMIT, _RESERVE = "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN
 _MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _PART = 0.5
-"""Who shares a GPU gives each program a part; less than this of a whole GPU is seldom meant."""
+"""The part of a GPU below which a limit is seldom intended; people who share a GPU give each program a part."""
 _WORKER = "PYTEST_XDIST_WORKER"
-"""gpudiag's own plugin gives each worker of a test run a part of a GPU."""
+"""The variable of a worker of a test run, to which gpudiag's own plugin gives a part of a GPU."""
 
 
 def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matches:
@@ -44,7 +44,7 @@ def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matche
 
 
 def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[tuple[str, str]]:
-    """Yield each variable that limits a GPU, and what it does."""
+    """Yield each variable that limits a GPU, and its effect."""
     devices = devices_in_scope(facts)
     if not devices:
         return

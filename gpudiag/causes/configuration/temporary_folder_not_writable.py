@@ -60,7 +60,7 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
 
 
 def _problem(folder: Attempt) -> str | None:
-    """Return why nothing can be written to a folder, or too little; None if there is room."""
+    """Return why a folder cannot be written or has too little room; None if it is fine."""
     if folder.error is not None:
         return meaning(folder.error)
     if folder.free_bytes is not None and folder.free_bytes < _LEAST_BYTES:

@@ -1,7 +1,7 @@
 """nothing reads the variable {name}; probably {known} is meant
 
-TensorFlow, the CUDA driver and NVIDIA's libraries ask for the variables that they know, and nobody looks at the rest:
-a misspelt name is not an error anywhere.
+TensorFlow, the CUDA driver and NVIDIA's libraries read only the variables that they know, so that a misspelt name
+causes no error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def find(facts: Facts, variables: Variables) -> Matches:
 
 
 def _cure(name: str, known: str, facts: Facts) -> Action:
-    """Return the line that sets ``known`` in place of ``name``; a sentence if its value would not do."""
+    """Return how to set ``known`` in place of ``name``; a sentence if the value would not be valid for it."""
     variables = facts.variables
     if known in variables:
         return note(f"{known}={variables[known]!r} is set as well, and holds: take {name} away")

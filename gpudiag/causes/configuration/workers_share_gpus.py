@@ -68,7 +68,7 @@ def find(facts: Facts, program: Program) -> Matches:
 
 
 def _made_by_several(program: Program) -> tuple[str, ...]:
-    """Say which GPU several processes of the log made a device on."""
+    """Return evidence of the GPU on which several processes of the log made a device."""
     makers = defaultdict(set)
     for made in program.all(DEVICE_CREATED):
         if made["thread"]:

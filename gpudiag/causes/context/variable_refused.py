@@ -43,7 +43,7 @@ _KNOWN = {
         note("or give it the folder, or the library, of a plug-in for this release of TensorFlow"),
     ),
 }
-"""Variables of which TensorFlow's error is known, and what to do instead."""
+"""Variables for which TensorFlow's error is known, each with the fix."""
 _OF_OTHERS = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_XLA_FLAGS", "XLA_FLAGS", TYPES)
 """Variables whose errors another cause explains."""
 _SAYS_LITTLE = re.compile(r"true|false|none|auto|[\d.:,-]*|.{0,2}", re.IGNORECASE)
@@ -89,7 +89,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
 
 
 def _stands_in(name: str, value: str, error: str) -> bool:
-    """Return True if the error names the variable, or holds its value whole: that may be chance."""
+    """Return True if the error names the variable, or contains its whole value, which may be chance."""
     if name in _OF_OTHERS:
         return False
     if re.search(rf"\b{re.escape(name)}\b", error):

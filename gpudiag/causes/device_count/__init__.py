@@ -1,1 +1,1 @@
-"""The driver starts and does not count its GPUs."""
+"""The driver starts but does not count its GPUs."""

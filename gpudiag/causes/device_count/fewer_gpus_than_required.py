@@ -45,7 +45,7 @@ def find(facts: Facts, limits: Limits) -> Matches:
 
 
 def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
-    """Return what brings the GPUs that lack, and what else shows that."""
+    """Return how to get the missing GPUs, and further evidence that they are missing."""
     if job := slurm_job(facts):
         return start(f"sbatch --gpus-per-node={required} ...", "the job asks for too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name

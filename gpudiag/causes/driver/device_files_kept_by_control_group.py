@@ -54,7 +54,7 @@ def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files:
 
 
 def _refused(tried: TriedFacts) -> list[str]:
-    """Return the files without which no GPU can be used, and whose opening is not permitted."""
+    """Return the device files that a GPU needs and that may not be opened."""
     kept = [attempt.path for attempt in tried.opened if attempt.error == "EPERM"]
     gpus = [attempt.path for attempt in tried.opened if re.fullmatch(r"/dev/nvidia\d+", attempt.path)]
     # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.

@@ -27,7 +27,7 @@ CAUSE = Cause(
     symptom=True,
 )
 _OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
-"""What NVML says if another cause says why."""
+"""NVML's answers that other causes explain."""
 
 
 def find(gpu: NoDevice) -> Matches:

@@ -33,7 +33,7 @@ CAUSE = Cause(
     },
 )
 _JOINED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00|HGX|DGX")
-"""Parts of the names of GPUs that NVSwitch may join; four of them can do without one."""
+"""Parts of the names of GPUs that NVSwitch may join; machines with up to four of them can do without NVSwitch."""
 
 
 def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
@@ -84,7 +84,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
 
 
 def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
-    """Return ``do`` and what follows it where a Fabric Manager is expected, or else what shows the service it is."""
+    """Return ``do`` and its follow-ups where a Fabric Manager is expected, or else a check which service is meant."""
     if is_expected:
         first = (do, run("sudo systemctl enable --now nvidia-fabricmanager"))
     else:

@@ -1,8 +1,8 @@
 """the installed driver {installed} ignores {gpu}: it needs the legacy driver {branch}
 
 Each branch of NVIDIA's driver drops old GPUs: 495 dropped Kepler, 590 dropped Maxwell, Pascal and Volta. A driver that
-is too new loads, finds no GPU that it drives and unloads again, so that it looks as if the module could not be loaded;
-the kernel's log names the branch. Branch 470 serves CUDA 11 alone, and TensorFlow from 2.15 on needs CUDA 12.
+is too new loads, finds no GPU that it supports and unloads again, as if the module could not be loaded; the kernel's
+log names the branch. Branch 470 serves CUDA 11 alone, and TensorFlow from 2.15 on needs CUDA 12.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _SECURE_BOOT = run(
 )
 
 _NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
-"""How Docker names the host of a container to which nobody gave a name."""
+"""The name that Docker gives to the host of a container without a name."""
 _GIVEN = run(
     "docker run --gpus all ...",
     "the program ran in a container: was it given the GPU",

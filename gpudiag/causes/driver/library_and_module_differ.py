@@ -75,13 +75,13 @@ def find(program: Program, origin: Origin) -> Matches:
 
 
 def _reported(program: Program) -> list[Event]:
-    """Return the last two lines in which TensorFlow says the versions, if they differ: old releases compare nothing."""
+    """Return the last two lines in which TensorFlow logs the versions, if they differ; old releases compare nothing."""
     last = [[event for event in program.all(DIAGNOSTICS) if _VERSION.fullmatch(event[name])][-1:] for name in _BOTH]
     versions = {_numbers(event[name]) for name, found in zip(_BOTH, last, strict=True) for event in found}
     return [event for found in last for event in found] if len(versions) == len(_BOTH) else []
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return 367.48 and 367.48.0 as the same."""
+    """Return the numbers of a version, the same for 367.48 and 367.48.0."""
     found = [int(part) for part in version.split(".")]
     return (*found, 0)[:3]

@@ -1,7 +1,7 @@
 """the driver's libraries are in this container, but {lacking} is not
 
-CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and a /dev/nvidiaN for each GPU. Passed in one by one, the second is the
-one that is forgotten, because nvidia-smi works without it, while cuInit fails with an unknown error.
+CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and a /dev/nvidiaN for each GPU. If they are passed in one by one,
+/dev/nvidia-uvm is often forgotten, because nvidia-smi works without it, while cuInit fails with an unknown error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CAUSE = Cause(
 )
 
 _BY_SPECIFICATION = ("podman", "containerd", "cri-o")
-"""Runtimes that pass in what a CDI specification lists."""
+"""Container runtimes that pass in the devices that a CDI specification lists."""
 
 
 def find(inside: InContainer, failed: CuInitFailed) -> Matches:

@@ -1,9 +1,9 @@
 """CUDA_VISIBLE_DEVICES={value!r} hides all GPUs of this machine
 
 The CUDA driver, not TensorFlow, reads this variable, and ends the list at the first entry that names no GPU. An empty
-value, -1, an index that does not exist, a word: each leaves nothing, and cuInit then answers "no CUDA-capable device
-is detected", as if there were none. It is often left in a .env file, a notebook, a CI configuration, or set by a
-scheduler that gave the job no GPU. A file for `docker --env-file` keeps quotes, and `"0"` is not an index.
+value, -1, an index that does not exist, a word: each leaves no GPU, and cuInit then answers "no CUDA-capable device is
+detected", as if there were none. It is often left in a .env file, a notebook, a CI configuration, or set by a scheduler
+that gave the job no GPU. A file for `docker --env-file` keeps quotes, and `"0"` is not an index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAUSE = Cause(
 
 
 _MOST = 4
-"""UUIDs that are shown."""
+"""The most UUIDs that are shown."""
 
 
 def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Matches:
@@ -72,14 +72,14 @@ def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Mat
 
 
 def _valid(value: str, units: list[str], gpus: int) -> str:
-    """Say what names the GPUs of this machine, in the form that the mask has."""
+    """Return values that name the GPUs of this machine, in the notation of the mask."""
     if re.match(r"\W*(?:GPU|MIG)-", value):
         return f"{counted(len(units), 'valid UUID')}: {', '.join(units[:_MOST])}{', ...' if len(units) > _MOST else ''}"
     return f"valid indices: {f'0 to {gpus - 1}' if gpus > 1 else '0'}"
 
 
 def _without_rank(launcher: Launcher | None, gpus: int) -> Action:
-    """Say what to do in place of a mask that is the number of the process."""
+    """Return advice in place of a mask that is the number of the process."""
     if launcher is not None and launcher.processes > gpus > 1:
         return note(f"{launcher.name} started {launcher.processes} processes for {gpus} GPUs: start {gpus} processes")
     if gpus > 1:

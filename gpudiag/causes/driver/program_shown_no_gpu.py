@@ -17,7 +17,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 _OF_AMD = re.compile(r"\bname: (?:AMD |Radeon|Vega|Instinct|gfx\d)")
-"""TensorFlow's name of a device, in another program of the same machine."""
+"""TensorFlow's name of an AMD device, in another program of the same machine."""
 
 CAUSE = Cause(
     fix=(

@@ -25,7 +25,7 @@ CAUSE = Cause(
     views=("host.environment.all_hidden",),
 )
 _MARKS = ("RAY_JOB_ID", "RAY_RAYLET_PID")
-"""What Ray sets for each of its workers."""
+"""Variables that Ray sets for each of its workers."""
 
 
 def find(variables: Variables, nvml: NvmlFacts) -> Matches:

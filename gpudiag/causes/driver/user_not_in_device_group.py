@@ -1,8 +1,8 @@
 """the user {user} may not open {files}: the files belong to the group {group}
 
-The driver's device files are open to everybody by default; some distributions and clusters give them to a group
-(video, render, vglusers). Who is not in it has no GPU, and root has. In a container the number of the group counts,
-and a container's user is in the groups it was started with alone. nvidia-smi says "Insufficient Permissions".
+The driver's device files are open to everybody by default; some distributions and clusters give them to a group (video,
+render, vglusers). Only members of the group, and root, can then use the GPU. In a container the group's number counts,
+and its user has only the groups that the container was started with. nvidia-smi says "Insufficient Permissions".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """{files} is loaded into every program before the driver, and answers calls of the driver in its place
 
 Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) and profilers put themselves
-before libcuda.so.1 and libnvidia-ml.so.1, by LD_PRELOAD or by /etc/ld.so.preload, which no variable shows. What
-programs see of the driver, memory and limits included, is then what that library says.
+before libcuda.so.1 and libnvidia-ml.so.1, by LD_PRELOAD or by /etc/ld.so.preload, which no variable shows. Programs
+then see the driver, its memory and its limits as that library presents them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Operations that fail, or compute wrong."""
+"""Operations that fail, or compute wrong results."""

@@ -1,7 +1,7 @@
 """{name}: this ROCm has no code for it
 
-ROCm's libraries have code for a few generations of AMD GPUs. A GPU of a generation that is near runs the code of its
-relative, if HSA_OVERRIDE_GFX_VERSION names that; one of a generation that was dropped runs on an older ROCm alone.
+ROCm's libraries have code for a few generations of AMD GPUs. A GPU of a related generation runs that code if
+HSA_OVERRIDE_GFX_VERSION names the relative; a GPU of a dropped generation runs only on an older ROCm.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find(program: LogAlone) -> Matches:
 
 
 def _named(lines: Iterable[str]) -> tuple[_Generation, str, str] | None:
-    """Return the generation of the GPU that the lines name, its name there, and the line."""
+    """Return the generation of the GPU that the lines name, its name in the line, and the line."""
     for line in lines:
         for generation in _GENERATIONS:
             if found := generation.gpus.search(line):

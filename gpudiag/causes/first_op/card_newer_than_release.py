@@ -2,7 +2,7 @@
 
 The GPU is listed, and what starts takes long: the driver compiles what it finds as PTX. Then cuBLAS or cuDNN fails, a
 kernel is refused (CUDA_ERROR_INVALID_PTX) or wrong numbers come, because the libraries of that CUDA have no code for a
-generation that came later. It looks like a lack of memory. Neither a driver nor a newer CUDA beside it helps:
+generation that came later. The errors look like a lack of memory. Neither a driver nor a newer CUDA beside it helps:
 TensorFlow opens the libraries of the CUDA that it was built for.
 """
 
@@ -82,7 +82,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 
 def _opened(program: LogAlone, cuda: str, release: str) -> tuple[tuple[str, ...], str, str]:
-    """Return the line that says which CUDA of before 11 was opened, that CUDA, and in words whose it is."""
+    """Return the line that names an opened CUDA older than 11, that CUDA, and whose it is, in words."""
     for event in program.all(LIBRARY_OPENED):
         if found := _RUNTIME_BEFORE_11.match(event["library"]):
             number = f"{found[1]}.{found[2]}"
@@ -91,7 +91,7 @@ def _opened(program: LogAlone, cuda: str, release: str) -> tuple[tuple[str, ...]
 
 
 def _libraries(origin: Origin) -> tuple[str, str]:
-    """Return the CUDA of the libraries, and whose it is: of the release, or that of an image if it is older."""
+    """Return the CUDA version of the libraries, and their origin: the release, or an image with an older CUDA."""
     made, stated = origin.generation.cuda, origin.stated.cuda
     if stated and numbers(stated.value) < numbers(made):
         return stated.value, "which is there, as stated"

@@ -1,9 +1,9 @@
-"""what is copied {way} is corrupted, and no error is raised
+"""data copied {way} is corrupted, and no error is raised
 
-GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access
-control (ACS), sends that traffic up to the processor, where on some machines it is corrupted or goes elsewhere:
-training on several GPUs gives NaN or does not converge, and each GPU by itself is sound. If copies from or to the
-host are corrupted, it is the GPU, its slot or the host's memory.
+GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access control
+(ACS), sends that traffic up to the processor, where on some machines it is corrupted or goes elsewhere: training on
+several GPUs gives NaN or does not converge, and each GPU by itself works. If copies from or to the host are corrupted,
+it is the GPU, its slot or the host's memory.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _WHICH = (
     ),
     check("ldconfig -p | grep libcudnn", "the one that is found"),
 )
-"""What decides, if the log does not say which TensorFlow wrote it."""
+"""The advice if the log does not show which TensorFlow wrote it."""
 
 
 def find(program: Program, origin: Origin) -> Matches:

@@ -2,7 +2,7 @@
 
 A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an error; or
 several libraries are wrong on one GPU. Its memory, its power or its clock is at fault most often, or what lies between
-it and the host; a library that is damaged is rarer. Models train on such a GPU, and come to nothing or to NaN.
+it and the host; a library that is damaged is rarer. Models train on such a GPU, but do not learn, or end in NaN.
 """
 
 from __future__ import annotations

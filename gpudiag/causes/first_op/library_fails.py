@@ -2,9 +2,9 @@
 
 TensorFlow opens NVIDIA's libraries when it lists the GPUs and asks one for a handle at the first operation that needs
 it: GPUs are listed, and a program fails hours later, with words such as "No DNN in stream executor" that name no
-reason. The library's status is in the log. It is not the GPU's memory that is missing: a probe takes little, and
-there is room. What remains is an installation whose parts do not fit each other, another copy that comes first, a
-limit of the host's memory, or a driver or GPU that failed.
+reason. The library's status is in the log. A lack of GPU memory is ruled out: a probe takes little, and there is room.
+The reason is an installation whose parts do not fit each other, another copy that comes first, a limit of the host's
+memory, or a driver or GPU that failed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CAUSE = Cause(
     },
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
-"""What names the library and not its status."""
+"""Errors that name the library but not its status."""
 
 
 def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
@@ -86,7 +86,7 @@ def _status(log: Log) -> Event | None:
 
 
 def _named(said: Event) -> str:
-    """Return the status that a line has; TensorFlow prints one of cuFFT as a number, and one of cuBLAS as a text."""
+    """Return the status in a line; TensorFlow prints a status of cuFFT as a number, and one of cuBLAS as a text."""
     if (number := said["code"]) and (name := statuses.CUFFT_NUMBERS.get(int(number))):
         return f"CUFFT_{name} ({number})"
     for name, words in statuses.CUBLAS_TEXTS.items():

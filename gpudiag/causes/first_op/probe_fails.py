@@ -62,7 +62,7 @@ def find(rows: Rows, gpus: Gpus, broken: FirstFailed | None) -> Matches:
 
 
 def _texts(row: Row) -> Iterator[str]:
-    """Yield what a row says of its failure, then the errors of its log."""
+    """Yield the failure of a row in words, then the errors of its log."""
     yield from (finding.message for finding in row.findings if finding.severity is Severity.FAIL)
     if isinstance(row.outcome, Broken):
         yield f"{row.outcome.cause.value}: {row.outcome.detail}"

@@ -1,8 +1,8 @@
-"""what is computed on {gpus} ends with {error}, whichever library asks for it
+"""every library fails on {gpus} with {error}
 
-Kernels run later than they are called, so an error of one comes out of the next call that waits, and of every call of
-the process after it: the library in which it appears is rarely the one at fault. With gpudiag's own small products and
-convolutions no program is to blame: the GPU, its memory, its power or the driver is.
+Kernels run later than they are called, so an error of a kernel is returned by the next call that waits, and by every
+later call of the process: the library in which it appears is rarely the one at fault. With gpudiag's own small products
+and convolutions no program is to blame: the GPU, its memory, its power or the driver is.
 """
 
 from __future__ import annotations

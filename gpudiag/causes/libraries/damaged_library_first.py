@@ -57,10 +57,10 @@ def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
 
 
 _STAGES = {RUNTIME: Stage.RUNTIME_LIBRARY, COMPUTE: Stage.DRIVER_LIBRARY, NVML: Stage.NVML}
-"""The stage that a library breaks, if it is not that of the others; the earliest first."""
+"""The stage that a library breaks, if it differs from that of other libraries; the earliest first."""
 
 
 def _stage(sonames: list[str]) -> Stage:
-    """Return the first stage that these libraries break; of those that are opened only when they are used, none."""
+    """Return the first stage that these libraries break; libraries that are opened only on use break none."""
     later = Stage.CONFIGURATION if set(sonames) <= set(OPTIONAL) else Stage.LIBRARIES
     return next((stage for soname, stage in _STAGES.items() if soname in sonames), later)

@@ -26,7 +26,7 @@ CAUSE = Cause(
     views=("host.libraries.unopened",),
 )
 _OURS = re.compile(r"~+(vidia|ensorflow)")
-"""pip replaces the first letter."""
+"""Leftovers of TensorFlow and NVIDIA's packages: pip has replaced the first letter by "~"."""
 
 
 def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> Matches:

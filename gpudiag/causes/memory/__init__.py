@@ -1,1 +1,1 @@
-"""Memory of a GPU that is not there for TensorFlow."""
+"""GPU memory that is not available to TensorFlow."""

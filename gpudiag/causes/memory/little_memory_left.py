@@ -29,7 +29,7 @@ CAUSE = Cause(
 )
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8
-"""Part of a GPU's memory; if less is free, hardly any program does what it was made for."""
+"""The part of a GPU's memory below which hardly any program can do its work."""
 
 
 def find(facts: Facts, log: Unprovoked, program: Program) -> Matches:
@@ -61,7 +61,7 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
 
 
 def _little_then(facts: Facts, program: Program) -> list[Match]:
-    """Look for a program that ran out of memory with much less than the GPU has."""
+    """Look for a program that ran out of memory when much less than the GPU's memory was left."""
     failed = program.said(POOL_FULL, most=1)
     if not failed or shared_otherwise(program):
         return []

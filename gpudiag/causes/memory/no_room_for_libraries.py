@@ -30,7 +30,7 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 _HANDLE_BYTES = 500 << 20
-"""What cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
+"""The memory that cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
 _OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
 """Messages that name another reason why a library does not start."""
 

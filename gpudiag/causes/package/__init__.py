@@ -1,1 +1,1 @@
-"""TensorFlow itself: none, another module of its name, or one that cannot be imported."""
+"""TensorFlow itself is missing, hidden by another module, or cannot be imported."""

@@ -1,8 +1,8 @@
 """{what}
 
-Conda lists the packages that it did not find. A file that another system's conda exported names builds, and packages
-that only that system has. What has no build in the list is in none of the channels that conda looks in, or only in
-another version.
+Conda lists the packages that it did not find. A file exported by conda on another system names builds, and packages
+that only that system has. A package that is listed without a build is in none of the channels that conda searches, or
+only in another version.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _IMPORT = re.compile(r"^(?:\s*(?:>>>|In \[\d{1,4}\]:) ?)?(?:import|from) (?P<mod
 _PROMPT = re.compile(r"^\s*(?:>>>|In \[\d{1,4}\]:)")
 _INLINE = re.compile(r"""-c ['"](?P<code>[^'"]{1,200})['"]""")
 _NEAR = 3
-"""Lines between the last import and the crash, at most."""
+"""The most lines between the last import and the crash."""
 
 
 def find(program: Program) -> Matches:
@@ -58,7 +58,7 @@ def find(program: Program) -> Matches:
 
 
 def _imported(lines: Sequence[str]) -> tuple[list[str], int]:
-    """Return the modules that a session imports, in its order, and the number of the line of the last."""
+    """Return the modules that a session imports, in order, and the number of the last import's line."""
     modules, last = list[str](), -1
     for number, line in enumerate(lines):
         if found := _INLINE.search(line):

@@ -2,10 +2,10 @@
 
 gpudiag started TensorFlow in a clean environment, where it works, and then with ever smaller parts of yours left out:
 variables, entries of lists such as LD_LIBRARY_PATH, flags, the files that Python runs when it starts, the user's own
-packages, the working directory. What is named is the smallest change with which it works here; nothing else was
-changed. If nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead; if
-that did not help either, each GPU was tried alone, because one that fails can keep TensorFlow from the others. The
-search needs no knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
+packages, the working directory. The named change is the smallest with which it works here; nothing else was changed. If
+nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead; if that did not
+help either, each GPU was tried alone, because a failing GPU can keep TensorFlow from the others. The search needs no
+knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def find(bisection: Bisection) -> Matches:
 
 
 def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[Action, ...]:
-    """Return what to do, ``unset`` for several variables in one."""
+    """Return the actions, with one ``unset`` for several variables."""
     fixes = distinct(change.fix for change in changes if change.fix is not None)
     names = [name for fix in fixes for name in fix.change or {} if _only_unsets(fix)]
     rest = [fix for fix in fixes if not _only_unsets(fix)]

@@ -34,7 +34,7 @@ class _Unfit(Record):
     name: str
     has: Statement
     takes: str
-    """The versions of it that fit."""
+    """The versions of the distribution that fit."""
 
 
 def find(program: LogAlone, origin: Origin) -> Matches:
@@ -98,9 +98,9 @@ def _release(version: str) -> Version | None:
 
 
 def _is_explained(program: LogAlone) -> bool:
-    """Return whether a line names another fault than Python's of packages, or none looks like a fault at all.
+    """Return whether a line names a fault that has nothing to do with packages, or none looks like a fault.
 
-    Then the list decides nothing.
+    The list of packages is no evidence then.
     """
     faults = [event.message for event in program.events if event.message.worth is Worth.FAULT]
     others = [message for message in faults if message not in FAMILY.messages and not message.follows]

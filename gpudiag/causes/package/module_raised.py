@@ -1,8 +1,8 @@
 """{who} raised an error while TensorFlow imported it: {error}
 
-The traceback says which module of which package could not be imported. What the error means is said if its words are in
-the table of messages: not every such error is the fault of the package. Otherwise install that package again, or use an
-environment with nothing but TensorFlow in it: this shows whether the package is damaged or does not fit.
+The traceback says which module of which package could not be imported. The meaning of the error is given if its words
+are in the table of messages: not every such error is the package's fault. Otherwise install that package again, or use
+an environment with nothing but TensorFlow in it: this shows whether the package is damaged or does not fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAUSE = Cause(
     last_resort=True,
 )
 _OF_ANOTHER_RELEASE = ("AttributeError", "ImportError: cannot import name", "ModuleNotFoundError", "SyntaxError")
-"""How errors begin of a package that is whole, and too old or too new for Python or for another package."""
+"""The beginnings of errors of an intact package that is too old or too new for Python or for another package."""
 _PATH = re.compile(r"'(/[^'\n]{1,300})'")
 
 
@@ -74,14 +74,14 @@ def _installs_by_pip(action: Action) -> bool:
 
 
 def _run_by(python: str, action: Action) -> Action:
-    """Return the action with this interpreter's pip."""
+    """Return the action that uses this interpreter's pip."""
     if not action.command.startswith("pip "):
         return action
     return action.replaced(command=f"{python} -m {action.command}")
 
 
 def _in_the_table(error: str) -> tuple[str, tuple[Action, ...]]:
-    """Return what the error means by the table of messages, and what to type; "" and nothing if it is not there."""
+    """Return the meaning of the error in the table of messages, and the fix; "" and no fix if it is not there."""
     event = says_most(recognised(error))
     if event is None:
         return "", ()

@@ -67,7 +67,7 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
 
 
 def _hidden_by_an_outer_module(error: str, log: list[str], installed: TensorflowFacts) -> str:
-    """Return the module that is imported from a folder of the user's own and that the error, or a frame, names."""
+    """Return the module from a folder of the user's own that the error, or a frame of the traceback, names."""
     for name, file in installed.outside.items():
         if f"No module named '{name}." in error or any(f'File "{file}"' in line for line in log):
             return name

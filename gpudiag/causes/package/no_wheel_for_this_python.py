@@ -2,7 +2,7 @@
 
 Each release of TensorFlow has wheels for a few versions of Python, 64 bit only: 2.21 for 3.10 to 3.13, 2.16 for 3.9 to
 3.12, 2.10 for 3.7 to 3.10, 2.4 for 3.6 to 3.8, 1.15 for 3.5 to 3.7. The package tensorflow-gpu was removed in December
-2022: since 2.1 `tensorflow` itself has GPU support. Packages that go with it have wheels for fewer systems.
+2022: since 2.1 `tensorflow` itself has GPU support. Packages that extend TensorFlow have wheels for fewer systems.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def find(program: Program, origin: Origin) -> Matches:
 
 
 def _of_tensorflow(what: str, listed: list[str], origin: Origin) -> tuple[str, tuple[Action, ...]]:
-    """Return why pip, which lists these versions, has no wheel of a TensorFlow, and what to type."""
+    """Return why pip, which lists these versions, has no wheel of a TensorFlow, and the fix."""
     if why_on_mac := _on_a_mac(what, listed, origin):
         return why_on_mac, (
             install("tensorflow", note="in place of tensorflow-gpu, in the requirements too"),
@@ -122,7 +122,7 @@ def _of_tensorflow(what: str, listed: list[str], origin: Origin) -> tuple[str, t
 
 
 def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple[str, Action]:
-    """Return why pip refuses a wheel, and what to type."""
+    """Return why pip refuses a wheel, and the fix."""
     python = Origin(line for line in program.lines if ".whl" not in line).python  # the name of the wheel has one, too
     made_for = f"3.{wheel['minor']}"
     if not python:
@@ -147,7 +147,7 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
 
 
 def _on_a_mac(what: str, listed: list[str], origin: Origin) -> str:
-    """Return that tensorflow-gpu ended early for macOS, if that is it; else ""."""
+    """Return that tensorflow-gpu ended early for macOS, if that is the reason; else ""."""
     wanted, last = _release(what), _release(listed[-1]) if listed else None
     is_mac = origin.mac or last == _LAST_GPU_PACKAGE_FOR_MACOS
     if not (is_mac and what.startswith("tensorflow-gpu") and wanted and wanted > _LAST_GPU_PACKAGE_FOR_MACOS):
@@ -164,7 +164,7 @@ def _listed(lines: Iterable[str]) -> list[str]:
 
 
 def _is_passed_over(wanted: Version | None, listed: list[str]) -> bool:
-    """Return whether pip lists releases before and after one that has wheels, but not that."""
+    """Return whether pip lists releases before and after a release that has wheels, but not that release."""
     releases = [found for text in listed if (found := _release(text))]
     if wanted is None or not releases or wheels(wanted, "linux_x86_64") is None:
         return False
@@ -172,7 +172,7 @@ def _is_passed_over(wanted: Version | None, listed: list[str]) -> bool:
 
 
 def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
-    """Return in words what is known of why there is no wheel."""
+    """Return in words why there is no wheel, as far as it is known."""
     first, last = (_release(listed[0]), _release(listed[-1])) if listed else (None, None)
     if wanted and first and last and not first <= wanted <= last:
         python = f"Python {origin.python}" if origin.python else "its version"
@@ -193,7 +193,7 @@ def _why(wanted: Version | None, listed: list[str], origin: Origin) -> str:
 
 
 def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, Action, Action]:
-    """Return the same for a release that Poetry or uv has chosen by itself: they choose before they look for wheels."""
+    """Return why a release that Poetry or uv has chosen has no wheel: they choose before they look for wheels."""
     if canonical(name) not in TENSORFLOWS:
         return _of_another(name, [], origin)
     fit = for_python(origin.python, origin.system) if origin.python else None
@@ -213,7 +213,7 @@ def _of_a_lock(name: str, version: str, origin: Origin) -> tuple[str, Action, Ac
 
 
 def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Action, Action]:
-    """Return why pip has no wheel of another distribution than TensorFlow, and the lines of the fix."""
+    """Return why pip has no wheel of a distribution other than TensorFlow, and the fix."""
     systems = OTHERS.get(canonical(name), {})
     if systems and (span := systems.get(origin.system)) is None:
         have = ", ".join(_NAMES[system] for system in systems)
@@ -260,7 +260,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
 
 
 def _safe(newest: str) -> str:
-    """Return the second newest Python with wheels: not each release has wheels for the newest one."""
+    """Return the second newest Python with wheels, because some releases have no wheels for the newest one."""
     major, _, minor = newest.partition(".")
     return f"{major}.{int(minor) - 1}"
 
@@ -271,7 +271,7 @@ def _release(text: str) -> Version | None:
 
 
 def _environment(what: str) -> Action:
-    """Return the line that makes an environment with a Python for which there are wheels of ``what``."""
+    """Return how to make an environment with a Python for which ``what`` has wheels."""
     pinned = re.search(r"(?<!>)=(\d)\.(\d{1,2})|<=?(\d)\.(\d{1,2})", what)
     release = Version(int(pinned[1] or pinned[3]), int(pinned[2] or pinned[4])) if pinned else NEWEST
     first, last = pythons(release)

@@ -24,7 +24,7 @@ CAUSE = Cause(
 )
 
 _FIRST_WITH = {"0xe": "1.20", "0xf": "1.22", "0x10": "1.23", "0x11": "1.25", "0x12": "2.0"}
-"""Version of numpy's C API to the first numpy that has it."""
+"""For each version of numpy's C API, the first numpy that has it."""
 _HOME = "/.local/lib/"
 _GONE = ("bool", "complex", "float", "int", "long", "object", "str", "typeDict")
 """Names that numpy 1.24 no longer has."""

@@ -30,7 +30,7 @@ CAUSE = Cause(
     },
 )
 _GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
-"""Code that protoc made, in a traceback: it calls protobuf alone."""
+"""Files in a traceback that protoc generated; they call only protobuf."""
 
 
 def find(program: ImportLog, origin: Origin) -> Matches:

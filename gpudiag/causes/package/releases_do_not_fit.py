@@ -1,9 +1,9 @@
 """{what}
 
-Python's own words at the end of a traceback: a module or a name that is not there. Who asked for it is in the frames
-above: a package that was written for another release of the one it imports, or the program. What is not there at all
+The last line of the traceback names a module or a name that was not found. The frames above show who asked for it: the
+program, or a package that was written for another release of the one it imports. A module that does not exist at all
 was not installed for this Python. For names of TensorFlow 1, files of a program that hide a package, numpy and protobuf
-there are other causes, which say more.
+there are other, more specific causes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CAUSE = Cause(
 _OURS = (NAME_NOT_THERE, MODULE_NOT_THERE, SYMBOL_NOT_THERE)
 _GENERAL = (*_OURS, MODULE_LACKS, NOT_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE)
 _BY_FRAMEWORK = ("generic_utils", "get_file", "get_custom_objects")
-"""What packages that work with Keras and with tf.keras ask keras.utils for."""
+"""Names that packages for both Keras and tf.keras import from keras.utils."""
 _FIRST_WITHOUT_ESTIMATOR = Version(2, 16)
 _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]{1,2}3\.")
 _LAST_WITH_KERAS_2 = Version(2, 15)
@@ -60,7 +60,7 @@ _NAMESPACES = {
     "2cv": "opencv-python",
     "2H5": "h5py",
 }
-"""How names of C++ begin, to the distribution whose library has them."""
+"""The beginnings of C++ names, each with the distribution whose library defines them."""
 _MANGLED = re.compile(r"_ZN?K?S?t?(?P<of>6google8protobuf|3c10|5torch|2cv|2H5)")
 _OF_STD = re.compile(r"_ZN?K?St\d")
 _KERAS_3_ALONE = ("keras.src.legacy", "keras.ops", "keras.random", "keras.KerasTensor", "keras.src.ops", "keras.export")
@@ -73,7 +73,7 @@ _IN_EVERY_KERAS = tuple(
 
 
 class Explained(NamedTuple):
-    """What is wrong, and what to do."""
+    """The fault, and its fix."""
 
     what: str
     fix: tuple[Action, ...]
@@ -96,14 +96,14 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 
 def _was_caught(between: tuple[str, ...]) -> bool:
-    """Return whether the error that the first of these lines says was handled: what ended the program came then."""
+    """Return whether the program handled the error in the first of these lines, and ended by a later one."""
     return any("During handling of the above exception" in line for line in between) and not any(
         "was the direct cause of the following" in line for line in between
     )
 
 
 def _explain_moved_name(asked: Asked) -> Explained:
-    """Explain a name of which it is known which releases have it."""
+    """Explain a missing name if it is known which releases have it."""
     known, asker, who, wanted = asked.moved, asked.asker, asked.who, asked.wanted_anywhere
     assert known is not None
     distribution = "Python" if known.distribution == "python" else known.distribution
@@ -161,7 +161,7 @@ def _explained(what: str, *fix: Action | None) -> Explained:
 
 
 def _explain_unnamed_module(asked: Asked) -> Explained | None:
-    """Explain a name of which no line says the module."""
+    """Explain a missing name if no line names its module."""
     if not asked.asker:
         return None
     return _explained(
@@ -175,7 +175,7 @@ def _explain_unnamed_module(asked: Asked) -> Explained | None:
 
 
 def _explain_private_part(asked: Asked) -> Explained:
-    """Explain what is a part of TensorFlow and not meant for programs."""
+    """Explain a missing internal part of TensorFlow, which is not meant for programs."""
     return _explained(
         f"{asked.who} uses a part of TensorFlow that is not meant for programs, or what tensorflow.compat.v1 is "
         f"already: this TensorFlow has no {asked.module}.{asked.name}",
@@ -195,7 +195,7 @@ def _explain_private_part(asked: Asked) -> Explained:
 
 
 def _explain_own_file(asked: Asked) -> Explained:
-    """Explain a file of the program that has the name of a package."""
+    """Explain a name that is missing because a file of the program has the name of a package."""
     top, distribution = asked.top, asked.distribution
     return _explained(
         f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
@@ -208,7 +208,7 @@ def _explain_own_file(asked: Asked) -> Explained:
 
 
 def _explain_upper_case(asked: Asked) -> Explained:
-    """Explain a package that is written in lower case."""
+    """Explain a missing package whose name is written in lower case."""
     lower = asked.top.lower()
     return _explained(
         f"the module is called {lower}, in lower case",
@@ -218,7 +218,7 @@ def _explain_upper_case(asked: Asked) -> Explained:
 
 
 def _explain_no_keras(asked: Asked) -> Explained:
-    """Explain a module that every Keras has: there is none."""
+    """Explain a missing module that every Keras has: Keras is not installed."""
     top = asked.top
     return _explained(
         f"{top} is not installed for the Python that runs the program: every release of it has {asked.module}",
@@ -233,13 +233,13 @@ def _explain_no_keras(asked: Asked) -> Explained:
 
 
 def _explain_not_of_pip(asked: Asked) -> Explained:
-    """Explain a module that no distribution of pip brings."""
+    """Explain a missing module that no distribution of pip provides."""
     lines = NOT_OF_PIP.get(asked.module) or NOT_OF_PIP[asked.top]
     return _explained(f"{asked.module} is not on Python's path: no distribution of pip brings it", *lines)
 
 
 def _explain_not_installed(asked: Asked) -> Explained:
-    """Explain a package that is not there."""
+    """Explain a package that is not installed."""
     return _explained(
         f"the package {asked.distribution} is not installed for the Python that runs the program",
         run(f"python -m pip install --upgrade {asked.distribution}", kind=Kind.INSTALL),
@@ -256,7 +256,7 @@ def _explain_not_installed(asked: Asked) -> Explained:
 
 
 def _explain_incomplete_tensorflow(asked: Asked) -> Explained:
-    """Explain what every TensorFlow has of itself."""
+    """Explain a missing part of TensorFlow that every release has."""
     return _explained(
         f"the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no {asked.wanted}",
         run(
@@ -273,7 +273,7 @@ def _explain_incomplete_tensorflow(asked: Asked) -> Explained:
 
 
 def _explain_another_release(asked: Asked) -> Explained:
-    """Explain what the installed release of a package does not have."""
+    """Explain a name that the installed release of a package does not have."""
     asker, distribution, releases = asked.asker, asked.distribution, asked.origin.releases
     time = f"of the time of {asker}" if asker else "that the program's documentation names, or of its time"
     newer = run(
@@ -323,7 +323,7 @@ def _explain_estimator(asked: Asked) -> Explained:
 
 
 def _explain_framework(asked: Asked) -> Explained:
-    """Explain what packages that work with either Keras ask keras.utils for."""
+    """Explain a missing name that packages for either Keras import from keras.utils."""
     return _explained(
         f"{asked.asker or 'the program, or a package that it uses,'} asks for {asked.wanted}, as Keras had it up to "
         "2.3: it is to take the Keras that is in TensorFlow",
@@ -338,7 +338,7 @@ def _explain_framework(asked: Asked) -> Explained:
 
 
 def _explain_old_or_new_keras(asked: Asked) -> Explained | None:
-    """Explain what Keras 3 alone has, or Keras up to 2.3 alone; None for other parts of Keras."""
+    """Explain a name that only Keras 3, or only Keras up to 2.3, has; None for other parts of Keras."""
     asker, wanted = asked.asker, asked.wanted
     module = wanted.rpartition(" of ")[2]
     if module.startswith(_KERAS_3_ALONE):
@@ -367,7 +367,7 @@ def _explain_old_or_new_keras(asked: Asked) -> Explained | None:
 
 
 def _explain_keras(asked: Asked) -> Explained:
-    """Explain a part of Keras that another release has."""
+    """Explain a missing part of Keras that another release has."""
     if (explained := _explain_old_or_new_keras(asked)) is not None:
         return explained
     asker, wanted, origin = asked.asker, asked.wanted, asked.origin
@@ -409,7 +409,7 @@ def _explain_keras(asked: Asked) -> Explained:
 
 
 def _explain_symbol(asked: Asked) -> Explained | None:
-    """Explain a name of C++ that a library asks for."""
+    """Explain a C++ name that a library needs but does not find."""
     mangled = asked.event["symbol"]
     if _OF_STD.match(mangled):
         return _explained(
@@ -444,13 +444,13 @@ def _explain_symbol(asked: Asked) -> Explained | None:
 
 
 class Case(NamedTuple):
-    """What may be wrong, and how it is explained."""
+    """A possible fault, with its explanation."""
 
     applies: Callable[[Asked], bool]
     explain: Callable[[Asked], Explained | None]
-    """Returns None if nothing can be said."""
+    """Returns the explanation, or None if there is none."""
     logs: tuple[str, ...]
-    """Logs of ``tests/logs`` in which it was met; without one it is known from an example of ``tests/examples``."""
+    """Logs of ``tests/logs`` with this case; without one it is known from an example in ``tests/examples``."""
 
 
 CASES = (
@@ -524,4 +524,4 @@ CASES = (
     ),
     Case(lambda _: True, _explain_another_release, ("autokeras-tuner", "fasterrcnn-pil", "models-backuphandler")),
 )
-"""The cases, of which the first that applies counts: what is known of a name comes first, the general case last."""
+"""The cases; the first that applies is used: known names come first, the general case last."""

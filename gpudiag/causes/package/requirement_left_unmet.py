@@ -1,8 +1,8 @@
 """{by} needs {needs}{range}, and {needs} {found} is installed
 
-pip installs what is asked for even if a package that is already there needs another version of it, and only says so.
-What needs it may work all the same, fail when it is imported, or fail much later. Packages that check it themselves
-(transformers, setuptools' entry points) stop with such a line.
+pip installs a requested version even if an installed package needs another one, and only prints a warning. The package
+that needs it may still work, fail when it is imported, or fail much later. Packages that check their requirements
+themselves (transformers, setuptools' entry points) stop with such a line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _is_unmet(requirement: Stated) -> bool:
 
 
 def _is_known(line: str) -> bool:
-    """Return whether a line names a fault by itself: what pip says of packages is then most often beside the point."""
+    """Return whether a line names a fault by itself; pip's messages about packages are then usually irrelevant."""
     return any(
         event.message.worth is Worth.FAULT and event.message.fix and not event.message.follows
         for event in recognised(line)

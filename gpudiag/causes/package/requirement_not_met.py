@@ -61,7 +61,7 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
 
 
 def _sure(requirement: Requirement, failed: Traceback) -> Confidence:
-    """What is not there is proved by an error that says so; another version is only known not to be asked for."""
+    """Return how certain the cause is: a missing package is proved by its error, a wrong version is only likely."""
     absent = requirement.version is None or bool(requirement.gone) or bool(requirement.foreign_tag)
     return Confidence.PROVED if absent and requirement.name in failed.distributions else Confidence.LIKELY
 
@@ -91,7 +91,7 @@ def _seen(asked: list[Requirement]) -> list[str]:
 
 
 def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | None:
-    """Return what takes a copy away that is not beside TensorFlow: the right one may be there already."""
+    """Return how to remove a copy in another folder than TensorFlow's: the right copy may exist already."""
     if not elsewhere:
         return None
     return off_the_path(facts, PurePath(elsewhere)) or run(
@@ -100,7 +100,7 @@ def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | N
 
 
 def _arguments(asked: list[Requirement]) -> str:
-    """Return what pip is to install: what is asked for, or the same version again if only files of it are wrong."""
+    """Return pip's arguments: the required version, or the installed version again if only its files are wrong."""
     first = asked[0]
     if first.in_range and first.version:
         return f"--force-reinstall --no-deps --no-cache-dir '{first.name}=={first.version}'"

@@ -1,8 +1,8 @@
 """{what}
 
 pip, conda, uv and Poetry look for releases that satisfy all that is asked for, and stop if there are none. The lines
-below "The conflict is caused by", or the sentences that begin with "Because", name who asks for what. Each release of
-TensorFlow takes a few versions of numpy, protobuf, Keras and Python alone.
+below "The conflict is caused by", or the sentences that begin with "Because", name the packages and their requirements.
+Each release of TensorFlow accepts only a few versions of numpy, protobuf, Keras and Python.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _fix(easier: Stated, other: Stated) -> tuple[Action, ...]:
 
 
 def _of_tensorflow(easier: Stated, other: Stated) -> tuple[Action, ...]:
-    """Return the lines for packages that ask for different releases of TensorFlow."""
+    """Return the fix for packages that require different releases of TensorFlow."""
     asks = other if other.by else easier
     wanted = easier if asks is other else other
     numbers = [part for part in wanted.range.lstrip("=<>~! ").split(".") if part.isdecimal()]

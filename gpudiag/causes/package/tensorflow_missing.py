@@ -58,7 +58,7 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
 
 
 def _newest_python(facts: Facts) -> str:
-    """Return the newest Python that there are wheels for, if there are none for this one; else ""."""
+    """Return the newest Python with wheels, if there are none for this Python; else ""."""
     system = facts.system
     own = None if isinstance(system, Unknown) else release(system.python)
     first, last = (release(python) for python in pythons(NEWEST))

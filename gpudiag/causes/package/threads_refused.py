@@ -3,7 +3,8 @@
 numpy's OpenBLAS starts a thread for each processor when it is imported, and if it cannot, it interrupts the process:
 `import tensorflow` ends with KeyboardInterrupt, which nobody typed. A container runtime whose seccomp profile does not
 know the call clone3 refuses it with "Operation not permitted" (Docker before 20.10.10 with a C library from 2.34 on);
-"Resource temporarily unavailable" is a limit of processes: of the user, of the container, of the unit.
+"Resource temporarily unavailable" is a limit on the number of processes, of the user, the container or the systemd
+unit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """pip finds no wheel of {package} for {python}, and cannot compile it
 
-A release of a package has wheels for the Pythons of its time. For another one pip takes the sources, which need a
-compiler and more. A pin of an old release meets a Python that is newer; a new release meets one that is older, or a pip
-that does not see its wheels.
+A release of a package has wheels for the Pythons of its time. For another Python pip takes the sources, which need a
+compiler and more. Either an old release is pinned and Python is newer, or the release is new and Python, or pip, is too
+old for its wheels.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _RELEASE = re.compile(
     r"'version': '(?P<own>\d[\w.]{0,30})'"
 )
 _LAST_COMMON = 11
-"""Python 3.11 has wheels of most packages, old and new."""
+"""The minor version of the Python to suggest: 3.11 has wheels of most packages, old and new."""
 _LAST_OF_MOST = 9
-"""If neither the Python nor the time is known, and the release is named: it is an old one, most often."""
+"""The minor version to suggest if neither Python nor date is known and the release is named, usually an old one."""
 _OLD = 8
-"""Packages leave Python 3.8 and older out: there, a newer one helps."""
+"""The minor version up to which packages no longer support a Python: there, a newer one helps."""
 
 
 def find(program: Program, origin: Origin) -> Matches:
@@ -108,7 +108,7 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
 
 
 def _release(package: str, lines: tuple[str, ...]) -> str:
-    """Return the release that pip builds, as far as the lines say it."""
+    """Return the release that pip builds, if the lines name it."""
     found = (match for line in lines for match in _RELEASE.finditer(line))
     ours = (match for match in found if match["own"] or canonical(match["name"] or match["file"]) == canonical(package))
     return next((our["pinned"] or our["archive"] or our["own"] for our in ours), "")

@@ -56,7 +56,7 @@ def find(program: Program, origin: Origin) -> Matches:
 
 
 def _stated(origin: Origin) -> tuple[str, tuple[Action, ...]]:
-    """Return what the stated versions decide, and what to type; nothing if they fit, or are not stated."""
+    """Return the fault that the stated versions show, and the fix; nothing if they fit, or are not stated."""
     release = origin.named
     if release is None:
         return "", ()

@@ -25,7 +25,7 @@ CAUSE = Cause(
 )
 _LEAST = 10
 _MUCH = 1 << 20
-"""One tensor so large is worth a line."""
+"""The size of a tensor from which a single one is reported."""
 
 
 def find(program: ProgramTrace) -> Matches:

@@ -1,7 +1,7 @@
 """tf.data runs on the CPU: tf.device({device!r}) around {where} does not move it
 
-A dataset, and all functions that it maps, run on the CPU in threads of tf.data. TensorFlow has no kernel for GPUs for
-them, and soft placement says nothing. What the GPU is to compute belongs after the dataset.
+A dataset, and all functions that it maps, run on the CPU in threads of tf.data. TensorFlow has no GPU kernels for them,
+and soft placement gives no warning. Code that the GPU should run belongs after the dataset.
 """
 
 from __future__ import annotations

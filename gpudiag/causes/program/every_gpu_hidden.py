@@ -1,9 +1,9 @@
 """{where} hides every GPU from the process, {although}
 
-CUDA_VISIBLE_DEVICES and tf.config.set_visible_devices hold for the process, whichever file sets them: a helper, or a
-module that does it while it is imported, does it for everything else. TensorFlow computes on the CPU and says nothing.
-It is said if an import does it, if the process was given a GPU of its own, or if the program asks for GPUs by a
-strategy for several, by an option of their memory, or by mixed precision.
+CUDA_VISIBLE_DEVICES and tf.config.set_visible_devices hold for the process, whichever file sets them: a helper
+function, or a module that is imported, sets them for the whole process. TensorFlow then computes on the CPU without a
+warning. This cause is reported if an import hides the GPUs, if the process was given a GPU of its own, or if the
+program asks for GPUs by a strategy for several, by an option of their memory, or by mixed precision.
 """
 
 from __future__ import annotations

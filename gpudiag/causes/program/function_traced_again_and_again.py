@@ -1,7 +1,7 @@
 """{function} was traced {times} times
 
 Each new shape of an argument, and each new Python value, makes TensorFlow run the Python of a tf.function again and
-build and place a new graph: a GPU waits meanwhile. It is worth a look if there are nearly as many graphs as calls.
+build and place a new graph: a GPU waits meanwhile. This matters if there are nearly as many graphs as calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CAUSE = Cause(
     symptom=True,
 )
 _MANY = 6
-"""TensorFlow warns at 5 of the last calls."""
+"""The number of graphs from which the function is reported; TensorFlow warns at 5 of the last calls."""
 
 
 def find(program: ProgramTrace) -> Matches:

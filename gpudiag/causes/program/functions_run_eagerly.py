@@ -1,7 +1,7 @@
 """{what} runs eagerly, since {where}
 
-run_functions_eagerly(True), and compile(run_eagerly=True) of a Keras model, are for finding errors: each operation of
-a function is started from Python, one by one, and a GPU waits for it. Nothing is optimized.
+run_functions_eagerly(True), and compile(run_eagerly=True) of a Keras model, are for finding errors: each operation of a
+function is started from Python, one by one, and a GPU waits for it. No graph is optimized.
 """
 
 from __future__ import annotations

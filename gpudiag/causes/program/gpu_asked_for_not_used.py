@@ -1,7 +1,7 @@
 """{count} operations that were to run on {asked} ran on {device}
 
 Soft placement is on in TensorFlow 2: if there is no such GPU, an operation under tf.device('/GPU:0') runs elsewhere,
-and nothing is said. Only operations are counted for which TensorFlow has a kernel for GPUs, of their type.
+without a warning. Only operations are counted for whose type TensorFlow has a GPU kernel.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find(program: ProgramTrace) -> Matches:
 
 
 def _first(program: ProgramTrace, gpus: list[str]) -> Action:
-    """Return what to do first: it depends on whether there are GPUs, and on who hides them."""
+    """Return the first action, which depends on whether there are GPUs, and on who hides them."""
     hidden = next((use for use in program.gpus if use.is_hidden), None)
     if gpus and hidden is not None:
         these = ", ".join(gpus)

@@ -1,7 +1,7 @@
 """TensorFlow made {gpus}, and no operation ran there
 
 The program computed on the CPU although it had a GPU: it asks for the CPU, or its variables were made there and the
-operations followed them. TensorFlow takes memory of a GPU that it does not use as of one that it uses.
+operations followed them. TensorFlow takes the memory of an unused GPU, too.
 """
 
 from __future__ import annotations

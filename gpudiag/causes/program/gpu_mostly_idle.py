@@ -26,7 +26,7 @@ CAUSE = Cause(
 )
 _MOSTLY = 0.7
 _LEAST_S = 30.0
-"""A shorter time may be the start of the program, and the compilation of its functions."""
+"""The shortest time that is judged: less may be the program's start and the compilation of its functions."""
 
 
 def find(program: ProgramTrace) -> Matches:

@@ -1,8 +1,8 @@
 """{gpus} computed nothing: {used} of {made} GPUs worked
 
-TensorFlow makes a device of each GPU that it sees, and a program uses one GPU unless it distributes its work. It is
-said if the program asked for the GPU, by a list of visible devices, a strategy or tf.device, or if the process holds
-much of its memory, which is kept from everybody else.
+TensorFlow makes a device of each GPU that it sees, and a program uses one GPU unless it distributes its work. This
+cause is reported if the program asked for the GPU, by a list of visible devices, a strategy or tf.device, or if the
+process holds much of its memory, which no other program can use then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAUSE = Cause(
 )
 MASK = "CUDA_VISIBLE_DEVICES"
 _MUCH = 1 << 30
-"""More than the driver and the libraries take for themselves."""
+"""The memory above which more is held than the driver and the libraries take for themselves."""
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -78,13 +78,13 @@ def _asked(program: ProgramTrace, process: Process) -> set[str]:
 
 
 def _held(program: ProgramTrace, process: Process, device: Device) -> int:
-    """Return what NVML says that the process holds of a card, in bytes."""
+    """Return how many bytes of a card the process holds, by NVML."""
     card = next((card for card in program.booked if str(card.index) == device.gpu), None)
     return dict(card.processes).get(process.pid, 0) if card is not None else 0
 
 
 def _taken(program: ProgramTrace, process: Process, device: Device) -> str:
-    """Return what an idle GPU costs: the memory that the process holds of its card."""
+    """Return the cost of an idle GPU: the memory that the process holds on its card."""
     held = _held(program, process, device)
     if held:
         return f"{device.name}: no operation ran on it; NVML: the program holds {size(held)} of card {device.gpu}"

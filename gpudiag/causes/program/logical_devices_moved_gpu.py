@@ -2,7 +2,7 @@
 
 tf.config.set_logical_device_configuration makes several devices of one GPU, and TensorFlow numbers all devices in one
 row: with GPU 0 in two parts, GPU:1 is its second part, and the second GPU is GPU:2. A program that still asks for GPU:1
-puts all its work on the first GPU. TensorFlow takes memory of the second as of one that it uses.
+puts all its work on the first GPU. TensorFlow takes the memory of the second GPU, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def find(program: ProgramTrace) -> Matches:
 
 
 def _cards(process: Process) -> dict[str, list[str]]:
-    """Return the PCI bus id of each GPU, in the order in which TensorFlow numbers them, to its devices."""
+    """Return the GPUs by PCI bus id, in the order in which TensorFlow numbers them, each with its devices."""
     cards: dict[str, list[str]] = {}
     for device in process.devices:
         if device.pci:

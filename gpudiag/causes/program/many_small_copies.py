@@ -1,7 +1,7 @@
 """{count} tensors of {size} bytes were copied {direction} one by one
 
-A copy of a single number takes as long as one of some kilobytes, and a value that is read is waited for: until then
-Python starts nothing on the GPU. Typical are a loss that is read in each step for a sum or a print, and data that a
+A copy of a single number takes as long as one of some kilobytes, and Python waits for each value that it reads: until
+then it starts nothing on the GPU. Typical are a loss that is read in each step for a sum or a print, and data that a
 loop hands over piece by piece.
 """
 

@@ -1,8 +1,8 @@
 """{share} % of the operations ran on the CPU: {on_gpu} of {count} ran on a GPU
 
 TensorFlow has kernels for GPUs for all that is counted here. The program asks for the CPU by tf.device, or makes its
-variables or its tensors there, and the operations follow them. What is left for the GPU pays for a copy of its input
-and of its result, so that it may be slower than with no GPU.
+variables or its tensors there, and the operations follow them. Operations that still run on the GPU need a copy of
+their inputs and results, so that the program may be slower than without a GPU.
 """
 
 from __future__ import annotations

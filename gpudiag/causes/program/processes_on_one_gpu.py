@@ -27,7 +27,7 @@ _BY_RANK = edit(
     "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow: a GPU for each"
 )
 _MAKING_S = 2.0
-"""TensorFlow takes so long at most to make its devices; that it has made them is noted afterwards."""
+"""The longest time that TensorFlow takes to make its devices; their creation is recorded when it is complete."""
 _BY_TASK = edit("os.environ['CUDA_VISIBLE_DEVICES'] = str(json.loads(os.environ['TF_CONFIG'])['task']['index'])")
 
 
@@ -92,7 +92,7 @@ def _is_for_sharing(setting: Setting) -> bool:
 
 
 def _own_gpu(process: Process) -> Action:
-    """Return how each process gets a GPU: by the number that it has, if it has one."""
+    """Return how to give each process its own GPU, by the number of the process if it has one."""
     if process.rank.startswith("TF_CONFIG"):
         return _BY_TASK
     if process.rank:
@@ -115,7 +115,7 @@ def _at_once(processes: list[Process]) -> list[Process]:
 def _overlap(first: Process, other: Process) -> bool:
     """Return whether two processes live at the same time, by their first and last sign of life.
 
-    The parent of a process lives when that begins, and holds what TensorFlow has taken for it.
+    The parent of a process is alive when the process begins, and still holds its own GPU memory.
     """
     if other.pid == first.parent and 0 < other.made_s <= first.began_s:
         return True
@@ -133,7 +133,7 @@ def _last(process: Process) -> float:
 
 
 def _left(process: Process, gpu: str) -> str:
-    """Return what was free of a GPU when the process made its devices there, if others held a good part of it."""
+    """Return how much of a GPU was free when the process made its devices, if others held a large part."""
     device = next((device for device in process.devices if device.gpu == gpu), None)
     if device is None or device.free_bytes is None or 2 * device.free_bytes > device.total_bytes:
         return ""

@@ -45,7 +45,7 @@ def find(program: ProgramTrace) -> Matches:
 
 
 def _seen(program: ProgramTrace, allocation: OutOfMemory, free: int) -> list[str]:
-    """Return at most five lines: what was asked for and where, what is free, what holds the most, what is to blame."""
+    """Return at most five lines of evidence: the request, its place, the free memory, its holders, the cause."""
     again = len(program.out_of_memory) - 1
     times = f"; {again} more of these errors" if again else ""
     seen = [
@@ -63,7 +63,7 @@ def _seen(program: ProgramTrace, allocation: OutOfMemory, free: int) -> list[str
 
 
 def _first(program: ProgramTrace, allocation: OutOfMemory, free: int) -> Action:
-    """Return the smallest change with which it would have fitted."""
+    """Return the smallest change with which the request would have fitted."""
     need = allocation.asked_bytes + allocation.used_bytes
     card = _card(program, allocation)
     if need > allocation.limit_bytes > 0 and allocation.asked_bytes and (raised := _raised(program, need, card)):
@@ -98,7 +98,7 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
 
 
 def _card(program: ProgramTrace, allocation: OutOfMemory) -> Booked | None:
-    """Return what NVML said of the card of the device; None if it is not known which that is."""
+    """Return NVML's figures for the card of the device; None if it is not known which card that is."""
     gpu = next(
         (device.gpu for process in program.processes for device in process.devices if device.name == allocation.device),
         "",

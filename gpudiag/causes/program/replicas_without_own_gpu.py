@@ -1,7 +1,7 @@
 """{strategy} has {replicas} replicas, and TensorFlow has not a GPU for each
 
 A strategy is not refused if the devices that it is given do not exist: by soft placement the replicas share a GPU, or
-the CPU. Training goes on, each batch is computed in parts one after another, and nothing is said.
+the CPU. Training goes on, each batch is computed in parts one after another, without a warning.
 """
 
 from __future__ import annotations

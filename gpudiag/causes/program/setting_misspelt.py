@@ -1,7 +1,7 @@
 """nothing reads {setting} {where}: the name is probably misspelled
 
-TensorFlow asks for the variables that it knows and the keys of device_count that are in upper case; nobody looks at
-the rest, and nothing is printed.
+TensorFlow asks for the variables that it knows and the keys of device_count that are in upper case; all other names are
+ignored without a message.
 """
 
 from __future__ import annotations

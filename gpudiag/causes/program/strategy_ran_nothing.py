@@ -1,7 +1,7 @@
 """{strategy} has {count} replicas and ran nothing: {missing} did not train
 
 A strategy distributes what Strategy.run is given, and the models of Keras that are made and compiled in its scope. A
-model, or a step, that is made outside of the scope runs on one GPU, and nothing is said.
+model, or a step, that is made outside of the scope runs on one GPU, without a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CAUSE = Cause(
     },
 )
 _COORDINATES = "ParameterServer"
-"""Strategies of this name are given work by a coordinator."""
+"""Names of strategies that get their work from a coordinator."""
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -61,6 +61,6 @@ def _another_ran(program: ProgramTrace, strategy: Replicas) -> bool:
 
 
 def _idlest(gpus: list[str], ran: dict[str, int]) -> list[str]:
-    """Return the GPUs without the one that ran the most."""
+    """Return the GPUs except the one that ran the most operations."""
     busiest = max(gpus, key=lambda gpu: ran.get(gpu, 0))
     return [gpu for gpu in gpus if gpu != busiest]

@@ -1,8 +1,8 @@
 """{task} waits for {others} of TF_CONFIG: no connection is accepted there
 
 A strategy for several workers connects to the other tasks of the cluster as soon as it is made, and waits, without a
-message, for an hour or for ever, until all of them have started. One that was not started, that crashed, that has
-another address, or that a firewall hides, stops all. The same happens in a step, if one of them ends later.
+message, for an hour or for ever, until all of them have started. A single task that was not started, that crashed, that
+has another address, or that a firewall hides, stops all. The same happens in a step, if one of them ends later.
 """
 
 from __future__ import annotations

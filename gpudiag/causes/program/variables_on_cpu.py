@@ -25,7 +25,7 @@ CAUSE = Cause(
     },
 )
 _LEAST_VARIABLES, _LEAST_RUNS = 3, 3
-"""One or two large tables are often kept on the CPU on purpose."""
+"""The least that is reported: one or two large tables are often kept on the CPU on purpose."""
 _HEAVY = ("MatMul", "Conv")
 
 

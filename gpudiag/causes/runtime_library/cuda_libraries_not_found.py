@@ -60,7 +60,7 @@ _OF_A_TOOLKIT = (
 
 
 def _that_brings(name: str) -> Action:
-    """Return what brings a library which one of CUDA's needs itself."""
+    """Return how to get a library that one of CUDA's libraries needs itself."""
     stem, _, number = name.partition(".so.")
     if (package := _OF_PACKAGES.get(stem)) and number.partition(".")[0] in ("11", "12"):
         why = f"has {name}; put its folder into LD_LIBRARY_PATH, or take the other CUDA out of it"
@@ -102,7 +102,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
 
 
 def _of_no_wheel(names: list[str]) -> tuple[Action, ...]:
-    """Return what helps if a library is of a CUDA that no wheel of pypi.org was built for; nothing if there is one."""
+    """Return the fix if a library belongs to a CUDA that no wheel on pypi.org was built for; nothing if one was."""
     for name in names:
         if (found := _BEFORE_11.match(name)) and found[1] not in {generation.cuda for generation in GENERATIONS}:
             return (

@@ -54,7 +54,7 @@ def find(facts: Facts, listing: Listing) -> Matches:
 
 
 def _of_the_driver(facts: Facts, listing: Listing) -> Iterator[str]:
-    """Yield what is known of the driver, which TensorFlow's line for this fault names; more than that is not."""
+    """Yield evidence about the driver, which TensorFlow's log wrongly names for this fault."""
     if facts.nvml_devices and not isinstance(facts.nvml, Unknown):
         yield f"NVML of the driver answers: {facts.nvml.driver_version}, {counted(len(facts.nvml_devices), 'GPU')}"
     if error := cuinit_error(listing):

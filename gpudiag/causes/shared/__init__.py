@@ -1,1 +1,1 @@
-"""What several causes look at, each module for those of one matter."""
+"""Shared by causes: each module is about one subject."""

@@ -41,9 +41,9 @@ _OF_CONDA = {
     "8.7": "8.8",
     "8.9": "8.9",
 }
-"""cuDNN that a release was built for to one that fits it and that conda-forge has beside its CUDA."""
+"""For each cuDNN that a release was built for, a compatible one that conda-forge has beside the release's CUDA."""
 FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
-"""The first and last release of TensorFlow whose Keras has the same number."""
+"""The first and last release of TensorFlow whose Keras has the same version number."""
 _OF_COLAB = note("Colab: Runtime, Change runtime type, GPU, Save; then run every cell again")
 _GIVES_A_GPU = re.compile(r"docker run --gpus|sudo (?:modprobe nvidia|apt install (?:--reinstall )?nvidia-driver)")
 OF_TEGRA = check(
@@ -53,18 +53,18 @@ OF_TEGRA = check(
 )
 _EXTRA = "'tensorflow[and-cuda]'"
 _BLACKWELL = 10
-"""The major number of its compute capability, and of what came after it."""
+"""The major compute capability of Blackwell; later generations have higher ones."""
 _SEVERAL = 4
 """More generations than these are too many to name one by one."""
 
 
 def built_for(origin: Origin) -> str:
-    """Return such as ``CUDA 11.2 with cuDNN 8.1``, of the newest generation that may have written the log."""
+    """Return text such as ``CUDA 11.2 with cuDNN 8.1``, for the newest generation that may have written the log."""
     return f"CUDA {origin.generation.cuda} with cuDNN {origin.generation.cudnn}"
 
 
 def unfit(origin: Origin) -> tuple[str, str] | None:
-    """Return the line that states a CUDA or cuDNN which this TensorFlow does not use, and that in words; None for none.
+    """Return a line that states a CUDA or cuDNN which this TensorFlow does not use, and why; None if none does.
 
     Up to CUDA 10 the libraries have the minor number in their names, too.
     """
@@ -80,7 +80,7 @@ def unfit(origin: Origin) -> tuple[str, str] | None:
 
 
 def libraries(origin: Origin) -> tuple[Action, ...]:
-    """Return the lines that bring the CUDA libraries of the TensorFlow that wrote the log."""
+    """Return how to install the CUDA libraries of the TensorFlow that wrote the log."""
     newest = origin.releases[1]
     if origin.mac:
         return (install("tensorflow", "tensorflow-metal", note="Apple's GPU; TensorFlow for macOS uses no NVIDIA GPU"),)
@@ -106,7 +106,7 @@ def libraries(origin: Origin) -> tuple[Action, ...]:
 
 
 def toolkit(origin: Origin) -> tuple[Action, ...]:
-    """Return the lines that bring CUDA and cuDNN themselves, as releases before 2.14 need it."""
+    """Return how to install CUDA and cuDNN themselves, as releases before 2.14 need them."""
     made = origin.generation
     found = (
         note("or NVIDIA's installers of that CUDA and cuDNN, with their folders bin on PATH")
@@ -121,7 +121,7 @@ def toolkit(origin: Origin) -> tuple[Action, ...]:
 
 
 def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...]:
-    """Return the lines that bring a cuDNN of ``needed`` or newer, of the same major version; or of its minor one."""
+    """Return how to install a cuDNN of ``needed`` or newer, of the same major version; or of the same minor version."""
     major = needed.partition(".")[0]
     least = ".".join(needed.split(".")[:2])
     if origin.jetson:
@@ -165,7 +165,7 @@ def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...
 
 
 def built_with_cudnn(loaded: str, needed: str) -> Action | None:
-    """Return the line that brings the newest TensorFlow which was built with the ``loaded`` cuDNN, or an older one."""
+    """Return how to install the newest TensorFlow that was built with the ``loaded`` cuDNN, or an older one."""
     least = numbers(loaded)
     fit = [
         release
@@ -183,7 +183,7 @@ def built_with_cudnn(loaded: str, needed: str) -> Action | None:
 
 
 def libdevice(origin: Origin) -> tuple[Action, ...]:
-    """Return the lines that let XLA find libdevice.10.bc."""
+    """Return how to let XLA find libdevice.10.bc."""
     cuda = origin.generation.cuda
     folder = rf"C:\PROGRA~1\NVIDIA~2\CUDA\v{cuda}"
     windows = (
@@ -236,7 +236,7 @@ def libdevice(origin: Origin) -> tuple[Action, ...]:
 
 
 def compiler(origin: Origin, capability: str) -> tuple[Action, ...]:
-    """Return the lines that bring a ptxas which knows a compute capability, such as ``8.6``; "" for any."""
+    """Return how to install a ptxas that supports a compute capability, such as ``8.6``; "" for any."""
     known = NEW_IN.get(capability, "")
     least = f" of CUDA {known} or newer" if known else ""
     if origin.is_before_12:
@@ -264,7 +264,7 @@ OF_TENSORFLOW_1 = run(
 
 
 def newer_release(origin: Origin, capability: str) -> tuple[Action, ...]:
-    """Return the lines that bring a TensorFlow with code for a compute capability, such as ``8.6``."""
+    """Return how to install a TensorFlow with code for a compute capability, such as ``8.6``."""
     if numbers(capability)[0] >= _BLACKWELL:
         return (
             OF_BLACKWELL,
@@ -298,18 +298,18 @@ def driver(origin: Origin, *, ptx: bool = False) -> str:
 
 
 def says_most(events: Iterable[Event]) -> Event | None:
-    """Return the fault that explains a line best, of those that say what to type: most of its words do not vary."""
+    """Return the fault with a fix that explains a line best: the one with the most fixed words."""
     faults = [event for event in events if event.message.fix and event.message.worth is not Worth.HARMLESS]
     return min(faults, key=generality, default=None)
 
 
 def generality(event: Event) -> tuple[bool, int]:
-    """Return what is least for the event that says most: its words that do not vary are the most."""
+    """Return a sort key that is least for the most specific event, which has the most fixed words."""
     return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
 
 
 def fitted(fix: Iterable[Action], origin: Origin) -> tuple[Action, ...]:
-    """Return a fix that was written for Linux and the newest release, as it helps where the log is from.
+    """Adapt a fix that was written for Linux and the newest release to the system and release of the log.
 
     NVIDIA's packages of CUDA 12 do not help an older release, a driver is not installed inside of WSL or of a
     container, and the shell of Windows has neither ``export`` nor ``sudo``.
@@ -342,7 +342,7 @@ def _is_plain(origin: Origin) -> bool:
 
 
 def _driver_elsewhere(origin: Origin) -> Action | None:
-    """Return how a driver gets onto a machine that apt does not bring one to; None for any other."""
+    """Return how to install the driver on Windows, in WSL or on a Jetson board; None elsewhere."""
     if origin.windows or origin.wsl:
         none_inside = "; none in WSL" if origin.wsl else ""
         page = f"https://www.nvidia.com/drivers{none_inside}"
@@ -354,7 +354,7 @@ def _driver_elsewhere(origin: Origin) -> Action | None:
 
 
 def _of_windows(action: Action) -> Action:
-    """Return what sets variables, as the shell of Windows does."""
+    """Return the action with its variables set in the syntax of Windows's shell."""
     pairs = " && ".join(f"set {name}={value}" for name, value in (action.change or {}).items())
     return action.replaced(command=pairs)
 

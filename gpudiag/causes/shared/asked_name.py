@@ -1,4 +1,4 @@
-"""A module or a name that Python did not find: what was asked for, and by whom, as a traceback shows it."""
+"""A module or a name that Python did not find: the requested name and who requested it, as a traceback shows them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,100})\.([A-Za-z_]\w{0,100})")
 _FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
 _ALIASES = {"tf": "tensorflow", "np": "numpy", "sp": "scipy", "pd": "pandas", "plt": "matplotlib.pyplot"}
 _PASSED_ON = {"tensorflow_hub.tf_v1": "tensorflow", "tensorflow_hub.tf_utils.tf": "tensorflow"}
-"""Modules of packages that are another's: what they lack, that lacks."""
+"""Modules that only pass on another package's names: a name that they lack is missing in that package."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A module or a name that was asked for and is not there, as a line of a log says it."""
+    """A requested module or name that was not found, according to a line of a log."""
 
     event: Event
     before: tuple[str, ...]
-    """The lines above it."""
+    """The lines above that line."""
     program: LogAlone
     origin: Origin
     is_known_otherwise: bool
-    """True if another message of the line is a fault with a cause of its own, which says more."""
+    """True if another message of the line is a fault with a more specific cause of its own."""
 
     @cached_property
     def asker(self) -> str:
-        """The distribution whose code asked, from the last frame above the error; "" for the user's program."""
+        """The distribution whose code asked for it, from the last frame above the error; "" for the user's program."""
         asked_for = self.event["module"] or self.event["of"]
         asked_for = _PASSED_ON.get(asked_for, asked_for)
         for line in reversed(self.before):
@@ -53,7 +53,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The name in the module; "" if the module itself is not there."""
+        """The requested name in the module; "" if the module itself was not found."""
         return self.event["name"] or self.event["attribute"] or self.event["lacked"]
 
     @cached_property
@@ -63,7 +63,7 @@ class Asked:
 
     @property
     def top(self) -> str:
-        """The package of the module."""
+        """The top-level package of the module."""
         return self.module.partition(".")[0]
 
     @property
@@ -72,40 +72,40 @@ class Asked:
 
     @property
     def wanted(self) -> str:
-        """What was asked for, in words."""
+        """The requested module or name, in words."""
         return f"{self.name} of {self.module}" if self.name else self.module
 
     @property
     def lacks_module(self) -> bool:
-        """True if the module itself is not there."""
+        """True if the module itself was not found."""
         return self.event.message is MODULE_NOT_THERE
 
     @cached_property
     def modules(self) -> tuple[str, ...]:
-        """The module, or, as Python 2 does not name it, those that the name may be of."""
+        """The module; for Python 2, which does not name it, the modules that the name may belong to."""
         if self.module:
             return (self.module,)
         return _called(self.before, self.name) if self.event["lacked"] else ()
 
     @cached_property
     def moved(self) -> Moved | None:
-        """Which releases have it, if that is known."""
+        """The releases that have the name, if they are known."""
         return next((known for module in self.modules if (known := moved(module, self.name)) is not None), None)
 
     @property
     def wanted_anywhere(self) -> str:
-        """What was asked for, in words; also of a name whose module Python 2 did not say."""
+        """The requested module or name, in words, even if Python 2 did not name the module."""
         module = self.module or next((module for module in self.modules if moved(module, self.name)), "")
         return f"{self.name} of {module}" if self.name else module
 
     @property
     def is_shown(self) -> bool:
-        """True if the lines show the place that asked."""
+        """True if the lines show the place of the request."""
         return any(_FRAME.search(line) for line in self.before)
 
 
 def _called(before: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """Return the modules that a name may be of: that of the statement above which uses it, and TensorFlow."""
+    """Return the modules that a name may belong to: the one in the statement above that uses it, and TensorFlow."""
     for line in reversed(before[-12:]):
         for module, asked in _DOTTED.findall(line):
             if asked == name:

@@ -1,4 +1,4 @@
-"""Shared by causes: settings of a program, and variables, that have not the effect that was meant."""
+"""Shared by causes: settings of a program, and variables, that do not have the intended effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTER = re.compile(
 
 
 def listed_here(seen: trace.Reading | None) -> tuple[str, ...]:
-    """Return a line that says what TensorFlow lists here, to compare with where the program ran."""
+    """Return a line with TensorFlow's listing here, to compare with the place where the program ran."""
     if seen is None:
         return ()
     if not seen.listed:

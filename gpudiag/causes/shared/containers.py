@@ -25,19 +25,19 @@ _START = {
     "lxc": start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME"),
     "kubernetes": start("resources: {limits: {nvidia.com/gpu: 1}}", "in the container's part of the pod"),
 }
-"""How each runtime is asked for GPUs, if it does not take Docker's option."""
+"""For each runtime without Docker's option, how it is asked for GPUs."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
 
 @dataclass(frozen=True)
 class InContainer:
-    """This process is in a container."""
+    """A process that runs in a container."""
 
     facts: Facts
     container: ContainerFacts
     listed: int
-    """GPUs that TensorFlow lists."""
+    """The number of GPUs that TensorFlow lists."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> InContainer | None:
@@ -48,18 +48,18 @@ class InContainer:
 
     @property
     def marks(self) -> str:
-        """What shows it."""
+        """The signs of the container."""
         return f"in a container: {', '.join([*self.container.evidence, *['Kubernetes'] * self.container.kubernetes])}"
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The device files that are here."""
+        """The device files in this container."""
         nodes = self.facts.device_nodes
         return () if isinstance(nodes, Unknown) else tuple(node.path for node in nodes.nodes)
 
     @property
     def gpus(self) -> list[str]:
-        """Those of GPUs."""
+        """The device files of GPUs."""
         return [path for path in self.nodes if _GPU_NODE.fullmatch(path)]
 
     @property
@@ -73,7 +73,7 @@ class InContainer:
         return known and not self.listed and not self.facts.nvml_devices and not self.gpus
 
     def start(self, **variables: str) -> Action:
-        """Return how a container is started with GPUs under this runtime, and with such variables."""
+        """Return how to start a container with GPUs under this runtime, and with these variables."""
         runtime = "kubernetes" if self.container.kubernetes else self.container.name or ""
         if runtime in _START:
             return _START[runtime]
@@ -86,7 +86,7 @@ class InContainer:
 
 @dataclass(frozen=True)
 class WithoutGpu(InContainer):
-    """This process is in a container that was given no GPU, though its host has one, or somebody asked for one."""
+    """A container that was given no GPU, though its host has one, or somebody asked for one."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> WithoutGpu | None:
@@ -102,12 +102,12 @@ class WithoutGpu(InContainer):
 
     @property
     def forbidden(self) -> bool:
-        """True if the variable that asks for GPUs asks for none."""
+        """True if the variable that requests GPUs requests none."""
         return self.wanted in _NONE
 
     @property
     def host(self) -> str:
-        """What shows that the host has a GPU: its PCI bus and its kernel modules are seen from containers, too."""
+        """The signs that the host has a GPU: containers see its PCI bus and its kernel modules, too."""
         nodes, driver = self.facts.device_nodes, self.facts.driver
         if not isinstance(nodes, Unknown) and nodes.pci_gpus:
             return f"the host has {counted(len(nodes.pci_gpus), 'GPU')}: PCI {' '.join(nodes.pci_gpus)}"

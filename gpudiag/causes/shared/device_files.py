@@ -1,4 +1,4 @@
-"""Shared by causes: device files that are lacking or shut, and a GPU that the driver refuses."""
+"""Shared by causes: device files that are missing or may not be opened, and a GPU that the driver refuses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NoDevice:
     nvml: NvmlFacts
     nodes: DeviceNodeFacts
     missing: tuple[str, ...]
-    """The device files without which no GPU can be reached, and that are not there."""
+    """The device files without which no GPU can be reached, and that do not exist."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> NoDevice | None:
@@ -51,7 +51,7 @@ class NoDevice:
 
     @property
     def with_all_files(self) -> bool:
-        """True if every file is there, ``nvidia-uvm`` too, and CUDA says that there is no GPU, or not why."""
+        """True if every file exists, ``nvidia-uvm`` included, and CUDA reports no GPU, or gives no reason."""
         here = not self.missing and any(node.path == _UVM_FILE for node in self.nodes.nodes)
         return here and re.search("NO_DEVICE|ERROR_UNKNOWN", self.error) is not None
 
@@ -122,7 +122,7 @@ class NoAccess:
         return run(f"sudo usermod -aG {group} {self.user}"), note("log in again")
 
     def match(self, shut: tuple[DeviceNode, ...], fix: tuple[Action | None, ...] = ()) -> Match:
-        """Return the match of a cause that keeps these files ``shut``."""
+        """Return the match of a cause that prevents opening these ``shut`` files."""
         groups = ", ".join(self.nodes.groups) or "no group that is known"
         return Match(
             evidence=(

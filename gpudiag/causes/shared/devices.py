@@ -1,4 +1,4 @@
-"""Shared by causes: the GPUs themselves: kept from others, left out, counted wrongly."""
+"""Shared by causes: the state of the GPUs: held by others, left out, or counted wrongly."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NO_OTHER_GPU = note("there is no other GPU to choose here")
 
 @dataclass(frozen=True)
 class SaidToBeBusy:
-    """The driver, or the log, says that a GPU is busy."""
+    """A report by the driver, or in the log, that a GPU is busy."""
 
     text: str
-    """Who said it, and what."""
+    """The source of the report, and its text."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> SaidToBeBusy | None:
@@ -39,7 +39,7 @@ def computing(device: NvmlDevice) -> list[int]:
 
 @dataclass(frozen=True)
 class ChosenGpus:
-    """The GPUs in scope: what NVML says of them, which of them fail, and what can be chosen in their place."""
+    """The GPUs in scope: NVML's report on them, those that fail, and those that can be chosen instead."""
 
     facts: Facts
     gpus: Gpus
@@ -51,7 +51,7 @@ class ChosenGpus:
 
     @property
     def by_nvml(self) -> list[tuple[Gpu, NvmlDevice]]:
-        """Each GPU in scope, and what NVML says of it."""
+        """Each GPU in scope, with NVML's report on it."""
         devices = {device.pci_bus_id: device for device in self.facts.nvml_devices}
         return [(gpu, devices[gpu.pci_bus_id]) for gpu in self.gpus if gpu.pci_bus_id in devices]
 
@@ -76,7 +76,7 @@ class ChosenGpus:
         return note(f"the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id")
 
     def without(self, unusable: list[Gpu], why: str = "") -> Action:
-        """Return how to choose those that are left without the ``unusable``, if there are some."""
+        """Return how to choose the GPUs that remain without the ``unusable`` ones, if any remain."""
         rest = [gpu.uuid for gpu in self.gpus if gpu not in unusable]
         if not rest:
             return self.hidden_and_free or NO_OTHER_GPU
@@ -84,9 +84,10 @@ class ChosenGpus:
 
     @property
     def hidden_and_free(self) -> Action | None:
-        """The command that chooses GPUs which the mask hides and nobody uses by NVML; None if there are none.
+        """The command that chooses GPUs that the mask hides and NVML shows unused; None if there are none.
 
-        None in a job of Slurm's, where the others are other jobs'. It is not tried: they may be somebody else's.
+        None in a Slurm job, where the other GPUs belong to other jobs. The command is not tried: they may be somebody
+        else's.
         """
         facts = self.facts
         mask = facts.variables.get(MASK)

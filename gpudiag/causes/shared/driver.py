@@ -1,4 +1,4 @@
-"""Shared by causes: NVIDIA's driver is of two versions, too old, or not ready."""
+"""Shared by causes: a driver that has two versions, is too old, or is not ready."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TwoVersions:
     module: str
     library: str
     seen: tuple[str, ...]
-    """What says so."""
+    """The lines of evidence that show the two versions."""
     stage: Stage
 
     @classmethod
@@ -61,12 +61,12 @@ class TwoVersions:
 
     @property
     def in_image(self) -> bool:
-        """True if this is a container that has libraries of a driver in its image."""
+        """True if this is a container whose image contains libraries of a driver."""
         return bool(container(self.facts) and self.driver.packages)
 
     @property
     def hold(self) -> Action | None:
-        """The command that keeps the driver's packages as they are; None if none is known."""
+        """The command that excludes the driver's packages from upgrades; None if none is known."""
         packages = " ".join(self.driver.packages)
         return run(f"sudo apt-mark hold {packages}", "so that it does not come again") if packages else None
 
@@ -92,7 +92,7 @@ class TwoVersions:
 
 
 def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, Action]:
-    """Return the folder with ``part`` in its name that libcuda comes from, or "", and how to take it out of the way."""
+    """Return libcuda's folder, "" if ``part`` is not in its name, and how to remove it from the path."""
     driver = facts.driver
     path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
     entries = facts.variables.get("LD_LIBRARY_PATH", "").split(":")

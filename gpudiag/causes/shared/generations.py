@@ -8,7 +8,7 @@ from gpudiag.model.diagnosis import Stage
 
 
 def where_kernels_fail(rows: Rows) -> Stage:
-    """Return the stage at which a GPU without machine code shows: kernels fail, never end, or are slow at first."""
+    """Return the stage at which a lack of machine code shows: kernels fail, never end, or are slow at first."""
     if rows.found("discovery.logical_devices", "product_failed"):
         return Stage.FIRST_OP
     for row in rows:

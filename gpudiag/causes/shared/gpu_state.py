@@ -1,4 +1,4 @@
-"""Shared by causes: what NVML says of the health of GPUs, and what was tried."""
+"""Shared by causes: NVML's report on the health of GPUs, and the results of attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpudiag.probes.discovery import first_op
 
 
 class GpusInScope(tuple[NvmlDevice, ...]):
-    """What NVML says of each GPU in scope, in NVML's order, and of its state while it computed, if it did."""
+    """NVML's report on each GPU in scope, in NVML's order, and its state while it computed, if it did."""
 
     __slots__ = ()
 
@@ -34,12 +34,12 @@ class GpusInScope(tuple[NvmlDevice, ...]):
         )
 
     def whose_state(self, fits: Callable[[GpuState], bool]) -> tuple[NvmlDevice, ...]:
-        """Return those whose state ``fits``."""
+        """Return the GPUs whose state ``fits``."""
         return tuple(device for device in self if fits(device.state))
 
 
 def _later(before: GpuState, after: GpuState | None) -> GpuState:
-    """Return what is known of both: of a MIG instance less is known than of its GPU."""
+    """Return the later state, completed by the earlier: NVML reports less about a MIG instance than about its GPU."""
     known = {} if after is None else {name: getattr(after, name) for name in after.__struct_fields__}
     return replace(before, **{name: value for name, value in known.items() if value is not None})
 
@@ -55,21 +55,21 @@ def indices(devices: tuple[NvmlDevice, ...]) -> str:
 
 
 def addresses(devices: Iterable[NvmlDevice | Gpu]) -> tuple[str, ...]:
-    """Return their PCI bus ids, for :attr:`gpudiag.cause.Match.gpus`."""
+    """Return the PCI bus ids of the GPUs, for :attr:`gpudiag.cause.Match.gpus`."""
     return tuple(device.pci_bus_id for device in devices)
 
 
 def written(tried: TriedFacts | None, purpose: str) -> Iterator[Attempt]:
-    """Yield what came of writing to the folders for ``purpose``."""
+    """Yield the results of writing to the folders for ``purpose``."""
     yield from () if tried is None else (attempt for attempt in tried.written if attempt.purpose == purpose)
 
 
 @dataclass(frozen=True)
 class NoneListed:
-    """TensorFlow was asked, and lists no GPU."""
+    """TensorFlow was asked for its GPUs, and lists none."""
 
     stage: Stage
-    """The first at which a driver that is there and fails shows it."""
+    """The first stage at which a failing driver shows."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> NoneListed | None:
@@ -95,7 +95,7 @@ class KernelLog(tuple[str, ...]):
 
     @property
     def xid(self) -> str:
-        """What the last Xid means; "" if there is none."""
+        """The meaning of the last Xid; "" if there is none."""
         events = [event for line in self.last("Xid") for event in recognised(line)]
         said = [event for event in events if event.message.name.startswith("xid_")]
         return said[-1].message.meaning.format(code=said[-1]["code"]) if said else ""
@@ -117,5 +117,5 @@ MEANINGS = {
 
 
 def meaning(error: str | None) -> str:
-    """Return an error's name with what it means."""
+    """Return an error's name with its meaning."""
     return f"{error} ({MEANINGS[error]})" if error in MEANINGS else str(error)

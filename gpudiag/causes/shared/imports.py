@@ -22,11 +22,11 @@ _MODULE = re.compile(
     r"'([\w.]+)'"
 )
 _LONGEST = 300
-"""Letters of an error that are shown: numpy's is a page."""
+"""The most letters of an error that are shown: numpy's fill a page."""
 _ALIASES = {"absl": "absl-py", "clang": "libclang", "google": "protobuf", "grpc": "grpcio", "pasta": "google-pasta"}
-"""Modules of distributions that TensorFlow requires and that are called otherwise."""
+"""Modules whose name differs from their distribution, for distributions that TensorFlow requires."""
 _OF_PYTHON = sys.stdlib_module_names | {"asynchat", "asyncore", "distutils", "imp"}
-"""Python's own, also those that it no longer has."""
+"""Python's own modules, including those that it no longer has."""
 _OF_TENSORFLOW = ("tensorflow", "tensorflow_core")
 
 
@@ -105,7 +105,7 @@ def executable(facts: Facts) -> str:
 
 
 def active_environment(facts: Facts) -> str:
-    """Return the environment that is active, if this interpreter is not of it; "" if it is, or if none is active."""
+    """Return the active environment, if this interpreter is not from it; "" if it is, or if none is active."""
     system = facts.system
     own = "" if isinstance(system, Unknown) else system.prefix
     active = [facts.variables.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
@@ -113,7 +113,7 @@ def active_environment(facts: Facts) -> str:
 
 
 def interpreter(facts: Facts) -> tuple[str, ...]:
-    """Say which interpreter this is, and which environment is active, if it is not that of this interpreter."""
+    """Return evidence about this interpreter, and about the active environment if that is another."""
     system = facts.system
     if isinstance(system, Unknown):
         return ()

@@ -17,7 +17,7 @@ class IdleGpu(WholeDriver):
     """A GPU on the PCI bus that NVIDIA's driver does not drive."""
 
     def match(self, sign: str = "", confidence: Confidence = Confidence.PROVED, fix: Fix = ()) -> Match:
-        """Return the match of a cause that shows by ``sign``."""
+        """Return the match of a cause, with ``sign`` as its evidence."""
         name, kernel = operating_system(self.facts)
         pci = self.nodes.pci_gpus[0]
         loaded = "loaded" if self.driver.kernel_module else "not loaded"
@@ -63,7 +63,7 @@ class GpuWithoutModule(IdleGpu):
 
 
 class InstalledDriver(GpuWithoutModule):
-    """Such a GPU on a machine where NVIDIA's driver is installed."""
+    """A GPU without a loaded kernel module on a machine where NVIDIA's driver is installed."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> InstalledDriver | None:
@@ -74,12 +74,12 @@ class InstalledDriver(GpuWithoutModule):
 
     @property
     def nouveau(self) -> bool:
-        """Whether the free driver is loaded, or holds a GPU."""
+        """True if the free driver nouveau is loaded, or holds a GPU."""
         return "nouveau" in self.driver.modules or "nouveau" in self.nodes.bound.values()
 
 
 class UnloadedModule(InstalledDriver):
-    """Such a GPU that neither nouveau holds nor prime-select has switched off: its module was not built, or refused."""
+    """An idle GPU that neither nouveau nor prime-select explains: its module was not built, or was refused."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> UnloadedModule | None:

@@ -1,4 +1,4 @@
-"""Shared by causes: the code that CUDA gave, if nothing else is known."""
+"""Shared by causes: CUDA's error code, if nothing else is known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 UVM_AGAIN = run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no GPU is in use", kind=Kind.RELOAD_DRIVER)
 LOOK = check("nvidia-smi -q | grep -i -e error -e pending")
-"""What looks closer; another command for some codes."""
+"""The check for a closer look; some codes have another command."""
 
 
 class Meaning(NamedTuple):
@@ -83,7 +83,7 @@ OTHERWISE = Meaning("", "", LOOK)
 def match(
     step: FirstFailed, whole: WholeDriver | None, facts: Facts, rows: Rows, *, before: tuple[Action, ...] = ()
 ) -> Match:
-    """Return what is known of the step that failed; ``before``: what to do before what is common."""
+    """Return the match for the failed step; ``before`` are actions to put before the common ones."""
     log = [text(line) for line in devices_log(rows) if CODE.search(line)][:1] if step.stage in IN_USE else []
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)

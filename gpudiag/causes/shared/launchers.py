@@ -1,4 +1,4 @@
-"""Shared by causes: what launchers say of the processes that they start on this machine."""
+"""Shared by causes: launchers' variables about the processes that they start on this machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gpudiag.model.facts import Facts
 
 @dataclass(frozen=True)
 class Launcher:
-    """Several processes were started on this machine by one command; this is one of them."""
+    """The launcher that started this process and others on this machine by one command."""
 
     name: str
     processes: int
     """How many processes were started on this machine."""
     variable: str
-    """Which says so."""
+    """The variable with this number."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> Launcher | None:
-        """Return the launcher; the innermost, if one starts another (mpirun in a job of Slurm's)."""
+        """Return the launcher; the innermost, if one starts another (mpirun in a Slurm job)."""
         variables = evidence.facts.variables
         for name, variable in _LAUNCHERS.items():
             if found := re.match(r"\d{1,6}", variables.get(variable, "")):
@@ -38,7 +38,8 @@ _LAUNCHERS = {
     "Hydra (MPICH, Intel MPI)": "MPI_LOCALNRANKS",
     "Slurm": "SLURM_STEP_TASKS_PER_NODE",
 }
-"""Of Slurm's, what it says of a step (srun): the script of a job runs once, however many tasks the job has."""
+"""Launchers, with the variable for the number of processes. Slurm's is that of a step (srun): a job's script runs
+once."""
 
 
 _RANKS = (
@@ -57,7 +58,7 @@ class LocalRank:
     """The number of this process among those that its launcher started on this machine."""
 
     variable: str
-    """Which says so."""
+    """The variable with this rank."""
     number: int
 
     @classmethod

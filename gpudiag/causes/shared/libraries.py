@@ -23,7 +23,7 @@ LIBRARIES = {
     "cuSOLVER": "libcusolver.so.11",
     "cuSPARSE": "libcusparse.so.12",
 }
-"""The SONAME of each library that a probe has compute something."""
+"""The SONAME of each library that a probe tests."""
 _BY_CALL = {
     "cublasLt": "cuBLASLt",
     "cublas": "cuBLAS",
@@ -37,7 +37,7 @@ _BY_CALL = {
     "nvrtc": "NVRTC",
     "nvJitLink": "nvJitLink",
 }
-"""How the functions of a library begin, the longest first."""
+"""The prefixes of a library's function names, the longest first."""
 _LIBRARIES_OF_THE_DRIVER = (
     (
         re.compile("Fedora"),
@@ -51,18 +51,18 @@ _LIBRARIES_OF_THE_DRIVER = (
     (re.compile("SUSE"), run("sudo zypper install nvidia-compute-G06", kind=Kind.INSTALL)),
     (re.compile("NixOS"), prepend(PATH, "/run/opengl-driver/lib")),
 )
-"""What brings the driver's libraries, by the name of the distribution; no loader searches that folder of NixOS."""
+"""How to install the driver's libraries on each distribution; no loader searches the folder that NixOS has for them."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
 
 def library_of(call: str) -> str:
-    """Return the library that a function is of, such as ``cuDNN``; "" if that is not known."""
+    """Return the library that a function belongs to, such as ``cuDNN``; "" if that is not known."""
     return next((library for start, library in _BY_CALL.items() if call.startswith(start)), "")
 
 
 def slowest(calls: Iterable[Call], gpus: tuple[Gpu, ...]) -> dict[str, float]:
-    """Return each slow call, and the GPU if it is not slow on all of them, to the longest time that it took."""
+    """Return the longest time of each slow call; its key names the GPU if the call is not slow on all GPUs."""
     by_name: dict[str, list[Call]] = {}
     for call in calls:
         if (call.seconds or 0.0) >= SLOW_S:
@@ -95,14 +95,14 @@ def seen(library: Library) -> str:
 
 
 def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
-    """Yield what is wrong with the files that have the right name, and that the loader passes over."""
+    """Yield the faults of files that have the right name but that the loader skips."""
     for library in libraries:
         for file, why in library.passed_over.items():
             yield f"{file} {why}: the loader passes over it"
 
 
 def put_first(facts: Facts, folders: Sequence[str], why: str = "") -> Action:
-    """Return what makes the loader look into ``folders`` first."""
+    """Return the action that makes the loader search ``folders`` first."""
     libraries = facts.libraries
     old = () if isinstance(libraries, Unknown) else libraries.search_path
     change: dict[str, str | None] = {PATH: ":".join(dict.fromkeys([*folders, *old]))}
@@ -110,7 +110,7 @@ def put_first(facts: Facts, folders: Sequence[str], why: str = "") -> Action:
 
 
 def taken_away(facts: Facts, folders: list[str], good: list[str]) -> Action:
-    """Return what takes ``folders`` out of the path, or puts ``good`` first, if they are needed."""
+    """Return the action that removes ``folders`` from the path, or puts ``good`` first if they are needed."""
     libraries = facts.libraries
     known = () if isinstance(libraries, Unknown) else libraries.libraries
     sound = [
@@ -168,7 +168,7 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
 
 
 def _end(folder: str) -> tuple[str, ...]:
-    """Return the last names of a path, such as ``cuda/lib64``, whatever quotes are around it."""
+    """Return the last names of a path, such as ``cuda/lib64``, without quotes around it."""
     return PurePath(folder.strip("\"' ")).parts[-2:]
 
 
@@ -182,7 +182,7 @@ def another_release(facts: Facts, names: list[str]) -> Action:
 
 
 def then_cusolver(facts: Facts) -> Action | None:
-    """Return what is left to do if this TensorFlow does not look for cuSOLVER in the package that it installs."""
+    """Return the further action if this TensorFlow does not search for cuSOLVER in the package that it installs."""
     libraries = facts.libraries
     if isinstance(libraries, Unknown) or libraries.opener is None:
         return None
@@ -203,7 +203,7 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
 
 
 def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> Action:
-    """Return the command that brings a library of the driver, or that points to a good ``copy``."""
+    """Return the command that installs a library of the driver, or that points to a good ``copy``."""
     if copy is not None:
         return put_first(facts, [str(PurePath(copy.path).parent)])
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
@@ -227,6 +227,6 @@ def tensorflow_version(facts: Facts) -> str:
 
 
 def with_cuda(facts: Facts) -> str:
-    """Return what installs this TensorFlow with its CUDA libraries, as a word of a shell."""
+    """Return pip's argument that installs this TensorFlow with its CUDA libraries, quoted for a shell."""
     version = tensorflow_version(facts)
     return f"'tensorflow[and-cuda]=={version}'" if version else "'tensorflow[and-cuda]'"

@@ -1,4 +1,4 @@
-"""Shared by causes: what several families of them ask of a machine."""
+"""Shared by causes: properties of a machine that many causes ask for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWN_DRIVERS = ("nvidia", "nouveau")
 
 @dataclass(frozen=True)
 class WholeDriver:
-    """NVIDIA's driver, every part of which has answered."""
+    """NVIDIA's driver, if all its parts have answered."""
 
     facts: Facts
     driver: DriverFacts
@@ -38,7 +38,7 @@ class WholeDriver:
 
     @property
     def container(self) -> str | None:
-        """What holds this process; None outside a container."""
+        """The container's runtime, or Kubernetes, around this process; None outside a container."""
         return container(self.facts)
 
     def counts(self, pci_bus_id: str) -> bool:
@@ -47,7 +47,7 @@ class WholeDriver:
 
 
 def container(facts: Facts) -> str | None:
-    """Return what holds this process: a container's runtime, or Kubernetes; None outside a container."""
+    """Return the container's runtime, or Kubernetes, around this process; None outside a container."""
     inside = facts.container
     return None if isinstance(inside, Unknown) else inside.name
 
@@ -58,13 +58,13 @@ def kept_for_others(nodes: DeviceNodeFacts) -> bool:
 
 
 def on_the_bus(nodes: DeviceNodeFacts) -> str:
-    """Return what the PCI bus has of NVIDIA, for a line of evidence."""
+    """Return the NVIDIA devices on the PCI bus, as a line of evidence."""
     drivers = sorted(set(nodes.bound.values()))
     return f"PCI bus: NVIDIA GPU {', '.join(nodes.pci_gpus)}" + (f", driven by {', '.join(drivers)}" if drivers else "")
 
 
 def stage_of_driver(listing: Listing) -> Stage:
-    """Return the first stage at which a driver that is there and fails shows it."""
+    """Return the first stage at which a failing driver shows."""
     return Stage.DRIVER if cuinit_error(listing) else Stage.NVML
 
 
@@ -75,7 +75,7 @@ def operating_system(facts: Facts) -> tuple[str, str]:
 
 
 def uses_apt(facts: Facts) -> bool:
-    """Return True on Debian and what comes from it."""
+    """Return True on Debian and its derivatives."""
     return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(facts)[0]) is not None
 
 

@@ -1,4 +1,4 @@
-"""Shared by causes: memory that is somebody else's, or less than a program assumes."""
+"""Shared by causes: memory that other processes hold, or that is less than a program assumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
-"""Free memory in which a CUDA context fits."""
+"""The free memory that a CUDA context needs."""
 GROW = edit(
     "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
     "before the first operation",
@@ -43,7 +43,7 @@ def free_bytes(device: NvmlDevice) -> int:
 
 
 def holders(device: NvmlDevice) -> str:
-    """Say who holds memory of a GPU."""
+    """Return who holds memory of a GPU, in words."""
     known = [
         f"{'process' if process.computes else 'the drawing process'} {process.pid}{_who(process.holder)} holds "
         + ("some, NVML does not report how much" if process.used_bytes is None else gib(process.used_bytes))
@@ -57,7 +57,7 @@ def holders(device: NvmlDevice) -> str:
 
 
 def _who(holder: Holder | None) -> str:
-    """Say who a process is, as far as it is known."""
+    """Return a process in words, as far as it is known."""
     if holder is None:
         return ""
     known = (
@@ -94,7 +94,7 @@ def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
 
 
 def checked(rows: Rows, message: Message) -> tuple[str, ...]:
-    """Return who said ``message`` of what probes that fill no memory met."""
+    """Return the failures with ``message`` in probes that fill no memory."""
     met = []
     for row in rows:
         if row.area in ("discovery", "libraries"):
@@ -108,12 +108,12 @@ def checked(rows: Rows, message: Message) -> tuple[str, ...]:
 
 
 def shared_otherwise(program: Program) -> bool:
-    """Return True if the log shows who it shares the GPU with: another framework, or other workers of its tests."""
+    """Return True if the log names others on the GPU: another framework, or other workers of a test run."""
     return program.first(*OF_FRAMEWORKS) is not None or program.workers > 1
 
 
 def refused_with_room(facts: Facts, rows: Rows) -> tuple[str, ...]:
-    """Return the refusals that discovery's probes met for lack of memory, if NVML shows room on every GPU."""
+    """Return out-of-memory errors in discovery's probes, if NVML shows free memory on every GPU."""
     devices = devices_in_scope(facts)
     room = bool(devices) and all(
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices

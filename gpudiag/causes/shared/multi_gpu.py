@@ -1,4 +1,4 @@
-"""Shared by causes: several GPUs, several workers, and what stands between them."""
+"""Shared by causes: several GPUs, several workers, and the connections between them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshootin
 
 INTERFACE = "NCCL_SOCKET_IFNAME"
 ENOUGH_SHM = 1 << 30
-"""What NVIDIA recommends for its TensorFlow containers; Docker's own is 64 MiB."""
+"""The size that NVIDIA recommends for its TensorFlow containers; Docker's default is 64 MiB."""
 ENOUGH_MEMLOCK = 1 << 30
 
 
 @dataclass(frozen=True)
 class SeveralGpus:
-    """Several GPUs are in scope, and what stands between them is known."""
+    """Several GPUs in scope whose connections are known."""
 
     gpus: tuple[Gpu, ...]
     container: ContainerFacts
@@ -41,19 +41,19 @@ class SeveralGpus:
 
     @property
     def small_shm(self) -> int | None:
-        """The MiB of ``/dev/shm`` of this container, if they are few."""
+        """The MiB of ``/dev/shm`` in this container, if they are too few."""
         size = self.container.shm_bytes if self.container.name else None
         return size >> 20 if size is not None and size < ENOUGH_SHM else None
 
     @property
     def small_memlock(self) -> int | None:
-        """The KiB of memory that may be locked, if InfiniBand needs more."""
+        """The KiB of memory that may be locked, if they are too few for InfiniBand."""
         size = self.container.memlock_bytes if self.container.infiniband else None
         return size >> 10 if size is not None and size < ENOUGH_MEMLOCK else None
 
     @property
     def translation(self) -> str:
-        """What shows that the IOMMU translates between the GPUs; "" if it passes through, or if there is none."""
+        """Evidence that the IOMMU translates between the GPUs; "" if it passes through, or if there is none."""
         nodes, gpus = self.nodes, {gpu.pci_bus_id for gpu in self.gpus}
         kinds = {name: kind for name, kind in nodes.iommu_groups.items() if name in gpus}
         if kinds:
@@ -74,7 +74,7 @@ def interface_not_here(facts: Facts) -> str:
 
 
 def _chosen(value: str, present: tuple[str, ...]) -> list[str]:
-    """Return the interfaces that ``value`` chooses: beginnings of names, ``=`` whole names, ``^`` all but those."""
+    """Return the interfaces that ``value`` chooses: beginnings of names, ``=`` whole names, ``^`` all except these."""
     names = [name for name in value.lstrip("^=").split(",") if name]
     whole = value.lstrip("^").startswith("=")
     return [
@@ -100,7 +100,7 @@ def first(log: EveryLog, message: Message) -> str | None:
 
 
 def warned(log: EveryLog, *words: str) -> str | None:
-    """Return the first line in which NCCL warns of one of these."""
+    """Return the first line with one of these warnings of NCCL."""
     warnings = log.all(NCCL_WARNING)
     return next(
         (event.line.strip() for event in warnings if any(word in event["what"].lower() for word in words)), None
@@ -108,7 +108,7 @@ def warned(log: EveryLog, *words: str) -> str | None:
 
 
 def is_named(program: Program) -> bool:
-    """Return True if a line of NCCL's says which call failed, and the table of messages what to do."""
+    """Return True if NCCL's log names the call that failed, and the table of messages has its fix."""
     return any(message.fix and not message.follows for message in nccl.FAMILY.messages if program.first(message))
 
 

@@ -1,4 +1,4 @@
-"""Shared by causes: why a program has no GPU, by what is known of where it ran: release, system, GPU, packages."""
+"""Shared by causes: why a program has no GPU, judged by the release, system, GPU and packages where it ran."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def of_xla_alone(origin: Origin) -> Why:
 
 
 def without_gpu(program: Log, origin: Origin) -> Why:
-    """Return why no GPU is listed, most likely, if no line of the log names the reason."""
+    """Return the most likely reason why no GPU is listed, if no line of the log names one."""
     oldest, newest = origin.releases
     packages = origin.stated.packages
     if origin.windows and oldest > LAST_FOR_WINDOWS:
@@ -104,7 +104,7 @@ def _in_colab(*, has_gpu: bool) -> Why:
 
 
 def _of_an_old_card(origin: Origin) -> Why | None:
-    """Return that the only GPU which is named is too old for the release, if it is."""
+    """Return the reason that the only named GPU is too old for the release, if it is."""
     cards = origin.stated.cards
     if not cards or origin.named is None or origin.jetson:
         return None
@@ -128,7 +128,7 @@ def _of_an_old_card(origin: Origin) -> Why | None:
 
 
 def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[Action, ...]]:
-    """Return the causes of an empty list whose reason the log does not show, the likeliest first, and what to type."""
+    """Return the causes of an empty list whose reason the log does not show, the likeliest first, with the fix."""
     bring = libraries(origin)
     if origin.stated.is_cpu_build:
         return "it is a build without GPU support, as the list of packages shows", (_other_build(origin), *bring)
@@ -190,7 +190,7 @@ def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[Action, ...]]:
 
 
 def _is_fit(origin: Origin) -> bool:
-    """Return whether the CUDA that is stated is the one that the release was built for."""
+    """Return whether the stated CUDA is the one that the release was built for."""
     has = origin.stated.cuda
     return has is not None and origin.is_one and numbers(has.value)[:2] == numbers(origin.generation.cuda)[:2]
 

@@ -1,4 +1,4 @@
-"""Shared by causes: TensorFlow as it is installed."""
+"""Shared by causes: the installation of TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpudiag.probes.host import tensorflow as host_tensorflow
 INSTALLATION = "https://www.tensorflow.org/install/pip"
 PATH = "PYTHONPATH"
 USER_SITE = re.compile(r"/\.local/lib/python[\d.]+/site-packages$")
-"""Where `pip install --user` puts packages; Python looks there before it looks into its own."""
+"""Where `pip install --user` puts packages; Python searches it before its own folder."""
 OF_AN_IMPORT = (report.Cause.EXCEPTION, report.Cause.SIGNAL)
 
 
@@ -46,7 +46,7 @@ def names(installed: TensorflowFacts) -> str:
 
 
 def chosen(installed: TensorflowFacts) -> Distribution:
-    """Return the distribution to keep: the one with CUDA, if it is among them; one of no version for none."""
+    """Return the distribution to keep, one with CUDA if possible; ``tensorflow`` without a version if there is none."""
     named = [
         distribution for distribution in installed.distributions if distribution.name in ("tensorflow", "tf-nightly")
     ]
@@ -72,7 +72,7 @@ def reinstall(installed: TensorflowFacts) -> dict[str, str | int | float | bool 
 
 
 def rest_of_path(facts: Facts, folder: PurePath) -> str | None:
-    """Return what of PYTHONPATH is left without ``folder``; None if it is not there."""
+    """Return PYTHONPATH without ``folder``; None if the folder is not in it."""
     entries = facts.variables.get(PATH, "").split(":")
     rest = [entry for entry in entries if PurePath(entry) != folder]
     return ":".join(rest) if len(rest) < len(entries) else None
@@ -91,7 +91,7 @@ def overwritten(installed: TensorflowFacts) -> Iterator[str]:
 
 
 def sure_of_mixture(installed: TensorflowFacts) -> Confidence:
-    """Metadata of several distributions may be a leftover: what the files are decides, if it is known."""
+    """Return how certain a mixture is: metadata may be a leftover, so the files decide, if they were compared."""
     if any(installed.overwritten.values()):
         return Confidence.PROVED
     compared = {distribution.name for distribution in installed.distributions} <= set(installed.overwritten)

@@ -1,4 +1,4 @@
-"""Shared by causes: what the facts about NVIDIA's driver show by themselves. A sign may have several causes."""
+"""Shared by causes: signs of a fault in the facts about NVIDIA's driver. A sign may have several causes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpudiag.model.missing import lost_gpus
 from gpudiag.probes.host.driver import concerns
 
 NO_NVML = "NVML Shared Library Not Found"
-"""NVML's word if its library cannot be opened."""
+"""NVML's error if its library cannot be opened."""
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
 @dataclass(frozen=True)
 class Signs(WholeDriver):
-    """NVIDIA hardware is here, or a part of its driver in the kernel; and every part has answered."""
+    """A machine with NVIDIA hardware, or with its driver in the kernel, about which all facts are known."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> Signs | None:
@@ -48,12 +48,12 @@ class Signs(WholeDriver):
 
     @property
     def libcuda_fails(self) -> bool:
-        """True if that library opens, and does not work."""
+        """True if the library of the driver opens but does not work."""
         return self._reached and self.driver.libcuda_path is not None and bool(self.driver.libcuda_error)
 
     @property
     def two_versions(self) -> str:
-        """What says that the kernel module and the libraries are of two versions, or ""."""
+        """Evidence that the kernel module and the libraries have different versions, or ""."""
         module, named = self.driver.kernel_module, self.nvml.driver_version
         differ = None not in (module, named) and module != named
         # NVML 18 is "Driver/library version mismatch" for nvidia-smi, "NVML/RM version mismatch" for pynvml.
@@ -65,7 +65,7 @@ class Signs(WholeDriver):
 
     @property
     def no_nvml(self) -> bool:
-        """True if NVML's library cannot be opened, and that of the driver can."""
+        """True if NVML's library cannot be opened, but the driver's library can."""
         alone = self.nvml.error == NO_NVML and self.driver.libcuda_path is not None
         return self._reached and not self.two_versions and alone
 
@@ -79,18 +79,18 @@ class Signs(WholeDriver):
 
     @property
     def nvml_fails(self) -> str:
-        """What NVML says otherwise, or ""."""
+        """NVML's error in all other cases, or ""."""
         named = self.two_versions or self.nvml.error == NO_NVML or not self._reached
         return "" if named else self.nvml.error or ""
 
     @property
     def left_out(self) -> bool:
-        """True if that is about GPUs that the mask leaves out."""
+        """True if NVML's error is about GPUs that the mask leaves out."""
         return bool(self.nvml_fails and self.nvml.undescribed) and not lost_gpus(self.facts)
 
     @property
     def shut_files(self) -> tuple[str, ...]:
-        """The device files without which no GPU can be used, and that this process may not open."""
+        """The device files that a GPU needs and that this process may not open."""
         nodes, nvml = self.nodes, self.nvml
         # NVML opens them itself, all but nvidia-uvm: if it answers for every GPU, they may be opened.
         opened = nvml.devices and nvml.error is None and len(nvml.devices) >= len(nodes.pci_gpus)
@@ -104,7 +104,7 @@ class Signs(WholeDriver):
 
     @property
     def held(self) -> dict[str, str]:
-        """GPUs on the PCI bus that a driver which is not NVIDIA's holds, to that driver, if NVML has other GPUs."""
+        """GPUs on the PCI bus that another maker's driver holds, each with that driver, if NVML has other GPUs."""
         if not self._reached or not self.nvml.devices:
             return {}
         return {
@@ -115,7 +115,7 @@ class Signs(WholeDriver):
 
     @property
     def too_old(self) -> tuple[str, str] | None:
-        """The CUDA that the driver supports, and that of TensorFlow, if the first is too old for the second."""
+        """The newest CUDA of the driver, and TensorFlow's CUDA, if the driver is too old for it."""
         build = None if isinstance(self.facts.tensorflow, Unknown) else self.facts.tensorflow.build
         # The library's figure comes first: a compatibility package supports more than the kernel module that NVML asks.
         supported, built = self.driver.cuda_version or self.nvml.cuda_version, build.cuda_version if build else None

@@ -1,4 +1,4 @@
-"""What the causes of programs share: settings that do not hold, and lines of the program as people read them."""
+"""Shared by causes of programs: settings without their effect, and lines of the program in words."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpudiag.model.program import Placed, ProgramTrace, Setting, place
 GUIDE = "https://www.tensorflow.org/guide/gpu"
 GROWTH_GUIDE = f"{GUIDE}#limiting_gpu_memory_growth"
 MOST = 8
-"""Settings and lines that one report names for a cause."""
+"""The most settings and lines that a report names for one cause."""
 
 
 def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
-    """Yield a match for each line and kind of setting that ended so; the same for several GPUs counts once."""
+    """Yield a match for each line and kind of setting with one of these fates; several GPUs count once."""
     found: dict[tuple[str, ...], list[Setting]] = {}
     for setting in program.settings:
         if setting.fate == fate:
@@ -34,7 +34,7 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
 
 
 def _named(what: str, several: Iterable[Setting]) -> str:
-    """Return what is said of settings in a sentence: of a session the options that are meant."""
+    """Return how settings are named in a sentence; for a session, its relevant options."""
     if what not in ("session", "server", "enable_eager_execution"):
         return what
     options = dict.fromkeys(setting.value.partition("=")[0] for setting in several)

@@ -20,7 +20,7 @@ class Error(NamedTuple):
 
 
 class Errors(tuple[Error, ...]):
-    """What ended the import, the listing or the creation of devices."""
+    """The error that ended the import, the listing or the creation of devices."""
 
     __slots__ = ()
 

@@ -9,7 +9,7 @@ from gpudiag.model.visibility import gpus_in_scope, mask_in_force
 
 MASK = "CUDA_VISIBLE_DEVICES"
 OF_SLURM = "NoDevFiles"
-"""What Slurm writes into the mask of a job step without GPUs."""
+"""Values that Slurm writes into the mask of a job step without GPUs."""
 SLURM_GPUS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS", "SLURM_GPUS_PER_NODE")
 
 
@@ -23,14 +23,14 @@ def slurm_job(facts: Facts) -> str | None:
 
 
 def hidden_by_slurm(facts: Facts) -> bool:
-    """Return True if Slurm gave this step no GPU, so that unsetting the mask would take what is others'."""
+    """Return True if Slurm gave this step no GPU, so that unsetting the mask would take other jobs' GPUs."""
     given = any(facts.variables.get(name) for name in SLURM_GPUS)
     value = facts.variables.get(MASK)
     return slurm_job(facts) is not None and (value == OF_SLURM or (value == "" and not given))
 
 
 def table(facts: Facts) -> str:
-    """Return which GPU each of TensorFlow's names is."""
+    """Return which GPU each of TensorFlow's names stands for."""
     names = [f"/GPU:{number} is GPU {gpu.index}" for number, gpu in enumerate(gpus_in_scope(facts))]
     return f"{', '.join(names)} of nvidia-smi" if names else "no GPU is visible here"
 

@@ -15,7 +15,7 @@ from gpudiag.text import one_line
 RUNTIME = re.compile(r"(?:lib)?cudart")
 MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow")
 _DRIVER_AT_WORK = re.compile(r"retrieving CUDA diagnostic information|libcuda reported version")
-"""Linux: TensorFlow says it only where the kernel module and a device file are there."""
+"""Lines that TensorFlow prints on Linux only if the kernel module and a device file exist."""
 _SAYS_GPU = re.compile(r"(?i)gpu|cuda(?!rt\b)|nvidia")
 _STARTS_CONTAINER = re.compile(r"\b(?:docker|podman)\b.{0,40} run\b")
 _LOGGED = re.compile(r"\.cc:\d+\]")
@@ -24,7 +24,7 @@ _OF_NO_DRIVER = (DRIVER_LIBRARY_NOT_OPENED, CUINIT_303)
 
 
 def is_without_gpu(log: Log, origin: Origin) -> bool:
-    """Return whether TensorFlow found neither driver nor CUDA, and nothing shows that a GPU was meant.
+    """Return whether TensorFlow found neither driver nor CUDA, and no sign shows that a GPU was intended.
 
     Every TensorFlow built for CUDA says so on a machine without a GPU, and computes on the CPU.
     """
@@ -35,7 +35,7 @@ def is_without_gpu(log: Log, origin: Origin) -> bool:
 
 
 def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
-    """Return what is to be said of a driver that is missing and is not needed."""
+    """Return the notice for a missing driver that is not needed."""
     said = _of_no_driver(log)
     if not said or not is_without_gpu(log, origin):
         return ()
@@ -46,12 +46,12 @@ def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
 
 
 def _of_no_driver(log: Log) -> tuple[str, ...]:
-    """Return how TensorFlow itself says that the driver's library is missing; a program that ended by it needs it."""
+    """Return TensorFlow's own line about the missing driver library; a program that this error ended needs it."""
     return tuple(event.text for event in log.all(*_OF_NO_DRIVER) if _LOGGED.search(event.line))
 
 
 def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
-    """Return whether anything shows that a GPU is there, or was to be used."""
+    """Return whether a sign shows that a GPU exists, or was intended."""
     stated = origin.stated
     if origin.singularity or origin.wsl or origin.wsl_1 or stated.cards or stated.complaint or stated.cuda:
         return True
@@ -68,7 +68,7 @@ def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
 
 
 def _asks_for_gpu(line: str) -> bool:
-    """Return whether a line which TensorFlow did not log names a GPU or CUDA, and does not only follow from there."""
+    """Return whether a line that TensorFlow did not log names a GPU or CUDA, and does not follow from its log."""
     if _LOGGED.search(line) or not _SAYS_GPU.search(line):
         return False
     return all(event.message.worth not in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)) and not (

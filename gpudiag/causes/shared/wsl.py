@@ -19,7 +19,7 @@ _PATH = "LD_LIBRARY_PATH"
 
 @dataclass(frozen=True)
 class Wsl:
-    """A distribution under WSL that NVIDIA's driver of Windows, which is there, does not reach."""
+    """A distribution under WSL that Windows's NVIDIA driver, which is installed, does not reach."""
 
     evidence: Evidence
     system: SystemFacts
@@ -40,17 +40,17 @@ class Wsl:
 
     @property
     def has_device(self) -> bool:
-        """True if the device file of the GPU is there."""
+        """True if the device file of the GPU exists."""
         return any(node.path == DXG for node in self.nodes.nodes)
 
     @property
     def has_folder(self) -> bool:
-        """True if the device file is there, and the folder of the driver's libraries too."""
+        """True if the device file and the folder of the driver's libraries exist."""
         return self.has_device and self.driver.wsl_library is not None
 
     @property
     def uses_folder(self) -> bool:
-        """True if the driver's library is taken from that folder."""
+        """True if the driver's library is loaded from that folder."""
         return (self.driver.libcuda_path or "").startswith("/usr/lib/wsl/")
 
     @property
