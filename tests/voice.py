@@ -64,6 +64,7 @@ ANOTHER_QUESTION = {
     ): "a library that divides GPUs is meant to be there",
     ("host.driver.gpus_not_told", "tensorflow_shadowed"): "which TensorFlow is imported, not what describes the GPUs",
     ("host.driver.held", "cuinit_fails"): "another GPU is kept for something else",
+    ("host.environment.log_hidden", "cuinit_fails"): "what the log leaves out, not why the call failed",
 }
 """Findings that keep their own command beside a cause, and why the two are not about one fault."""
 _COULD_NOT_LOOK = ("not_gathered", "not_known")
