@@ -262,7 +262,9 @@ def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Settin
     for note in notes.of("absent"):
         short = note["name"].rpartition(".")[2].removeprefix("set_")
         done = {later["what"] for later in settings if later["t"] >= note["t"]}
-        went_on = any(one["t"] >= note["t"] for one in notes.of("initialised", "graph")) or notes.last_op_at > note["t"]
+        went_on = (
+            any(event["t"] >= note["t"] for event in notes.of("initialised", "graph")) or notes.last_op_at > note["t"]
+        )
         sets = short in _SETTINGS or f".set_{short}" in note["name"]
         if note["line"] in lines or not went_on or not sets or _SETTINGS.get(short, short) in done:
             continue
@@ -363,7 +365,7 @@ def of_variable(
     for begins, (program, module, instead) in OTHER_PROGRAMS.items():
         if name.startswith(begins):
             imported = any(
-                other["name"] == module for mine in family.values() for one in mine for other in one.of("other")
+                other["name"] == module for mine in family.values() for process in mine for other in process.of("other")
             )
             named = next((action for part, action in instead.items() if name.endswith(part)), None)
             if imported or (note is None and named is None):
@@ -377,7 +379,7 @@ def of_variable(
     if note is None:
         return None
     later = notes.notes[notes.notes.index(note) + 1 :]
-    starts = any(one["k"] == "command" for one in later) or _is_executed(notes, family)
+    starts = any(event["k"] == "command" for event in later) or _is_executed(notes, family)
     if name.startswith("NVIDIA_VISIBLE") and not starts:
         why = "the container runtime reads it when the container starts, and nothing in a program does"
         own = edit(f"os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}", "before the first use of TensorFlow")
@@ -390,7 +392,7 @@ def of_variable(
         is_late = effect is not None and effect.fate == "too late"
         return None if is_late and is_passed_on(note, notes, family) else effect
     everywhere = [
-        one for mine in family.values() for process in mine for one in process.of("read") if one["name"] == name
+        event for mine in family.values() for process in mine for event in process.of("read") if event["name"] == name
     ]
     version = str(notes.first("tensorflow").get("version", ""))
     if version.startswith("2.21.") and is_read_by_nothing(name) and not everywhere and not starts:
@@ -424,7 +426,7 @@ def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
     start = notes.notes[0]
     again = any(process.notes[0]["t"] > start["t"] for process in family.get(start.get("pid", 0), ()))
     first = [process.notes[0] for several in family.values() for process in several]
-    return again or any(one["parent"] == start.get("pid") and one["how"] == "started" for one in first)
+    return again or any(child["parent"] == start.get("pid") and child["how"] == "started" for child in first)
 
 
 def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
@@ -468,7 +470,7 @@ def comes_after_children(note: Note, notes: Notes, family: Mapping[int, Sequence
 def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequence[Note], notes: Notes) -> Effect | None:
     """Return what became of a variable that TensorFlow or Keras reads from os.environ."""
     mine = [read for read in reads if read["by"] in ("tensorflow", "keras")]
-    after = [one for one in mine if one in later]
+    after = [event for event in mine if event in later]
     if note.get("direct") and (mine or notes.first("initialised")):
         why = "os.putenv does not change os.environ, from which it is read"
         return Effect("ignored", why, fix.note(f"assign to os.environ[{name!r}]", kind=Kind.EDIT_PROGRAM))
@@ -483,7 +485,7 @@ def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequenc
             fix.note(f"move the line before {where}", kind=Kind.EDIT_PROGRAM),
         )
     strategy = notes.first("strategy")
-    if name == CLUSTER and strategy and any(one is strategy for one in later):
+    if name == CLUSTER and strategy and any(event is strategy for event in later):
         why = (
             f"{strategy['what']} at {place(strategy['line'])} has the GPUs of this machine alone, and does not read it"
         )

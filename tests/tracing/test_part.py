@@ -33,8 +33,8 @@ with gpudiag.trace() as report:
     tf.tanh(before)
     tf.config.set_soft_device_placement = False
 assert parts() == kept
-assert [one.cause_id for one in report.causes] == ["setting_without_effect"], report
-assert [(one.op, one.count) for one in report.program.placed] == [("Tanh", 1)]
+assert [cause.cause_id for cause in report.causes] == ["setting_without_effect"], report
+assert [(placement.op, placement.count) for placement in report.program.placed] == [("Tanh", 1)]
 with gpudiag.trace() as report:
     pass
 assert not report.causes and not report.program.placed

@@ -189,4 +189,4 @@ def test_a_variable_that_is_set_after_all_processes_were_started_comes_too_late(
         ((first, _command(8), unset, put), ["replaced", "not reached"]),
     ):
         parent = Notes((start, *order), (0,) * 20, 0, 0.0, 0)
-        assert [one.fate for one in settings.judged(parent, 1, (), {1: [parent], 8: [child]})] == fates
+        assert [setting.fate for setting in settings.judged(parent, 1, (), {1: [parent], 8: [child]})] == fates
