@@ -96,7 +96,7 @@ class Requirement(Record):
 
     @property
     def fits(self) -> bool:
-        """True if it is installed completely, for this Python, in a version that is required."""
+        """True if the distribution is completely installed for this Python, in a version that ``by`` accepts."""
         return bool(self.version) and self.in_range and not self.gone and not self.foreign_tag
 
     @property

@@ -23,6 +23,18 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.run import diagnosis
 from gpudiag.text import one_line
 
+SAMPLES = {
+    "": "some words",
+    "m": "some words",
+    "d": "12",
+    "w": "word",
+    "s": "/job:a/",
+    "v": "12.5.1",
+    "q": "quoted",
+    "l": "/device:CPU:0, /device:CPU:1",
+    "b": "0000:01:00.0",
+    "p": "/home/someone/a.py",
+}
 AROUND = (
     "{}",
     "W0000 00:00:1.2 7 file.cc:9] {}",
@@ -34,6 +46,18 @@ AROUND = (
 
 def event_of(message: Message, line: str) -> Event | None:
     return next((event for event in recognised(line) if event.message is message), None)
+
+
+def composed(text: str) -> tuple[str, dict[str, str]]:
+    """Return a line that is made of this text, and its fields."""
+    line = ""
+    fields: dict[str, str] = {}
+    for literal, name, kind, _ in string.Formatter().parse(text):
+        line += literal
+        if name is not None:
+            line += SAMPLES[kind or ""]
+            fields |= {name: SAMPLES[kind or ""]} if name else {}
+    return line, fields
 
 
 PRINTED: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -88,7 +112,19 @@ def test_a_pattern_is_recognised_as_its_witness_prints_it() -> None:
 
 
 def test_a_text_gives_its_fields() -> None:
-    """Of the first text that a line matches, each field that has a name."""
+    """A text without a witness is tested here as well."""
+    wrong = []
+    for message, text in TEXTS:
+        line, fields = composed(text)
+        event = event_of(message, line)
+        if event is None or any(event[name] != value for name, value in fields.items()):
+            wrong.append((text, event and event.fields))
+        elif text == message.texts[0] and event.fields.keys() > fields.keys():
+            wrong.append((text, event.fields))
+    assert wrong == []
+
+
+def test_a_line_of_a_witness_gives_the_fields_of_the_first_text_that_it_matches() -> None:
     wrong = []
     for message, text, line in LINES:
         event = event_of(message, line)

@@ -41,13 +41,10 @@ def find(program: Program) -> Matches:
         if setting.spaced:
             why = "with spaces around the equals sign it is a command that is not found"
             fix = edit(f"export {setting.name}={value}", "write it without spaces")
-        elif setting.exported and not setting.programs:
-            why = "the shell ends, and this program and what it starts do not see it"
-            fix = edit(f"os.environ[{setting.name!r}] = {value!r}", "set it in the program")
         elif setting.programs:
             why = "it is not exported"
             fix = edit(f"export {setting.name}={value}", "write it in this place")
-        elif setting.ended or not event.in_script:
+        elif setting.exported or setting.ended or not event.in_script:
             why = "the shell ends, and this program and what it starts do not see it"
             fix = edit(f"os.environ[{setting.name!r}] = {value!r}", "set it in the program")
         else:

@@ -36,7 +36,7 @@ RESULTS = {
 }
 """Classes, and their methods of which the result alone matters; (): those that return another dataset."""
 _RECORDS = ("ConfigProto", "GPUOptions")
-_given_elsewhere: dict = {}  # line of the program -> whether another line gives away what it makes
+_given_elsewhere: dict = {}  # line of the program, and whether any line counts -> whether one gives away what it makes
 
 
 def watch_module(module) -> None:
@@ -242,13 +242,14 @@ def _note_unused(what, value, line) -> None:
 
 
 def _is_given_elsewhere(line, anywhere=False) -> bool:
-    """Return the same as :func:`_gives_elsewhere`, False for a line whose file cannot be parsed."""
-    if line not in _given_elsewhere:  # many are often made by one line
+    """Return the result of :func:`_gives_elsewhere`; False if the file of the line cannot be parsed."""
+    if (line, anywhere) not in _given_elsewhere:  # many are often made by one line
         try:
-            _given_elsewhere[line] = _gives_elsewhere(line, anywhere)
+            given = _gives_elsewhere(line, anywhere)
         except (SyntaxError, ValueError, RecursionError):  # such as a cell of a notebook
-            _given_elsewhere[line] = False
-    return _given_elsewhere[line]
+            given = False
+        _given_elsewhere[line, anywhere] = given
+    return _given_elsewhere[line, anywhere]
 
 
 def _gives_elsewhere(line, anywhere) -> bool:
