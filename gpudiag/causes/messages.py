@@ -24,7 +24,6 @@ from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LI
 from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
-from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.report import Figure
 
 _OF_NO_DRIVER = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
@@ -46,10 +45,10 @@ def _known(message: Message) -> Known:
     printed = " or ".join(f'"{text}"' for text in message.texts)
     return Known(
         id=message.name,
-        stage=Stage[message.stage],
+        stage=message.stage,
         cause=message.meaning,
         why=f"A line of a log says so: {printed}." if printed else "",
-        declared=Cause(fix=message.fix, url=message.url, general=True, needs_gpu=False, symptom=message.follows),
+        declared=Cause(fix=message.fix, url=message.url, general=True, needs_gpu=False, symptom=message.symptom),
         find=find,
     )
 
@@ -60,7 +59,7 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
     for event in _explained(program, origin):
         named.setdefault(event.message.fix[0].command or event.message.fix[0].note, event)
     events = list(named.values())
-    for event in ([event for event in events if not event.message.follows] or events)[:_MOST]:
+    for event in ([event for event in events if not event.message.symptom] or events)[:_MOST]:
         yield all_of_them()[event.message.name], _match(event, origin)
 
 
@@ -99,7 +98,7 @@ def _match(event: Event, origin: Origin) -> Match:
     figures: defaultdict[str, Figure] = defaultdict(str, event.fields, release_of_both=_release(origin))
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
-        confidence=Confidence.POSSIBLE if message.possible or message.follows else Confidence.LIKELY,
+        confidence=message.confidence,
         figures=figures,
         fix=advice.fitted((fill_in(action, figures) for action in message.fix), origin),
         explains=recognised(event.line),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gpudiag.fix import Action
+from gpudiag.knowledge.fault import Confidence, Stage
 
 
 class Worth(str, Enum):
@@ -53,18 +54,17 @@ class Message:
     fix: tuple[Action, ...] = ()
     """For a message that is a cause by itself: the actions of the fix, the likeliest first; format strings over the
     fields."""
-    possible: bool = False
-    """True if other faults lead to the same message."""
-    follows: bool = False
+    confidence: Confidence = Confidence.LIKELY
+    """How certain the cause is: only possible if other faults lead to the same message, or if it is a symptom."""
+    symptom: bool = False
     """True if the message follows from a fault that another line names; it is a cause only if no line does."""
     is_reason: bool = False
     """True if the message is the operating system's own reason, which explains a line better than a program's
     conclusion."""
     needs_device: bool = False
     """True if TensorFlow prints the message only after it has made a GPU its device."""
-    stage: str = ""
-    """The first stage of TensorFlow's way to a GPU that the fault breaks: the name of a
-    :class:`gpudiag.model.report.Stage`."""
+    stage: Stage = Stage.FIRST_OP
+    """The first stage that the fault breaks."""
     url: str = ""
 
 
@@ -87,7 +87,7 @@ class Event:
 class Family:
     """The messages in one file of the table, and the values that most of them share."""
 
-    def __init__(self, title: str, *, stage: str = "FIRST_OP", seen: str = "2.18-2.21", url: str = "") -> None:
+    def __init__(self, title: str, *, stage: Stage = Stage.FIRST_OP, seen: str = "2.18-2.21", url: str = "") -> None:
         self.title = title
         self.messages: list[Message] = []
         self._stage, self._seen, self._url = stage, seen, url
@@ -103,11 +103,11 @@ class Family:
         words: tuple[str, ...] = (),
         codes: Mapping[str, Message] | None = None,
         fix: tuple[Action, ...] = (),
-        possible: bool = False,
-        follows: bool = False,
+        confidence: Confidence = Confidence.LIKELY,
+        symptom: bool = False,
         is_reason: bool = False,
         needs_device: bool = False,
-        stage: str = "",
+        stage: Stage | None = None,
         url: str = "",
     ) -> Message:
         """Add a message to the table."""
@@ -121,8 +121,8 @@ class Family:
             words=words,
             codes=codes or {},
             fix=fix,
-            possible=possible,
-            follows=follows,
+            confidence=Confidence.POSSIBLE if symptom else confidence,
+            symptom=symptom,
             is_reason=is_reason,
             needs_device=needs_device,
             stage=stage or self._stage,
@@ -141,11 +141,11 @@ class Family:
         meaning: str,
         seen: str = "",
         fix: tuple[Action, ...] = (),
-        follows: bool = False,
-        stage: str = "",
+        symptom: bool = False,
+        stage: Stage | None = None,
     ) -> Message:
         return self.add(
-            Worth.MISLEADING, name, *texts, meaning=meaning, seen=seen, fix=fix, follows=follows, stage=stage
+            Worth.MISLEADING, name, *texts, meaning=meaning, seen=seen, fix=fix, symptom=symptom, stage=stage
         )
 
     def sign(self, name: str, *texts: str, meaning: str = "", seen: str = "") -> Message:
@@ -159,11 +159,11 @@ class Family:
         seen: str = "",
         codes: Mapping[str, Message] | None = None,
         fix: tuple[Action, ...] = (),
-        possible: bool = False,
-        follows: bool = False,
+        confidence: Confidence = Confidence.LIKELY,
+        symptom: bool = False,
         is_reason: bool = False,
         needs_device: bool = False,
-        stage: str = "",
+        stage: Stage | None = None,
         url: str = "",
     ) -> Message:
         return self.add(
@@ -176,8 +176,8 @@ class Family:
             is_reason=is_reason,
             needs_device=needs_device,
             fix=fix,
-            possible=possible,
-            follows=follows,
+            confidence=confidence,
+            symptom=symptom,
             stage=stage,
             url=url,
         )

@@ -5,28 +5,23 @@ from __future__ import annotations
 from enum import Enum
 
 from gpudiag.fix import Action
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.record import Record
 
-
-class Stage(str, Enum):
-    """The steps of TensorFlow's way to a GPU, in its order; the first that fails is why no GPU is used."""
-
-    PACKAGE = "package"
-    BUILD = "CUDA build"
-    RUNTIME_LIBRARY = "runtime library"
-    DRIVER_LIBRARY = "driver library"
-    DRIVER = "cuInit"
-    NVML = "NVML"
-    DEVICE_COUNT = "device count"
-    LIBRARIES = "library check"
-    DEVICE_FILTER = "device filter"
-    CONTEXT = "context"
-    MEMORY = "memory"
-    FIRST_OP = "first op"
-    CONFIGURATION = "configuration"
-    """The stage after all others: the GPU is used, but not as the user meant."""
-    PROGRAM = "program"
-    """The stage of faults in the program itself, as `gpudiag trace` saw them."""
+__all__ = [
+    "Bisection",
+    "BisectionOutcome",
+    "Confidence",
+    "Diagnosis",
+    "EnvironmentChange",
+    "Failed",
+    "FixAttempt",
+    "RootCause",
+    "Stage",
+    "Step",
+    "StepStatus",
+    "TrialOutcome",
+]
 
 
 class StepStatus(str, Enum):
@@ -45,14 +40,6 @@ class Step(Record):
     status: StepStatus
     evidence: str = ""
     """One line of evidence."""
-
-
-class Confidence(str, Enum):
-    """How certain a cause is."""
-
-    PROVED = "proved"
-    LIKELY = "likely"
-    POSSIBLE = "possible"
 
 
 class TrialOutcome(str, Enum):

@@ -19,7 +19,6 @@ from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model.diagnosis import Stage
 from gpudiag.run import diagnosis
 from gpudiag.text import one_line
 
@@ -210,7 +209,6 @@ def test_a_harmless_line_is_no_cause() -> None:
 def test_what_explains_itself_is_whole() -> None:
     for message in (known for known in MESSAGES if known.fix):
         assert message.worth in (Worth.FAULT, Worth.MISLEADING), message.name
-        assert message.stage in Stage.__members__, message.name
         assert message.url.startswith("https://") or not message.url, message.name
         texts = (message.meaning, *(text for action in message.fix for text in (action.command, action.note)))
         used = {name for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}

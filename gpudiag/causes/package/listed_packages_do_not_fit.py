@@ -103,5 +103,5 @@ def _is_explained(program: LogAlone) -> bool:
     The list of packages is no evidence then.
     """
     faults = [event.message for event in program.events if event.message.worth is Worth.FAULT]
-    others = [message for message in faults if message not in FAMILY.messages and not message.follows]
+    others = [message for message in faults if message not in FAMILY.messages and not message.symptom]
     return bool(others) or not (faults or suspicious(program.lines))

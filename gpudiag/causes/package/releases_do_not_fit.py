@@ -86,7 +86,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         event = next((event for event in events if event.message in _OURS), None)
         if event is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
-        faults = {event.message for event in events if event.message.worth is Worth.FAULT and not event.message.follows}
+        faults = {event.message for event in events if event.message.worth is Worth.FAULT and not event.message.symptom}
         asked = Asked(event, program.lines[:number], program, origin, not faults <= set(_GENERAL))
         if (explained := next(case.explain(asked) for case in CASES if case.applies(asked))) is not None:
             shown = number, text(line), explained

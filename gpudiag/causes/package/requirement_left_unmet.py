@@ -74,7 +74,7 @@ def _is_unmet(requirement: Stated) -> bool:
 def _is_known(line: str) -> bool:
     """Return whether a line names a fault by itself; pip's messages about packages are then usually irrelevant."""
     return any(
-        event.message.worth is Worth.FAULT and event.message.fix and not event.message.follows
+        event.message.worth is Worth.FAULT and event.message.fix and not event.message.symptom
         for event in recognised(line)
     )
 

@@ -305,7 +305,7 @@ def says_most(events: Iterable[Event]) -> Event | None:
 
 def generality(event: Event) -> tuple[bool, int]:
     """Return a sort key that is least for the most specific event, which has the most fixed words."""
-    return event.message.follows, sum(map(len, event.fields.values())) - len(event.text)
+    return event.message.symptom, sum(map(len, event.fields.values())) - len(event.text)
 
 
 def fitted(fix: Iterable[Action], origin: Origin) -> tuple[Action, ...]:

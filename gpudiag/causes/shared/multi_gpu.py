@@ -109,7 +109,7 @@ def warned(log: EveryLog, *words: str) -> str | None:
 
 def is_named(program: Program) -> bool:
     """Return True if NCCL's log names the call that failed, and the table of messages has its fix."""
-    return any(message.fix and not message.follows for message in nccl.FAMILY.messages if program.first(message))
+    return any(message.fix and not message.symptom for message in nccl.FAMILY.messages if program.first(message))
 
 
 SHARED_MEMORY = ("dev/shm", "shared memory segment", "posix_fallocate")

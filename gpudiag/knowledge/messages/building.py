@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
-FAMILY = Family("building from sources", stage="BUILD", seen="bazel", url="https://www.tensorflow.org/install/source")
+FAMILY = Family(
+    "building from sources", stage=Stage.BUILD, seen="bazel", url="https://www.tensorflow.org/install/source"
+)
 
 FAMILY.fault(
     "no_cuda_headers",
@@ -43,7 +46,7 @@ FAMILY.fault(
         run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "fewer at once"),
         check("free -g", "or more swap"),
     ),
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "bazel_version",
@@ -92,8 +95,7 @@ FAMILY.fault(
         run("bazel clean --expunge; ./configure", "after a change of one of them"),
         install("tensorflow[and-cuda]", note="if there is no need to build"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "no_msvc",
@@ -148,7 +150,7 @@ FAMILY.fault(
         ),
         run("bazel build --jobs=4 ...", "fewer at once, if memory is short"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="gcc, nvcc",
 )
 CAPABILITY_NOT_KNOWN = FAMILY.fault(
@@ -183,7 +185,7 @@ FAMILY.fault(
             "put these on the command line of g++",
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 
 _CMAKE = (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "files of models",
-    stage="PROGRAM",
+    stage=Stage.PROGRAM,
     seen="0.12-2.21",
     url="https://www.tensorflow.org/guide/checkpoint",
 )
@@ -69,8 +70,7 @@ FAMILY.fault(
     "file is truncated{}eof = {:d}",
     meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
     fix=(check("ls -l; file NAME", "its size and kind; load or copy it again"), _LFS),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "checkpoint_of_another_model",
@@ -102,5 +102,5 @@ FAMILY.fault(
             "Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits", kind=Kind.EDIT_PROGRAM
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family("code and libraries")
@@ -16,7 +17,7 @@ NO_MACHINE_CODE = FAMILY.fault(
         export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps what was compiled; the second start is fast"),
         install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(
     "kernel_not_compiled",
@@ -48,7 +49,7 @@ PTX_REFUSED = FAMILY.fault(
             "NVIDIA's image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 NO_CODE_FOR_GPU = FAMILY.fault(
     "no_code_for_gpu",
@@ -101,7 +102,7 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
             "the CUDA that TensorFlow was built for comes first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="1.13-2.21",
 )
 STRAY_ACCESS = FAMILY.fault(
@@ -162,8 +163,8 @@ NOT_TENSORFLOW = FAMILY.fault(
         check("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
         note("remove its __pycache__ too; start the program from another folder"),
     ),
-    follows=True,
-    stage="PACKAGE",
+    symptom=True,
+    stage=Stage.PACKAGE,
     seen="Python",
 )
 MODULE_LACKS = FAMILY.fault(

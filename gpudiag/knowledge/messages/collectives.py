@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("several GPUs", stage="CONFIGURATION")
+FAMILY = Family("several GPUs", stage=Stage.CONFIGURATION)
 
 NCCL_SYSTEM_ERROR = FAMILY.add(
     Worth.FAULT,
@@ -25,8 +26,7 @@ NCCL_WARNING = FAMILY.add(
         check("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault"),
         check("nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n", "how GPUs are joined; what NCCL needs of the system"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
 GPUS_EXCHANGE = FAMILY.add(
@@ -51,7 +51,7 @@ FAMILY.fault(
         ),
         note("in a notebook: restart the kernel; in tests: one process for each strategy", kind=Kind.EDIT_PROGRAM),
     ),
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
     seen="2.4-2.21",
 )
 FAMILY.fault(
@@ -63,9 +63,8 @@ FAMILY.fault(
         edit("@tf.function", "on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)"),
         note("and model.compile with run_eagerly=False, which is the default", kind=Kind.EDIT_PROGRAM),
     ),
-    possible=True,
-    follows=True,
-    stage="PROGRAM",
+    symptom=True,
+    stage=Stage.PROGRAM,
     seen="2.0-2.21",
 )
 NOT_REGISTERED = FAMILY.fault(

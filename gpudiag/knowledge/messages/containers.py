@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "containers and Kubernetes",
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
     seen="Docker, NVIDIA container toolkit, Kubernetes",
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
 )
@@ -67,7 +68,7 @@ FAMILY.fault(
         check("nvidia-smi", "what it says is the fault", where=Where.HOST),
         reboot("after an upgrade of the driver"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_of_newer_driver",
@@ -77,7 +78,7 @@ FAMILY.fault(
         run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
         note("or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
     ),
-    stage="CONTEXT",
+    stage=Stage.CONTEXT,
     seen="images of NVIDIA",
 )
 FAMILY.fault(
@@ -92,7 +93,7 @@ FAMILY.fault(
             note="or a wheel of pypi.org, with CUDA 11.2 and cuDNN 8.1: has code for 3.5 and newer",
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="images of NVIDIA",
 )
 FAMILY.fault(
@@ -103,8 +104,8 @@ FAMILY.fault(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "which one it is"),
         note("the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
     ),
-    stage="CONFIGURATION",
-    follows=True,
+    stage=Stage.CONFIGURATION,
+    symptom=True,
     seen="images of NVIDIA",
 )
 FAMILY.fault(
@@ -125,7 +126,7 @@ FAMILY.fault(
         ),
         install("--upgrade", "docker-compose", note="1.28 or newer, in its old form"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="Docker Compose",
 )
 FAMILY.fault(
@@ -136,7 +137,7 @@ FAMILY.fault(
         run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
         note("install the current NVIDIA driver in Windows", kind=Kind.CHANGE_DRIVER),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_driver_slow",
@@ -146,7 +147,7 @@ FAMILY.fault(
         run("sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"),
         check("sudo dmesg | grep -i -e nvrm -e xid", "if it is still slow"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "image_needs_newer_driver",
@@ -163,7 +164,7 @@ FAMILY.fault(
         note("or an older image", kind=Kind.INSTALL),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; GPUs of data centres only"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "image_requires",
@@ -180,7 +181,7 @@ FAMILY.fault(
         ),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_unknown_device",
@@ -197,7 +198,7 @@ FAMILY.fault(
         ),
         run(f"{_CDI}; nvidia-ctk cdi list", "for names of CDI (nvidia.com/gpu=0)"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "cdi_device",
@@ -213,7 +214,7 @@ FAMILY.fault(
         ),
         check("nvidia-smi -L", "the GPUs and MIG instances that there are"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
 )
 FAMILY.fault(
@@ -262,7 +263,7 @@ FAMILY.fault(
             where=Where.HOST,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_driver_changed",
@@ -275,7 +276,7 @@ FAMILY.fault(
         reboot("the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi"),
         check("nvidia-smi", "before a container is started: makes the device files", where=Where.HOST),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_toolkit_old",
@@ -300,7 +301,7 @@ FAMILY.fault(
         ),
         check("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "whether its repository is switched off"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "container_ldconfig",
@@ -330,7 +331,7 @@ FAMILY.fault(
             '"@/sbin/ldconfig" is the host\'s; Debian, Ubuntu: @/sbin/ldconfig.real',
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "container_ldcache",
@@ -341,7 +342,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: container error: {}",
     meaning="the container toolkit could not prepare the container",
     fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "toolkit_mode",
@@ -351,7 +352,7 @@ FAMILY.fault(
         start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
         start("docker run --device nvidia.com/gpu=all ..."),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "container_hook_failed",
@@ -363,7 +364,7 @@ FAMILY.fault(
         note("the rest of the message names the fault (stderr: ...)"),
         check("nvidia-smi", where=Where.HOST),
     ),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "cdi_version",
@@ -373,7 +374,7 @@ FAMILY.fault(
     "failed to construct CDI modifier",
     meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
     fix=(run(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "plugin_no_nvml",
@@ -412,7 +413,7 @@ FAMILY.fault(
         ),
         check("kubectl get pods -A -o wide", "if it is: which pods hold them"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     url=PLUGIN,
 )
 FAMILY.fault(
@@ -427,7 +428,7 @@ FAMILY.fault(
         check("sudo dmesg | grep -i xid", "an Xid makes a GPU unhealthy"),
         start("kubectl delete pod NAME", "a pod that was refused does not come back by itself"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     url=PLUGIN,
 )
 FAMILY.fault(
@@ -445,7 +446,7 @@ FAMILY.fault(
         ),
         check("kubectl get runtimeclass", "nvidia must be there"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     url=PLUGIN,
 )
 FAMILY.fault(
@@ -461,7 +462,7 @@ FAMILY.fault(
             where=Where.HOST,
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "shm_bus_error",
@@ -470,8 +471,8 @@ FAMILY.fault(
     "Bus error (core dumped)",
     meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
     fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
-    possible=True,
-    stage="MEMORY",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.MEMORY,
 )
 FAMILY.harmless(
     "gpu_not_given",
@@ -484,8 +485,8 @@ FAMILY.fault(
     "The SHMEM allocation limit is set to the default of 64MB",
     meaning="the container has 64 MiB of shared memory, which NCCL and data loaders fill",
     fix=(start("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ..."),),
-    follows=True,
-    stage="CONFIGURATION",
+    symptom=True,
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "container_older_than_gpu",
@@ -496,8 +497,8 @@ FAMILY.fault(
             "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "a newer one; the last with TensorFlow"
         ),
     ),
-    stage="CONFIGURATION",
-    possible=True,
+    stage=Stage.CONFIGURATION,
+    confidence=Confidence.POSSIBLE,
     seen="images of NVIDIA",
 )
 FAMILY.fault(
@@ -505,5 +506,5 @@ FAMILY.fault(
     "nvidia-container-cli{}: permission error: capability change failed",
     meaning="the container engine runs without root, and the toolkit must not set control groups then",
     fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )

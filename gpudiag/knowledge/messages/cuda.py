@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, install, note, reboot, run, start, unset
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Message, Worth
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
@@ -15,7 +16,7 @@ from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY, DRIVER_TOO
 
 FAMILY = Family(
     "error codes of CUDA",
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
     seen="CUDA 11-13",
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
 )
@@ -43,13 +44,13 @@ class Code(NamedTuple):
     said: str
     """CUDA's text for the error, if no other code and no other program uses it."""
     meaning: str
-    fix: tuple[Action, ...] = ()
-    possible: bool = False
-    stage: str = ""
+    fix: tuple[Action, ...] = (_BUG,)
+    confidence: Confidence = Confidence.POSSIBLE
+    stage: Stage | None = None
 
 
 CODES = (
-    Code(1, "INVALID_VALUE", "InvalidValue", "", "CUDA was called with a value that it does not take", (_BUG,), True),
+    Code(1, "INVALID_VALUE", "InvalidValue", "", "CUDA was called with a value that it does not take"),
     Code(
         3,
         "NOT_INITIALIZED",
@@ -68,8 +69,8 @@ CODES = (
                 kind=Kind.RELOAD_DRIVER,
             ),
         ),
-        False,
-        "DRIVER",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER,
     ),
     Code(
         4,
@@ -78,10 +79,9 @@ CODES = (
         "driver shutting down",
         "CUDA is called while the process ends",
         (note("end threads and data pipelines before the program returns", kind=Kind.EDIT_PROGRAM),),
-        True,
     ),
     *(
-        Code(number, f"PROFILER_{name}", f"Profiler{runtime}", "", f"CUDA's profiler {state}", (_BUG,), True)
+        Code(number, f"PROFILER_{name}", f"Profiler{runtime}", "", f"CUDA's profiler {state}")
         for number, name, runtime, state in (
             (5, "DISABLED", "Disabled", "is switched off, or another one is in use"),
             (6, "NOT_INITIALIZED", "NotInitialized", "was not started"),
@@ -102,8 +102,8 @@ CODES = (
             ),
             check("ldconfig -p | grep libcuda.so.1", "it must be the driver's, not .../stubs/libcuda.so"),
         ),
-        False,
-        "DRIVER_LIBRARY",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER_LIBRARY,
     ),
     Code(
         36,
@@ -112,6 +112,7 @@ CODES = (
         "API call is not supported in the installed CUDA driver",
         "the driver is older than a function of CUDA that the program calls",
         _DRIVER,
+        confidence=Confidence.LIKELY,
     ),
     Code(
         100,
@@ -127,8 +128,8 @@ CODES = (
             check("nvidia-smi -L", "the GPUs of this machine; the mask counts from 0"),
             start("docker run --gpus all ...", "in a container; in a batch job: ask for a GPU"),
         ),
-        False,
-        "DRIVER",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER,
     ),
     Code(
         101,
@@ -140,8 +141,8 @@ CODES = (
             check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "the GPUs that are left are counted from 0"),
             note("start no more processes or ranks than there are GPUs"),
         ),
-        False,
-        "DEVICE_COUNT",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DEVICE_COUNT,
     ),
     Code(
         102,
@@ -153,8 +154,8 @@ CODES = (
             check("nvidia-smi -q | grep -i -A2 licen"),
             run("sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail", "does it reach its server"),
         ),
-        False,
-        "CONTEXT",
+        confidence=Confidence.LIKELY,
+        stage=Stage.CONTEXT,
     ),
     Code(
         200,
@@ -163,7 +164,6 @@ CODES = (
         "device kernel image is invalid",
         "a library has code that this driver or GPU cannot load: it is damaged, or made by a newer CUDA",
         (install("--force-reinstall", "--no-cache-dir", "tensorflow[and-cuda]"), *_DRIVER),
-        True,
     ),
     Code(
         201,
@@ -172,19 +172,26 @@ CODES = (
         "invalid device context",
         "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
         (_ABOVE, note("after a fork: start processes with 'spawn'", kind=Kind.EDIT_PROGRAM)),
-        True,
-        "CONTEXT",
+        stage=Stage.CONTEXT,
     ),
-    Code(202, "CONTEXT_ALREADY_CURRENT", "", "", "CUDA's context is in use already", (_BUG,), True, "CONTEXT"),
-    Code(205, "MAP_FAILED", "MapBufferObjectFailed", "", "memory could not be mapped", (_DMESG,), True, "MEMORY"),
-    Code(206, "UNMAP_FAILED", "UnmapBufferObjectFailed", "", "memory could not be unmapped", (_DMESG,), True, "MEMORY"),
-    Code(207, "ARRAY_IS_MAPPED", "ArrayIsMapped", "", "an array of CUDA is mapped", (_BUG,), True),
-    Code(208, "ALREADY_MAPPED", "AlreadyMapped", "", "a resource of CUDA is mapped twice", (_BUG,), True),
-    Code(210, "ALREADY_ACQUIRED", "AlreadyAcquired", "", "a resource of CUDA is acquired twice", (_BUG,), True),
-    Code(211, "NOT_MAPPED", "NotMapped", "", "a resource of CUDA is not mapped", (_BUG,), True),
-    Code(212, "NOT_MAPPED_AS_ARRAY", "NotMappedAsArray", "", "a resource is not mapped as an array", (_BUG,), True),
-    Code(213, "NOT_MAPPED_AS_POINTER", "NotMappedAsPointer", "", "a resource is not mapped as memory", (_BUG,), True),
-    Code(215, "UNSUPPORTED_LIMIT", "UnsupportedLimit", "", "this GPU has no such limit", (_BUG,), True),
+    Code(202, "CONTEXT_ALREADY_CURRENT", "", "", "CUDA's context is in use already", stage=Stage.CONTEXT),
+    Code(205, "MAP_FAILED", "MapBufferObjectFailed", "", "memory could not be mapped", (_DMESG,), stage=Stage.MEMORY),
+    Code(
+        206,
+        "UNMAP_FAILED",
+        "UnmapBufferObjectFailed",
+        "",
+        "memory could not be unmapped",
+        (_DMESG,),
+        stage=Stage.MEMORY,
+    ),
+    Code(207, "ARRAY_IS_MAPPED", "ArrayIsMapped", "", "an array of CUDA is mapped"),
+    Code(208, "ALREADY_MAPPED", "AlreadyMapped", "", "a resource of CUDA is mapped twice"),
+    Code(210, "ALREADY_ACQUIRED", "AlreadyAcquired", "", "a resource of CUDA is acquired twice"),
+    Code(211, "NOT_MAPPED", "NotMapped", "", "a resource of CUDA is not mapped"),
+    Code(212, "NOT_MAPPED_AS_ARRAY", "NotMappedAsArray", "", "a resource is not mapped as an array"),
+    Code(213, "NOT_MAPPED_AS_POINTER", "NotMappedAsPointer", "", "a resource is not mapped as memory"),
+    Code(215, "UNSUPPORTED_LIMIT", "UnsupportedLimit", "", "this GPU has no such limit"),
     Code(
         216,
         "CONTEXT_ALREADY_IN_USE",
@@ -195,8 +202,8 @@ CODES = (
             check("nvidia-smi", "the process that holds it"),
             run("sudo nvidia-smi -c DEFAULT", "or let many processes use it", role=Role.ALTERNATIVE),
         ),
-        False,
-        "CONTEXT",
+        confidence=Confidence.LIKELY,
+        stage=Stage.CONTEXT,
     ),
     Code(
         217,
@@ -208,12 +215,10 @@ CODES = (
             check("nvidia-smi topo -p2p r", "which pairs can"),
             export("NCCL_P2P_DISABLE", "1", "NCCL goes through the host then"),
         ),
-        False,
-        "CONFIGURATION",
+        confidence=Confidence.LIKELY,
+        stage=Stage.CONFIGURATION,
     ),
-    Code(
-        219, "INVALID_GRAPHICS_CONTEXT", "InvalidGraphicsContext", "", "a context of OpenGL or DirectX", (_BUG,), True
-    ),
+    Code(219, "INVALID_GRAPHICS_CONTEXT", "InvalidGraphicsContext", "", "a context of OpenGL or DirectX"),
     Code(
         220,
         "NVLINK_UNCORRECTABLE",
@@ -221,6 +226,7 @@ CODES = (
         "uncorrectable NVLink error",
         "an NVLink between GPUs has failed",
         (check("nvidia-smi nvlink -e", "errors of each link"), reboot(), _DMESG),
+        confidence=Confidence.LIKELY,
     ),
     Code(
         221,
@@ -232,6 +238,7 @@ CODES = (
             check("ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1", "a file of the driver, of its version"),
             start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
         ),
+        confidence=Confidence.LIKELY,
     ),
     Code(
         223,
@@ -240,6 +247,7 @@ CODES = (
         "PTX JIT compilation was disabled",
         "CUDA_DISABLE_PTX_JIT forbids the driver to compile, and there is no machine code for this GPU",
         (unset("CUDA_DISABLE_PTX_JIT"),),
+        confidence=Confidence.LIKELY,
     ),
     Code(
         224,
@@ -248,11 +256,8 @@ CODES = (
         "",
         "MPS shares of a GPU are not possible",
         (),
-        True,
     ),
-    Code(
-        225, "UNSUPPORTED_DEVSIDE_SYNC", "UnsupportedDevSideSync", "", "code of the GPU waits for itself", (_BUG,), True
-    ),
+    Code(225, "UNSUPPORTED_DEVSIDE_SYNC", "UnsupportedDevSideSync", "", "code of the GPU waits for itself"),
     Code(
         226,
         "CONTAINED",
@@ -264,6 +269,7 @@ CODES = (
             check("nvidia-smi -q -d ECC,ROW_REMAPPER"),
             _DMESG,
         ),
+        confidence=Confidence.LIKELY,
     ),
     Code(
         300,
@@ -271,8 +277,6 @@ CODES = (
         "InvalidSource",
         "",
         "code for the GPU is invalid",
-        (_BUG,),
-        True,
     ),
     Code(
         301,
@@ -284,8 +288,7 @@ CODES = (
             check("ls -l /dev/nvidia* /proc/driver/nvidia", "nvidia0, nvidiactl, nvidia-uvm"),
             run("sudo nvidia-modprobe -u -c 0"),
         ),
-        True,
-        "DRIVER",
+        stage=Stage.DRIVER,
     ),
     Code(
         302,
@@ -294,8 +297,8 @@ CODES = (
         "shared object symbol not found",
         "the driver's library lacks a function: it is older than the program's CUDA, or not the driver's",
         (check("ldconfig -p | grep libcuda.so.1", "one file, of the version that nvidia-smi names"), *_DRIVER),
-        False,
-        "DRIVER_LIBRARY",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER_LIBRARY,
     ),
     Code(
         303,
@@ -314,8 +317,8 @@ CODES = (
                 kind=Kind.CHANGE_DRIVER,
             ),
         ),
-        False,
-        "DRIVER_LIBRARY",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER_LIBRARY,
     ),
     Code(
         304,
@@ -324,8 +327,7 @@ CODES = (
         "OS call failed or operation not supported on this OS",
         "the operating system refused what the driver asked for: device files, permissions, seccomp, limits",
         (check("ls -l /dev/nvidia*; ulimit -a", "each device file must be readable and writable"), _DMESG),
-        True,
-        "DRIVER",
+        stage=Stage.DRIVER,
     ),
     Code(
         400,
@@ -334,12 +336,9 @@ CODES = (
         "invalid resource handle",
         "a call of CUDA uses what another call failed to make, or what belongs to another GPU",
         (_ABOVE,),
-        True,
     ),
-    Code(
-        401, "ILLEGAL_STATE", "IllegalState", "", "a resource of CUDA is not in the state for this call", (_BUG,), True
-    ),
-    Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose what the caller needs", (_BUG,), True),
+    Code(401, "ILLEGAL_STATE", "IllegalState", "", "a resource of CUDA is not in the state for this call"),
+    Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose what the caller needs"),
     Code(
         500,
         "NOT_FOUND",
@@ -347,9 +346,8 @@ CODES = (
         "named symbol not found",
         "CUDA code was loaded and lacks what is asked for: libraries of two CUDA releases, or a driver that is too old",
         (install("--force-reinstall", "tensorflow[and-cuda]"), *_DRIVER),
-        True,
     ),
-    Code(600, "NOT_READY", "NotReady", "", "work that the GPU was given is not done yet", (_BUG,), True),
+    Code(600, "NOT_READY", "NotReady", "", "work that the GPU was given is not done yet"),
     Code(
         701,
         "LAUNCH_OUT_OF_RESOURCES",
@@ -363,7 +361,6 @@ CODES = (
                 kind=Kind.EDIT_PROGRAM,
             ),
         ),
-        True,
     ),
     Code(
         702,
@@ -378,19 +375,24 @@ CODES = (
                 kind=Kind.REBOOT,
             ),
         ),
+        confidence=Confidence.LIKELY,
     ),
+    Code(703, "LAUNCH_INCOMPATIBLE_TEXTURING", "LaunchIncompatibleTexturing", "", "textures of two modes"),
     Code(
-        703, "LAUNCH_INCOMPATIBLE_TEXTURING", "LaunchIncompatibleTexturing", "", "textures of two modes", (_BUG,), True
+        704,
+        "PEER_ACCESS_ALREADY_ENABLED",
+        "PeerAccessAlreadyEnabled",
+        "",
+        "two libraries enable peer access",
+        (),
+        confidence=Confidence.LIKELY,
     ),
-    Code(704, "PEER_ACCESS_ALREADY_ENABLED", "PeerAccessAlreadyEnabled", "", "two libraries enable peer access"),
     Code(
         705,
         "PEER_ACCESS_NOT_ENABLED",
         "PeerAccessNotEnabled",
         "",
         "a copy between GPUs that are not joined",
-        (_BUG,),
-        True,
     ),
     Code(
         708,
@@ -399,8 +401,7 @@ CODES = (
         "cannot set while device is active in this process",
         "something in the program used the GPU before its settings were made",
         (note("configure GPUs first in the program, before other libraries use CUDA", kind=Kind.EDIT_PROGRAM),),
-        True,
-        "CONTEXT",
+        stage=Stage.CONTEXT,
     ),
     Code(
         709,
@@ -408,8 +409,6 @@ CODES = (
         "ContextIsDestroyed",
         "context is destroyed",
         "CUDA's context is gone",
-        (_BUG,),
-        True,
     ),
     Code(
         710,
@@ -418,18 +417,17 @@ CODES = (
         "device-side assert triggered",
         "an assertion in code of the GPU failed: an index or a label out of range most often",
         (_BLOCKING, note("check labels and indices against the number of classes", kind=Kind.EDIT_PROGRAM)),
+        confidence=Confidence.LIKELY,
     ),
-    Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be", (_BUG,), True),
+    Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be"),
     Code(
         712,
         "HOST_MEMORY_ALREADY_REGISTERED",
         "HostMemoryAlreadyRegistered",
         "",
         "memory is pinned twice",
-        (_BUG,),
-        True,
     ),
-    Code(713, "HOST_MEMORY_NOT_REGISTERED", "HostMemoryNotRegistered", "", "memory is not pinned", (_BUG,), True),
+    Code(713, "HOST_MEMORY_NOT_REGISTERED", "HostMemoryNotRegistered", "", "memory is not pinned"),
     Code(
         714,
         "HARDWARE_STACK_ERROR",
@@ -437,7 +435,6 @@ CODES = (
         "hardware stack error",
         "the GPU's stack is damaged: by a kernel, or by a fault of the GPU",
         (_BLOCKING, _DMESG),
-        True,
     ),
     Code(
         720,
@@ -446,9 +443,8 @@ CODES = (
         "too many blocks in cooperative launch",
         "a kernel needs more of the GPU at once than there is, as under MIG or MPS",
         (check("nvidia-smi -L", "use a whole GPU, or a larger MIG instance"),),
-        True,
     ),
-    Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back", (_BUG,), True),
+    Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back"),
     Code(
         800,
         "NOT_PERMITTED",
@@ -459,7 +455,6 @@ CODES = (
             check("ls -l /dev/nvidia*; ulimit -a"),
             start("docker run --gpus all --cap-add SYS_ADMIN ...", "if a profiler or IPC needs it"),
         ),
-        True,
     ),
     Code(
         801,
@@ -471,7 +466,6 @@ CODES = (
             unset("TF_GPU_ALLOCATOR", note="memory pools are not there in many virtual machines and under WSL 1"),
             *_DRIVER,
         ),
-        True,
     ),
     Code(
         803,
@@ -484,8 +478,8 @@ CODES = (
             check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "the two versions"),
             note("in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)"),
         ),
-        False,
-        "DRIVER",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER,
     ),
     Code(
         804,
@@ -506,8 +500,8 @@ CODES = (
                 where=Where.HOST,
             ),
         ),
-        False,
-        "DRIVER",
+        confidence=Confidence.LIKELY,
+        stage=Stage.DRIVER,
     ),
     Code(
         805,
@@ -522,8 +516,8 @@ CODES = (
                 note="works without it; a container must share /tmp/nvidia-mps and --ipc=host",
             ),
         ),
-        False,
-        "CONTEXT",
+        confidence=Confidence.LIKELY,
+        stage=Stage.CONTEXT,
     ),
     *(
         Code(
@@ -533,8 +527,8 @@ CODES = (
             "",
             f"the MPS server {meaning}",
             (run("echo quit | nvidia-cuda-mps-control", "and start it again: nvidia-cuda-mps-control -d"),),
-            False,
-            "CONTEXT",
+            confidence=Confidence.LIKELY,
+            stage=Stage.CONTEXT,
         )
         for number, name, runtime, meaning in (
             (806, "RPC_FAILURE", "RpcFailure", "does not answer calls"),
@@ -550,12 +544,8 @@ CODES = (
         "CdpNotSupported",
         "",
         "kernels that start kernels are not possible here",
-        (_BUG,),
-        True,
     ),
-    Code(
-        812, "CDP_VERSION_MISMATCH", "CdpVersionMismatch", "", "kernels that start kernels, of two CUDAs", (_BUG,), True
-    ),
+    Code(812, "CDP_VERSION_MISMATCH", "CdpVersionMismatch", "", "kernels that start kernels, of two CUDAs"),
     *(
         Code(
             number,
@@ -564,7 +554,6 @@ CODES = (
             "",
             "a CUDA graph could not be recorded",
             fix,
-            True,
         )
         for fix in [(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer=", "no CUDA graphs"), _BUG)]
         for number, name, runtime in (
@@ -578,16 +567,14 @@ CODES = (
             (908, "WRONG_THREAD", "WrongThread"),
         )
     ),
-    Code(907, "CAPTURED_EVENT", "CapturedEvent", "", "an event of a CUDA graph is used outside of it", (_BUG,), True),
-    Code(909, "TIMEOUT", "Timeout", "", "a wait for the GPU took too long", (_DMESG,), True),
+    Code(907, "CAPTURED_EVENT", "CapturedEvent", "", "an event of a CUDA graph is used outside of it"),
+    Code(909, "TIMEOUT", "Timeout", "", "a wait for the GPU took too long", (_DMESG,)),
     Code(
         910,
         "GRAPH_EXEC_UPDATE_FAILURE",
         "GraphExecUpdateFailure",
         "",
         "a CUDA graph could not be changed",
-        (_BUG,),
-        True,
     ),
     Code(
         911,
@@ -596,23 +583,16 @@ CODES = (
         "",
         "a device beside the GPU failed, such as a network card that reads its memory",
         (_DMESG,),
-        True,
     ),
-    Code(
-        912, "INVALID_CLUSTER_SIZE", "InvalidClusterSize", "", "a kernel's clusters do not fit this GPU", (_BUG,), True
-    ),
-    Code(913, "FUNCTION_NOT_LOADED", "FunctionNotLoaded", "", "a kernel is not loaded", (_BUG,), True),
-    Code(
-        914, "INVALID_RESOURCE_TYPE", "InvalidResourceType", "", "a part of the GPU is of another kind", (_BUG,), True
-    ),
+    Code(912, "INVALID_CLUSTER_SIZE", "InvalidClusterSize", "", "a kernel's clusters do not fit this GPU"),
+    Code(913, "FUNCTION_NOT_LOADED", "FunctionNotLoaded", "", "a kernel is not loaded"),
+    Code(914, "INVALID_RESOURCE_TYPE", "InvalidResourceType", "", "a part of the GPU is of another kind"),
     Code(
         915,
         "INVALID_RESOURCE_CONFIGURATION",
         "InvalidResourceConfiguration",
         "",
         "parts of the GPU do not fit",
-        (_BUG,),
-        True,
     ),
 )
 
@@ -628,8 +608,8 @@ def _added(code: Code) -> Message:
         *([code.said] if code.said else []),
         meaning=code.meaning,
         fix=code.fix,
-        possible=code.possible,
-        follows=_ABOVE in code.fix[:1],
+        confidence=code.confidence,
+        symptom=_ABOVE in code.fix[:1],
         stage=code.stage,
     )
 
@@ -674,7 +654,7 @@ for _name, _meaning, _codes in _RUNTIME_ONLY:
         *(f"cudaError{code}" for code in _codes.split()),
         meaning=_meaning,
         fix=(_BUG,),
-        possible=True,
+        confidence=Confidence.POSSIBLE,
     )
 CONTEXT_REFUSED = FAMILY.fault(
     "context_refused",
@@ -694,8 +674,8 @@ CONTEXT_REFUSED = FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
     ),
-    stage="CONTEXT",
-    possible=True,
+    stage=Stage.CONTEXT,
+    confidence=Confidence.POSSIBLE,
 )
 INVALID_CONFIGURATION = FAMILY.fault(
     "cuda_invalid_configuration",
@@ -709,7 +689,7 @@ INVALID_CONFIGURATION = FAMILY.fault(
         ),
         check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 ELSEWHERE: dict[int, Message] = {
     9: INVALID_CONFIGURATION,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "the loader and imports of Python",
-    stage="PACKAGE",
+    stage=Stage.PACKAGE,
     seen="Python, glibc, Windows",
     url="https://www.tensorflow.org/install/errors",
 )
@@ -53,7 +54,7 @@ FAMILY.fault(
             "numpy<1.16.3", note="with an old TensorFlow (imdb.load_data of 1.13 and older)", role=Role.ALTERNATIVE
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="numpy",
 )
 FAMILY.fault(
@@ -178,7 +179,7 @@ FAMILY.fault(
             "your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow", kind=Kind.INSTALL
         ),
     ),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "cuda_symbol_missing",
@@ -221,8 +222,7 @@ FAMILY.fault(
         ),
         export("TF_ADDONS_PY_OPS", "1", "uses Python in place of those operations, as far as it can"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="TensorFlow Addons",
 )
 FAMILY.fault(
@@ -243,8 +243,7 @@ FAMILY.fault(
             kind=Kind.REMOVE,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="TensorFlow I/O",
 )
 FAMILY.fault(
@@ -257,7 +256,7 @@ FAMILY.fault(
         note("System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more"),
         note("fewer worker processes: each one that imports TensorFlow or PyTorch loads them"),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
     seen="Windows",
 )
 FAMILY.fault(
@@ -357,7 +356,7 @@ FAMILY.fault(
             "--upgrade", "--force-reinstall", "nvidia-nvjitlink-cu12", "nvidia-cusparse-cu12", "nvidia-cusolver-cu12"
         ),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
 )
 FAMILY.add(
     Worth.FAULT,
@@ -374,7 +373,7 @@ FAMILY.add(
         ),
         install("tensorflow[and-cuda]", note="if it is a library of CUDA"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "no_cuda_of_mac",
@@ -389,7 +388,7 @@ FAMILY.fault(
         ),
         prepend("DYLD_LIBRARY_PATH", "/usr/local/cuda/lib", "if CUDA {version} and its cuDNN are there"),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
     seen="macOS",
 )
 FAMILY.add(
@@ -469,9 +468,8 @@ FAMILY.fault(
             kind=Kind.REMOVE,
         ),
     ),
-    possible=True,
-    follows=True,
-    stage="PACKAGE",
+    symptom=True,
+    stage=Stage.PACKAGE,
 )
 WRONG_BITS = FAMILY.add(
     Worth.FAULT,
@@ -487,7 +485,7 @@ WRONG_BITS = FAMILY.add(
         ),
         check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
     ),
-    stage="RUNTIME_LIBRARY",
+    stage=Stage.RUNTIME_LIBRARY,
 )
 FAMILY.fault(
     "wrong_architecture",
@@ -499,7 +497,7 @@ FAMILY.fault(
     "mach-o file, but is an incompatible architecture",
     meaning="a library is damaged, or of another kind of machine",
     fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "not_for_this_python",
@@ -527,7 +525,7 @@ FAMILY.fault(
     "Failed to load the native TensorFlow runtime",
     meaning="TensorFlow's own library cannot be loaded; the lines above say why",
     fix=(note("the error above it names the fault"), _AGAIN),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "keras_version",
@@ -591,7 +589,7 @@ FAMILY.fault(
     "initialization of _errors raised unreported exception",
     meaning="h5py does not fit the HDF5 library or the Python that are installed",
     fix=(install("--force-reinstall", "h5py", note="in conda: conda install -c conda-forge h5py hdf5"),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "python_too_new",
@@ -688,7 +686,7 @@ FAMILY.fault(
             kind=Kind.EDIT_PROGRAM,
         ),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
     seen="Windows",
 )
 FAMILY.fault(

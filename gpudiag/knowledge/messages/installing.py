@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, run, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "installing",
-    stage="PACKAGE",
+    stage=Stage.PACKAGE,
     seen="pip, conda, apt, NVIDIA's installers",
     url="https://www.tensorflow.org/install/pip",
 )
@@ -146,8 +147,7 @@ FAMILY.add(
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
     words=("incompatible",),
     meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="pip",
 )
 FAMILY.fault(
@@ -155,8 +155,7 @@ FAMILY.fault(
     "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
     fix=(install("{needs}"), check("pip check", "must say that nothing is broken")),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="pip",
 )
 FAMILY.fault(
@@ -177,7 +176,7 @@ FAMILY.fault(
             kind=Kind.INSTALL,
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "paths_too_long",
@@ -215,8 +214,7 @@ FAMILY.fault(
             kind=Kind.SET_VARIABLE,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="Linux, Windows",
 )
 FAMILY.fault(
@@ -286,8 +284,7 @@ FAMILY.fault(
             kind=Kind.SET_VARIABLE,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="pip, Python",
 )
 FAMILY.fault(
@@ -348,7 +345,7 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
             kind=Kind.INSTALL,
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="pip",
 )
 FAMILY.fault(
@@ -397,8 +394,8 @@ FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    possible=True,
-    stage="DRIVER",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.DRIVER,
     seen="apt",
 )
 FAMILY.fault(
@@ -425,7 +422,7 @@ FAMILY.fault(
             where=Where.IMAGE,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="apt, images from before May 2022",
     url="https://developer.nvidia.com/blog/updating-the-cuda-linux-gpg-repository-key/",
 )
@@ -443,8 +440,8 @@ FAMILY.fault(
         ),
         install("tensorflow[and-cuda]", note="brings CUDA and cuDNN without apt: only the driver is needed"),
     ),
-    possible=True,
-    stage="LIBRARIES",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.LIBRARIES,
     seen="apt",
 )
 FAMILY.fault(
@@ -458,7 +455,7 @@ FAMILY.fault(
         ),
         note("or a newer CUDA toolkit, which knows it", kind=Kind.INSTALL),
     ),
-    stage="BUILD",
+    stage=Stage.BUILD,
     seen="nvcc",
 )
 FAMILY.fault(
@@ -478,7 +475,7 @@ FAMILY.fault(
         ),
         check("uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE", "what each is"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="Docker",
 )
 FAMILY.fault(
@@ -491,7 +488,7 @@ FAMILY.fault(
         check("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
         install("tensorflow[and-cuda]", note="in a virtual environment: needs no module of CUDA"),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
     seen="Lmod, Environment Modules",
 )
 FAMILY.fault(
@@ -510,6 +507,6 @@ FAMILY.fault(
         ),
         install("tensorflow[and-cuda]", note="or no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="CUDA's installer (.run)",
 )

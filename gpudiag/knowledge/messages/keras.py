@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, install, note, run
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "Keras and the program's use of TensorFlow",
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="Keras 2 and 3, TensorFlow 1.15-2.21",
     url="https://keras.io/getting_started/",
 )
@@ -50,7 +51,7 @@ FAMILY.fault(
             note="2.4 to 2.15: of the same number; before: Keras 2.3.1 with 1.15 to 2.2; 2.16 and newer: Keras 3",
         ),
     ),
-    stage="PACKAGE",
+    stage=Stage.PACKAGE,
 )
 FAMILY.fault(
     "keras_3_differs",
@@ -133,7 +134,7 @@ FAMILY.fault(
             "names your own layers; in Keras 3 a SavedModel by keras.layers.TFSMLayer",
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "h5py_3",
@@ -144,7 +145,7 @@ FAMILY.fault(
         install("h5py<3", note="in a notebook: then restart the kernel"),
         install("--upgrade", "tensorflow", note="or 2.4 and newer, which read both", role=Role.ALTERNATIVE),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "graph_mode_and_eager",
@@ -186,7 +187,7 @@ FAMILY.fault(
             "tensorflow_io, tensorflow_addons, tensorflow_decision_forests",
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "labels_out_of_range",
@@ -223,8 +224,7 @@ FAMILY.fault(
         check("CUDA_VISIBLE_DEVICES=-1 python program.py", "says the same, with the operation and its shapes"),
         edit("print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)", "what goes in against what the model takes"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "embedding_out_of_range",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, note, reboot, run
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "the kernel and the driver's module",
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="Linux, NVIDIA drivers from 390 on",
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
 )
@@ -51,7 +52,7 @@ FAMILY.fault(
         ),
         _NVRM,
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "gpu_not_initialised",
@@ -73,8 +74,7 @@ FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "module_not_built",
@@ -163,7 +163,7 @@ FAMILY.fault(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
         run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.CHANGE_DRIVER),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="apt",
 )
 FAMILY.fault(
@@ -182,8 +182,8 @@ FAMILY.fault(
             kind=Kind.REPLACE_HARDWARE,
         ),
     ),
-    stage="CONTEXT",
-    possible=True,
+    stage=Stage.CONTEXT,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.harmless(
     "pcie_corrected",
@@ -199,5 +199,5 @@ FAMILY.fault(
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
     fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )

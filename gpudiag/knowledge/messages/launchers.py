@@ -4,10 +4,11 @@ launchers."""
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, run, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
-    "batch systems, launchers and the system", stage="CONFIGURATION", seen="Linux, Slurm, Ray, Horovod, MPI"
+    "batch systems, launchers and the system", stage=Stage.CONFIGURATION, seen="Linux, Slurm, Ray, Horovod, MPI"
 )
 
 _SMALLER = note(
@@ -54,7 +55,7 @@ FAMILY.fault(
         _SMALLER,
         start("sbatch --mem=64G ...", "in Slurm; Kubernetes: resources.limits.memory; docker run --memory 64g ..."),
     ),
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.add(
     Worth.FAULT,
@@ -64,9 +65,8 @@ FAMILY.add(
     words=("killed",),
     meaning="the system ended the program, most often because memory of the computer was used up",
     fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "says so, if that was it"), _SMALLER),
-    possible=True,
-    follows=True,
-    stage="MEMORY",
+    symptom=True,
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "time_limit",
@@ -107,7 +107,7 @@ FAMILY.fault(
         check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
         run("sudo scontrol update nodename=NODE state=resume", "after it is repaired"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="Slurm",
 )
 FAMILY.fault(
@@ -125,7 +125,7 @@ FAMILY.fault(
         ),
         check("kubectl describe node NODE | grep -i taint"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="Kubernetes",
 )
 FAMILY.fault(
@@ -149,7 +149,7 @@ FAMILY.fault(
             kind=Kind.SET_VARIABLE,
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/troubleshooting.html",
 )
@@ -164,7 +164,7 @@ FAMILY.fault(
         check("ssh HOST true", "from the first host, without a password, to each"),
         start("horovodrun --network-interface eth0 --start-timeout 120 ..."),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="Horovod",
 )
 FAMILY.fault(
@@ -184,7 +184,7 @@ FAMILY.fault(
     "No address added out of total {:d} resolved",
     meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
     fix=(check("ss -ltnp | grep PORT", "who has it: end it, or take another port (TF_CONFIG)"),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="TensorFlow, gRPC",
 )
 FAMILY.fault(
@@ -208,7 +208,7 @@ FAMILY.fault(
     "nvcr.io/{image:s}: not found",
     meaning="the image {image} could not be fetched: no such name or tag, or no permission",
     fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="Docker, Kubernetes",
 )
 ENDED_BY_SIGNAL = FAMILY.add(
@@ -226,9 +226,8 @@ ENDED_BY_SIGNAL = FAMILY.add(
         check("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
         check("pip check; pip list | grep -i -e nvidia -e tensorflow", "libraries of one release"),
     ),
-    possible=True,
-    follows=True,
-    stage="FIRST_OP",
+    symptom=True,
+    stage=Stage.FIRST_OP,
     seen="Linux, Windows, PyCharm",
 )
 FAMILY.fault(
@@ -269,8 +268,7 @@ FAMILY.fault(
         start("mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "the one that is meant"),
         start("srun --mpi=list; srun --mpi=pmix ...", "in Slurm; not enough slots: -H host:GPUs, or --oversubscribe"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
     seen="Open MPI",
 )
 FAMILY.fault(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, export, note
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
 """The statuses with which a library refuses a handle."""
 
-FAMILY = Family("memory", stage="MEMORY")
+FAMILY = Family("memory", stage=Stage.MEMORY)
 
 DEVICE_FULL = FAMILY.add(
     Worth.FAULT,
@@ -37,7 +38,7 @@ HOST_FULL = FAMILY.fault(
         ),
         check("free -h; ulimit -v", "memory that the computer has left, and a limit of the program's"),
     ),
-    stage="PROGRAM",
+    stage=Stage.PROGRAM,
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
 )
 _OF_THE_HOST = dict.fromkeys(("cpu", "mklcpu", "cuda_host_bfc", "gpu_host_bfc"), HOST_FULL)
@@ -66,7 +67,7 @@ OOM_HINT = FAMILY.fault(
     "Hint: If you want to see a list of allocated tensors when OOM happens",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=POOL_FULL.fix,
-    follows=True,
+    symptom=True,
     needs_device=True,
 )
 FAMILY.add(
@@ -135,7 +136,7 @@ TORCH_FULL = FAMILY.fault(
         ),
         note("a smaller batch, or smaller inputs", kind=Kind.EDIT_PROGRAM),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="PyTorch",
 )
 JAX_AT_WORK = FAMILY.sign(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, install, run, start, unset
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family("what names another fault")
@@ -16,8 +17,8 @@ NO_CUDA_DRIVERS = FAMILY.misleading(
         install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries; nothing to do without a GPU"),
         check("ldconfig -p | grep libcudart", "2.12-2.14 need CUDA 11.8, 2.15 and newer CUDA 12"),
     ),
-    follows=True,
-    stage="RUNTIME_LIBRARY",
+    symptom=True,
+    stage=Stage.RUNTIME_LIBRARY,
 )
 CUINIT_303 = FAMILY.misleading(
     "cuinit_303",
@@ -32,7 +33,7 @@ CUINIT_303 = FAMILY.misleading(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 FAMILY.misleading(
     "libraries_mentioned_above",
@@ -47,7 +48,7 @@ FAMILY.misleading(
         install("tensorflow[and-cuda]", note="brings it"),
         unset("LD_LIBRARY_PATH", note="if another copy comes first by it"),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
 )
 FAMILY.misleading(
     "growth_overridden",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, note, run, start, unset
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "NCCL",
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="NCCL 2.4-2.29",
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
@@ -95,7 +96,7 @@ FAMILY.fault(
         export("NCCL_IB_HCA", "mlx5_0", "the adapter that joins the hosts"),
         export("NCCL_IB_DISABLE", "1", "without InfiniBand: slower"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nccl_connect",
@@ -129,7 +130,7 @@ FAMILY.fault(
         export("NCCL_SOCKET_IFNAME", "eth0", "the interface that joins the hosts; ^docker0,lo leaves those out"),
         check("ip -br address; ip route", "on each host"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nccl_peer_closed",
@@ -140,7 +141,7 @@ FAMILY.fault(
     "Call to sendmsg failed: {}",
     meaning="another rank ended or failed: its log names the fault",
     fix=(note("look at the log of the other ranks for the first error: out of memory, a signal, an Xid"), _DEBUG),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "nccl_no_interface",
@@ -167,7 +168,7 @@ FAMILY.fault(
         export("NCCL_BUFFSIZE", "1048576", "smaller buffers (4194304 if nothing is set)"),
         check("nvidia-smi", "who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
     ),
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "iommu_blocks_peers",
@@ -187,8 +188,8 @@ FAMILY.fault(
         ),
     ),
     seen="Linux",
-    stage="CONFIGURATION",
-    possible=True,
+    stage=Stage.CONFIGURATION,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nccl_cuda_failure",
@@ -200,8 +201,7 @@ FAMILY.fault(
         check("nvidia-smi", "memory and other processes; a driver that is new enough for this NCCL"),
         _DEBUG,
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "nccl_peer_to_peer",
@@ -214,7 +214,7 @@ FAMILY.fault(
         check("nvidia-smi topo -p2p r", "which pairs can"),
         export("NCCL_P2P_DISABLE", "1", "goes through the host: slower"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nccl_versions",
@@ -315,7 +315,7 @@ FAMILY.fault(
     "NCCL: invalid usage",
     meaning="a call of NCCL failed; its own lines say why",
     fix=(_DEBUG, check("nvidia-smi", "does each GPU answer; memory that others hold")),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "rendezvous_stuck",
@@ -328,7 +328,7 @@ FAMILY.fault(
         check("nvidia-smi", "a GPU at 100 % that does nothing; the first error of the other ranks"),
         export("NCCL_P2P_DISABLE", "1", "does it go on then? Then it is peer access: IOMMU or ACS"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.harmless(
     "rendezvous_unstuck",
@@ -355,7 +355,7 @@ FAMILY.fault(
     "collective ops already aborted",
     meaning="an exchange between workers was ended by an error before it",
     fix=(note("look for the first error of any worker; start all workers again"),),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "worker_restarted",
@@ -378,7 +378,7 @@ FAMILY.fault(
     "/job:worker/replica:0/task:{:d} is down",
     meaning="a worker of the cluster has ended or was started again",
     fix=(note("start all workers again, in the order of the cluster; the log of the one that ended names the fault"),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "collective_shapes",
@@ -414,5 +414,5 @@ FAMILY.fault(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
         note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, note, reboot, run, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "NVML and nvidia-smi",
-    stage="NVML",
+    stage=Stage.NVML,
     seen="NVML, nvidia-smi",
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )
@@ -33,7 +34,7 @@ FAMILY.fault(
     "Driver Not Loaded",
     meaning="the kernel module of the NVIDIA driver is not loaded",
     fix=_DRIVER,
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "nvml_unknown",
@@ -75,7 +76,7 @@ FAMILY.fault(
             kind=Kind.REMOVE,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="WSL 2",
 )
 FAMILY.fault(
@@ -93,7 +94,7 @@ FAMILY.fault(
             "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580", "otherwise; the driver's number"
         ),
     ),
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 FAMILY.fault(
     "nvml_missing",
@@ -130,7 +131,7 @@ FAMILY.fault(
         check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
         run("sudo usermod -aG video,render $USER"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "device_handle_lost",
@@ -143,7 +144,7 @@ FAMILY.fault(
     "Unable to determine the device handle for {gpu}: No Device",
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "no_devices_found",
@@ -156,8 +157,8 @@ FAMILY.fault(
         check("lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm", "is there a GPU, and why was it refused"),
         start("docker run --gpus all ...", "in a container"),
     ),
-    follows=True,
-    stage="DRIVER",
+    symptom=True,
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "nvml_power",
@@ -171,7 +172,7 @@ FAMILY.fault(
             kind=Kind.REPLACE_HARDWARE,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "nvml_irq",
@@ -180,7 +181,7 @@ FAMILY.fault(
     "Interrupt Request Issue",
     meaning="the kernel does not deliver the GPU's interrupts",
     fix=(check("sudo dmesg | grep -i -e nvrm -e irq", "then: irqpoll on the kernel's command line, or another slot"),),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "nvml_ecc",
@@ -189,7 +190,7 @@ FAMILY.fault(
     "infoROM is corrupted at gpu {gpu:s}",
     meaning="the GPU's own storage of its settings (InfoROM) is damaged",
     fix=(check("nvidia-smi -q | grep -i inforom"), note("the GPU works as a rule; its maker can write it again")),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nvml_in_use",
@@ -208,7 +209,7 @@ FAMILY.fault(
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
     fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nvml_no_memory",
@@ -218,7 +219,7 @@ FAMILY.fault(
     "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
     fix=(check("free -m; nvidia-smi mig -lgip", "memory of the host; room for instances"),),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.sign(
     "nvml_not_supported",
@@ -239,7 +240,7 @@ FAMILY.fault(
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
     fix=(run("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "nvml_os",
@@ -248,7 +249,7 @@ FAMILY.fault(
     "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
     fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 for _name, _texts, _meaning in (
     (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, Role, check, install, prepend, run
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("libraries of others, which the loader does not find", stage="PACKAGE", seen="Linux")
+FAMILY = Family("libraries of others, which the loader does not find", stage=Stage.PACKAGE, seen="Linux")
 
 _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
     (

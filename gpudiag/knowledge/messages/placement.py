@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("placement", stage="CONFIGURATION")
+FAMILY = Family("placement", stage=Stage.CONFIGURATION)
 
 MIRRORED_DEVICES = FAMILY.sign(
     "mirrored_devices",

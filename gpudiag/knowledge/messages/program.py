@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("the user's own program", stage="CONFIGURATION")
+FAMILY = Family("the user's own program", stage=Stage.CONFIGURATION)
 
 SLURM_HIDES = FAMILY.fault(
     "slurm_hides",
@@ -104,9 +105,8 @@ FAMILY.fault(
             "pip check; pip list | grep -i -e nvidia -e tensorflow", "two libraries of CUDA or cuDNN in one environment"
         ),
     ),
-    possible=True,
-    follows=True,
-    stage="FIRST_OP",
+    symptom=True,
+    stage=Stage.FIRST_OP,
     seen="Jupyter, Colab, VS Code, Spyder",
 )
 FAMILY.fault(
@@ -123,7 +123,7 @@ FAMILY.fault(
         ),
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
     ),
-    stage="BUILD",
+    stage=Stage.BUILD,
     seen="PyTorch",
 )
 FAMILY.fault(
@@ -137,7 +137,7 @@ FAMILY.fault(
         start("docker run --gpus all ...", "in a container"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
-    possible=True,
-    stage="DRIVER",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.DRIVER,
     seen="PyTorch",
 )

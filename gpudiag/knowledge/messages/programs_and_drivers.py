@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("drivers and libraries, as programs meet them", stage="DRIVER", seen="any")
+FAMILY = Family("drivers and libraries, as programs meet them", stage=Stage.DRIVER, seen="any")
 
 # --- libraries -------------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, run, start, unset
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "AMD's ROCm",
-    stage="CONTEXT",
+    stage=Stage.CONTEXT,
     seen="ROCm, tensorflow-rocm",
     url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
 )
@@ -43,7 +44,7 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "no kernel image is available for execution on the device (HIP{}",
     meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
     fix=(_OVERRIDE, _NAMES, _FITTING),
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
 )
 FAMILY.fault(
     "rocblas_files_elsewhere",
@@ -60,7 +61,7 @@ FAMILY.fault(
         ),
         run("sudo apt install --reinstall rocblas", "of the same release as the rest", kind=Kind.INSTALL),
     ),
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
 )
 FAMILY.fault(
     "rocm_memory_fault",
@@ -79,8 +80,8 @@ FAMILY.fault(
         _NAMES,
         check("sudo dmesg | grep -i -e amdgpu -e kfd", "what the kernel says of it"),
     ),
-    possible=True,
-    stage="FIRST_OP",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.FIRST_OP,
 )
 FAMILY.fault(
     "rocm_no_access",
@@ -89,7 +90,7 @@ FAMILY.fault(
     'is not member of "{group:q}" group',
     meaning="this user may not open the AMD GPU's device files (/dev/kfd, /dev/dri/render*)",
     fix=(_GROUPS, _DEVICES),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "rocm_no_device",
@@ -110,7 +111,7 @@ FAMILY.fault(
         check("grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES", "the program or the shell may hide it"),
         _GROUPS,
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "rocm_out_of_memory",
@@ -123,8 +124,8 @@ FAMILY.fault(
         check("rocm-smi --showmeminfo vram --showpids", "who has it"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed; or a smaller batch"),
     ),
-    possible=True,
-    stage="MEMORY",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "rocm_library",
@@ -147,7 +148,6 @@ FAMILY.fault(
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
     fix=(_FITTING, _NAMES, run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL)),
-    possible=True,
-    follows=True,
-    stage="FIRST_OP",
+    symptom=True,
+    stage=Stage.FIRST_OP,
 )

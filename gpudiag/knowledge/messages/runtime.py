@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
 FAMILY = Family(
     "TensorFlow and XLA on the GPU",
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
     seen="2.4-2.21",
     url="https://www.tensorflow.org/guide/gpu",
 )
@@ -60,7 +61,7 @@ DNN_FAILED = FAMILY.fault(
     "Failed to find the dnn implementation",
     meaning="cuDNN cannot be used: its version does not fit, a part of it is missing, or no memory was left for it",
     fix=(_GROWTH, _CUDA, _PATH, _ABOVE),
-    follows=True,
+    symptom=True,
 )
 BLAS_FAILED = FAMILY.fault(
     "blas_failed",
@@ -107,8 +108,7 @@ BLAS_FAILED = FAMILY.fault(
         check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer"),
         _CUDA,
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FFT_FAILED = FAMILY.fault(
     "fft_failed",
@@ -131,8 +131,7 @@ FFT_FAILED = FAMILY.fault(
     "Failed to set stream for cuFFT plan",
     meaning="cuFFT failed: no memory left for it, most often",
     fix=(_GROWTH, note("a smaller batch", kind=Kind.EDIT_PROGRAM), _CUDA),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 SOLVER_FAILED = FAMILY.fault(
     "solver_failed",
@@ -152,7 +151,7 @@ SOLVER_FAILED = FAMILY.fault(
     "Failed to initialize cuSPARSE",
     meaning="cuSOLVER or cuSPARSE cannot be used: no memory left for it, or a library that does not fit",
     fix=(_GROWTH, _CUDA, _PATH),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "no_workspace",
@@ -178,8 +177,7 @@ FAMILY.fault(
         note("a smaller batch", kind=Kind.EDIT_PROGRAM),
         export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials"),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "wrong_results",
@@ -191,7 +189,7 @@ FAMILY.fault(
     "Red zone modified",
     meaning="algorithms of a library give different results, or write to memory that is not theirs",
     fix=(_CUDA, note("if it goes on with a newer cuDNN: test the GPU: sudo dcgmi diag -r 3")),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "numeric_check",
@@ -204,7 +202,7 @@ FAMILY.fault(
         edit("tf.debugging.enable_check_numerics()", "names the first operation"),
         note("lower learning rate; loss scaling with float16", kind=Kind.EDIT_PROGRAM),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 
 # --- compilers -------------------------------------------------------------------------------------------------------
@@ -268,7 +266,7 @@ FAMILY.fault(
         ),
         check("which ptxas; ptxas --version", "an older one in PATH or /usr/local/cuda comes first"),
     ),
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "driver_link_failed",
@@ -283,7 +281,7 @@ FAMILY.fault(
         export("XLA_FLAGS", "--xla_gpu_enable_llvm_module_compilation_parallelism=false", "for a while"),
         _CUDA,
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "not_for_xla",
@@ -302,7 +300,7 @@ FAMILY.fault(
             kind=Kind.EDIT_PROGRAM,
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="2.1-2.21",
 )
 FAMILY.fault(
@@ -320,7 +318,7 @@ FAMILY.fault(
         install("nvidia-cuda-nvcc-cu12", note="2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8"),
         _ABOVE,
     ),
-    follows=True,
+    symptom=True,
     seen="2.5-2.21",
 )
 FAMILY.fault(
@@ -335,8 +333,8 @@ FAMILY.fault(
         ),
         _ABOVE,
     ),
-    follows=True,
-    stage="CONTEXT",
+    symptom=True,
+    stage=Stage.CONTEXT,
     seen="1.x-2.21",
 )
 FAMILY.fault(
@@ -371,7 +369,7 @@ FAMILY.fault(
         ),
         _ABOVE,
     ),
-    follows=True,
+    symptom=True,
 )
 # --- devices and drivers ---------------------------------------------------------------------------------------------
 
@@ -387,8 +385,8 @@ FAMILY.fault(
         edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
         note("or use no GPU, and list none, before the processes are started"),
     ),
-    stage="CONTEXT",
-    possible=True,
+    stage=Stage.CONTEXT,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "foreign_context",
@@ -398,8 +396,8 @@ FAMILY.fault(
     "Failed to get the device of the current context",
     meaning="another library in the program (PyTorch, PyCUDA, Numba) made its own context on the GPU",
     fix=(edit("import tensorflow as tf; tf.config.list_logical_devices()", "before the other library uses the GPU"),),
-    possible=True,
-    stage="CONTEXT",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.CONTEXT,
 )
 FAMILY.fault(
     "stream_failed",
@@ -444,8 +442,8 @@ FAMILY.fault(
         _DMESG,
         note("end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES"),
     ),
-    stage="CONTEXT",
-    follows=True,
+    stage=Stage.CONTEXT,
+    symptom=True,
 )
 _AFTER_LAUNCH = (
     check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
@@ -508,16 +506,14 @@ FAMILY.fault(
     "Could not synchronize CUDA stream: {error}",
     meaning="an operation on the GPU failed, and with it every later one of the process",
     fix=_AFTER_LAUNCH,
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 EVENT_FAILED = FAMILY.fault(
     "event_failed",
     "Unexpected Event status: {:d}",
     meaning="an operation on the GPU failed: cuEventQuery answered with an error, which TensorFlow does not name",
     fix=_AFTER_LAUNCH,
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "memory_for_pinning",
@@ -542,7 +538,7 @@ FAMILY.fault(
             "TF_GPU_HOST_MEM_LIMIT_IN_MB", "4096", "caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)"
         ),
     ),
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "dst_not_initialised",
@@ -584,7 +580,7 @@ FAMILY.fault(
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is in pieces"),
     ),
     needs_device=True,
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "graphs_too_large",
@@ -595,7 +591,7 @@ FAMILY.fault(
     "Failed to instantiate CUDA graph",
     meaning="CUDA graphs of XLA need memory beside TensorFlow's",
     fix=(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer="), _GROWTH),
-    stage="MEMORY",
+    stage=Stage.MEMORY,
 )
 FAMILY.fault(
     "second_configuration",
@@ -609,7 +605,7 @@ FAMILY.fault(
             kind=Kind.EDIT_PROGRAM,
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "virtual_devices_wrong",
@@ -635,7 +631,7 @@ FAMILY.fault(
             "a list for each GPU, each with a limit in MiB",
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "growth_differs",
@@ -644,7 +640,7 @@ FAMILY.fault(
     fix=(
         edit("for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "device_argument_wrong",
@@ -658,7 +654,7 @@ FAMILY.fault(
     "Expecting a string device name. Got {}",
     meaning="the program names a device that is not one of this process",
     fix=(edit("tf.config.list_physical_devices('GPU')", "the devices that there are, to be handed on"),),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "conflicting_devices",
@@ -669,7 +665,7 @@ FAMILY.fault(
         edit("tf.config.experimental.set_device_policy('silent')", "copies them"),
         edit("with tf.device(...):", "or make them there", role=Role.ALTERNATIVE),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "no_determinism",
@@ -684,7 +680,7 @@ FAMILY.fault(
         edit("tf.keras.utils.set_random_seed(1)", "if a seed is what is missing"),
         edit("with tf.device('/CPU:0'):", "this operation on the CPU; or without enable_op_determinism"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "no_determinism_in_xla",
@@ -699,7 +695,7 @@ FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "layout_needs_gpu",
@@ -715,8 +711,8 @@ FAMILY.fault(
         check("gpudiag check", "why there is no GPU"),
         edit("tf.keras.backend.set_image_data_format('channels_last')", "for the CPU"),
     ),
-    stage="CONFIGURATION",
-    possible=True,
+    stage=Stage.CONFIGURATION,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "no_nccl_kernel",
@@ -732,7 +728,7 @@ FAMILY.fault(
         edit("tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())"),
         edit("tf.config.list_physical_devices('GPU')", "Linux: must list the GPUs; NCCL comes with a build for CUDA"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="1.13-2.21",
 )
 FAMILY.fault(
@@ -747,8 +743,8 @@ FAMILY.fault(
         edit("tf.config.set_soft_device_placement(True)"),
         check("gpudiag check", "if it needs a GPU: why there is none"),
     ),
-    stage="CONFIGURATION",
-    possible=True,
+    stage=Stage.CONFIGURATION,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "capabilities_of_binary",
@@ -763,7 +759,7 @@ FAMILY.fault(
     "Not compiled with CUDA",
     meaning="this TensorFlow was built without CUDA",
     fix=(run("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'", kind=Kind.REMOVE),),
-    stage="BUILD",
+    stage=Stage.BUILD,
 )
 DIRECTML_ADAPTER = FAMILY.add(
     Worth.SIGN,
@@ -816,8 +812,8 @@ PLATFORM_MISSING = FAMILY.fault(
     "failed to initialize GPU machine manager",
     meaning="XLA has no platform for GPUs here: TensorFlow found no GPU, or was built without CUDA",
     fix=(check("gpudiag check", "why there is no GPU"),),
-    follows=True,
-    stage="DEVICE_COUNT",
+    symptom=True,
+    stage=Stage.DEVICE_COUNT,
 )
 FAMILY.fault(
     "skipping_gpus",
@@ -834,8 +830,8 @@ FAMILY.fault(
             "the log names the missing libraries",
         ),
     ),
-    follows=True,
-    stage="LIBRARIES",
+    symptom=True,
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "garbage_collection_value",
@@ -850,7 +846,7 @@ FAMILY.fault(
     "Invalid value for TF_MATMUL_AUTOTUNE_MAX_ALGORITHMS: {value}",
     meaning="an environment variable or an option has a value that TensorFlow does not take",
     fix=(check("env | grep -e ^TF_ -e ^XLA_ -e ^CUDA_", "the line names it: unset it, or give it another value"),),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "reserved_too_much",
@@ -858,7 +854,7 @@ FAMILY.fault(
     "The requested reserved device memory {:s} is invalid",
     meaning="TF_DEVICE_MIN_SYS_MEMORY_IN_MB asks to leave more memory than the GPU has; it is ignored",
     fix=(unset("TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "peer_access_failed",
@@ -868,8 +864,8 @@ FAMILY.fault(
     "potential peer access pairs were reported by the driver, but no peering could be enabled",
     meaning="GPUs cannot reach each other's memory; copies go through the host",
     fix=(check("nvidia-smi topo -p2p r", "which pairs can"), export("NCCL_P2P_DISABLE", "1", "if exchanges hang")),
-    possible=True,
-    stage="CONFIGURATION",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "tensorrt_not_opened",
@@ -913,8 +909,8 @@ NO_KERNEL_DRIVER = FAMILY.fault(
         start("docker run --gpus all ...", "in a container"),
         _DRIVER,
     ),
-    stage="DRIVER",
-    follows=True,
+    stage=Stage.DRIVER,
+    symptom=True,
 )
 FAMILY.fault(
     "library_not_opened_by_xla",
@@ -922,8 +918,8 @@ FAMILY.fault(
     "Failed to open {library:w} library",
     meaning="a library of CUDA cannot be opened",
     fix=(_CUDA, _PATH),
-    possible=True,
-    stage="LIBRARIES",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "determinism_or_cudnn_newer",
@@ -999,7 +995,7 @@ FAMILY.fault(
         ),
         note("if a tensor has more than 2147483647 elements: a smaller batch", kind=Kind.EDIT_PROGRAM),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="1.13-2.21",
 )
 FAMILY.fault(
@@ -1017,9 +1013,8 @@ FAMILY.fault(
         ),
         prepend("PATH", "/usr/local/cuda/bin", "if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12"),
     ),
-    possible=True,
-    follows=True,
-    stage="LIBRARIES",
+    symptom=True,
+    stage=Stage.LIBRARIES,
     seen="Linux, Windows",
 )
 FAMILY.fault(
@@ -1036,7 +1031,7 @@ FAMILY.fault(
             kind=Kind.EDIT_PROGRAM,
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
     seen="2.1-2.21",
 )
 FAMILY.add(
@@ -1051,7 +1046,7 @@ FAMILY.add(
         install("--upgrade", "keras==2.2.*", note="knows both names; or use tf.keras of the same TensorFlow"),
         install("tensorflow-gpu==1.4.*", note="or the TensorFlow that this Keras was made for"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="1.x",
 )
 FAMILY.add(
@@ -1067,7 +1062,7 @@ FAMILY.add(
         install("--upgrade", "keras==2.3.*", note="has that corrected; or use tf.keras of the same TensorFlow"),
         note("or multi_gpu_model with cpu_merge=False: merges on a GPU", kind=Kind.EDIT_PROGRAM),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="1.x",
 )
 MULTI_GPU_MODEL = FAMILY.fault(
@@ -1084,7 +1079,7 @@ MULTI_GPU_MODEL = FAMILY.fault(
         check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "what the machine has, and what is hidden"),
         note("gpus= as many as there are", kind=Kind.EDIT_PROGRAM),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="1.x-2.3",
 )
 FAMILY.fault(
@@ -1097,7 +1092,7 @@ FAMILY.fault(
         ),
         note("or put that part on the CPU: with tf.device('/CPU:0')", kind=Kind.EDIT_PROGRAM),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="1.x-2.21",
 )
 FAMILY.fault(
@@ -1116,7 +1111,7 @@ FAMILY.fault(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
         ),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="0.6-2.2",
 )
 FAMILY.fault(
@@ -1129,6 +1124,6 @@ FAMILY.fault(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has it"),
         note("or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec"),
     ),
-    stage="CONFIGURATION",
+    stage=Stage.CONFIGURATION,
     seen="2.0-2.21",
 )

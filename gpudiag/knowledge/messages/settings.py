@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("settings", stage="CONFIGURATION")
+FAMILY = Family("settings", stage=Stage.CONFIGURATION)
 
 GROWTH_NOT_PARSED = FAMILY.fault(
     "growth_not_parsed",

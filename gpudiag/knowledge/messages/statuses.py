@@ -6,6 +6,7 @@ cuDNN 9 divides the statuses of cuDNN 8 into finer ones; one that this table lac
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
+from gpudiag.knowledge.fault import Confidence
 from gpudiag.knowledge.message import Family, Message, Worth
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
@@ -42,22 +43,22 @@ _WHAT = {
 }
 _ALL = "CUDNN CUBLAS CUSOLVER CUSPARSE CURAND"
 
-_ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
+_ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
     # libraries, statuses, meaning, fix, whether others lead to it
     (
         _ALL,
         "NOT_INITIALIZED INITIALIZATION_FAILED",
         "could not start on the GPU: no memory left for it most often",
         _MEMORY,
-        True,
+        Confidence.POSSIBLE,
     ),
-    (_ALL, "ALLOC_FAILED ALLOCATION_FAILED", "found no memory on the GPU", _MEMORY, False),
+    (_ALL, "ALLOC_FAILED ALLOCATION_FAILED", "found no memory on the GPU", _MEMORY, Confidence.LIKELY),
     (
         _ALL,
         "INTERNAL_ERROR",
         "failed inside: no memory left on the GPU most often, else libraries that do not fit each other",
         (_GROWTH, _SMALLER, _SAME),
-        True,
+        Confidence.POSSIBLE,
     ),
     (
         _ALL,
@@ -65,38 +66,44 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
         "could not run a kernel on the GPU: no memory left, a kernel that failed before it, or a GPU that its code is "
         "too old for",
         (_GROWTH, _SMALLER, check("sudo dmesg | grep -i -e nvrm -e xid"), _SAME),
-        True,
+        Confidence.POSSIBLE,
     ),
     (
         _ALL,
         "ARCH_MISMATCH",
         "has no code for this GPU, which is older or newer than the library",
         (check("nvidia-smi --query-gpu=name,compute_cap --format=csv"), _SAME),
-        False,
+        Confidence.LIKELY,
     ),
     (
         _ALL,
         "NOT_SUPPORTED",
         "does not do what was asked on this GPU, or in this release",
         (_SAME, note("else another algorithm, type or layout")),
-        True,
+        Confidence.POSSIBLE,
     ),
-    (_ALL, "INVALID_VALUE BAD_PARAM", "was called with a value that it does not take", (_SAME, _PATH), True),
-    (_ALL, "MAPPING_ERROR", "could not reach memory of the GPU", (_GROWTH, _SMALLER), True),
-    (_ALL, "INSUFFICIENT_RESOURCES", "needs more of the GPU than there is", (_GROWTH, _SMALLER), True),
+    (
+        _ALL,
+        "INVALID_VALUE BAD_PARAM",
+        "was called with a value that it does not take",
+        (_SAME, _PATH),
+        Confidence.POSSIBLE,
+    ),
+    (_ALL, "MAPPING_ERROR", "could not reach memory of the GPU", (_GROWTH, _SMALLER), Confidence.POSSIBLE),
+    (_ALL, "INSUFFICIENT_RESOURCES", "needs more of the GPU than there is", (_GROWTH, _SMALLER), Confidence.POSSIBLE),
     (
         "CUDNN",
         "VERSION_MISMATCH SUBLIBRARY_VERSION_MISMATCH SERIALIZATION_VERSION_MISMATCH",
         "has parts of different versions loaded",
         (_PATH, install("--force-reinstall", "nvidia-cudnn-cu12"), check("pip list | grep -i cudnn", "one only")),
-        False,
+        Confidence.LIKELY,
     ),
     (
         "CUDNN",
         "SUBLIBRARY_LOADING_FAILED",
         "could not load one of its own libraries (libcudnn_*.so.9)",
         (install("--force-reinstall", "nvidia-cudnn-cu12"), _PATH),
-        False,
+        Confidence.LIKELY,
     ),
     (
         "CUDNN",
@@ -106,12 +113,12 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
             _SAME,
             run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),
         ),
-        False,
+        Confidence.LIKELY,
     ),
-    ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
-    ("CUDNN", "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW", "reports on work that it was given", (), True),
-    ("CUSOLVER CUSPARSE", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT", "cannot solve this matrix", (), True),
-    ("CUSOLVER", "INVALID_LICENSE", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
+    ("CUDNN CUBLAS", "LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), Confidence.LIKELY),
+    ("CUDNN", "RUNTIME_IN_PROGRESS RUNTIME_FP_OVERFLOW", "reports on work that it was given", (), Confidence.POSSIBLE),
+    ("CUSOLVER CUSPARSE", "MATRIX_TYPE_NOT_SUPPORTED ZERO_PIVOT", "cannot solve this matrix", (), Confidence.POSSIBLE),
+    ("CUSOLVER", "INVALID_LICENSE", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), Confidence.LIKELY),
     (
         "CUSOLVER",
         "INVALID_WORKSPACE IRS_PARAMS_NOT_INITIALIZED IRS_PARAMS_INVALID IRS_PARAMS_INVALID_PREC "
@@ -119,42 +126,47 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], bool], ...] = (
         "IRS_NRHS_NOT_SUPPORTED_FOR_REFINE_GMRES IRS_INFOS_NOT_INITIALIZED IRS_INFOS_NOT_DESTROYED IRS_MATRIX_SINGULAR",
         "could not solve a system by iterative refinement, or was called with other memory than it asked for",
         (),
-        True,
+        Confidence.POSSIBLE,
     ),
     (
         "CURAND",
         "DOUBLE_PRECISION_REQUIRED TYPE_ERROR OUT_OF_RANGE LENGTH_NOT_MULTIPLE",
         "cannot make such numbers",
         (),
-        True,
+        Confidence.POSSIBLE,
     ),
 )
-_CUFFT: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
-    ("ALLOC_FAILED", "found no memory on the GPU", _MEMORY, False),
-    ("SETUP_FAILED", "could not start on the GPU: no memory left for it most often", _MEMORY, True),
-    ("INTERNAL_ERROR", "failed inside: no memory left on the GPU most often", (_GROWTH, _SMALLER, _SAME), True),
-    ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), True),
-    ("NO_WORKSPACE", "was given no memory to work in", _MEMORY, True),
-    ("INVALID_PLAN", "was called with a plan that it does not have", (_SAME, _PATH), True),
+_CUFFT: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
+    ("ALLOC_FAILED", "found no memory on the GPU", _MEMORY, Confidence.LIKELY),
+    ("SETUP_FAILED", "could not start on the GPU: no memory left for it most often", _MEMORY, Confidence.POSSIBLE),
+    (
+        "INTERNAL_ERROR",
+        "failed inside: no memory left on the GPU most often",
+        (_GROWTH, _SMALLER, _SAME),
+        Confidence.POSSIBLE,
+    ),
+    ("EXEC_FAILED", "could not run a kernel on the GPU", (_GROWTH, _SMALLER, _SAME), Confidence.POSSIBLE),
+    ("NO_WORKSPACE", "was given no memory to work in", _MEMORY, Confidence.POSSIBLE),
+    ("INVALID_PLAN", "was called with a plan that it does not have", (_SAME, _PATH), Confidence.POSSIBLE),
     (
         "INVALID_SIZE",
         "does not do transforms of this size",
         (note("another length or batch", kind=Kind.EDIT_PROGRAM),),
-        True,
+        Confidence.POSSIBLE,
     ),
     (
         "INVALID_VALUE INVALID_TYPE INCOMPLETE_PARAMETER_LIST INVALID_DEVICE UNALIGNED_DATA PARSE_ERROR",
         "was called with a value that it does not take",
         (_SAME, _PATH),
-        True,
+        Confidence.POSSIBLE,
     ),
-    ("LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), False),
-    ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), True),
+    ("LICENSE_ERROR", "finds no licence", (check("nvidia-smi -q | grep -i licen"),), Confidence.LIKELY),
+    ("NOT_SUPPORTED NOT_IMPLEMENTED", "does not do what was asked on this GPU", (_SAME,), Confidence.POSSIBLE),
     (
         "MISSING_DEPENDENCY NVRTC_FAILURE NVJITLINK_FAILURE",
         "lacks a library that compiles for the GPU",
         (_SAME, _PATH),
-        False,
+        Confidence.LIKELY,
     ),
 )
 CUFFT_NUMBERS = {
@@ -194,14 +206,16 @@ _PRINTED = {
 """All statuses in the header of each library."""
 
 
-def _add(library: str, status: str, meaning: str, fix: tuple[Action, ...], possible: bool, *texts: str) -> Message:
+def _add(
+    library: str, status: str, meaning: str, fix: tuple[Action, ...], confidence: Confidence, *texts: str
+) -> Message:
     name, url = _WHAT[library]
     return FAMILY.fault(
         f"{library.lower()}_{status.lower()}",
         *texts,
         meaning=f"{name} {meaning}",
         fix=fix,
-        possible=possible,
+        confidence=confidence,
         url=url,
     )
 
@@ -211,7 +225,7 @@ def _printed(library: str, between: str, statuses: str) -> list[str]:
     return [f"{library}{between}{part}" for part in statuses.split() if part in names]
 
 
-for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
+for _libraries, _statuses, _meaning, _fix, _confidence in _ROWS:
     for _library in _libraries.split():
         _first, *_ = _statuses.split()
         _texts = _printed(_library, "_STATUS_", _statuses)
@@ -219,16 +233,16 @@ for _libraries, _statuses, _meaning, _fix, _possible in _ROWS:
             _known = [CUBLAS_TEXTS[part] for part in _statuses.split() if part in CUBLAS_TEXTS]
             _texts += [f"{says}: {known}" for says in _CUBLAS_SAYS for known in _known]
         if _texts:
-            _add(_library, _first, _meaning, _fix, _possible, *_texts)
+            _add(_library, _first, _meaning, _fix, _confidence, *_texts)
 
 _FFT: dict[str, Message] = {}
-for _statuses, _meaning, _fix, _possible in _CUFFT:
+for _statuses, _meaning, _fix, _confidence in _CUFFT:
     _message = _add(
         "CUFFT",
         _statuses.split()[0],
         _meaning,
         _fix,
-        _possible,
+        _confidence,
         *_printed("CUFFT", "_", _statuses),
     )
     _FFT |= {str(number): _message for number, name in CUFFT_NUMBERS.items() if name in _statuses.split()}
@@ -260,5 +274,5 @@ FAMILY.add(
     ),
     meaning="cuDNN answered {status}: {status} names what it lacks",
     fix=(_SAME, _PATH, _GROWTH),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )

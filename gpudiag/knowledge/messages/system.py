@@ -7,11 +7,12 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, run, start
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "errors of the operating system",
-    stage="PROGRAM",
+    stage=Stage.PROGRAM,
     seen="Python, Linux",
     url="https://man7.org/linux/man-pages/man3/errno.3.html",
 )
@@ -136,6 +137,5 @@ for _name, _number, _words, _meaning, _fix in _ROWS:
         *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
         meaning=_meaning,
         fix=_fix,
-        possible=True,
-        follows=True,
+        symptom=True,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family
 
 FAMILY = Family(
     "TensorRT and servers of models",
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
     seen="TensorRT 5-10, TensorFlow 1.13-2.17, TensorFlow Serving, Triton",
     url="https://docs.nvidia.com/deeplearning/tensorrt/latest/",
 )
@@ -40,7 +41,7 @@ FAMILY.fault(
         check("nvidia-smi", "names the driver, and the newest CUDA that it runs; the GPU must be listed"),
         start("docker run --gpus all ...", "in a container"),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "tensorrt_of_another_release",
@@ -56,8 +57,7 @@ FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "tensorrt_linked_and_loaded",
@@ -74,8 +74,7 @@ FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
     ),
-    possible=True,
-    follows=True,
+    symptom=True,
 )
 FAMILY.fault(
     "tftrt_not_built",
@@ -110,7 +109,7 @@ FAMILY.fault(
             kind=Kind.EDIT_PROGRAM,
         ),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "gpu_library_of_tensorflow_1",
@@ -128,7 +127,7 @@ FAMILY.fault(
         prepend("LD_LIBRARY_PATH", "/usr/local/cuda/lib64", "the folder that has them"),
         install("tensorflow[and-cuda]", note="a TensorFlow of today brings its own"),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
     seen="0.5-1.14",
 )
 FAMILY.fault(
@@ -142,6 +141,6 @@ FAMILY.fault(
         start("docker run --gpus all ...", "and: nvidia-smi inside of the container"),
         note("or KIND_CPU in instance_group of config.pbtxt", kind=Kind.START_CONTAINER),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
     seen="Triton",
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, reboot, reset_gpu, run, start
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Worth
 
-FAMILY = Family("on the way to a GPU", stage="DRIVER")
+FAMILY = Family("on the way to a GPU", stage=Stage.DRIVER)
 
 LIBRARY_OPENED = FAMILY.sign(
     "library_opened",
@@ -24,7 +25,7 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
             "10.1 and 7.6; their folder on LD_LIBRARY_PATH"
         ),
     ),
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
 )
 LIBRARY_QUOTED = FAMILY.add(
     Worth.SIGN,
@@ -54,7 +55,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 LIBRARY_ASKED_FOR = FAMILY.fault(
     "library_asked_for",
@@ -66,9 +67,8 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
         install("tensorflow[and-cuda]", note="brings CUDA's libraries; 2.14 and newer"),
         check("ldconfig -p | grep {library}", "is another release of it installed"),
     ),
-    possible=True,
-    follows=True,
-    stage="LIBRARIES",
+    symptom=True,
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "built_for_another_cuda",
@@ -85,7 +85,7 @@ FAMILY.fault(
         install("--force-reinstall", "tensorflow[and-cuda]", note="2.15 and newer: brings both"),
     ),
     seen="cuDNN 8-9",
-    stage="LIBRARIES",
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "driver_library_empty",
@@ -104,7 +104,7 @@ FAMILY.fault(
         ),
     ),
     seen="Linux",
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 NO_LIBCUDA_LINK = FAMILY.fault(
     "no_libcuda_link",
@@ -132,8 +132,8 @@ LIBRARIES_MISSING = FAMILY.fault(
             "the log names the missing libraries",
         ),
     ),
-    follows=True,
-    stage="LIBRARIES",
+    symptom=True,
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "cuinit_without_driver",
@@ -147,7 +147,7 @@ FAMILY.fault(
         check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "a folder 'stubs' must not be in it"),
     ),
     seen="1.x-2.3",
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 FAMILY.fault(
     "stub_is_linked",
@@ -162,7 +162,7 @@ FAMILY.fault(
         start("docker run --gpus all ...", "in a container: brings the driver's own library"),
     ),
     seen="ls, ldd",
-    stage="DRIVER_LIBRARY",
+    stage=Stage.DRIVER_LIBRARY,
 )
 FAMILY.fault(
     "cuinit_not_found",
@@ -179,8 +179,8 @@ FAMILY.fault(
         note("or install driver 552 in Windows: https://www.nvidia.com/drivers", kind=Kind.CHANGE_DRIVER),
         check("nvidia-smi", "under WSL and in the container: both must name the same driver"),
     ),
-    possible=True,
-    stage="DRIVER",
+    confidence=Confidence.POSSIBLE,
+    stage=Stage.DRIVER,
 )
 CUINIT_CALL_FAILED = FAMILY.fault(
     "cuinit_call_failed",
@@ -247,7 +247,7 @@ DEVICE_BUSY = FAMILY.fault(
         run("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
         reset_gpu("0", "the GPU that fails, no process using it; or reboot"),
     ),
-    stage="CONTEXT",
+    stage=Stage.CONTEXT,
 )
 SYSTEM_NOT_READY = FAMILY.fault(
     "system_not_ready",
@@ -324,5 +324,5 @@ CUDA_UNKNOWN = FAMILY.fault(
         run("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )

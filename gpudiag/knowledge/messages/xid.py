@@ -7,11 +7,12 @@ catalogue of Xids, in our own words.
 from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
+from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Family, Message, Worth
 
 FAMILY = Family(
     "Xid: errors in the kernel's log",
-    stage="FIRST_OP",
+    stage=Stage.FIRST_OP,
     seen="NVIDIA driver",
     url="https://docs.nvidia.com/deploy/xid-errors/",
 )
@@ -54,114 +55,129 @@ _UPDATE = (
     note("update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again", kind=Kind.CHANGE_DRIVER),
 )
 
-_ROWS: tuple[tuple[str, str, tuple[Action, ...], bool], ...] = (
+_ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     # numbers, meaning, fix, whether others lead to it
-    ("8", "the GPU stopped: a kernel ran longer than the driver's watchdog allows", _PROGRAM, True),
+    ("8", "the GPU stopped: a kernel ran longer than the driver's watchdog allows", _PROGRAM, Confidence.POSSIBLE),
     (
         "13",
         "a kernel of the program failed on the GPU: an address, an instruction or an index that is not valid",
         _PROGRAM,
-        True,
+        Confidence.POSSIBLE,
     ),
-    ("31 30", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, True),
-    ("32 80", "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe", _LOST, True),
-    ("38", "the firmware of the driver failed", (*_RESET[:1], *_UPDATE), False),
-    ("43 174", "the driver ended what a program ran on the GPU; the program, as a rule, is at fault", _PROGRAM, True),
+    ("31 30", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, Confidence.POSSIBLE),
+    (
+        "32 80",
+        "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe",
+        _LOST,
+        Confidence.POSSIBLE,
+    ),
+    ("38", "the firmware of the driver failed", (*_RESET[:1], *_UPDATE), Confidence.LIKELY),
+    (
+        "43 174",
+        "the driver ended what a program ran on the GPU; the program, as a rule, is at fault",
+        _PROGRAM,
+        Confidence.POSSIBLE,
+    ),
     (
         "45",
         "the driver cleaned up after a program that ended or failed; another Xid before it names the fault",
         (note("look at the Xid before this one; alone it only says that a program was ended"),),
-        True,
+        Confidence.POSSIBLE,
     ),
-    ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), True),
-    ("48 140 171 172", "memory of the GPU has an error that cannot be corrected", _RESET, False),
+    ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), Confidence.POSSIBLE),
+    ("48 140 171 172", "memory of the GPU has an error that cannot be corrected", _RESET, Confidence.LIKELY),
     (
         "56 57 16 19",
         "the GPU's display or its memory failed",
         _LOST,
-        True,
+        Confidence.POSSIBLE,
     ),
-    ("58 175 90", "the GPU's memory system has failed", _RESET, False),
-    ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, False),
+    ("58 175 90", "the GPU's memory system has failed", _RESET, Confidence.LIKELY),
+    ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, Confidence.LIKELY),
     (
         "63 156 160",
         "a bad place of the GPU's memory was taken out of use; it takes effect after a reset",
         _RESET[:2],
-        False,
+        Confidence.LIKELY,
     ),
     (
         "64 157 161",
         "a bad place of the GPU's memory could not be taken out of use: the GPU is to be replaced",
         _RESET,
-        False,
+        Confidence.LIKELY,
     ),
-    ("66 67", "the program or the driver used memory of the GPU in a way that is not allowed", _PROGRAM, True),
+    (
+        "66 67",
+        "the program or the driver used memory of the GPU in a way that is not allowed",
+        _PROGRAM,
+        Confidence.POSSIBLE,
+    ),
     (
         "39 40 41 70 71 72 75 76 77 85 126 127 128 129 130 131 132 133 134 135",
         "an engine of the GPU that copies memory has failed",
         _RESET,
-        True,
+        Confidence.POSSIBLE,
     ),
     (
         "68 83 84 88 89 96 97 98 47 65 73 142 82 99 100 101 102 103 104 105 86 139 20 21 22 27 28 29 34 35 36 42",
         "an engine of the GPU for video has failed",
         _UPDATE,
-        True,
+        Confidence.POSSIBLE,
     ),
-    ("69", "the GPU refused commands of the program or of the driver", _PROGRAM, True),
+    ("69", "the GPU refused commands of the program or of the driver", _PROGRAM, Confidence.POSSIBLE),
     (
         "74 108 137 144 145 146 147 148 149 150 155 166 170",
         "an NVLink connection of the GPU has an error",
         _NVLINK,
-        False,
+        Confidence.LIKELY,
     ),
     (
         "78",
         "a vGPU could not be started",
         (note("the vGPU's driver must fit the host's; see the host's log"),),
-        False,
+        Confidence.LIKELY,
     ),
-    ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, False),
-    ("81", "the GPU's VGA unit has failed", _LOST, True),
-    ("87", "the driver reports on itself", _UPDATE, True),
-    ("92", "the GPU's memory has many errors that could be corrected", _RESET, True),
+    ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, Confidence.LIKELY),
+    ("81", "the GPU's VGA unit has failed", _LOST, Confidence.POSSIBLE),
+    ("87", "the driver reports on itself", _UPDATE, Confidence.POSSIBLE),
+    ("92", "the GPU's memory has many errors that could be corrected", _RESET, Confidence.POSSIBLE),
     (
         "94",
         "memory of the GPU has an error that was contained: only the program that used it was ended",
         (note("start the program again"), *_RESET),
-        False,
+        Confidence.LIKELY,
     ),
     (
         "95",
         "memory of the GPU has an error that could not be contained: all programs on it are affected",
         _RESET,
-        False,
+        Confidence.LIKELY,
     ),
-    ("109", "the GPU did not change from one program to another in time", _RESET, True),
-    ("110 33 60 169", "the GPU's security processor has failed", _LOST, False),
-    ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, False),
-    ("121 173", "the link between the GPU and its CPU has an error", _LOST, False),
-    ("125 93", "the GPU's own storage of its settings (InfoROM) is damaged or worn out", _UPDATE, False),
-    ("136", "an NVLink connection could not be trained", _NVLINK, False),
-    ("138 141 159", "a part of the GPU has failed", _RESET, True),
-    ("143", "the GPU could not be initialised", _LOST, False),
-    ("151", "keys of confidential computing could not be renewed", _RESET[:1], False),
+    ("109", "the GPU did not change from one program to another in time", _RESET, Confidence.POSSIBLE),
+    ("110 33 60 169", "the GPU's security processor has failed", _LOST, Confidence.LIKELY),
+    ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, Confidence.LIKELY),
+    ("121 173", "the link between the GPU and its CPU has an error", _LOST, Confidence.LIKELY),
+    ("125 93", "the GPU's own storage of its settings (InfoROM) is damaged or worn out", _UPDATE, Confidence.LIKELY),
+    ("136", "an NVLink connection could not be trained", _NVLINK, Confidence.LIKELY),
+    ("138 141 159", "a part of the GPU has failed", _RESET, Confidence.POSSIBLE),
+    ("143", "the GPU could not be initialised", _LOST, Confidence.LIKELY),
+    ("151", "keys of confidential computing could not be renewed", _RESET[:1], Confidence.LIKELY),
     (
         "154",
         "the driver says what must be done before the GPU is used again: the end of the line names it",
         _RESET,
-        False,
+        Confidence.LIKELY,
     ),
-    ("167 176", "the GPU's PCIe connection has failed", _LOST, False),
-    ("168", "the GPU has less memory than it should have", _RESET, False),
+    ("167 176", "the GPU's PCIe connection has failed", _LOST, Confidence.LIKELY),
+    ("168", "the GPU has less memory than it should have", _RESET, Confidence.LIKELY),
 )
 
 
 def _rows() -> dict[str, Message]:
     found: dict[str, Message] = {}
-    for numbers, meaning, fix, possible in _ROWS:
+    for numbers, meaning, fix, confidence in _ROWS:
         first, *_ = numbers.split()
-        message = FAMILY.fault(f"xid_{first}", meaning=f"Xid {{code}}: {meaning}", fix=fix, possible=possible)
+        message = FAMILY.fault(f"xid_{first}", meaning=f"Xid {{code}}: {meaning}", fix=fix, confidence=confidence)
         found |= dict.fromkeys(numbers.split(), message)
     return found
 
@@ -175,7 +191,7 @@ XID = FAMILY.add(
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
     fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "all that it reported"), *_UPDATE),
-    possible=True,
+    confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
     "rm_init_failed",
@@ -193,14 +209,14 @@ FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "module_version_mismatch",
     "NVRM: API mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
     fix=(reboot("after an upgrade of the driver the old module is loaded until then"),),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "gsp_timeout",
@@ -219,14 +235,14 @@ FAMILY.fault(
     "is supported through the NVIDIA {series:s} Legacy drivers",
     meaning="this driver has no support for the GPU any more",
     fix=(note("install the driver of series {series}, and a TensorFlow whose CUDA it runs", kind=Kind.CHANGE_DRIVER),),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "open_module_needed",
     "requires use of the NVIDIA open kernel modules",
     meaning="this GPU needs the open kernel modules, and the proprietary ones are installed",
     fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.CHANGE_DRIVER),),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "no_module_for_kernel",
@@ -239,7 +255,7 @@ FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "module_key_rejected",
@@ -255,5 +271,5 @@ FAMILY.fault(
         ),
         note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),
     ),
-    stage="DRIVER",
+    stage=Stage.DRIVER,
 )
