@@ -157,7 +157,8 @@ def _verdict(report: Report) -> str:
 
 
 def _failure(report: Report) -> list[str]:
-    """Say which checks failed and why, causes first."""
+    """Say which checks failed and why, causes first; then what the codes in these lines mean."""
+    from gpudiag.knowledge.codes import meanings
     from gpudiag.model.report import Broken
     from gpudiag.report import words
 
@@ -177,7 +178,7 @@ def _failure(report: Report) -> list[str]:
                 ]
     if step := words.next_step(report):
         lines.append(step)
-    return lines
+    return [*lines, *(f"  {code}: {meaning}" for code, meaning in meanings("\n".join(lines)).items())]
 
 
 def _machine(run: Run) -> list[str]:

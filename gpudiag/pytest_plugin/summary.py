@@ -31,6 +31,8 @@ class Told:
 
     tests: dict[str, dict[str, Any]] = field(default_factory=dict)
     leaks: list[str] = field(default_factory=list)
+    codes: dict[str, str] = field(default_factory=dict)
+    """The codes of errors in what failed tests show, with their meanings."""
     lack: str = ""
     """Why a run has failed although no test did."""
 
@@ -80,6 +82,10 @@ class _Reports:
         own = {name: value for name, value in report.user_properties if name in (DEVICE, PEAK_BYTES, CPU_FALLBACKS)}
         if own and not report.skipped:
             self._told.tests[report.nodeid] = own
+        if report.failed:
+            from gpudiag.knowledge.codes import meanings
+
+            self._told.codes |= meanings(report.longreprtext)
 
 
 @pytest.hookimpl(trylast=True)
@@ -98,7 +104,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     told = config.stash.get(TOLD, None)
-    if told is None or not (told.tests or told.leaks or told.lack):
+    if told is None or not (told.tests or told.leaks or told.codes or told.lack):
         return
     terminalreporter.section("GPUs (gpudiag)")
     if told.tests:
@@ -110,6 +116,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"... and {len(order) - len(shown)} more tests (-v shows all)")
     for leak in told.leaks:
         terminalreporter.write_line(f"LEAK: {leak}", red=True)
+    for code, meaning in told.codes.items():
+        terminalreporter.write_line(f"{code}: {meaning}")
     if told.lack:
         terminalreporter.write_line(f"FAILED: {told.lack}", red=True)
 

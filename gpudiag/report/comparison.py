@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model.change import Change, Comparison, Side, Subject
 from gpudiag.report.changes import change_text, when
 from gpudiag.report.formats.markdown import escaped_text
+from gpudiag.report.formats.markdown import page as markdown_page
 from gpudiag.report.formats.table import Page
-from gpudiag.text import counted, escaped, one_line, plain
+from gpudiag.text import counted, escaped, one_line
 
 FORMATS = ("table", "json", "markdown")
 _KEY = re.compile(r"\[[^][]*\]")
@@ -33,7 +35,9 @@ _HEADINGS = {
 def render(comparison: Comparison, format_: str, *, width: int, color: bool) -> str:
     """Return the comparison in one of :data:`FORMATS`, with a final newline."""
     if format_ == "json":
-        return escaped(msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode()) + "\n"
+        plain = msgspec.to_builtins(comparison)
+        codes = meanings(msgspec.json.encode(plain).decode())
+        return escaped(msgspec.json.format(msgspec.json.encode({**plain, "codes": codes}), indent=2).decode()) + "\n"
     if format_ == "markdown":
         return _markdown(comparison)
     page = Page(max(width, 20), color=color)
@@ -45,6 +49,7 @@ def render(comparison: Comparison, format_: str, *, width: int, color: bool) -> 
         for text, worse in lines:
             page.add(text, "red" if worse else "", lead="  worse  " if worse else "         ", lead_style="bold red")
         page.blank()
+    page.add_codes()
     page.add(summary(comparison), "bold red" if comparison.worse else "bold")
     return page.text()
 
@@ -56,7 +61,7 @@ def _markdown(comparison: Comparison) -> str:
     for heading, lines in _blocks(comparison):
         items = (f"- {'**worse** ' if worse else ''}{escaped_text(text)}" for text, worse in lines)
         blocks += [f"## {heading}", "\n".join(items)]
-    return plain("\n\n".join(blocks) + "\n")
+    return markdown_page(blocks)
 
 
 def summary(comparison: Comparison) -> str:

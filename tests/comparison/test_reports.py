@@ -12,6 +12,7 @@ from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.fix import run
+from gpudiag.knowledge.codes import meanings
 from gpudiag.model import codec
 from gpudiag.model.change import Comparison, Subject
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
@@ -26,6 +27,7 @@ from gpudiag.model.facts import (
     TensorflowFacts,
 )
 from gpudiag.model.report import Broken, Cause, Judged, Report, Skipped, World, conclude
+from gpudiag.probe import GpuFaults
 from gpudiag.report import changes, comparison
 from gpudiag.report.masking import mask
 from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, passed, report, row, sample
@@ -256,6 +258,15 @@ def test_every_format_is_rendered() -> None:
     found = compared(sample(), report())
     for format_ in comparison.FORMATS:
         assert comparison.render(found, format_, width=80, color=False).endswith("\n")
+
+
+@pytest.mark.parametrize("format_", comparison.FORMATS)
+def test_a_code_that_came_with_a_change_has_its_meaning(format_: str) -> None:
+    finding = GpuFaults.operation_failed.found(error="the call failed: CUDA_ERROR_ECC_UNCORRECTABLE")
+    text = comparison.render(compared(one(passed()), one(passed("", finding))), format_, width=80, color=False)
+    assert "CUDA_ERROR_ECC_UNCORRECTABLE" in text.replace("\\", "")
+    assert "the GPU, its memory, its power or its connection has failed" in " ".join(text.split())
+    assert meanings(text.replace("\\", "")) == {}
 
 
 def test_what_changed_alike_is_one_line_and_so_is_much_of_one_thing() -> None:

@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from gpudiag.knowledge.codes import meanings
+from gpudiag.probe import GpuFaults
+from gpudiag.pytest_plugin.preflight import _failure
 from gpudiag.simulator import Machine
+from reports import GPUS, passed, report, row
 from suites import Suite
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -28,6 +32,14 @@ def test_a_check_that_fails_ends_the_session_with_its_cause_once_and_before_any_
     assert "to run the tests anyway, add --gpudiag-warn" in done.err
     assert "created:" not in done.out
     assert done.tests == {}
+
+
+def test_the_lines_of_a_check_that_fails_explain_their_codes() -> None:
+    finding = GpuFaults.operation_failed.found(error="the call failed: CUDNN_STATUS_MAPPING_ERROR")
+    lines = _failure(report(row("memory.growth", passed("", finding), GPUS[0]), gpus=GPUS[:1]))
+    assert "CUDNN_STATUS_MAPPING_ERROR" in lines[-1]
+    assert meanings("\n".join(lines[:-1])).keys() == {"CUDNN_STATUS_MAPPING_ERROR"}
+    assert meanings("\n".join(lines)) == {}
 
 
 @pytest.mark.usefixtures("plain")

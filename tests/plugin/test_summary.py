@@ -53,6 +53,26 @@ def test_the_sample_project_runs_in_four_workers_on_two_gpus(suite: Suite) -> No
     assert re.search(r"^GPU 0, GPU 1 +1\d* [GM]iB +test_distribution.py::test_large", done.out, re.MULTILINE), done
 
 
+def test_the_codes_in_what_failed_tests_show_are_explained_once(suite: Suite) -> None:
+    suite.write(
+        "test_codes.py",
+        """
+        import pytest
+
+        @pytest.mark.parametrize("code", ["CUDA_ERROR_ECC_UNCORRECTABLE"] * 2 + ["ncclRemoteError"])
+        def test_code(code):
+            raise RuntimeError(f"the call failed: {code}")
+        """,
+    )
+    done = suite("--gpudiag-simulate=1x8GiB", "--tb=line")
+    assert done.status == 1, done
+    section = done.out.partition(" GPUs (gpudiag) ")[2]
+    assert (
+        section.count("CUDA_ERROR_ECC_UNCORRECTABLE: the GPU, its memory, its power or its connection has failed") == 1
+    ), done
+    assert "ncclRemoteError: " in section
+
+
 @pytest.mark.parametrize("workers", [("-n", "1"), ("-p", "no:xdist")], ids=str)
 def test_a_process_that_still_holds_memory_is_named_with_its_test(workers: tuple[str, ...], suite: Suite) -> None:
     suite.write(

@@ -28,7 +28,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
         heading = words.headline(report) or words.NO_CAUSE
         about = [f"- {name}: {escaped_text(text)}" for name, text in words.machine(report)]
         blocks = list(_diagnosis(report)) or [f"## {escaped_text(heading)}"]
-        return _page([*blocks, *_since(report), "\n".join(about), *_program(report, verbose)])
+        return page([*blocks, *_since(report), "\n".join(about), *_program(report, verbose)])
     rows = [row for rows in report.areas.values() for row in rows]
     alike = [] if verbose else words.alike(rows)
     together = [row for same in alike for row in same]
@@ -53,10 +53,10 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
         *_not_verified(report),
         *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
     ]
-    return _page(filter(None, blocks))
+    return page(filter(None, blocks))
 
 
-def _page(blocks: Iterable[str]) -> str:
+def page(blocks: Iterable[str]) -> str:
     """Return the blocks, and the meanings of codes that they mention without one."""
     text = "\n\n".join(blocks)
     codes = [f"- {_code(code)}: {escaped_text(meaning)}" for code, meaning in meanings(_read(text)).items()]

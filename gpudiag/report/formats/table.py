@@ -63,7 +63,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     _since(page, report)
     _program(page, report, verbose=verbose)
     if head or report.program is not None:
-        _codes(page)
+        page.add_codes()
         return page.text()
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
     alike = [] if verbose else words.alike(ran)
@@ -71,7 +71,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
     _alike(page, report, alike)
     _skipped(page, report, verbose=verbose)
-    _codes(page)
+    page.add_codes()
     _footer(page, report, verbose=verbose)
     return page.text()
 
@@ -148,9 +148,15 @@ class Page:
     def blank(self) -> None:
         self.add("")
 
-    @property
-    def plain(self) -> str:
-        return "\n".join(line.plain for line in self._lines)
+    def add_codes(self) -> None:
+        """Add the meanings of codes that the page mentions without one."""
+        codes = meanings("\n".join(line.plain for line in self._lines))
+        if codes:
+            self.add("Codes", "bold dim")
+        for code, meaning in codes.items():
+            self.add(f"{code}: {meaning}", lead="  ")
+        if codes:
+            self.blank()
 
     def text(self) -> str:
         with self._console.capture() as captured:
@@ -314,17 +320,6 @@ def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
             yield f"all {len(skipped)} of {area}"
         else:
             yield from (words.label(report, row) for row in skipped)
-
-
-def _codes(page: Page) -> None:
-    """Add the meanings of codes that the page mentions without one."""
-    codes = meanings(page.plain)
-    if codes:
-        page.add("Codes", "bold dim")
-    for code, meaning in codes.items():
-        page.add(f"{code}: {meaning}", lead="  ")
-    if codes:
-        page.blank()
 
 
 def _footer(page: Page, report: Report, *, verbose: bool) -> None:
