@@ -227,6 +227,8 @@ class Function(Value):
     """The functions around its definition."""
     chosen: bool = False
     """True for a function in a dictionary from which the program chooses the one to call."""
+    kept: Value | None = None
+    """The result that ``functools.cache`` keeps."""
 
     @property
     def name(self) -> str:
@@ -236,7 +238,8 @@ class Function(Value):
     def decorators(self) -> frozenset[str]:
         """The names of its decorators, such as ``property``."""
         listed = [] if isinstance(self.node, ast.Lambda) else self.node.decorator_list
-        return frozenset(name.id for name in listed if isinstance(name, ast.Name))
+        called = (node.func if isinstance(node, ast.Call) else node for node in listed)
+        return frozenset(ast.unparse(name).rpartition(".")[2] for name in called)
 
     @property
     def takes_class(self) -> bool:

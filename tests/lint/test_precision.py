@@ -57,6 +57,47 @@ gpus = tf.config.list_physical_devices('GPU')
 tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(memory_limit=1024)] * 2)
 tf.config.list_logical_devices('GPU')
 """,
+    "a second call that returns at once": """
+import tensorflow as tf
+class Devices:
+    ready = False
+    @classmethod
+    def setup(cls, growth=True):
+        if cls.ready:
+            return
+        for gpu in tf.config.list_physical_devices('GPU'):
+            tf.config.experimental.set_memory_growth(gpu, growth)
+        cls.ready = True
+class Trainer:
+    def __init__(self):
+        Devices.setup()
+    def run(self, dataset):
+        Devices.setup()
+        return dataset
+trainer = Trainer()
+trainer.run(tf.data.Dataset.range(3))
+""",
+    "a second call of a function whose result is kept": """
+import functools
+import tensorflow as tf
+@functools.lru_cache(maxsize=None)
+def gpus():
+    found = tf.config.list_physical_devices('GPU')
+    tf.config.set_visible_devices(found[0], 'GPU')
+    return found
+gpus()
+print(tf.zeros([1]), gpus())
+""",
+    "a call that sets again what the call before has set": """
+import tensorflow as tf
+def setup():
+    if not LOCK.acquire(blocking=False):
+        return
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+setup()
+x = tf.zeros([1])
+setup()
+""",
     "a mask that is put back": """
 import os
 import tensorflow as tf

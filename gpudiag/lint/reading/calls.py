@@ -432,6 +432,8 @@ class Calls(Expressions):
     ) -> Value:
         """Read the body of a called function, and return its result."""
         frame = self.frame
+        if function.kept is not None:
+            return function.kept
         far = self.call_counts[function] >= _CALLS or len(frame.stack) >= _DEPTH or function in frame.functions
         if far or (called and not self._may_matter(function)):
             for value in (*args, *kwargs.values()):
@@ -456,7 +458,10 @@ class Calls(Expressions):
                 return self.evaluate(function.node.body)
             if self.block(function.node.body):
                 returns.append((self.past, Const(None)))
-        return self._result(returns, start)
+        result = self._result(returns, start)
+        if called and not (args or kwargs) and not function.decorators.isdisjoint({"cache", "lru_cache"}):
+            function.kept = result
+        return result
 
     def _result(self, returns: list[tuple[Past | None, Value]], start: Past | None) -> Value:
         """Return the result of a function by its ends; only the effects that all ends share are certain."""

@@ -138,6 +138,8 @@ class Statements(Calls):
         elif isinstance(base, Made | Attribute):
             self._option(Attribute(base, target.attr), value, statement)
         else:
+            if isinstance(base, Class):
+                base.namespace[target.attr] = value
             use(value)
 
     def _option(self, at: Attribute, value: Value, statement: ast.AST, key: Value | None = None) -> None:
@@ -188,14 +190,16 @@ class Statements(Calls):
         before = dict(scope)
         ends: list[tuple[Past | None, dict[str, Value]]] = []
         live = [True, False] if known else [False, True] if known is False else [True] * len(arms)
-        with self.inside(guards=(*self.frame.guards, guard), doubtful=self.frame.doubtful or known is None):
-            for at, (arm, counts) in enumerate(zip(arms, live, strict=True)):
-                self.past = start
-                scope.clear()
-                scope.update(before)
+        doubtful, returns = self.frame.doubtful or known is None, self.frame.returns
+        for at, (arm, counts) in enumerate(zip(arms, live, strict=True)):
+            self.past = start
+            scope.clear()
+            scope.update(before)
+            ends_here = returns if counts else None  # a return that is never reached ends nothing
+            with self.inside(guards=(*self.frame.guards, guard), doubtful=doubtful, returns=ends_here):
                 goes_on = self._arm(arm, given[0] if given is not None and given[1] == at else "")
-                if goes_on and counts:
-                    ends.append((self.past, dict(scope)))
+            if goes_on and counts:
+                ends.append((self.past, dict(scope)))
         scope.clear()
         if not ends:
             scope.update(before)

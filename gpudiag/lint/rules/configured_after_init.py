@@ -42,7 +42,7 @@ RULE = Rule(
 def find(program: Program) -> Matches:
     for event in program.calls(*api.BEFORE_DEVICES):
         earlier = event.before("devices")
-        if earlier is None or _repeats(event, earlier) or any(map(_asks, event.guards)):
+        if earlier is None or _repeats(event, earlier, program) or any(map(_asks, event.guards)):
             continue
         name = ast.unparse(event.made.node.func)
         yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program)})
@@ -58,9 +58,12 @@ def _asks(guard: ast.AST) -> bool:
     return isinstance(guard, ast.expr) and _ASKS.search(ast.unparse(guard)) is not None
 
 
-def _repeats(event: Call, devices: Event) -> bool:
+def _repeats(event: Call, devices: Event, program: Program) -> bool:
     """Return whether an identical setting was made before the devices: TensorFlow then raises nothing."""
-    earlier = (call for call in devices.history() if isinstance(call, Call) and call.api == event.api)
+    done = program.events[: program.events.index(devices)] if devices in program.events else ()
+    earlier = [call for call in (*devices.history(), *done) if isinstance(call, Call) and call.api == event.api]
+    if any(call.node is event.node and call.stack != event.stack for call in earlier):
+        return True  # the same line, in an earlier call of its function
     if event.api == api.GROWTH:  # by a loop over all GPUs before
         return any(call.node is not event.node and _enables(call) == _enables(event) for call in earlier)
     return any(ast.dump(call.node) == ast.dump(event.node) and call.node is not event.node for call in earlier)
