@@ -9,6 +9,7 @@ from functools import partial
 from gpudiag.hardware.starvation import Starvation
 from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, child_outcome
 from gpudiag.isolate.polling import Polling, drain
+from gpudiag.isolate.worker import CAPTURE_BYTES
 from gpudiag.model.report import Cause
 from gpudiag.text import counted
 
@@ -65,9 +66,16 @@ class Child:
         return None if self.sent_at is None else self.sent_at + self.job.deadline_s + self.more_s
 
     @property
-    def is_flood(self) -> bool:
-        """True if the child has written more than a job may."""
-        return sum(stream.total for stream in self.streams.values()) > self.bounds.output_bytes
+    def flood(self) -> str:
+        """Says so if the child has written more than a job may; otherwise "".
+
+        A file of captured output that is full says nothing more: TensorFlow may repeat an error there without end.
+        """
+        if sum(stream.total for stream in self.streams.values()) > self.bounds.output_bytes:
+            return f"wrote more than {self.bounds.output_bytes >> 20} MiB to stdout and stderr"
+        if self.order is not None and os.fstat(self.order).st_size >= CAPTURE_BYTES:
+            return f"wrote more than {CAPTURE_BYTES >> 20} MiB to stderr while it was captured"
+        return ""
 
     def feed(self, what: str, chunk: bytes) -> None:
         """Add bytes that arrived on a pipe; a record is kept up to one byte above its limit, to show that it is too

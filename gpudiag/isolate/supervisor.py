@@ -172,7 +172,7 @@ class Supervisor:
         return times + [child.due for child in self._children.values() if child.due is not None]
 
     def _look(self, now: float) -> None:
-        """Check regularly for how long running processes were kept from running."""
+        """Check regularly for how long running processes were kept from running, and what they captured."""
         if now - self._looked < _LOOK_S:
             return
         self._looked = now
@@ -182,6 +182,8 @@ class Supervisor:
         for child in self._children.values():
             if child.starvation is not None and child.pid is not None and child.cause is None:
                 child.starvation.look(child.pid, now)
+                if flood := child.flood:
+                    self._condemn(child, Cause.OUTPUT_FLOOD, flood)
 
     def _keep_deadlines(self, now: float) -> None:
         """Act on deadlines that have passed by ``now``; all messages were read before."""
@@ -357,8 +359,7 @@ class Supervisor:
             self._drop_pipe(child, fd)
             return
         child.feed(child.open[fd], chunk)
-        if child.is_flood:
-            flood = f"wrote more than {self._bounds.output_bytes >> 20} MiB to stdout and stderr"
+        if flood := child.flood:
             self._condemn(child, Cause.OUTPUT_FLOOD, flood)
         elif len(child.record) > self._bounds.record_bytes:
             large = f"its record is larger than {self._bounds.record_bytes >> 20} MiB"

@@ -28,6 +28,9 @@ from gpudiag.model.report import Cause
 preload_output = ""
 """In a fork: the beginning of the server's output while it preloaded."""
 
+CAPTURE_BYTES = 16 << 20
+"""The most bytes that an output stream of a job may write while it is captured."""
+
 order_files: dict[int, int] = {}
 """The file of the order of a job, by the job's process: if that dies, its supervisor reads what is behind the order."""
 

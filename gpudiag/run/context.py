@@ -40,9 +40,6 @@ from gpudiag.probes.common import is_square
 from gpudiag.run.timelines import Timelines
 from gpudiag.simulator.limits import limit_of
 
-CAPTURE_BYTES = 16 << 20
-"""The most bytes that one output stream may write inside ``with ctx.placements()``."""
-
 # The driver refused a context: what an exception says then (measured, 2.21). TensorFlow may hang at the next call.
 # If a library is missing the words are alike, and no context was asked for.
 NO_CONTEXT = re.compile(
@@ -213,12 +210,13 @@ class ChildContext:
         with _capture(linux.anonymous_file()) as out, _capture(_file_of_errors()) as err:
             begins = err.tell()
             try:
-                with _redirected({1: out, 2: err}), _file_size_limited(CAPTURE_BYTES):
+                with _redirected({1: out, 2: err}), _file_size_limited(worker.CAPTURE_BYTES):
                     yield log
             finally:
                 texts = [_forward(out, 0, 1), _forward(err, begins, 2)]
-        if max(len(texts[0]), begins + len(texts[1])) >= CAPTURE_BYTES:
-            raise RuntimeError(f"more than {CAPTURE_BYTES >> 20} MiB were written while placements were captured")
+        if max(len(texts[0]), begins + len(texts[1])) >= worker.CAPTURE_BYTES:
+            most = f"{worker.CAPTURE_BYTES >> 20} MiB"
+            raise RuntimeError(f"more than {most} were written while placements were captured")
         log.lines = tuple(line for text in texts for line in text.decode(errors="replace").splitlines())
 
     def memory(self, gpu: Gpu) -> MemoryUse:

@@ -3,7 +3,9 @@
 A check that selects some probes is a part of the whole check: each probe has its own process, in which a fault counts
 calls from 1. So if the part fails, the whole check does. Each fault meets first the cheapest area of probes that makes
 the call, by a trace of the calls of each area; only if that passes, every area that makes it, and then a program that
-uses each library. Results are kept in a file, line by line: the campaign goes on where it was stopped. Takes hours.
+uses each library. Results are kept in a file, line by line, each with the commit that last changed what is measured.
+The campaign goes on where it was stopped, and runs again what is of another commit. Rows that were not run stay on the
+page.
 """
 
 from __future__ import annotations
@@ -11,24 +13,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import codec
-from gpudiag.model.report import Report, Verdict
+from gpudiag.model.report import Broken, Cause, Report, Verdict
 from gpudiag.report.masking import mask
 from gpudiag.simulator.faults import SONAMES, UNNEEDED, Fault, no_effect, parse_fault
 from gpudiag.simulator.spec import STATES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORT = ROOT / "reports" / "machine-faults.md"
+MEASURED = ("gpudiag", "scripts/campaigns", ":!gpudiag/docs")
+"""What a row depends on, as Git names it."""
 PROGRAM = Path(__file__).parent / "every_library.py"
 AREAS = ("discovery", "logical", "placement", "memory", "visibility", "distribution", "libraries")
 """Of probes that use GPUs, the cheapest first."""
@@ -108,7 +115,7 @@ def cases(called: dict[str, list[str]]) -> Iterator[Case]:
         *("nvml_init=18", "nvml_init=9", "cuinit=100", "cuinit=802", "cuinit=803", "cuinit=999", "driver_too_old"),
         *("driver_too_old=12.2", "cudnn_version", "cudnn_version=9.1.0", "context_creation=46@1", "context_creation=2"),
         *("stream_creation@1", "allocation_from=1@1", "allocation_from=3@1", "allocation_above=1GiB@1"),
-        *("allocation_above=8GiB@1", "device_lost_after=200@1", "device_lost_after=2000@1", "memory_corrupted=1@1"),
+        *("allocation_above=8GiB@1", "device_lost_after=200@1", "device_lost_after=1000@1", "memory_corrupted=1@1"),
         *("memory_corrupted=50@1", "memory_corrupted=500@1", "peer_copies_corrupted=1@1", "peer_copies_corrupted=5@1"),
     ):
         yield Case("machine", (text,))
@@ -237,11 +244,20 @@ def tried(case: Case, called: dict[str, list[str]], by_program: list[str]) -> di
             "verdict": report.verdict.value,
             "by": "every probe" if not areas else " ".join(areas),
             "why": _why(report),
-            "right": "yes",
+            **_right(report),
         }
         if passes(report):
             record |= _proof(case, report, met, by_program)
         return record
+
+
+def _right(report: Report) -> dict[str, str]:
+    """Return whether a verdict other than PASS is right: gpudiag must not break by a fault of the machine."""
+    if any(isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY for row in report.rows):
+        return {"right": "no", "proof": "this machine was too busy"}
+    if report.verdict is Verdict.BROKEN:
+        return {"right": "no", "proof": "the fault is the machine's and not gpudiag's"}
+    return {"right": "yes"}
 
 
 def _why(report: Report) -> str:
@@ -282,24 +298,31 @@ HEAD = """# What a check makes of a machine with a fault
 
 Each row is one fault of a simulated machine of two GPUs (of eight, if the row says so). `@1` is the second GPU. A PASS
 is right only if the fault has no effect on TensorFlow: `scripts/campaigns/every_library.py`, which uses each library,
-large tensors, copies between GPUs and a training step, makes no such call, or is right with the fault. If a check of
-some areas fails, the whole check does. Written by `python scripts/campaigns/machine_faults.py`.
+large tensors, copies between GPUs and a training step, makes no such call, or is right with the fault. BROKEN is never
+right. If a check of some areas fails, the whole check does. Written by `python scripts/campaigns/machine_faults.py`.
 
 """
+COLUMNS = ("fault", "verdict", "probes", "why", "right", "commit")
 
 
 def table(records: list[dict[str, str]], planned: int) -> str:
     """Return the page; ``planned``: how many faults there are."""
     verdicts = Counter(record["verdict"] for record in records)
     wrong = [record for record in records if record["right"] != "yes"]
+    commits = Counter(record["commit"] for record in records)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    lines = [f"{len(records)} of {planned} faults: {counts}; {len(wrong)} not as they must be.", ""]
+    at = ", ".join(commit if len(commits) == 1 else f"{commit} ({count})" for commit, count in commits.most_common())
+    lines = [
+        f"{len(records)} of {planned} faults: {counts}; {len(wrong)} not as they must be.",
+        f"Measured at commit {at}.",
+        "",
+    ]
     for group in dict.fromkeys(record["group"] for record in records):
         lines += [
             f"## {group[0].upper()}{group[1:]}",
             "",
-            "| fault | verdict | probes | why | right |",
-            "| - | - | - | - | - |",
+            f"| {' | '.join(COLUMNS)} |",
+            f"|{' - |' * len(COLUMNS)}",
         ]
         for record in (candidate for candidate in records if candidate["group"] == group):
             cells = (
@@ -308,44 +331,98 @@ def table(records: list[dict[str, str]], planned: int) -> str:
                 record.get("by", ""),
                 record["why"],
                 ": ".join(filter(None, (record["right"], record.get("proof", "")))),
+                record["commit"],
             )
             lines.append(f"| {' | '.join(' '.join(cell.split()).replace('|', '/') for cell in cells)} |")
         lines.append("")
     return HEAD + "\n".join(lines)
 
 
+def rows_of(page: str) -> Iterator[dict[str, str]]:
+    """Yield the records that :func:`table` made a page of, by the name that a fault has there."""
+    group = ""
+    for line in page.splitlines():
+        group = f"{line[3].lower()}{line[4:]}" if line.startswith("## ") else group
+        cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
+        if line.startswith("| `") and len(cells) == len(COLUMNS):
+            fault, verdict, by, why, right, commit = (cell.strip() for cell in cells)
+            right, _, proof = right.partition(": ")
+            record = {"fault": fault.strip("`"), "verdict": verdict, "by": by, "why": why, "right": right}
+            yield {**record, "proof": proof, "commit": commit, "group": group}
+
+
+def commit_measured() -> str:
+    """Return the commit that last changed what is measured, marked if something there is not committed."""
+    git = ("git", "-C", str(ROOT))
+    last, changed = (
+        subprocess.run([*git, *words, "--", *MEASURED], capture_output=True, text=True, check=True).stdout.strip()
+        for words in (("log", "-1", "--format=%h"), ("status", "--porcelain"))
+    )
+    return f"{last} with changes" if changed else last
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Return the number of a part, from 0, and of how many: ``2/5`` is (1, 5)."""
+    if (match := re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)) is None or int(match[1]) > int(match[2]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: write 1/5 for the first of five")
+    return int(match[1]) - 1, int(match[2])
+
+
+class Records:
+    """What was measured, by the names of the cases, kept in a file line by line; the last line of a case counts."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.by_case: dict[str, dict[str, Any]] = {record["case"]: record for record in map(json.loads, lines)}
+
+    def keep(self, record: dict[str, Any]) -> None:
+        self.by_case[record["case"]] = record
+        with self.file.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")
+
+    def has(self, case: str, commit: str) -> bool:
+        """Return whether a case needs no further run: it was measured at this commit, and is as it must be."""
+        record = self.by_case.get(case, {})
+        return record.get("commit") == commit and record.get("right", "yes") == "yes"
+
+
 def main() -> int:
-    """Run what has no record yet, write the table, and return 1 if a record is not as it must be."""
+    """Run what has no record of this commit, write the table, and return 1 if a row of it is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=Path, default=Path("machine-faults.jsonl"), help="kept from run to run")
-    parser.add_argument("--only", default="", help="faults whose name contains this, again")
-    parser.add_argument("--most", type=int, default=1 << 30, help="how many to run now")
+    parser.add_argument("--jobs", type=int, default=2, help="how many faults to run at the same time")
+    parser.add_argument("--part", type=part_of, default=(0, 1), metavar="K/N", help="only the K-th of N parts")
+    parser.add_argument("--only", default="", help="only faults whose name contains this, and these again")
     arguments = parser.parse_args()
-    lines = arguments.records.read_text().splitlines() if arguments.records.exists() else []
-    records = {record["case"]: record for record in map(json.loads, lines)}
-    if "" not in records:
+    commit, records = commit_measured(), Records(arguments.records)
+    if not records.has("", commit):
         with tempfile.TemporaryDirectory(prefix="traces-") as name:
             called, by_program = traced(Path(name))
-        records[""] = {"case": "", "called": called, "program": by_program}
-        _keep(arguments.records, records[""])
-    called, by_program = records[""]["called"], records[""]["program"]
+        records.keep({"case": "", "commit": commit, "called": called, "program": by_program})
+    called, by_program = records.by_case[""]["called"], records.by_case[""]["program"]
     planned = list(cases(called))
-    left = [case for case in planned if case.name not in records or (arguments.only and arguments.only in case.name)]
-    for case in [case for case in left if arguments.only in case.name][: arguments.most]:
-        record = {"case": case.name, "group": case.group, **tried(case, called, by_program)}
-        records[case.name] = record
-        _keep(arguments.records, record)
-        print(f"{record['right']:4}{record['verdict']:14}{record['fault']}  {record['why'][:90]}", flush=True)
-    known = [records[case.name] for case in planned if case.name in records]
-    REPORT.write_text(table(known, len(planned)))
-    wrong = sum(record["right"] != "yes" for record in known)
-    print(f"{len(known)} of {len(planned)}, {wrong} not as they must be")
-    return 1 if wrong or len(known) < len(planned) else 0
-
-
-def _keep(file: Path, record: Mapping[str, object]) -> None:
-    with file.open("a") as lines:
-        lines.write(json.dumps(record) + "\n")
+    number, parts = arguments.part
+    chosen = [case for case in planned[number::parts] if arguments.only in case.name]
+    left = [case for case in chosen if arguments.only or not records.has(case.name, commit)]
+    print(f"commit {commit}: {len(planned)} faults, {len(chosen)} of this part, {len(left)} to run", flush=True)
+    pool = ThreadPoolExecutor(arguments.jobs)
+    jobs = {pool.submit(tried, case, called, by_program): case for case in left}
+    try:
+        for job in as_completed(jobs):
+            record = {"case": jobs[job].name, "group": jobs[job].group, "commit": commit, **job.result()}
+            records.keep(record)
+            print(f"{record['right']:4}{record['verdict']:14}{record['fault']}  {record['why'][:90]}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    records = Records(arguments.records)  # with those of other parts
+    known = {record["fault"].removesuffix("@1"): record for record in rows_of(REPORT.read_text())}
+    known |= {record["fault"].removesuffix("@1"): record for case, record in records.by_case.items() if case}
+    on_page = [known[name] for case in planned if (name := case.name.removesuffix("@1")) in known]
+    REPORT.write_text(table(on_page, len(planned)))
+    wrong = [case.name for case in chosen if not records.has(case.name, commit)]
+    print(f"{len(chosen) - len(wrong)} of {len(chosen)} are of commit {commit} and as they must be")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 import pytest
 from campaigns import machine_faults
-from campaigns.machine_faults import BAD, Case, areas_of, cases
+from campaigns.machine_faults import BAD, STATE, Case, Records, _right, areas_of, cases, part_of
 
+from gpudiag.model.report import Broken, Cause
 from gpudiag.simulator.faults import CATALOGUE, SONAMES, parse_fault
 from gpudiag.simulator.spec import STATES
+from reports import CAP_IGNORED, GPUS, passed, report, row
 
 CALLED = {"cuInit": ["discovery", "memory"], "cudnnCreate": ["libraries"], "nvmlDeviceGetName": []}
+RIGHT = {"group": "call", "fault": "a", "verdict": "PASS", "by": "", "why": "", "right": "yes", "proof": "x"}
+RIGHT |= {"commit": "1234abcd"}
 DESCRIBE = {"pcie_generation_max", "pcie_width_max", "power_default", "clock_max", "nvlinks"}
 """States that only describe a card: no value of them is a fault."""
 
@@ -40,7 +47,40 @@ def test_a_fault_meets_the_probes_that_make_the_call_and_a_pass_needs_all_of_the
 
 
 def test_a_pass_that_a_program_contradicts_is_counted_as_wrong() -> None:
-    right = {"case": "a", "group": "call", "fault": "a", "verdict": "PASS", "why": "", "right": "yes", "proof": "x"}
-    page = machine_faults.table([right, {**right, "fault": "b|c", "right": "no"}], 3)
+    page = machine_faults.table([RIGHT, {**RIGHT, "fault": "b|c", "right": "no"}], 3)
     assert "2 of 3 faults: 2 PASS; 1 not as they must be." in page
-    assert "| `b/c` | PASS |  |  | no: x |" in page
+    assert "Measured at commit 1234abcd." in page
+    assert "| `b/c` | PASS |  |  | no: x | 1234abcd |" in page
+
+
+def test_the_page_names_each_commit_and_can_be_read_back() -> None:
+    records = [RIGHT, {**RIGHT, "fault": "b", "group": STATE, "commit": "9999abcd", "proof": ""}]
+    page = machine_faults.table(records, 2)
+    assert "Measured at commit 1234abcd (1), 9999abcd (1)." in page
+    assert list(machine_faults.rows_of(page)) == records
+
+
+def test_a_broken_check_is_never_right() -> None:
+    assert (
+        _right(report(row("libraries.xla", Broken(Cause.NO_RESULT, "no result"), GPUS[0]), gpus=GPUS))["right"] == "no"
+    )
+    busy = report(row("libraries.xla", Broken(Cause.BUSY, "no result"), GPUS[0]), gpus=GPUS)
+    assert _right(busy) == {"right": "no", "proof": "this machine was too busy"}
+    failed = report(row("libraries.xla", passed("", CAP_IGNORED), GPUS[0]), gpus=GPUS)
+    assert _right(failed) == {"right": "yes"}
+
+
+def test_what_is_of_another_commit_or_wrong_is_run_again(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records")
+    for case, verdict in (("a", "yes"), ("b", "no"), ("b", "yes"), ("c", "no")):
+        records.keep({"case": case, "commit": "1234abcd", "right": verdict})
+    kept = Records(tmp_path / "records")
+    assert [kept.has(case, "1234abcd") for case in "abcd"] == [True, True, False, False]
+    assert not kept.has("a", "9999abcd")
+
+
+def test_parts_are_all_of_the_whole() -> None:
+    assert (part_of("1/3"), part_of("3/3")) == ((0, 3), (2, 3))
+    for text in ("0/3", "4/3", "1", "1/0", "x/y"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is no part"):
+            part_of(text)

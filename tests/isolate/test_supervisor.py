@@ -136,6 +136,7 @@ def test_a_value_and_both_streams_come_back(fresh: bool) -> None:
         ("writes_nonsense", Cause.BAD_RESULT, "its record is malformed"),
         ("returns_100_mb", Cause.BAD_RESULT, "its record is larger than 16 MiB"),
         ("floods", Cause.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+        ("floods_what_is_captured", Cause.OUTPUT_FLOOD, "wrote more than 16 MiB to stderr while it was captured"),
     ],
 )
 def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail: str, fresh: bool) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gpudiag.errors import Disturbed
+from gpudiag.isolate import worker
 
 Argument = dict[str, Any]
 
@@ -94,6 +95,11 @@ def floods(argument: Argument) -> bytes:
     for _ in range(1000):
         os.write(2, block)
     return b'"five million lines"'
+
+
+def floods_what_is_captured(argument: Argument) -> bytes:
+    os.ftruncate(worker.order_files[os.getpid()], worker.CAPTURE_BYTES)
+    _sleep_for_ever()
 
 
 def is_deaf_to_term(argument: Argument) -> bytes:

@@ -17,6 +17,7 @@ import pytest
 from far_side import ABSENT, Children
 from gpudiag import catalogue
 from gpudiag.isolate import JobResult
+from gpudiag.isolate import worker as isolated
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.report import Cause
 from gpudiag.run import context, worker
@@ -76,7 +77,7 @@ def raises_inside(_: dict[str, Any]) -> bytes:
 
 
 def floods(argument: dict[str, Any]) -> bytes:
-    context.CAPTURE_BYTES = 1 << 16
+    isolated.CAPTURE_BYTES = 1 << 16
     refused = ""
     try:
         with CONTEXT.placements():

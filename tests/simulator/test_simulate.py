@@ -234,6 +234,8 @@ def test_a_call_that_hangs_is_broken_and_never_green(gpudiag: Gpudiag) -> None:
         ("discovery.logical_devices", "call_fails=cuEventQuery:999", "failed: cuEventQuery answered"),
         # It aborts while its log is captured.
         ("memory.allocator", "call_fails=cuDeviceGetDefaultMemPool:999", "fails on GPU 0: CUDA_ERROR_UNKNOWN: the d"),
+        # It tries again without end while its log is captured.
+        ("placement.default", "call_fails=cuMemHostAlloc:999", "not the GPU's, cannot give 2 MiB in one piece"),
     ],
 )
 def test_an_error_after_which_the_process_ends_is_a_failure_of_the_gpu(
