@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages.memory import HOST_FULL, OOM_HINT, POOL_FULL
@@ -35,12 +36,10 @@ _WORK = re.compile(
 first step."""
 _SPEAKER = re.compile(r"\[[^\]]{1,40}\]|\([^)]{1,40}\)|[\w.-]{1,40}(?= ?\|)")
 """The prefix that a launcher puts before each line of one of its processes."""
-_BEFORE_DEVICES = frozenset(
-    {"BUILD", "RUNTIME_LIBRARY", "DRIVER_LIBRARY", "DRIVER", "NVML", "DEVICE_COUNT"}
-    | {"LIBRARIES", "DEVICE_FILTER", "CONTEXT"}
-)
+_STAGES = tuple(Stage)
+_BEFORE_DEVICES = frozenset(_STAGES[_STAGES.index(Stage.BUILD) : _STAGES.index(Stage.MEMORY)])
 """Stages that TensorFlow has passed when it has made its devices."""
-_WITH_DEVICES = frozenset({"MEMORY", "FIRST_OP"})
+_WITH_DEVICES = frozenset({Stage.MEMORY, Stage.FIRST_OP})
 """Stages that a program has passed when it computes with its devices."""
 
 
