@@ -110,7 +110,7 @@ class _Ledger:
         return bound.get(self._bus.get(pci.lower(), pci), "")
 
     @cached_property
-    def _named(self) -> dict[str, physical_devices.Device]:
+    def _named(self) -> dict[str, physical_devices.JoinedDevice]:
         """The names that CUDA and TensorFlow give each GPU, by PCI bus id."""
         readings = Rows(self._evidence.rows).readings("discovery.physical_devices", physical_devices.Reading)
         return {device.pci_bus_id.lower(): device for reading in readings for device in reading.devices}

@@ -239,7 +239,7 @@ def test_what_is_seen_while_the_gpu_computes_comes_before_what_was_seen_before()
 
     def computing(**state: Any) -> set[str]:
         kernel = Kernel("GPU:0", pci, True)
-        operation = first_op.Operation(kernel, 0.1, 0.001)
+        operation = first_op.RepeatedOperation(kernel, 0.1, 0.001)
         reading = first_op.Reading(0.1, 0.1, (operation,), (), 0.1, {pci: GpuState(**state)}, given=(pci,))
         row = Row("discovery.first_op", (), Judged(), 0.0, reading)
         evidence = Evidence(idle.facts, idle.gpus, (*idle.rows, row))

@@ -68,7 +68,7 @@ def _ended() -> Evidence:
 
 def _copied(*ways: tuple[str, str], wrong: int = 1, rounds: int = 0) -> Evidence:
     facts = example_facts(2)
-    copied = tuple(copies.Copy(source, target, MIB, wrong) for source, target in ways)
+    copied = tuple(copies.DeviceCopy(source, target, MIB, wrong) for source, target in ways)
     sent = (copies.Rounds("GPU:1", 250, rounds),)
     return example_evidence(facts, _row(copies, facts, (), copies=copied, rounds=sent), listed=2)
 

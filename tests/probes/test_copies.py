@@ -10,14 +10,14 @@ import pytest
 
 from gpudiag.model.report import Finding
 from gpudiag.probe import MIB, Raised, Verified
-from gpudiag.probes.libraries.copies import HOST, PINNED, Copy, Reading, _copies_among, judge
+from gpudiag.probes.libraries.copies import HOST, PINNED, DeviceCopy, Reading, _copies_among, judge
 
 RECORDED = Path(__file__).parents[1] / "recorded/2x16GiB/libraries.copies.json"
 
 
 def reading(gpus: int) -> Reading:
     made = {f"GPU:{number}": f"0000:{number:02x}:00.0" for number in range(gpus)}
-    copies = tuple(Copy(*pair, MIB) for pair in _copies_among(tuple(made)))
+    copies = tuple(DeviceCopy(*pair, MIB) for pair in _copies_among(tuple(made)))
     return Reading(made, copies, given=tuple(made.values()), seen=gpus)
 
 

@@ -46,7 +46,7 @@ class Fault(probe.GpuFaults):
     )
 
 
-class Order(Record):
+class CudaOrder(Record):
     """GPUs in the order in which the CUDA driver counts them."""
 
     pci_bus_ids: tuple[str, ...]
@@ -57,11 +57,11 @@ class Reading(probe.Reading):
 
     given: int
     """How many of the GPUs the probe was given."""
-    in_force: Order
+    in_force: CudaOrder
     """The order under the environment of gpudiag's caller."""
-    by_pci: Order
+    by_pci: CudaOrder
     """The order under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``."""
-    by_speed: Order
+    by_speed: CudaOrder
     """The order under ``CUDA_DEVICE_ORDER=FASTEST_FIRST``."""
 
     def figure(self) -> str:
@@ -78,14 +78,14 @@ def measure(ctx: Context) -> Reading:
     look = partial(_order, ctx)
     every: dict[str, str | None] = {"CUDA_VISIBLE_DEVICES": None}
     by_pci, by_speed = (
-        ctx.apart(look, Order, {**every, "CUDA_DEVICE_ORDER": order}) for order in ("PCI_BUS_ID", "FASTEST_FIRST")
+        ctx.apart(look, CudaOrder, {**every, "CUDA_DEVICE_ORDER": order}) for order in ("PCI_BUS_ID", "FASTEST_FIRST")
     )
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     return Reading(len(ctx.gpus), look(), by_pci, by_speed)
 
 
-def _order(ctx: Context) -> Order:
-    return Order(tuple(device.pci_bus_id for device in ctx.cuda_devices()))
+def _order(ctx: Context) -> CudaOrder:
+    return CudaOrder(tuple(device.pci_bus_id for device in ctx.cuda_devices()))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:
@@ -102,7 +102,7 @@ def judge(reading: Reading, facts: Facts) -> Findings:
         yield Fault.pci_order_differs.found(**figures)
 
 
-def _first_moved(order: Order, facts: Facts) -> Iterator[dict[str, int | str]]:
+def _first_moved(order: CudaOrder, facts: Facts) -> Iterator[dict[str, int | str]]:
     """Yield the first GPU whose number in CUDA differs from NVML's, if there is one."""
     by_nvml = {device.pci_bus_id: device.index for device in facts.nvml_devices}
     for position, pci_bus_id in enumerate(order.pci_bus_ids):

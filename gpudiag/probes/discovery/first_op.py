@@ -80,7 +80,7 @@ class Fault(probe.KernelFaults):
     )
 
 
-class Operation(Record):
+class RepeatedOperation(Record):
     """One operation, run twice on one GPU."""
 
     kernel: Kernel
@@ -96,7 +96,7 @@ class Reading(probe.GpuReading):
     """Seconds for ``tf.config.list_physical_devices('GPU')``."""
     create_s: float
     """Seconds for ``tf.config.list_logical_devices('GPU')``, which makes the CUDA contexts."""
-    operations: tuple[Operation, ...]
+    operations: tuple[RepeatedOperation, ...]
     """The operations, in the order of TensorFlow's numbers."""
     compiled: tuple[str, ...]
     """Compute capabilities for which TensorFlow's log announces kernels compiled from PTX."""
@@ -138,7 +138,7 @@ def measure(ctx: Context) -> Reading:
         list_s=listed - began,
         create_s=created - listed,
         operations=tuple(
-            Operation(Kernel(name, bus_ids.get(name, ""), correct), first_s, second_s)
+            RepeatedOperation(Kernel(name, bus_ids.get(name, ""), correct), first_s, second_s)
             for (name, correct), first_s, second_s in zip(kernels, durations[::2], durations[1::2], strict=True)
         ),
         compiled=without_machine_code(log.lines),

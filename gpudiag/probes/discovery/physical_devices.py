@@ -68,7 +68,7 @@ NAMING_S = 40
 """
 
 
-class Device(Record):
+class JoinedDevice(Record):
     """The names of one GPU in NVML, CUDA and TensorFlow, joined by its PCI bus id."""
 
     index: int
@@ -86,7 +86,7 @@ class Device(Record):
     """The name in TensorFlow, such as ``GPU:0``; empty if TensorFlow does not tell it."""
 
 
-class Names(Record):
+class TensorFlowNames(Record):
     """TensorFlow's names."""
 
     by_pci_bus_id: dict[str, str]
@@ -106,7 +106,7 @@ class Reading(probe.Reading):
     """Error lines of TensorFlow's log, without their prefix."""
     cudnn: str | None = None
     """Version of the cuDNN that was loaded; None if there is none."""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[JoinedDevice, ...] = ()
     """The given GPUs, in the order of ``CUDA_VISIBLE_DEVICES``."""
     unnamed: Raised | None = None
     """The error that asking TensorFlow for its names raised; ``discovery.logical_devices`` judges it."""
@@ -135,7 +135,9 @@ def _or_dash(number: int | None) -> str:
 def measure(ctx: Context) -> Reading:
     names: dict[str, str] = {}
     # Apart, because creating devices can crash or hang if listing them does not.
-    unnamed = attempt_context(ctx, lambda: names.update(ctx.apart(partial(_names, ctx), Names, {}).by_pci_bus_id))
+    unnamed = attempt_context(
+        ctx, lambda: names.update(ctx.apart(partial(_names, ctx), TensorFlowNames, {}).by_pci_bus_id)
+    )
     listed: list[object] = []
     with ctx.placements() as printed:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
@@ -151,19 +153,19 @@ def measure(ctx: Context) -> Reading:
     )
 
 
-def _names(ctx: Context) -> Names:
+def _names(ctx: Context) -> TensorFlowNames:
     if hasattr(signal, "alarm"):
         signal.alarm(NAMING_S)
-    return Names({pci_bus_id: name for name, pci_bus_id in ctx.pci_bus_ids().items()})
+    return TensorFlowNames({pci_bus_id: name for name, pci_bus_id in ctx.pci_bus_ids().items()})
 
 
-def _joined(ctx: Context, names: dict[str, str]) -> tuple[Device, ...]:
+def _joined(ctx: Context, names: dict[str, str]) -> tuple[JoinedDevice, ...]:
     shown = {device.pci_bus_id: (ordinal, device.uuid) for ordinal, device in enumerate(ctx.cuda_devices())}
     devices = []
     for gpu in ctx.gpus:
         ordinal, uuid = shown.get(gpu.pci_bus_id, (None, ""))
         name = names.get(gpu.pci_bus_id, "")
-        devices.append(Device(gpu.index, gpu.name, gpu.pci_bus_id, gpu.uuid, ordinal, uuid, name))
+        devices.append(JoinedDevice(gpu.index, gpu.name, gpu.pci_bus_id, gpu.uuid, ordinal, uuid, name))
     return tuple(devices)
 
 
@@ -187,7 +189,7 @@ def judge(reading: Reading, facts: Facts) -> Findings:
     yield Fault.fewer_listed.found(listed=reading.listed, given=reading.given, text=said)
 
 
-def _judge_names(place: int, device: Device, *, named: bool, whole: bool) -> Findings:
+def _judge_names(place: int, device: JoinedDevice, *, named: bool, whole: bool) -> Findings:
     figures: dict[str, int | str] = {"index": device.index, "pci_bus_id": device.pci_bus_id}
     if device.cuda_ordinal != place:
         found = "none" if device.cuda_ordinal is None else str(device.cuda_ordinal)

@@ -70,7 +70,7 @@ def _sizes(count: int) -> tuple[int, ...]:
     return 1, 1023, min(1 << 20, (8 << 20) // count) + 1
 
 
-class Sum(Record):
+class CollectiveSum(Record):
     """The sum on one GPU."""
 
     dtype: str
@@ -85,7 +85,7 @@ class Sum(Record):
 class Reading(ReplicaReading):
     """The sums of all GPUs."""
 
-    sums: tuple[Sum, ...]
+    sums: tuple[CollectiveSum, ...]
     """The sums; empty if the all-reduce raised."""
     raised: Raised | None
 
@@ -99,7 +99,7 @@ class Reading(ReplicaReading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     made = make_replicas(ctx)
-    sums: list[Sum] = []
+    sums: list[CollectiveSum] = []
 
     def program() -> None:
         strategy = tf.distribute.MirroredStrategy()
@@ -127,7 +127,7 @@ def measure(ctx: Context) -> Reading:
                     expected = (_values(tf, size) * count + count * (count - 1) // 2).numpy()
                 for result in strategy.experimental_local_results(everywhere):
                     wrong = int((result.numpy() != expected).sum())
-                    sums.append(Sum(dtype, size, short_device(result.backing_device), wrong))
+                    sums.append(CollectiveSum(dtype, size, short_device(result.backing_device), wrong))
 
     raised = in_time(ctx, COLLECTIVE_S + 10, program)
     return Reading(() if raised else tuple(sums), raised, made=made)

@@ -77,7 +77,7 @@ NEAR = 1e-4
 """The allowed difference of a mean, which may be rounded; sums are whole numbers."""
 
 
-class Part(Record):
+class BatchPart(Record):
     """A replica's part of a batch."""
 
     device: str
@@ -88,7 +88,7 @@ class Part(Record):
 class Batch(Record):
     """A batch as it was distributed, and its sum, mean and gathered elements."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BatchPart, ...]
     total: float | None
     """The sum that `strategy.reduce` computed."""
     mean: float | None
@@ -144,7 +144,7 @@ def _read(tf: Any, count: int, batches: list[Batch], losses: list[float | None])
     dataset = tf.data.Dataset.from_tensor_slices(tf.constant(elements)).batch(EACH * count)
     for values in strategy.experimental_distribute_dataset(dataset):
         parts = [
-            Part(short_device(result.backing_device), numbers(result))
+            BatchPart(short_device(result.backing_device), numbers(result))
             for result in strategy.experimental_local_results(values)
         ]
         total, mean = (reduced(op, values, 0) for op in ops)

@@ -51,7 +51,7 @@ PRODUCT = (22.0, 28.0, 49.0, 64.0)
 """The expected product, row by row."""
 
 
-class Sum(Record):
+class ReplicaSum(Record):
     """The sum of all products."""
 
     parts: tuple[Kernel, ...]
@@ -64,7 +64,7 @@ class Sum(Record):
 class Reading(ReplicaReading):
     """The products that the GPUs computed, and their sum."""
 
-    sum: Sum | None
+    sum: ReplicaSum | None
     """The sum; None if the program raised."""
     raised: Raised | None
 
@@ -77,7 +77,7 @@ class Reading(ReplicaReading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     made = make_replicas(ctx)
-    sums: list[Sum] = []
+    sums: list[ReplicaSum] = []
 
     def program() -> None:
         parts: list[Any] = []
@@ -90,7 +90,7 @@ def measure(ctx: Context) -> Reading:
         for part in parts:
             device = short_device(part.device)
             kernels.append(Kernel(device, made.get(device, ""), numbers(part) == PRODUCT))
-        sums.append(Sum(tuple(kernels), numbers(total), short_device(total.device)))
+        sums.append(ReplicaSum(tuple(kernels), numbers(total), short_device(total.device)))
 
     raised = ctx.attempt(program)
     return Reading(sums[0] if sums else None, raised, made=made)

@@ -76,7 +76,7 @@ WEIGHTS = [[1.0], [2.0]]
 _CHOSEN = re.compile(r"Collective all_reduce tensors: .{0,300}implementation = (?:CommunicationImplementation\.)?(\w+)")
 
 
-class Copy(Record):
+class VariableCopy(Record):
     """A copy of the variable after the step."""
 
     device: str
@@ -88,7 +88,7 @@ class Trained(Record):
 
     replicas: int
     """The number of replicas, by ``num_replicas_in_sync``."""
-    copies: tuple[Copy, ...]
+    copies: tuple[VariableCopy, ...]
     single: Numbers
     """The weights of one device, the CPU, after the joined batch."""
 
@@ -137,7 +137,8 @@ def measure(ctx: Context) -> Reading:
         )
         step(features, labels)
         copies = [
-            Copy(short_device(copy.device), numbers(copy)) for copy in strategy.experimental_local_results(weights)
+            VariableCopy(short_device(copy.device), numbers(copy))
+            for copy in strategy.experimental_local_results(weights)
         ]
         with tf.device("/CPU:0"):
             single = tf.Variable(WEIGHTS)

@@ -53,7 +53,7 @@ class Fault(probe.Faults):
 NAMED = ("/GPU:0", "/GPU:1")
 
 
-class Run(Record):
+class StrategyReaction(Record):
     """The strategy's reaction to the devices :data:`NAMED`."""
 
     replicas: int = 0
@@ -66,8 +66,8 @@ class Run(Record):
 class Reading(probe.Reading):
     """The strategy's behaviour with soft placement and without."""
 
-    soft: Run
-    hard: Run
+    soft: StrategyReaction
+    hard: StrategyReaction
 
     def figure(self) -> str:
         where = ", ".join(sorted(set(self.soft.copies)))
@@ -82,19 +82,19 @@ def measure(ctx: Context) -> Reading:
     return Reading(soft, _run(ctx))
 
 
-def _run(ctx: Context) -> Run:
+def _run(ctx: Context) -> StrategyReaction:
     tf = ctx.tf
-    made: list[Run] = []
+    made: list[StrategyReaction] = []
 
     def program() -> None:
         strategy = tf.distribute.MirroredStrategy(list(NAMED))
         with strategy.scope():
             variable = tf.Variable(1.0)
         copies = (short_device(copy.device) for copy in strategy.experimental_local_results(variable))
-        made.append(Run(strategy.num_replicas_in_sync, tuple(copies)))
+        made.append(StrategyReaction(strategy.num_replicas_in_sync, tuple(copies)))
 
     raised = ctx.attempt(program)
-    return made[0] if made else Run(raised=raised)
+    return made[0] if made else StrategyReaction(raised=raised)
 
 
 def judge(reading: Reading) -> Findings:

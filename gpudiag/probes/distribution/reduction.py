@@ -84,7 +84,7 @@ VALUES = (1.0, 2.0, 3.0, 4.0, 5.0)
 """The values that the first replica adds; the others add 1, 2, ... more."""
 
 
-class Run(Record):
+class Reduction(Record):
     """A reduction with one of TensorFlow's `cross_device_ops`."""
 
     sums: dict[str, Numbers]
@@ -95,7 +95,7 @@ class Run(Record):
 class Reading(ReplicaReading):
     """The result of each way to reduce."""
 
-    runs: dict[str, Run]
+    runs: dict[str, Reduction]
     """The ways to reduce that were tried."""
 
     def figure(self) -> str:
@@ -106,12 +106,12 @@ class Reading(ReplicaReading):
 
 def measure(ctx: Context) -> Reading:
     made = make_replicas(ctx)
-    runs: dict[str, Run] = {}
+    runs: dict[str, Reduction] = {}
     nccl = len(ctx.gpus) > 1 and not any(gpu.simulated for gpu in ctx.gpus)
     for op in OPS if nccl else OPS[:-1]:
         sums: dict[str, Numbers] = {}
         raised = in_time(ctx, COLLECTIVE_S, partial(_reduce, ctx.tf, op, sums))
-        runs[op] = Run({} if raised else sums, raised)
+        runs[op] = Reduction({} if raised else sums, raised)
         if raised is not None and raised.type == "TimeoutError":
             break
     return Reading(runs, made=made)

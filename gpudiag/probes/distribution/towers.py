@@ -57,7 +57,7 @@ class Fault(probe.ReplicaFaults):
 WEIGHTS = [[1.0], [2.0]]
 
 
-class Run(Record):
+class TowersProgram(Record):
     """One of the two programs."""
 
     mode: str
@@ -74,7 +74,7 @@ class Run(Record):
 class Reading(ReplicaReading):
     """The gradients that the towers computed."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[TowersProgram, ...]
     single: Numbers
     """The gradient of one device, the CPU, for all batches together."""
 
@@ -139,7 +139,7 @@ def _in_function(tf: Any, devices: list[str]) -> Any:
     return step().numpy()
 
 
-def _run(ctx: Context, mode: str, program: Callable[[], Any], devices: list[str]) -> Run:
+def _run(ctx: Context, mode: str, program: Callable[[], Any], devices: list[str]) -> TowersProgram:
     averages: list[Any] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: averages.append(program()))
@@ -150,7 +150,7 @@ def _run(ctx: Context, mode: str, program: Callable[[], Any], devices: list[str]
             "MatMul", (placement for placement in log.placements if placement.name.startswith(f"{scope}/"))
         )
     average = numbers(averages[0]) if averages else ()
-    return Run(mode, towers, devices_of("VarHandleOp", log.placements), average, raised)
+    return TowersProgram(mode, towers, devices_of("VarHandleOp", log.placements), average, raised)
 
 
 def _scope(number: int) -> str:
@@ -184,7 +184,7 @@ def judge(reading: Reading) -> Findings:
         yield from (Verified(pci_bus_id) for pci_bus_id in reading.made.values())
 
 
-def _of_run(run: Run, reading: Reading) -> Findings:
+def _of_run(run: TowersProgram, reading: Reading) -> Findings:
     mode, where = run.mode, reading.where
     if run.raised is not None:
         yield Fault.program_raised.found(mode=mode, where=where, error=run.raised.brief)

@@ -66,7 +66,7 @@ square."""
 SAMPLED = "of more than 8 GPUs each copies to those 1, 2, 4, 8 ... places before and after it"
 
 
-class Copy(Record):
+class DeviceCopy(Record):
     """A copy of a tensor from one device to another."""
 
     source: str
@@ -110,7 +110,7 @@ class Reading(probe.GpuReading):
 
     made: dict[str, str]
     """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
-    copies: tuple[Copy, ...]
+    copies: tuple[DeviceCopy, ...]
     rounds: tuple[Rounds, ...] = ()
     """The rounds of each GPU; empty if a copy raised."""
 
@@ -134,7 +134,7 @@ class Reading(probe.GpuReading):
         return f"{right} of {len(self.copies)} copies of {size} right: to and from {gpus}{among}{speed}{rounds}"
 
     def table(self) -> tuple[tuple[str, ...], ...]:
-        lines: dict[tuple[str, str], list[Copy]] = {}
+        lines: dict[tuple[str, str], list[DeviceCopy]] = {}
         for copy in self.copies:
             lines.setdefault((copy.source, copy.result), []).append(copy)
         return (
@@ -164,7 +164,7 @@ def _names(targets: list[str]) -> str:
     return ", ".join([*hosts, *([GPU + ",".join(numbers)] if numbers else [])])
 
 
-def _slowest(copies: list[Copy]) -> str:
+def _slowest(copies: list[DeviceCopy]) -> str:
     rates = [copy.rate for copy in copies if copy.seconds]
     return f"{min(rates):.1f} GB/s" if rates else ""
 
@@ -185,7 +185,7 @@ def measure(ctx: Context) -> Reading:
     with tf.device("CPU:0"):
         there = {HOST: tf.constant(numbers), PINNED: tf.bitwise.bitwise_xor(numbers, numpy.uint8(0))}
 
-    def copy(source: str, target: str) -> Copy:
+    def copy(source: str, target: str) -> DeviceCopy:
         found: list[Any] = []
         seconds: list[float] = []
 
@@ -201,9 +201,9 @@ def measure(ctx: Context) -> Reading:
 
         raised = in_time(ctx, TIMEOUT_S, run)
         if raised is not None:
-            return Copy(source, target, size, raised=raised)
+            return DeviceCopy(source, target, size, raised=raised)
         there.setdefault(target, found[0])
-        return Copy(source, target, size, found[1], min(seconds) if real else None)
+        return DeviceCopy(source, target, size, found[1], min(seconds) if real else None)
 
     def go_and_return(device: str) -> Rounds:
         some = numbers[:ROUND_BYTES]
@@ -242,7 +242,7 @@ def _copies_among(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield device, devices[(number + step) % count]
 
 
-_Part = TypeVar("_Part", Copy, Rounds)
+_Part = TypeVar("_Part", DeviceCopy, Rounds)
 
 
 def _until_one_raises(parts: Iterator[_Part]) -> Iterator[_Part]:

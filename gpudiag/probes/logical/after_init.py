@@ -45,7 +45,7 @@ class Fault(probe.Faults):
 BEFORE = ("CPU:0", "CPU:1")
 
 
-class Attempt(Record):
+class LateChange(Record):
     """A change of devices or threads, tried after initialisation."""
 
     call: str
@@ -56,7 +56,7 @@ class Attempt(Record):
 class Reading(probe.Reading):
     """The error of each attempt, and the devices afterwards."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[LateChange, ...]
     devices: tuple[str, ...]
     """The logical CPUs after the attempts."""
     ran_on: tuple[str, ...]
@@ -86,7 +86,7 @@ def measure(ctx: Context) -> Reading:
             tf.config.threading.set_inter_op_parallelism_threads(3)
         ),
     }
-    attempts = tuple(Attempt(call, ctx.attempt(change)) for call, change in changes.items())
+    attempts = tuple(LateChange(call, ctx.attempt(change)) for call, change in changes.items())
     tf.config.set_soft_device_placement(False)
     with ctx.placements() as log, tf.device("/CPU:1"):
         tf.matmul(matrix, matrix)

@@ -42,7 +42,7 @@ class Fault(probe.Faults):
 WANTED = ("CPU:0", "CPU:1", "CPU:2")
 
 
-class Run(Record):
+class LogicalCpuOperation(Record):
     """An operation placed on a logical device."""
 
     op: str
@@ -58,7 +58,7 @@ class Reading(probe.Reading):
 
     logical: tuple[str, ...]
     """The logical CPUs that TensorFlow made."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[LogicalCpuOperation, ...] = ()
     correct: bool = False
     """True if the sum equals the known one."""
 
@@ -80,10 +80,10 @@ def measure(ctx: Context) -> Reading:
     for factor, device in enumerate(WANTED, start=1):
         with ctx.placements() as log, tf.device(device):
             products.append(tf.matmul(matrix, matrix * float(factor)))
-        runs.append(Run("MatMul", device, devices_of("MatMul", log.placements)))
+        runs.append(LogicalCpuOperation("MatMul", device, devices_of("MatMul", log.placements)))
     with ctx.placements() as log, tf.device(WANTED[0]):
         total = tf.add_n(products)
-    runs.append(Run("AddN", WANTED[0], devices_of("AddN", log.placements)))
+    runs.append(LogicalCpuOperation("AddN", WANTED[0], devices_of("AddN", log.placements)))
     return Reading(logical, tuple(runs), is_square(total, factor=1 + 2 + 3))
 
 

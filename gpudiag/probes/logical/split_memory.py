@@ -67,7 +67,7 @@ class Fault(probe.KernelFaults):
     )
 
 
-class Part(Record):
+class FilledDevice(Record):
     """One logical device that was filled."""
 
     tensors: int
@@ -83,7 +83,7 @@ class Part(Record):
 class Reading(probe.GpuReading):
     """The memory that each part gave out."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FilledDevice, ...]
     """The logical devices, in the order in which they were filled."""
     before: MemoryUse
     """Memory of the split GPU with a CUDA context, before the first tensor."""
@@ -98,7 +98,7 @@ class Reading(probe.GpuReading):
         return (self.before.plus(f"{PARTS} limits of {mib(LIMIT_BYTES)}", PARTS * LIMIT_BYTES),)
 
 
-def _gave(part: Part) -> int:
+def _gave(part: FilledDevice) -> int:
     return part.tensors * TENSOR_BYTES
 
 
@@ -130,7 +130,7 @@ def measure(ctx: Context) -> Reading:
         with tf.device(name):
             matrix = tf.constant(MATRIX)
             product = tf.matmul(matrix, matrix)
-        parts.append(Part(count, error, whole, ctx.verify(product, created)))
+        parts.append(FilledDevice(count, error, whole, ctx.verify(product, created)))
     return Reading(tuple(parts), before, full)
 
 

@@ -83,7 +83,7 @@ class Fault(probe.KernelFaults):
     )
 
 
-class FixAttempt(Record):
+class AllocatorTrial(Record):
     """A process with one value of ``TF_GPU_ALLOCATOR``."""
 
     named: bool
@@ -105,8 +105,8 @@ class Reading(probe.GpuReading):
 
     pools: tuple[bool | None, ...]
     """Whether each GPU has memory pools, by the driver; None if the driver gave no answer."""
-    misspelt: FixAttempt
-    right: FixAttempt | None = None
+    misspelt: AllocatorTrial
+    right: AllocatorTrial | None = None
     """The process with the correct value; None also if the first GPU has no memory pools."""
 
     def figure(self) -> str:
@@ -135,7 +135,7 @@ def measure(ctx: Context) -> Reading:
     ctx.peer.meet("begin")
     trial = ctx.peer.meet("tried")
     physical = ctx.list_gpus()
-    misspelt = msgspec.convert(trial, FixAttempt)
+    misspelt = msgspec.convert(trial, AllocatorTrial)
     pools = tuple(_has_pools(ordinal) for ordinal in range(len(physical)))
     if pools[0] is False:
         return Reading(pools, misspelt)
@@ -143,7 +143,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(pools, misspelt, _try(ctx, physical))
 
 
-def _try(ctx: Context, physical: list[Any]) -> FixAttempt:
+def _try(ctx: Context, physical: list[Any]) -> AllocatorTrial:
     tf, gpu = ctx.tf, ctx.gpus[0]
     limit = tf.config.LogicalDeviceConfiguration(memory_limit=LIMIT_BYTES // MIB)
     tf.config.set_visible_devices(physical[:1], "GPU")
@@ -169,10 +169,10 @@ def _try(ctx: Context, physical: list[Any]) -> FixAttempt:
     named = any("Using CUDA malloc Async allocator" in line for line in log.lines)
     if failed:
         now = ctx.memory(gpu)
-        return FixAttempt(named, now, now, now, failed)
+        return AllocatorTrial(named, now, now, now, failed)
     before, first, grown = uses
     refuse_disturbance(before, first, grown)
-    return FixAttempt(named, before, first, grown, None, ctx.verify(products[0], created_devices(log.lines)))
+    return AllocatorTrial(named, before, first, grown, None, ctx.verify(products[0], created_devices(log.lines)))
 
 
 def _has_pools(ordinal: int) -> bool | None:

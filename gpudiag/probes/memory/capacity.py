@@ -85,7 +85,7 @@ FREED_S = 5.0
 _REFUSED = re.compile(r"failed to allocate .{0,40}\((\d+) bytes\) from device")
 
 
-class Use(Record):
+class ProcessMemory(Record):
     """A process's use of the memory of a GPU."""
 
     ceiling_bytes: int
@@ -121,7 +121,7 @@ class Reading(probe.GpuReading):
     """The memory that was allocated, written and read back."""
 
     simulated: bool
-    use: Use
+    use: ProcessMemory
     after: MemoryUse
     """Memory after the process ended."""
 
@@ -161,14 +161,14 @@ def size(number: int) -> str:
 
 def measure(ctx: Context) -> Reading:
     gpu = ctx.gpus[0]
-    use = ctx.apart(partial(_use, ctx), Use, {})
+    use = ctx.apart(partial(_use, ctx), ProcessMemory, {})
     until = time.monotonic() + FREED_S
     while (after := ctx.memory(gpu)) - use.before > SLACK_BYTES and time.monotonic() < until:
         time.sleep(0.05)
     return Reading(gpu.simulated, use, after)
 
 
-def _use(ctx: Context) -> Use:
+def _use(ctx: Context) -> ProcessMemory:
     tf = ctx.tf
     without_allocation_retry(ctx)
     ctx.list_gpus()
@@ -184,16 +184,16 @@ def _use(ctx: Context) -> Use:
         ceiling = ceilings_mib(log.lines).get("GPU:0", 0) * MIB
         refused = max((int(found[1]) for line in log.lines if (found := _REFUSED.search(line))), default=0)
         with tf.device("GPU:0"):
-            pattern = Pattern(ctx, min(first - made, ceiling))
+            pattern = TestPattern(ctx, min(first - made, ceiling))
             raised = ctx.attempt(pattern.write) or ctx.attempt(pattern.compare)
             # Not before: the matrix library takes its own memory beside the pool.
             kernel = None if raised else ctx.verify(tf.matmul(matrix, matrix), created_devices(log.lines))
     part = pattern.part_bytes
     sizes = (part, part * pattern.count, part * len(pattern.parts), part * pattern.compared)
-    return Use(ceiling, refused, before, made, first, *sizes, tuple(pattern.wrong), raised, kernel)
+    return ProcessMemory(ceiling, refused, before, made, first, *sizes, tuple(pattern.wrong), raised, kernel)
 
 
-class Pattern:
+class TestPattern:
     """Random numbers in parts of a GPU's memory, spread over all of it."""
 
     def __init__(self, ctx: Context, pool_bytes: int) -> None:

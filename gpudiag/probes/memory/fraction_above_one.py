@@ -63,7 +63,7 @@ BEYOND = 1.05
 _OLD = "compute capability lower than 6.0"
 
 
-class Pool(Record):
+class OversizedPool(Record):
     """The memory that the session took, by NVML."""
 
     ceiling_mib: int
@@ -84,7 +84,7 @@ class Reading(probe.GpuReading):
 
     total_bytes: int
     """Memory of the first GPU, by NVML."""
-    pool: Pool | None = None
+    pool: OversizedPool | None = None
     """Memory of that GPU; None if TensorFlow raised."""
     raised: Raised | None = None
     """The error of opening the session, or of its first tensor."""
@@ -101,14 +101,14 @@ def measure(ctx: Context) -> Reading:
     # With several GPUs visible, drivers without on-demand paging (WSL) put all managed memory into the host's.
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
     ctx.list_gpus(given=1)
-    pools: list[Pool] = []
+    pools: list[OversizedPool] = []
     raised = ctx.attempt(lambda: pools.append(_use(ctx)))
     if raised or not pools:
         return Reading(gpu.memory_total_bytes, None, raised)
     return Reading(gpu.memory_total_bytes, pools[0])
 
 
-def _use(ctx: Context) -> Pool:
+def _use(ctx: Context) -> OversizedPool:
     tf, v1, gpu = ctx.tf, ctx.tf.compat.v1, ctx.gpus[0]
     options = v1.GPUOptions(per_process_gpu_memory_fraction=FRACTION, allow_growth=True)
     # An allocation that fails is otherwise tried again for 10 s.
@@ -131,7 +131,7 @@ def _use(ctx: Context) -> Pool:
             # Not before: the matrix library takes its own memory beside the pool.
             correct = is_square(session.run(product, {matrix: MATRIX}))
     kernel = Kernel("GPU:0", created_devices(log.lines).get("GPU:0", ""), correct)
-    return Pool(ceiling_mib, before, first, beyond_mib, exceeded, kernel)
+    return OversizedPool(ceiling_mib, before, first, beyond_mib, exceeded, kernel)
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

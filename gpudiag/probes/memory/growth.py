@@ -76,7 +76,7 @@ LARGE_BYTES = 100 * MIB
 MOST_BYTES = 256 * MIB
 
 
-class Pool(Record):
+class GrowthPool(Record):
     """The memory that TensorFlow took, by NVML."""
 
     before: MemoryUse
@@ -97,7 +97,7 @@ class Pool(Record):
 class Reading(probe.GpuReading):
     """The memory that was taken on each GPU, and when."""
 
-    pool: Pool
+    pool: GrowthPool
 
     def figure(self) -> str:
         first, grown = self.pool.first - self.pool.before, self.pool.grown - self.pool.before
@@ -127,7 +127,7 @@ def measure(ctx: Context) -> Reading:
         # Not before: the matrix library takes its own memory beside the pool.
         product = tf.matmul(matrix, matrix)
     late_change = ctx.attempt(lambda: tf.config.experimental.set_memory_growth(device, False))
-    return Reading(Pool(before, first, grown, large, freed, late_change, ctx.verify(product)))
+    return Reading(GrowthPool(before, first, grown, large, freed, late_change, ctx.verify(product)))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

@@ -58,7 +58,7 @@ LIMIT_BYTES = 128 * MIB
 TRIED = (("true", False), ("false", True), ("True", False), ("1", False))
 
 
-class Attempt(Record):
+class ForcedGrowth(Record):
     """One value of the variable, tried on its own logical device."""
 
     value: str
@@ -75,7 +75,7 @@ class Attempt(Record):
 class Reading(probe.GpuReading):
     """The memory taken under each value."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ForcedGrowth, ...]
     kernel: Kernel
 
     def figure(self) -> str:
@@ -99,7 +99,7 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(attempts), kernel)
 
 
-def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[Attempt, Kernel | None]:
+def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[ForcedGrowth, Kernel | None]:
     """Make logical device ``number`` of the first GPU: the variable is read only when a device's pool is first made."""
     options = ctx.tf.compat.v1.GPUOptions(allow_growth=configured, visible_device_list="0")
     options.experimental.virtual_devices.add(memory_limit_mb=[LIMIT_BYTES // MIB] * (number + 1))
@@ -110,7 +110,7 @@ def _attempt(ctx: Context, number: int, value: str, configured: bool) -> tuple[A
         first = memory()
         kernel = program.multiply() if number == len(TRIED) - 1 else None
     logged = tuple(line for line in program.lines if VARIABLE in line)
-    return Attempt(value, configured, before, first, logged), kernel
+    return ForcedGrowth(value, configured, before, first, logged), kernel
 
 
 def judge(reading: Reading) -> Findings:

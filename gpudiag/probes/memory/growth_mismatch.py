@@ -57,7 +57,7 @@ class Fault(probe.KernelFaults):
 TEXT = "Memory growth cannot differ"
 
 
-class Use(Record):
+class NvmlUse(Record):
     """Memory and work of one GPU, by NVML."""
 
     start: MemoryUse
@@ -78,7 +78,7 @@ class Reading(probe.GpuReading):
     """The error of making the devices with growth on for the first GPU only."""
     raised_again: Raised | None
     """The error of making the devices with growth on for all GPUs."""
-    uses: tuple[Use, ...]
+    uses: tuple[NvmlUse, ...]
     """The memory of each GPU, in the order of ``given``."""
 
     def figure(self) -> str:
@@ -96,7 +96,7 @@ def measure(ctx: Context) -> Reading:
         refused = [ctx.memory(gpu) for gpu in ctx.gpus]
         again = raised and ctx.attempt(lambda: _cure(ctx, devices[1:]))
     if again:
-        return Reading(raised, again, tuple(map(Use, start, refused)))
+        return Reading(raised, again, tuple(map(NvmlUse, start, refused)))
     created = created_devices(log.lines)
     tf.config.set_soft_device_placement(False)
     made = [ctx.memory(gpu) for gpu in ctx.gpus]
@@ -112,7 +112,7 @@ def measure(ctx: Context) -> Reading:
         with tf.device(f"/GPU:{number}"):
             product = tf.matmul(matrix, matrix)
         kernel = ctx.verify(product, created)
-        uses.append(Use(start[number], refused[number], made[number], first[number], kernel))
+        uses.append(NvmlUse(start[number], refused[number], made[number], first[number], kernel))
     return Reading(raised, None, tuple(uses))
 
 

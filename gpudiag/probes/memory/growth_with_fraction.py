@@ -55,7 +55,7 @@ class Fault(probe.KernelFaults):
 CAP_BYTES = 256 * MIB
 
 
-class Pool(Record):
+class FractionPool(Record):
     """The memory that the session took, by NVML."""
 
     ceiling_mib: int
@@ -78,7 +78,7 @@ class Pool(Record):
 class Reading(probe.GpuReading):
     """The requested limit, and the memory taken."""
 
-    pool: Pool
+    pool: FractionPool
     """Memory of the first GPU."""
 
     def figure(self) -> str:
@@ -105,7 +105,7 @@ def measure(ctx: Context) -> Reading:
         grown = memory()
         exceeded = ctx.attempt(lambda: program.fill(ceiling_mib * MIB * 2))
         last = memory()
-        return Reading(Pool(ceiling_mib, before, first, grown, within, last, exceeded, program.multiply()))
+        return Reading(FractionPool(ceiling_mib, before, first, grown, within, last, exceeded, program.multiply()))
 
 
 def judge(reading: Reading, facts: Facts) -> Findings:

@@ -63,7 +63,7 @@ TOO_MUCH_BYTES = 16 * MIB
 """Bytes by which the tensor is larger than the free memory."""
 
 
-class Part(Record):
+class LimitedDevice(Record):
     """One logical device."""
 
     ceiling_mib: int
@@ -85,7 +85,7 @@ class Reading(probe.GpuReading):
     """Free memory of the split GPU by NVML, before the large tensor was requested."""
     exceeded: Raised | None = None
     """The error of a tensor on ``GPU:1`` that is larger than the free memory by :data:`TOO_MUCH_BYTES`."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[LimitedDevice, ...] = ()
     """The logical devices; empty if TensorFlow refused the limits."""
 
     def figure(self) -> str:
@@ -121,7 +121,7 @@ def measure(ctx: Context) -> Reading:
     for name in names:
         kernels: list[Kernel] = []
         failed = ctx.attempt(partial(_compute, ctx, name, bus_ids, kernels))
-        parts.append(Part(created.get(name, 0), failed, kernels[0] if kernels else None))
+        parts.append(LimitedDevice(created.get(name, 0), failed, kernels[0] if kernels else None))
     return Reading(limit_mib, None, free, exceeded, tuple(parts))
 
 

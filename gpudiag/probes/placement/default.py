@@ -56,7 +56,7 @@ class Fault(probe.KernelFaults):
 FIRST = "GPU:0"
 
 
-class Run(Record):
+class DefaultPlacement(Record):
     """A matrix product without a requested device."""
 
     mode: str
@@ -71,7 +71,7 @@ class Run(Record):
 class Reading(probe.GpuReading):
     """The devices that computed the products."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[DefaultPlacement, ...]
     bus_ids: dict[str, str]
     """TensorFlow's devices (``GPU:0``) with the PCI bus ids behind them; empty if a program raised."""
 
@@ -98,7 +98,7 @@ def measure(ctx: Context) -> Reading:
             return running.run(tf.matmul(operand, operand), {operand: MATRIX})
 
     modes: dict[str, Callable[[], Any]] = {"eager": multiply, "tf.function": tf.function(multiply), "session": session}
-    runs: list[Run] = []
+    runs: list[DefaultPlacement] = []
     for mode, program in modes.items():
         runs.append(_run(ctx, mode, program))
         if runs[-1].raised:
@@ -106,11 +106,11 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(runs), ctx.pci_bus_ids())
 
 
-def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> Run:
+def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> DefaultPlacement:
     correct: list[bool] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: correct.append(is_square(program())))
-    return Run(mode, devices_of("MatMul", log.placements), any(correct), raised)
+    return DefaultPlacement(mode, devices_of("MatMul", log.placements), any(correct), raised)
 
 
 def judge(reading: Reading) -> Findings:

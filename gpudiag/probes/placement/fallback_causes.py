@@ -75,7 +75,7 @@ FALLS_TO = {MISSING_DEVICE: GPU, NO_KERNEL: CPU, CPU_RESOURCE: CPU}
 _AVAILABLE = re.compile(r"All available devices \[([^\[\]]*)\]")
 
 
-class Attempt(Record):
+class OperationCall(Record):
     """One call of the operation."""
 
     logged: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Attempt(Record):
     raised: Raised | None = None
 
 
-class Run(Record):
+class FallbackOperation(Record):
     """An operation that cannot run on the requested device."""
 
     cause: str
@@ -98,9 +98,9 @@ class Run(Record):
     """The type of the operation, such as ``MatMul``."""
     requested: str
     """The device that the program named, such as ``GPU:99``."""
-    soft: Attempt
+    soft: OperationCall
     """The call with soft placement on."""
-    hard: Attempt
+    hard: OperationCall
     """The call with soft placement off."""
 
     @property
@@ -126,7 +126,7 @@ class Run(Record):
 class Reading(probe.GpuReading):
     """The results of all operations."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[FallbackOperation, ...]
 
     def figure(self) -> str:
         missed = {run.cause for run in self.runs if run.told != run.cause}
@@ -160,7 +160,7 @@ def measure(ctx: Context) -> Reading:
 
     def attempt(
         mode: str, op: str, requested: str, program: Callable[[], Any], is_right: Callable[[Any], bool], *, soft: bool
-    ) -> Attempt:
+    ) -> OperationCall:
         tf.config.set_soft_device_placement(soft)
 
         def run() -> Any:
@@ -173,15 +173,15 @@ def measure(ctx: Context) -> Reading:
             raised = ctx.attempt(lambda: results.append(call()))
         logged = devices_of(op, log.placements)
         if raised:
-            return Attempt(logged, raised=raised)
-        return Attempt(logged, short_device(results[0].device), is_right(results[0]))
+            return OperationCall(logged, raised=raised)
+        return OperationCall(logged, short_device(results[0].device), is_right(results[0]))
 
     runs = []
     for mode in ("eager", "tf.function"):
         # A function is traced each time: one resource stands for all.
         for cause, op, requested, program, is_right in programs if mode == "eager" else programs[:3]:
             soft, hard = (attempt(mode, op, requested, program, is_right, soft=soft) for soft in (True, False))
-            runs.append(Run(cause, mode, op, requested, soft, hard))
+            runs.append(FallbackOperation(cause, mode, op, requested, soft, hard))
     return Reading(tuple(runs))
 
 

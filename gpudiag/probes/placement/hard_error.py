@@ -56,7 +56,7 @@ _WORDS = (
 )
 
 
-class Run(Record):
+class HardError(Record):
     """A matrix product requested on a missing device."""
 
     mode: str
@@ -78,7 +78,7 @@ class Run(Record):
 class Reading(probe.Reading):
     """The error of each attempt."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[HardError, ...]
 
     def figure(self) -> str:
         return f"{sum(run.raised is not None for run in self.runs)} of {len(self.runs)} raised"
@@ -88,7 +88,7 @@ def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     matrix = tf.constant(MATRIX)
 
-    def run(mode: str, requested: str, *, soft: bool) -> Run:
+    def run(mode: str, requested: str, *, soft: bool) -> HardError:
         tf.config.set_soft_device_placement(soft)
 
         def square(operand: Any) -> Any:
@@ -98,9 +98,9 @@ def measure(ctx: Context) -> Reading:
         multiply = tf.function(square) if mode == "tf.function" else square
         devices: list[str] = []
         raised = ctx.attempt(lambda: devices.append(short_device(multiply(matrix).device)))
-        return Run(mode, requested, soft, raised, "".join(devices))
+        return HardError(mode, requested, soft, raised, "".join(devices))
 
-    def run_session(requested: str, *, soft: bool) -> Run:
+    def run_session(requested: str, *, soft: bool) -> HardError:
         v1 = tf.compat.v1
         config = v1.ConfigProto(allow_soft_placement=soft, log_device_placement=True)
 
@@ -114,7 +114,7 @@ def measure(ctx: Context) -> Reading:
         with ctx.placements() as log:
             raised = ctx.attempt(multiply)
         devices = () if raised else devices_of("MatMul", log.placements)
-        return Run("session", requested, soft, raised, ", ".join(devices))
+        return HardError("session", requested, soft, raised, ", ".join(devices))
 
     requests = ((MISSING, False), (OTHER_JOB, False), (OTHER_JOB, True))
     eager = [run(mode, requested, soft=soft) for mode in ("eager", "tf.function") for requested, soft in requests]
@@ -131,7 +131,7 @@ def judge(reading: Reading) -> Findings:
             yield Fault.other_text.found(what=run.what, error=run.raised.brief)
 
 
-def _names(run: Run) -> bool:
+def _names(run: HardError) -> bool:
     """Return True if the error names the requested device, in whatever notation."""
     assert run.raised is not None
     return all(part in run.raised.message for part in run.requested.removeprefix("/").split("/"))

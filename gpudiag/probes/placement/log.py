@@ -55,7 +55,7 @@ PROGRAMS = {
 RESULTS = {"eager": 12.0, "tf.function": 14.0, "session": 2.0}
 
 
-class Run(Record):
+class LoggedProgram(Record):
     """One of the three programs whose placements are logged."""
 
     mode: str
@@ -70,7 +70,7 @@ class Run(Record):
 class Reading(probe.Reading):
     """TensorFlow's placement log of each program."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[LoggedProgram, ...]
 
     def figure(self) -> str:
         found = sum(bool(devices) for run in self.runs for devices in run.logged.values())
@@ -117,12 +117,12 @@ def measure(ctx: Context) -> Reading:
     return Reading(tuple(_run(ctx, mode, program) for mode, program in programs.items()))
 
 
-def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> Run:
+def _run(ctx: Context, mode: str, program: Callable[[], Any]) -> LoggedProgram:
     results: list[float] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: results.append(float(program())))
     logged = {op: devices_of(op, log.placements) for op in PROGRAMS[mode]}
-    return Run(mode, logged, results[0] if results else None, raised)
+    return LoggedProgram(mode, logged, results[0] if results else None, raised)
 
 
 def judge(reading: Reading) -> Findings:

@@ -63,7 +63,7 @@ class Fault(probe.KernelFaults):
 CPU = "CPU:0"
 
 
-class Step(Record):
+class PlacedOperation(Record):
     """An operation placed on a device."""
 
     op: str
@@ -86,9 +86,9 @@ class Reading(probe.GpuReading):
 
     matrix: str
     """The device that holds the operand."""
-    products: tuple[Step, ...]
+    products: tuple[PlacedOperation, ...]
     """MatMul, on each GPU in the order of TensorFlow's numbers."""
-    sums: tuple[Step, ...] = ()
+    sums: tuple[PlacedOperation, ...] = ()
     """AddN of the products on the CPU, and AddV2 of int32 on each GPU; empty if a product raised."""
     bus_ids: dict[str, str] = {}
     """TensorFlow's devices (``GPU:0``) with the PCI bus ids behind them."""
@@ -107,7 +107,7 @@ def measure(ctx: Context) -> Reading:
         matrix, vector = tf.constant(MATRIX), tf.constant([1, 2])
     results: list[Any] = []
 
-    def step(op: str, requested: str, call: Callable[[], Any], is_right: Callable[[Any], bool]) -> Step:
+    def step(op: str, requested: str, call: Callable[[], Any], is_right: Callable[[Any], bool]) -> PlacedOperation:
         correct: list[bool] = []
 
         def run() -> None:
@@ -119,9 +119,9 @@ def measure(ctx: Context) -> Reading:
             raised = ctx.attempt(run)
         logged = devices_of(op, log.placements)
         if raised:
-            return Step(op, requested, logged, raised=raised)
+            return PlacedOperation(op, requested, logged, raised=raised)
         device, held = short_device(results[-1].device), short_device(results[-1].backing_device)
-        return Step(op, requested, logged, device, held, correct[0])
+        return PlacedOperation(op, requested, logged, device, held, correct[0])
 
     def twice(values: Any) -> bool:
         return bool((values.numpy() == [2, 4]).all())

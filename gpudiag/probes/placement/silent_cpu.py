@@ -73,7 +73,7 @@ MISSING = "GPU:99"
 VARIABLE = "TF_EAGER_ENABLE_SMALL_TENSOR_CPU_PINNING"
 
 
-class Operation(Record):
+class RequestedOperation(Record):
     """An operation that the probe requests on a GPU."""
 
     op: str
@@ -96,29 +96,29 @@ _DOUBLED = [[2.0, 4.0], [6.0, 8.0]]
 
 # Measured on 2.21.0 on simulated GPUs, where the list of GPU kernels is the wheel's own.
 OPERATIONS = (
-    Operation("MatMul", "float32", SQUARE),
-    Operation("MatMul", "float32", SQUARE, requested=MISSING),
-    Operation("MatMul", "float64", SQUARE),
-    Operation("MatMul", "float16", SQUARE),
-    Operation("MatMul", "int64", SQUARE, CPU),
-    Operation("MatMul", "int32", SQUARE, CPU),
-    Operation("AddV2", "float32", _DOUBLED),
-    Operation("AddV2", "int64", _DOUBLED),
-    Operation("AddV2", "int32", _DOUBLED),
-    Operation("Relu", "float32", MATRIX),
-    Operation("Sum", "float32", [[10.0]]),
-    Operation("GatherV2", "float32", [[3.0, 4.0]]),
-    Operation("TopKV2", "float32", [[2.0], [4.0]]),
-    Operation("Where", "float32", [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
-    Operation("Unique", "float32", [1.0, 2.0, 3.0, 4.0]),
-    Operation("ListDiff", "float32", [1.0, 2.0, 3.0], CPU),
-    Operation("RandomShuffle", "float32", [7.0, 7.0, 7.0, 7.0], CPU),
-    Operation("AsString", "float32", [["1", "2"], ["3", "4"]], CPU),
-    Operation("StringLength", "string", [5.0], CPU),
+    RequestedOperation("MatMul", "float32", SQUARE),
+    RequestedOperation("MatMul", "float32", SQUARE, requested=MISSING),
+    RequestedOperation("MatMul", "float64", SQUARE),
+    RequestedOperation("MatMul", "float16", SQUARE),
+    RequestedOperation("MatMul", "int64", SQUARE, CPU),
+    RequestedOperation("MatMul", "int32", SQUARE, CPU),
+    RequestedOperation("AddV2", "float32", _DOUBLED),
+    RequestedOperation("AddV2", "int64", _DOUBLED),
+    RequestedOperation("AddV2", "int32", _DOUBLED),
+    RequestedOperation("Relu", "float32", MATRIX),
+    RequestedOperation("Sum", "float32", [[10.0]]),
+    RequestedOperation("GatherV2", "float32", [[3.0, 4.0]]),
+    RequestedOperation("TopKV2", "float32", [[2.0], [4.0]]),
+    RequestedOperation("Where", "float32", [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]),
+    RequestedOperation("Unique", "float32", [1.0, 2.0, 3.0, 4.0]),
+    RequestedOperation("ListDiff", "float32", [1.0, 2.0, 3.0], CPU),
+    RequestedOperation("RandomShuffle", "float32", [7.0, 7.0, 7.0, 7.0], CPU),
+    RequestedOperation("AsString", "float32", [["1", "2"], ["3", "4"]], CPU),
+    RequestedOperation("StringLength", "string", [5.0], CPU),
 )
 
 
-class Run(Record):
+class OperationResult(Record):
     """The result of one operation."""
 
     op: str
@@ -144,7 +144,7 @@ class Run(Record):
 class Reading(probe.GpuReading):
     """The device of each operation."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[OperationResult, ...]
 
     def figure(self) -> str:
         on_gpu, on_cpu = (sum(run.logged == (device,) for run in self.runs) for device in (GPU, CPU))
@@ -173,7 +173,7 @@ def measure(ctx: Context) -> Reading:
         "StringLength": lambda dtype: tf.strings.length(text),
     }
 
-    def run(asked: Operation) -> Run:
+    def run(asked: RequestedOperation) -> OperationResult:
         results: list[Any] = []
 
         def call() -> None:
@@ -188,10 +188,10 @@ def measure(ctx: Context) -> Reading:
         kind = "U" if asked.op == "AsString" else "float64"
         raised = raised or ctx.attempt(lambda: values.append(str(results[0].numpy().astype(kind).tolist())))
         if raised:
-            return Run(*asked.key, logged, raised=raised)
+            return OperationResult(*asked.key, logged, raised=raised)
         tf.config.set_soft_device_placement(False)
         hard = None if all(device.startswith("GPU:") for device in logged) else ctx.attempt(call)
-        return Run(*asked.key, logged, short_device(results[0].backing_device), values[0], hard=hard)
+        return OperationResult(*asked.key, logged, short_device(results[0].backing_device), values[0], hard=hard)
 
     return Reading(tuple(run(asked) for asked in OPERATIONS))
 

@@ -57,7 +57,7 @@ class Fault(probe.Faults):
 MISSING = "/GPU:99"
 
 
-class Run(Record):
+class SoftFallback(Record):
     """A matrix product requested on a missing device."""
 
     mode: str
@@ -76,7 +76,7 @@ class Reading(probe.Reading):
 
     present: tuple[str, ...]
     """Every device that TensorFlow has here, such as ``CPU:0``."""
-    runs: tuple[Run, ...]
+    runs: tuple[SoftFallback, ...]
 
     def figure(self) -> str:
         return f"{MISSING} runs on {', '.join(sorted({run.device or 'no device' for run in self.runs}))}"
@@ -102,14 +102,14 @@ def measure(ctx: Context) -> Reading:
     )
 
 
-def _run(ctx: Context, mode: str, multiply: Callable[[], Any]) -> Run:
+def _run(ctx: Context, mode: str, multiply: Callable[[], Any]) -> SoftFallback:
     products: list[Any] = []
     with ctx.placements() as log:
         raised = ctx.attempt(lambda: products.append(multiply()))
     if raised:
-        return Run(mode, devices_of("MatMul", log.placements), raised=raised)
+        return SoftFallback(mode, devices_of("MatMul", log.placements), raised=raised)
     (product,) = products
-    return Run(mode, devices_of("MatMul", log.placements), short_device(product.device), is_square(product))
+    return SoftFallback(mode, devices_of("MatMul", log.placements), short_device(product.device), is_square(product))
 
 
 def judge(reading: Reading) -> Findings:

@@ -69,7 +69,7 @@ WAYS = {
 }
 
 
-class Attempt(Record):
+class SwitchEffect(Record):
     """The effect of one way."""
 
     way: str
@@ -89,7 +89,7 @@ class Attempt(Record):
 class Reading(probe.Reading):
     """The effect of each way."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[SwitchEffect, ...]
 
     def figure(self) -> str:
         known = sum(attempt.came_to == WAYS[attempt.way].comes_to for attempt in self.attempts)
@@ -98,14 +98,14 @@ class Reading(probe.Reading):
 
 def measure(ctx: Context) -> Reading:
     tf, v1 = ctx.tf, ctx.tf.compat.v1
-    attempts: list[Attempt] = []
+    attempts: list[SwitchEffect] = []
 
     def attempt(way: str, op: str, program: Callable[[], Any]) -> None:
         results: list[Any] = []
         with ctx.placements() as log:
             raised = ctx.attempt(lambda: results.append(program()))
         device = short_device(results[0].device) if results and tf.is_tensor(results[0]) else ""
-        attempts.append(Attempt(way, devices_of(op, log.placements), device, raised))
+        attempts.append(SwitchEffect(way, devices_of(op, log.placements), device, raised))
 
     def multiply(device: str = MISSING) -> Any:
         with tf.device(device):

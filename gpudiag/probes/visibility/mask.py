@@ -49,7 +49,7 @@ class Fault(probe.GpuFaults):
     )
 
 
-class Shown(Record):
+class VisibleGpus(Record):
     """The GPUs that a process can see."""
 
     listed: int
@@ -58,13 +58,13 @@ class Shown(Record):
     """PCI bus ids of the GPUs that the CUDA driver shows, in the order of its numbers."""
 
 
-class Value(Record):
+class MaskValue(Record):
     """One value of the variable, and the GPUs that it showed."""
 
     value: str
     expected: tuple[str, ...]
     """PCI bus ids of the GPUs that the value names, in its order."""
-    shown: Shown
+    shown: VisibleGpus
 
 
 class Reading(probe.Reading):
@@ -72,7 +72,7 @@ class Reading(probe.Reading):
 
     given: tuple[str, ...]
     """PCI bus ids of the GPUs that the probe was given, in the order of ``CUDA_VISIBLE_DEVICES``."""
-    values: dict[str, Value]
+    values: dict[str, MaskValue]
     """The values, by form: ``UUIDs``, ``one index``, ``indices`` (if there are two GPUs), ``-1``, ``empty``,
     ``invalid``."""
 
@@ -83,7 +83,7 @@ class Reading(probe.Reading):
 
 def measure(ctx: Context) -> Reading:
     values = {
-        form: Value(value, expected, ctx.apart(partial(_look, ctx), Shown, {"CUDA_VISIBLE_DEVICES": value}))
+        form: MaskValue(value, expected, ctx.apart(partial(_look, ctx), VisibleGpus, {"CUDA_VISIBLE_DEVICES": value}))
         for form, (value, expected) in _forms(ctx).items()
     }
     return Reading(ctx.given, values)
@@ -105,9 +105,9 @@ def _forms(ctx: Context) -> dict[str, tuple[str, tuple[str, ...]]]:
     return forms if len(ctx.gpus) > 1 else {form: forms[form] for form in forms if form != "indices"}
 
 
-def _look(ctx: Context) -> Shown:
+def _look(ctx: Context) -> VisibleGpus:
     listed = len(ctx.tf.config.list_physical_devices("GPU"))
-    return Shown(listed, tuple(device.pci_bus_id for device in ctx.cuda_devices()))
+    return VisibleGpus(listed, tuple(device.pci_bus_id for device in ctx.cuda_devices()))
 
 
 def judge(reading: Reading) -> Findings:

@@ -38,7 +38,7 @@ class Fault(probe.WorkFaults):
     )
 
 
-class Order(Record):
+class MaskedGpus(Record):
     """The GPUs under one order of the mask."""
 
     seen: int
@@ -52,9 +52,9 @@ class Order(Record):
 class Reading(probe.GpuReading):
     """The GPUs under both orders."""
 
-    forth: Order
+    forth: MaskedGpus
     """The GPUs named in the order of ``given``."""
-    back: Order
+    back: MaskedGpus
     """The GPUs named in reverse order."""
 
     def figure(self) -> str:
@@ -64,17 +64,17 @@ class Reading(probe.GpuReading):
 def measure(ctx: Context) -> Reading:
     first, second = ctx.gpus[:2]
     forth, back = (
-        ctx.apart(partial(_work, ctx), Order, {"CUDA_VISIBLE_DEVICES": ",".join(uuids)})
+        ctx.apart(partial(_work, ctx), MaskedGpus, {"CUDA_VISIBLE_DEVICES": ",".join(uuids)})
         for uuids in ((first.uuid, second.uuid), (second.uuid, first.uuid))
     )
     return Reading(forth, back)
 
 
-def _work(ctx: Context) -> Order:
+def _work(ctx: Context) -> MaskedGpus:
     seen = len(ctx.list_gpus(given=2))
     ctx.tf.config.set_soft_device_placement(False)
     created = create_devices(ctx)
-    return Order(seen, created, work(ctx, "/GPU:0", created))
+    return MaskedGpus(seen, created, work(ctx, "/GPU:0", created))
 
 
 def judge(reading: Reading) -> Findings:
