@@ -308,7 +308,7 @@ def _names(figures: Mapping[str, Figure]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogueCause:
     """A cause of the catalogue: its declaration, and what the path and the docstring of its file say."""
 
     id: str

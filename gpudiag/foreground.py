@@ -29,7 +29,7 @@ _FROM_KERNEL = 0x80  # SI_KERNEL: sent by the terminal, to the program as well
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramEnd:
     """How a program ended, or that it could not be started."""
 
     code: int
@@ -49,7 +49,7 @@ def run(
     environment: Mapping[str, str],
     seconds: float | None = None,
     before_stop: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> ProgramEnd:
     """Run ``command`` to its end, or for ``seconds``; print the reason if it cannot be started.
 
     ``before_stop`` is called while the program still runs, before it is ended.
@@ -64,12 +64,12 @@ def run(
             )
         except FileNotFoundError:
             say(f"gpudiag: {command[0]}: no such {'file' if command[0].endswith('.py') else 'command'}")
-            return Outcome(NOT_FOUND, is_started=False)
+            return ProgramEnd(NOT_FOUND, is_started=False)
         except (PermissionError, OSError) as error:
             say(f"gpudiag: {command[0]}: {error.strerror}")
-            return Outcome(NOT_EXECUTABLE, is_started=False)
+            return ProgramEnd(NOT_EXECUTABLE, is_started=False)
         is_stopped = _wait(process, seconds, before_stop)
-    return Outcome(process.returncode, is_stopped=is_stopped)
+    return ProgramEnd(process.returncode, is_stopped=is_stopped)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Report, Row, conclude
+from gpudiag.model.report import Broken, NoReading, Report, Row, conclude
 from gpudiag.report import render
 
 REPORTS = Path(__file__).resolve().parent.parent / "reports"
@@ -49,13 +49,13 @@ def hostile(report: Report) -> Report:
         msgspec.structs.replace(
             row,
             probe=f"{row.area}.{row.name}{ATTACK}" if number % 9 == 0 else row.probe,
-            outcome=Broken(Cause.EXCEPTION, text) if number % 5 == 0 else row.outcome,
+            outcome=Broken(NoReading.EXCEPTION, text) if number % 5 == 0 else row.outcome,
             log=(text,) * 20,
             reading=changed(row.reading),
         )
         for number, row in enumerate(report.rows)
     )
-    rows += (Row("placement.log", (), Broken(Cause.OUTPUT_FLOOD, text), 1.0, log=("line of a log " * 700_000,)),)
+    rows += (Row("placement.log", (), Broken(NoReading.OUTPUT_FLOOD, text), 1.0, log=("line of a log " * 700_000,)),)
     lines = tuple(f"{text} {number}" for number in range(LOG_BYTES // len(text)))
     named = tuple(msgspec.structs.replace(gpu, name=f"{gpu.name}{ATTACK}") for gpu in report.gpus)
     return conclude(msgspec.structs.replace(report, rows=rows, lines=lines, notes=(text,), gpus=named))

@@ -34,7 +34,7 @@ from click.testing import CliRunner
 
 from gpudiag import catalogue, causes, cli, docs, fix, pytest_plugin, report, simulator
 from gpudiag.catalogue import Entry
-from gpudiag.cause import GIVEN, Known
+from gpudiag.cause import GIVEN, CatalogueCause
 from gpudiag.causes import shared as package
 from gpudiag.cli import config, describe
 from gpudiag.expectations import keys
@@ -317,7 +317,7 @@ def _items(text: str) -> list[str]:
     return [_filled(text)]
 
 
-def _cause(rule: Known) -> str:
+def _cause(rule: CatalogueCause) -> str:
     actions = "\n".join(["```text", *fix.manual(rule.declared.fix), "```"])
     of_sign = [_link(cause, f"{page_of(causes.names()[cause])}.md", cause) for cause in causes.explaining(rule)]
     sign = _filled(f"{describe.SIGN}: {', '.join(of_sign)}.") if of_sign else ""
@@ -334,7 +334,7 @@ def _cause(rule: Known) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _sentence(rule: Known) -> str:
+def _sentence(rule: CatalogueCause) -> str:
     text = f"{_escaped(rule.general_cause)}."
     return text[0].upper() + text[1:] if re.match(r"[a-z]+ ", text) else text
 

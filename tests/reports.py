@@ -11,11 +11,11 @@ from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import (
     SCHEMA_VERSION,
     Broken,
-    Cause,
     Finding,
     Gpu,
     Judged,
     Limits,
+    NoReading,
     Report,
     Row,
     Severity,
@@ -100,8 +100,8 @@ def sample(world: World | None = None, limits: Limits | None = None) -> Report:
     )
     broken = tuple(
         row(f"stress.{cause.name.lower()}", Broken(cause, f"the {cause.value}, in a line"), s=1.5, log=("one", "two"))
-        for cause in Cause
-        if cause is not Cause.SIGNAL
+        for cause in NoReading
+        if cause is not NoReading.SIGNAL
     )
     return report(
         row("host.tensorflow", passed("2.21.0 for CUDA 12.5.1")),
@@ -113,7 +113,7 @@ def sample(world: World | None = None, limits: Limits | None = None) -> Report:
         row("visibility.list_remap", passed("0,1 seen as 1,0", on=GPUS), *GPUS, s=1.9),
         row(
             "visibility.list_invalid",
-            Broken(Cause.SIGNAL, "SIGSEGV"),
+            Broken(NoReading.SIGNAL, "SIGSEGV"),
             *GPUS,
             s=0.8,
             log=("2026-01-31 12:00:01.5: I gpu_device.cc:2020] Created device", "*** Segmentation fault", "  @ 0x7f3a"),
@@ -151,7 +151,7 @@ def hostile() -> Report:
     finding = Finding("hostile", Severity.FAIL, HOSTILE, (note(HOSTILE),))
     return report(
         row(f"host.{HOSTILE}", passed(HOSTILE, finding)),
-        row("placement.log", Broken(Cause.EXCEPTION, HOSTILE), log=(HOSTILE, HOSTILE)),
+        row("placement.log", Broken(NoReading.EXCEPTION, HOSTILE), log=(HOSTILE, HOSTILE)),
         Row("placement.other", (), passed(HOSTILE), 0.1, placements=(Placement(HOSTILE, HOSTILE),), log=(HOSTILE,)),
         row("memory.growth", Skipped(HOSTILE)),
         gpus=(Gpu(0, HOSTILE, "GPU-0", "0000:01:00.0", 0),),

@@ -8,7 +8,7 @@ from pathlib import Path
 import gpudiag
 from examples.facts import example, example_with_gpus
 from gpudiag import catalogue, causes
-from gpudiag.cause import Cause, Evidence, Known, Match
+from gpudiag.cause import CatalogueCause, Cause, Evidence, Match
 from gpudiag.fix import (
     Action,
     Kind,
@@ -102,7 +102,7 @@ def test_an_action_is_shown_with_what_it_is_for() -> None:
 
 def test_in_a_container_the_driver_is_changed_on_the_host() -> None:
     actions = (reboot(), unset("A"), run("srun x", kind=Kind.START_CONTAINER, where=Where.SCHEDULER))
-    known = Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=actions, url=""), lambda: iter(()))
+    known = CatalogueCause("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=actions, url=""), lambda: iter(()))
     (inside, outside) = (
         known.cause_of(Match(("seen",)), Evidence(facts))
         for facts in (example(container=ContainerFacts("docker", (), False, None)), example_with_gpus())

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import tf_matrix
 from examples.facts import example_with_gpus
 from gpudiag.model.facts import TensorflowFacts
-from gpudiag.model.report import Broken, Cause, Judged, Report, Row, Skipped
+from gpudiag.model.report import Broken, Judged, NoReading, Report, Row, Skipped
 from reports import GPUS, HOSTILE, MISSPELT, OVERRIDDEN, passed, report, row
 from tf_matrix import Cell, Column, Found, Matrix, differences, join, markdown
 
@@ -133,7 +133,7 @@ def test_one_version_alone_is_not_said_to_agree_with_others() -> None:
 
 def test_a_broken_probe_says_what_broke_it() -> None:
     reports = two_versions()
-    reports["2.21"] = under("2.21.0", row("placement.log", Broken(Cause.SIGNAL, "SIGSEGV")))
+    reports["2.21"] = under("2.21.0", row("placement.log", Broken(NoReading.SIGNAL, "SIGSEGV")))
     text = markdown(join(reports))
     assert "broken: signal: SIGSEGV" in text
     assert "no row" in text, "of probes that are in one report alone"
@@ -172,7 +172,7 @@ def test_durations_and_patch_releases_do_not_count() -> None:
         (passed("5 of 6"), "pass (5 of 6)"),
         (passed("6 of 6", OVERRIDDEN), "note (6 of 6); note overridden: growth is forced by a variable"),
         (Skipped("no GPU"), "skipped (no GPU)"),
-        (Broken(Cause.TIMEOUT, "60 s"), "broken (timeout: 60 s)"),
+        (Broken(NoReading.TIMEOUT, "60 s"), "broken (timeout: 60 s)"),
         (None, "no row"),
     ],
 )

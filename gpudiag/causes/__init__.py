@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from gpudiag.catalogue import documentation
-from gpudiag.cause import Cause, Known
+from gpudiag.cause import CatalogueCause, Cause
 from gpudiag.errors import CatalogueError
 from gpudiag.model import renamed
 from gpudiag.model.diagnosis import Stage
@@ -30,7 +30,7 @@ def names() -> dict[str, Stage]:
 
 
 @cache
-def get(name: str) -> Known | None:
+def get(name: str) -> CatalogueCause | None:
     """Return the cause that is called ``name``, or was in earlier reports; or None."""
     if name in renamed.CAUSES:
         return get(renamed.CAUSES[name])
@@ -42,16 +42,16 @@ def get(name: str) -> Known | None:
     module = importlib.import_module(f"{__name__}.{stage.name.lower()}.{name}")
     sentence, _, why = documentation(module).partition("\n\n")
     declared: Cause = module.CAUSE
-    return Known(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
+    return CatalogueCause(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
 
 
 @cache
-def all_of_them() -> tuple[Known, ...]:
+def all_of_them() -> tuple[CatalogueCause, ...]:
     """Return every cause, in the order of :func:`names`."""
     return tuple(cause for cause in map(get, names()) if cause is not None)
 
 
-def explaining(sign: Known) -> tuple[str, ...]:
+def explaining(sign: CatalogueCause) -> tuple[str, ...]:
     """Return the causes that explain a sign; () for a cause that is not a sign.
 
     A sign is a fact that the diagnosis does not name as a cause: that something is set, or does not answer. A report

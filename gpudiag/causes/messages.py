@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from gpudiag.cause import Cause, Known, Match, Matches, Program
+from gpudiag.cause import CatalogueCause, Cause, Match, Matches, Program
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.advice import FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER
 from gpudiag.causes.shared.without_gpu import is_without_gpu
@@ -32,18 +32,18 @@ _MOST = 4
 
 
 @cache
-def all_of_them() -> dict[str, Known]:
+def all_of_them() -> dict[str, CatalogueCause]:
     """Return the cause of each message that has a fix, by its name."""
     by_code = (message for parent in MESSAGES for message in parent.codes.values())
     return {message.name: _known(message) for message in (*MESSAGES, *by_code) if message.fix}
 
 
-def _known(message: Message) -> Known:
+def _known(message: Message) -> CatalogueCause:
     def find(program: Program, origin: Origin) -> Matches:
         return (match for known, match in matches(program, origin) if known.id == message.name)
 
     printed = " or ".join(f'"{text}"' for text in message.texts)
-    return Known(
+    return CatalogueCause(
         id=message.name,
         stage=message.stage,
         cause=message.meaning,
@@ -53,7 +53,7 @@ def _known(message: Message) -> Known:
     )
 
 
-def matches(program: Program, origin: Origin) -> Iterator[tuple[Known, Match]]:
+def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, Match]]:
     """Yield the causes that lines of the log name by themselves, each with its evidence, in the order of the lines."""
     named: dict[str, Event] = {}
     for event in _explained(program, origin):

@@ -18,8 +18,8 @@ from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve, summarize
 from gpudiag.cli.options import (
     Judging,
-    Pattern,
-    Progress,
+    ProbePattern,
+    ProgressOption,
     Rendering,
     Simulation,
     as_plugin,
@@ -31,7 +31,7 @@ from gpudiag.cli.options import (
 )
 from gpudiag.errors import UsageError
 from gpudiag.option import option
-from gpudiag.run.asked import Asked, Demands, Search
+from gpudiag.run.asked import Demands, RequestedRun, SearchOptions
 from gpudiag.text import one_line, printable, say
 
 if TYPE_CHECKING:
@@ -71,16 +71,16 @@ class Comparing:
 
 
 @click.command()
-@click.argument("select", nargs=-1, type=Pattern())
+@click.argument("select", nargs=-1, type=ProbePattern())
 @takes(
     simulation=Simulation,
-    asked=Asked,
-    search=Search,
+    asked=RequestedRun,
+    search=SearchOptions,
     demands=Demands,
     judging=Judging,
     rendering=Rendering,
     comparing=Comparing,
-    progress=Progress,
+    progress=ProgressOption,
 )
 @config_option(
     _configure,
@@ -94,13 +94,13 @@ def check(
     *,
     select: tuple[str, ...],
     simulation: Simulation,
-    asked: Asked,
-    search: Search,
+    asked: RequestedRun,
+    search: SearchOptions,
     demands: Demands,
     judging: Judging,
     rendering: Rendering,
     comparing: Comparing,
-    progress: Progress,
+    progress: ProgressOption,
 ) -> int:
     """Run the probes and report what they found.
 
@@ -158,7 +158,7 @@ def _measures(select: tuple[str, ...]) -> bool:
     return any(not name.startswith("host.") for name in listing.chosen(select))
 
 
-def _options(entries: tuple[Entry, ...], asked: Asked, search: Search) -> Options:
+def _options(entries: tuple[Entry, ...], asked: RequestedRun, search: SearchOptions) -> Options:
     """Return the options of the run from these options of the command."""
     from gpudiag.run.options import Options
 

@@ -17,7 +17,7 @@ from gpudiag.probes.listing import Listed
 from gpudiag.text import counted, one_line, with_names
 
 if TYPE_CHECKING:
-    from gpudiag.cause import Known  # and with it every message that is known
+    from gpudiag.cause import CatalogueCause  # and with it every message that is known
 
 
 def explanations() -> list[Explanation]:
@@ -80,7 +80,7 @@ UNFIT = "While it is proved, the verdict is FAIL, whatever the probes verify"
 SIGN = "This is a sign. If the report also has one of these causes, do what that cause says"
 
 
-def explained_cause(rule: Known) -> Explanation:
+def explained_cause(rule: CatalogueCause) -> Explanation:
     """Return the general description of a cause, and its fix."""
     severity = rule.declared.severity.value
     where = f"shown in {rule.row}" if rule.declared.row_only else "found by the diagnosis"
@@ -93,13 +93,13 @@ def explained_cause(rule: Known) -> Explanation:
     return Explanation(rule.id, prose, "\n".join(commands))
 
 
-def cause_explanation(rule: Known, width: int, report: Report | None = None) -> str:
+def cause_explanation(rule: CatalogueCause, width: int, report: Report | None = None) -> str:
     """Return the text of ``gpudiag explain`` for a cause, with its evidence in a saved ``report``."""
     text = explained_cause(rule).text(width)
     return text if report is None else "\n".join((text, "\n\n".join(_found(rule, report, width)) + "\n"))
 
 
-def _found(rule: Known, report: Report, width: int) -> Iterator[str]:
+def _found(rule: CatalogueCause, report: Report, width: int) -> Iterator[str]:
     """Yield the evidence and the fix of the cause in ``report``."""
     from gpudiag.report import words
 

@@ -16,7 +16,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|MB|GB|M|G)", re.IGNORECASE)
 _FORMATS = ("text", "github", "json", "sarif")
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
+class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
     """An amount of memory; converted to bytes."""
 
     name = "size"
@@ -67,7 +67,7 @@ def _is_there(path: Path) -> bool:
 )
 @click.option(
     "--gpu-memory",
-    type=Size(),
+    type=MemorySize(),
     metavar="SIZE",
     help="Memory of the GPU that the programs are for, such as 8GiB: limits that exceed it are found.",
     **variable("LINT_GPU_MEMORY"),

@@ -45,7 +45,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click
         return seconds
 
 
-class Pattern(click.ParamType):  # type: ignore[type-arg]
+class ProbePattern(click.ParamType):  # type: ignore[type-arg]
     """An area, a probe or a glob that matches a probe."""
 
     name = "pattern"
@@ -133,7 +133,7 @@ class Simulation:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressOption:
     """The progress messages of a command."""
 
     quiet: bool = option("No progress on standard error.", default=False, flags=("-q",))

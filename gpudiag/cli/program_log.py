@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpudiag.errors import UsageError
-from gpudiag.knowledge.log_lines import Kept, shortened, unwrapped
+from gpudiag.knowledge.log_lines import LogExcerpt, shortened, unwrapped
 from gpudiag.knowledge.log_sieve import Sieve
 from gpudiag.text import say
 
@@ -63,7 +63,7 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
         raise UsageError(f"{option}-: standard input is closed.")
     else:
         file = os.dup(sys.stdin.fileno())
-    kept, sieve, notes = Kept(_FIRST, _BETWEEN, MOST_LINES), Sieve(), list[str]()
+    kept, sieve, notes = LogExcerpt(_FIRST, _BETWEEN, MOST_LINES), Sieve(), list[str]()
     texts = _texts(_chunks(file, stopped, notes), name)
     try:
         for line in unwrapped(_cut(sieve.lines(texts), _LONGEST_LINE, MOST_LINE_CHARACTERS)):

@@ -13,7 +13,7 @@ from gpudiag.errors import UsageError
 from gpudiag.text import put, say
 
 if TYPE_CHECKING:
-    from gpudiag.simulator.kept import Kept
+    from gpudiag.simulator.kept import KeptMachine
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -108,7 +108,7 @@ def _stop(title: str) -> int:
     return 0
 
 
-def _listing(machines: list[Kept], format_: str | None) -> str:
+def _listing(machines: list[KeptMachine], format_: str | None) -> str:
     if format_ == "json":
         entries = [
             {

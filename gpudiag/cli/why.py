@@ -11,14 +11,14 @@ import click
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
-from gpudiag.cli.options import Progress, Rendering, Simulation, debug_option
+from gpudiag.cli.options import ProgressOption, Rendering, Simulation, debug_option
 from gpudiag.option import option
-from gpudiag.run.asked import Search
+from gpudiag.run.asked import SearchOptions
 from gpudiag.text import printable
 
 
 @dataclass(frozen=True)
-class Place(Simulation):
+class LogOrigin(Simulation):
     """The machine that a log is from, or that is examined."""
 
     here: bool = option("The LOG comes from this machine: examine the machine, too.", default=False)
@@ -29,9 +29,11 @@ class Place(Simulation):
 
 @click.command()
 @click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@takes(place=Place, search=Search, rendering=Rendering, progress=Progress)
+@takes(place=LogOrigin, search=SearchOptions, rendering=Rendering, progress=ProgressOption)
 @debug_option
-def why(*, log: tuple[Path, ...], place: Place, search: Search, rendering: Rendering, progress: Progress) -> int:
+def why(
+    *, log: tuple[Path, ...], place: LogOrigin, search: SearchOptions, rendering: Rendering, progress: ProgressOption
+) -> int:
     """Say why no GPU is used, or why a program fails on one.
 
     LOG is what a program printed (- for standard input), on any machine: its lines are explained, and this machine is

@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 import msgspec
 
 from gpudiag.comparison.likeness import is_loose, is_same
-from gpudiag.model.change import Change, Subject
-from gpudiag.model.facts import MOMENTARY, Distribution, Facts, Family, NvmlDevice, Unknown
+from gpudiag.model.change import Change, ChangeSubject
+from gpudiag.model.facts import MOMENTARY, Distribution, FactFamily, Facts, NvmlDevice, Unknown
 
 IDENTITY: Mapping[type, tuple[tuple[str, ...], ...]] = {
     NvmlDevice: (("uuid",), ("pci_bus_id",)),
@@ -173,7 +173,7 @@ def _both(
         return
     told = said or _summary
     there = [None if value is None else told(value.value) or "there" for value in (old, new)]
-    yield Change(Subject.FACT, place.name, there[0], there[1], path=place.path)
+    yield Change(ChangeSubject.FACT, place.name, there[0], there[1], path=place.path)
 
 
 def _change(place: _Place, old: object, new: object) -> Change:
@@ -181,7 +181,7 @@ def _change(place: _Place, old: object, new: object) -> Change:
     name = place.name.removesuffix(" bytes") if size else place.name
     if place.label and place.field == "version" and (old is None or new is None):
         name = f"{name} version"
-    return Change(Subject.FACT, name, _said(old, size=size), _said(new, size=size), path=place.path)
+    return Change(ChangeSubject.FACT, name, _said(old, size=size), _said(new, size=size), path=place.path)
 
 
 def _said(value: object, *, size: bool) -> str | None:
@@ -190,7 +190,7 @@ def _said(value: object, *, size: bool) -> str | None:
         return None
     if isinstance(value, Unknown):
         return f"not known: {value.reason}"
-    if isinstance(value, Family):
+    if isinstance(value, FactFamily):
         return "known"
     if isinstance(value, msgspec.Struct):
         return _summary(value) or "known"

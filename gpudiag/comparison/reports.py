@@ -22,7 +22,7 @@ import msgspec
 
 from gpudiag.comparison import facts
 from gpudiag.model import codec
-from gpudiag.model.change import Change, Comparison, Side, Subject
+from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.model.diagnosis import RootCause, Stage
 from gpudiag.model.report import Gpu, Report, Row, Severity, Verdict
 from gpudiag.record import Record
@@ -80,8 +80,8 @@ class ComparedReport(Record):
         return cls(codec.decode(content, str(path)), str(path), msgspec.json.decode(content)["facts"])
 
 
-def compare(old: ComparedReport, new: ComparedReport) -> Comparison:
-    """Return what changed, each subject in the order of :class:`Subject`."""
+def compare(old: ComparedReport, new: ComparedReport) -> ReportComparison:
+    """Return what changed, each subject in the order of :class:`ChangeSubject`."""
     a, b = old.report, new.report
     found = [
         *_verdict(a, b),
@@ -90,7 +90,7 @@ def compare(old: ComparedReport, new: ComparedReport) -> Comparison:
         *_rows(a, b),
         *_ranked([*facts.changes(a.facts, b.facts, old.plain, new.plain), *_machine(a, b)], b.diagnosis.broken_at),
     ]
-    return Comparison(_side(old), _side(new), tuple(found))
+    return ReportComparison(_side(old), _side(new), tuple(found))
 
 
 def _side(known: ComparedReport) -> Side:
@@ -101,7 +101,7 @@ def _side(known: ComparedReport) -> Side:
 def _verdict(old: Report, new: Report) -> Iterator[Change]:
     if old.verdict is not new.verdict:
         worse = VERDICTS.index(new.verdict) > VERDICTS.index(old.verdict)
-        yield Change(Subject.VERDICT, "verdict", old.verdict.value, new.verdict.value, worse)
+        yield Change(ChangeSubject.VERDICT, "verdict", old.verdict.value, new.verdict.value, worse)
 
 
 def _scope(old: Report, new: Report) -> Iterator[Change]:
@@ -110,10 +110,10 @@ def _scope(old: Report, new: Report) -> Iterator[Change]:
     same_card = {gpu.uuid for gpu in old.gpus} & {gpu.uuid for gpu in new.gpus}
     for pci in before.keys() - after.keys():
         if before[pci].uuid not in same_card:
-            yield Change(Subject.GPU, _gpu(before[pci]), "in scope", None, worse=True)
+            yield Change(ChangeSubject.GPU, _gpu(before[pci]), "in scope", None, worse=True)
     for pci in after.keys() - before.keys():
         if after[pci].uuid not in same_card:
-            yield Change(Subject.GPU, _gpu(after[pci]), None, "in scope")
+            yield Change(ChangeSubject.GPU, _gpu(after[pci]), None, "in scope")
 
 
 def _gpu(gpu: Gpu) -> str:
@@ -123,9 +123,9 @@ def _gpu(gpu: Gpu) -> str:
 def _causes(old: Report, new: Report) -> Iterator[Change]:
     before, after = ([*report.diagnosis.causes, *report.diagnosis.folded] for report in (old, new))
     for cause in _beyond(after, before):
-        yield Change(Subject.CAUSE, cause.cause_id, None, cause.cause, worse=True)
+        yield Change(ChangeSubject.CAUSE, cause.cause_id, None, cause.cause, worse=True)
     for cause in _beyond(before, after):
-        yield Change(Subject.CAUSE, cause.cause_id, cause.cause, None)
+        yield Change(ChangeSubject.CAUSE, cause.cause_id, cause.cause, None)
 
 
 def _beyond(causes: Iterable[RootCause], others: Iterable[RootCause]) -> Iterator[RootCause]:
@@ -143,18 +143,18 @@ def _rows(old: Report, new: Report) -> Iterator[Change]:
         if place not in after and not _is_of_gpus(place, row, after):
             other = _skipped_everywhere(after, row.probe)
             if row.status != other:
-                yield Change(Subject.OUTCOME, label, row.status, other)
+                yield Change(ChangeSubject.OUTCOME, label, row.status, other)
     for place, (label, row) in after.items():
         if place in before:
             earlier = before[place][1]
             if OUTCOMES[earlier.status] != OUTCOMES[row.status]:
                 worse = OUTCOMES[row.status] > OUTCOMES[earlier.status]
-                yield Change(Subject.OUTCOME, label, earlier.status, row.status, worse)
+                yield Change(ChangeSubject.OUTCOME, label, earlier.status, row.status, worse)
             yield from _findings(label, earlier, row)
         elif not _is_of_gpus(place, row, before):
             other = _skipped_everywhere(before, row.probe)
             if row.status != other:
-                yield Change(Subject.OUTCOME, label, other, row.status)
+                yield Change(ChangeSubject.OUTCOME, label, other, row.status)
 
 
 def _is_of_gpus(place: tuple[str, ...], row: Row, others: _Places) -> bool:
@@ -172,10 +172,12 @@ def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
     before, after = ({finding.kind: finding for finding in row.findings} for row in (old, new))
     for kind, finding in after.items():
         if kind not in before:
-            yield Change(Subject.FINDING, f"{label}: {kind}", None, finding.message, finding.severity in _WORSENING)
+            yield Change(
+                ChangeSubject.FINDING, f"{label}: {kind}", None, finding.message, finding.severity in _WORSENING
+            )
     for kind, finding in before.items():
         if kind not in after:
-            yield Change(Subject.FINDING, f"{label}: {kind}", finding.message, None)
+            yield Change(ChangeSubject.FINDING, f"{label}: {kind}", finding.message, None)
 
 
 def _by_place(report: Report) -> _Places:
@@ -193,7 +195,7 @@ def _by_place(report: Report) -> _Places:
 def _machine(old: Report, new: Report) -> Iterator[Change]:
     said = [f"simulated {report.world.spec}" if report.world.simulated else "real" for report in (old, new)]
     if said[0] != said[1]:
-        yield Change(Subject.FACT, "machine", said[0], said[1], path="world")
+        yield Change(ChangeSubject.FACT, "machine", said[0], said[1], path="world")
 
 
 def _ranked(changes: Iterable[Change], stage: Stage | None) -> list[Change]:

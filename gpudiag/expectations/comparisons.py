@@ -77,7 +77,7 @@ class Number(Range):
         return super().is_met(value, seen) if isinstance(value, str) else bool(seen == value)
 
 
-class Size(Comparison):
+class LeastBytes(Comparison):
     """A least number of bytes."""
 
     wanted = 'an amount of memory in quotes, such as "79GiB" or "9728MiB"'
@@ -135,7 +135,7 @@ class Most(Comparison):
         return f"at most {value:g} s"
 
 
-class Names(Comparison):
+class NamePatterns(Comparison):
     """Compares a name with a list of patterns, in which ``*`` stands for any letters."""
 
     types = (tuple,)

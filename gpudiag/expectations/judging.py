@@ -13,7 +13,18 @@ from gpudiag.expectations.keys import KEYS, Key
 from gpudiag.expectations.seen import Seen
 from gpudiag.fix import Action, Role
 from gpudiag.model.expectations import AREA, Expectations, Waiver
-from gpudiag.model.report import Acceptance, Broken, Cause, Figure, Finding, Judged, Report, Row, Severity, conclude
+from gpudiag.model.report import (
+    Acceptance,
+    Broken,
+    Figure,
+    Finding,
+    Judged,
+    NoReading,
+    Report,
+    Row,
+    Severity,
+    conclude,
+)
 from gpudiag.text import counted
 
 NOT_MET = "not_met"
@@ -53,7 +64,7 @@ def _row(key: Key, value: Any, report: Report, expected: Expectations) -> Row:
     try:
         outcome = _outcome(key, value, report, expected)
     except Exception as error:  # a bug here breaks its own row and no other
-        outcome = Broken(Cause.EXCEPTION, f"comparing raised {type(error).__name__}: {error!a}")
+        outcome = Broken(NoReading.EXCEPTION, f"comparing raised {type(error).__name__}: {error!a}")
     return Row(f"{AREA}.{key.name}", (), outcome, 0.0)
 
 

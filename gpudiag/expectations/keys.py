@@ -9,7 +9,18 @@ from typing import Any
 
 from gpudiag.errors import UsageError, nearest
 from gpudiag.expectations import seen, values
-from gpudiag.expectations.comparisons import Comparison, Least, Mig, Most, Names, Number, Passing, Range, Size, Yes
+from gpudiag.expectations.comparisons import (
+    Comparison,
+    Least,
+    LeastBytes,
+    Mig,
+    Most,
+    NamePatterns,
+    Number,
+    Passing,
+    Range,
+    Yes,
+)
 from gpudiag.expectations.seen import Seen
 from gpudiag.model.expectations import AREA
 from gpudiag.model.report import Report
@@ -50,7 +61,7 @@ KEYS = (
     ),
     Key(
         "models",
-        Names(),
+        NamePatterns(),
         "each GPU in scope is one of these",
         seen.models,
         _CARD_ADVICE,
@@ -58,7 +69,7 @@ KEYS = (
     ),
     Key(
         "memory-total",
-        Size(),
+        LeastBytes(),
         "each GPU in scope has at least this much memory",
         seen.memory_total,
         _CARD_ADVICE,
@@ -66,7 +77,7 @@ KEYS = (
     ),
     Key(
         "memory-free",
-        Size(),
+        LeastBytes(),
         "each GPU in scope has at least this much memory that no process uses",
         seen.memory_free,
         "End what uses the memory (nvidia-smi lists the processes), or correct {key} in {file}.",

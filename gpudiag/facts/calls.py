@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag.model.facts import Call, CallFacts
+from gpudiag.model.facts import CallFacts, TimedCall
 
 DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 _MARK = "gpudiag call: "
@@ -67,12 +67,14 @@ def use_gpu(_: dict[str, Any]) -> bytes:
 
 def of_a_child(output: str, gpu: str = "", waited_s: float = 0.0) -> CallFacts:
     """Return the calls that a child recorded until it was ended; the unfinished call has no seconds."""
-    begun: dict[str, Call] = {}
+    begun: dict[str, TimedCall] = {}
     for line in output.splitlines():
         mark, found, rest = line.partition(_MARK)
         name, _, seconds = rest.partition(" ")
         if found and not mark:
-            begun[name] = Call(name, float(seconds), gpu) if seconds else Call(name, None, gpu, round(waited_s, 1))
+            begun[name] = (
+                TimedCall(name, float(seconds), gpu) if seconds else TimedCall(name, None, gpu, round(waited_s, 1))
+            )
     return CallFacts(tuple(begun.values()))
 
 
@@ -80,7 +82,7 @@ class _Calls:
     """Measures calls, and records them on standard error."""
 
     def __init__(self) -> None:
-        self.done: list[Call] = []
+        self.done: list[TimedCall] = []
 
     def timed(self, name: str, call: Callable[[], object]) -> object:
         """Return the result of ``call``; None if the library lacks the function."""
@@ -92,7 +94,7 @@ class _Calls:
             answer = None
         seconds = round(time.monotonic() - began, 3)
         print(f"{_MARK}{name} {seconds}", file=sys.stderr, flush=True)
-        self.done.append(Call(name, seconds))
+        self.done.append(TimedCall(name, seconds))
         return answer
 
     def opened(self, library: str) -> Any:

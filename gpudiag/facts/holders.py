@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from gpudiag.facts import printable, read_text
-from gpudiag.model.facts import GpuProcess, Holder, NvmlDevice
+from gpudiag.model.facts import GpuProcess, NvmlDevice, ProcessIdentity
 
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """The kernel's first pid namespace (PROC_PID_INIT_INO), in which NVML counts processes."""
@@ -47,14 +47,14 @@ def _same_numbers(root: Path) -> bool:
         return False
 
 
-def _holder(process: GpuProcess, root: Path) -> Holder | None:
+def _holder(process: GpuProcess, root: Path) -> ProcessIdentity | None:
     folder = root / f"proc/{process.pid}"
     status = dict(line.split(":", 1) for line in read_text(folder / "status").splitlines() if ":" in line)
     if not status:
         return None
     cgroup = read_text(folder / "cgroup")
     parent = status.get("PPid", "").strip()
-    return Holder(
+    return ProcessIdentity(
         user=_user(status.get("Uid", "").split()),
         command=_command(read_text(folder / "cmdline").split("\0")) or printable(status.get("Name", "").strip()),
         started_at=_started(root, folder),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable, read_text
-from gpudiag.model.facts import Attempt, TriedFacts
+from gpudiag.model.facts import PathAttempt, TriedFacts
 
 _DEVICES = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
 """The device files to open; ``dxg`` is that of WSL."""
@@ -44,7 +44,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> T
     asked_for = "CUDA_MPS_PIPE_DIRECTORY" in environ
     connected = (_connected(file, path, asked_for and path.startswith(pipes)) for file, path in sockets)
     return TriedFacts(
-        opened=tuple(Attempt(printable(f"/{node.relative_to(root)}"), _opened(node, root)) for node in nodes),
+        opened=tuple(PathAttempt(printable(f"/{node.relative_to(root)}"), _opened(node, root)) for node in nodes),
         written=tuple(_written(folder, purpose) for folder, purpose in _folders(environ)),
         connected=tuple(attempt for attempt in connected if attempt is not None),
         confined=_confined(root),
@@ -89,7 +89,7 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
                 yield Path(value).parent if flag.endswith("_file") else Path(value), flag
 
 
-def _written(folder: Path, purpose: str) -> Attempt:
+def _written(folder: Path, purpose: str) -> PathAttempt:
     """Test whether a nameless file can be written in ``folder``, or where it would be created."""
     place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     try:
@@ -99,8 +99,8 @@ def _written(folder: Path, purpose: str) -> Attempt:
     try:
         room = os.statvfs(place)
     except (OSError, AttributeError):
-        return Attempt(printable(str(folder)), error, purpose)
-    return Attempt(printable(str(folder)), error, purpose, room.f_bavail * room.f_frsize)
+        return PathAttempt(printable(str(folder)), error, purpose)
+    return PathAttempt(printable(str(folder)), error, purpose, room.f_bavail * room.f_frsize)
 
 
 def _try_to_write(place: Path) -> str | None:
@@ -110,7 +110,7 @@ def _try_to_write(place: Path) -> str | None:
     return None
 
 
-def _connected(file: Path, path: str, asked_for: bool) -> Attempt | None:
+def _connected(file: Path, path: str, asked_for: bool) -> PathAttempt | None:
     """Return the result of connecting to a socket; None for an absent socket that no variable names."""
     if not file.exists() and not asked_for:
         return None
@@ -120,5 +120,5 @@ def _connected(file: Path, path: str, asked_for: bool) -> Attempt | None:
             connection.connect(str(file))
         except OSError as error:
             # Of another kind than a stream: a service has it, all the same.
-            return Attempt(printable(path), None if error.errno == errno.EPROTOTYPE else _name(error))
-    return Attempt(printable(path))
+            return PathAttempt(printable(path), None if error.errno == errno.EPROTOTYPE else _name(error))
+    return PathAttempt(printable(path))

@@ -24,7 +24,7 @@ SHARED_FOLDERS = ("/run/lock", "/dev/shm")  # noqa: S108  # what lies there is o
 """Folders in which every user of the machine may create files: the first one that allows it holds the locks."""
 
 
-class Devices:
+class GpuLocks:
     """The GPUs in use: by this run, counted here; by other runs, shown by a lock file for each UUID."""
 
     def __init__(self, folder: Path | None) -> None:

@@ -54,7 +54,7 @@ class _Mapped:
         return "nvidia" if _NVIDIA.match(name) else "system" if _SYSTEM.match(name) else "other"
 
 
-class Where(msgspec.Struct, frozen=True):
+class WaitPlace(msgspec.Struct, frozen=True):
     """The place where a thread waits; each text is "" if unknown."""
 
     call: str = ""
@@ -68,8 +68,8 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def look(argument: dict[str, Any]) -> bytes:
-    """Return where the process ``argument["pid"]`` or one of its descendants waits: a :class:`Where` as JSON."""
-    found = Where()
+    """Return where the process ``argument["pid"]`` or one of its descendants waits: a :class:`WaitPlace` as JSON."""
+    found = WaitPlace()
     for pid in _below(argument["pid"]):
         with contextlib.suppress(OSError):
             for where in _threads(pid):
@@ -110,7 +110,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def _threads(pid: int) -> Iterator[Where]:
+def _threads(pid: int) -> Iterator[WaitPlace]:
     """Yield where each thread waits, the first one first."""
     mapped = None
     tasks = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
@@ -124,7 +124,7 @@ def _threads(pid: int) -> Iterator[Where]:
                 continue
             mapped = _maps(pid) if mapped is None else mapped
             call = _called(pid, int(words[-2], 16), mapped)
-            yield Where(call, _file(pid, words) if thread == pid or call else "", folder, count)
+            yield WaitPlace(call, _file(pid, words) if thread == pid or call else "", folder, count)
 
 
 def _file(pid: int, words: list[str]) -> str:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Protocol
 
 from gpudiag.isolate.job import Bounds, Job, JobResult, ServerSpec, scratch_folder
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 __all__ = ["Bounds", "JobResult", "Job", "ServerSpec", "Supervision", "fork_refusal", "scratch_folder", "supervise"]
 
@@ -37,7 +37,7 @@ class Supervision(Protocol):
         """Work for at most ``timeout_s`` seconds, less if a job ends or ``wake`` is called; return the jobs that
         ended."""
 
-    def kill(self, key: str, cause: Cause, detail: str) -> None:
+    def kill(self, key: str, cause: NoReading, detail: str) -> None:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
 
     def pid(self, key: str) -> int | None:
@@ -67,7 +67,7 @@ TICK_S = 0.1
 def run_to_end(
     children: Supervision,
     job: Job,
-    stopped: Callable[[], tuple[Cause, str] | None] = lambda: None,
+    stopped: Callable[[], tuple[NoReading, str] | None] = lambda: None,
     tick: Callable[[], None] = lambda: None,
 ) -> JobResult:
     """Run one job and return its result; it ends early with the cause and detail that ``stopped`` returns."""

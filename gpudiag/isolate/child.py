@@ -10,7 +10,7 @@ from gpudiag.hardware.starvation import Starvation
 from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, child_outcome
 from gpudiag.isolate.polling import Polling, drain
 from gpudiag.isolate.worker import CAPTURE_BYTES
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from gpudiag.text import counted
 
 RESULT, STREAMS = "result", ("stdout", "stderr")
@@ -41,7 +41,7 @@ class Child:
     kill_at: float | None = None
     """When the next step of killing it is due: TERM, then KILL, then giving up."""
     rung: int = 0
-    cause: Cause | None = None
+    cause: NoReading | None = None
     """Why it is being killed; None for a child that ends by itself."""
     detail: str = ""
     code: int | None = None

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from gpudiag.folders import Folder
-from gpudiag.isolate.protocol import LENGTH_BYTES, Record
-from gpudiag.model.report import Cause
+from gpudiag.isolate.protocol import LENGTH_BYTES, JobRecord
+from gpudiag.model.report import NoReading
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class JobResult:
     key: str
     value: bytes | None
     """The JSON that the function returned; None if there is a cause."""
-    cause: Cause | None
+    cause: NoReading | None
     detail: str
     stdout: str
     stderr: str
@@ -139,36 +139,36 @@ def one_line(text: str, most: int = 300) -> str:
 
 
 def child_outcome(
-    record: bytes, code: int | None, cause: Cause | None, detail: str
-) -> tuple[bytes | None, Cause | None, str]:
+    record: bytes, code: int | None, cause: NoReading | None, detail: str
+) -> tuple[bytes | None, NoReading | None, str]:
     """Turn a child's record and exit code (negative for a signal) into a value, or a cause and its detail.
 
     A cause given beforehand (deadline, flood, interrupt, server lost) stands, except that a whole record counts when
     only the server was lost afterwards.
     """
-    if cause is not None and cause is not Cause.SERVER_LOST:
+    if cause is not None and cause is not NoReading.SERVER_LOST:
         return None, cause, detail
     ending = how_it_ended(code)
     if code is not None and code < 0:
-        return None, Cause.SIGNAL, ending
+        return None, NoReading.SIGNAL, ending
     size = int.from_bytes(record[:LENGTH_BYTES], "little")
     body = record[LENGTH_BYTES:]
     if len(record) < LENGTH_BYTES or len(body) != size:
         if cause is not None:
             return None, cause, detail
         if not record:
-            return None, Cause.NO_RESULT, f"{ending} without a result"
-        return None, Cause.BAD_RESULT, f"{ending} after {len(body)} of {size} bytes of its record"
+            return None, NoReading.NO_RESULT, f"{ending} without a result"
+        return None, NoReading.BAD_RESULT, f"{ending} after {len(body)} of {size} bytes of its record"
     try:
-        content = msgspec.json.decode(body, type=Record)
+        content = msgspec.json.decode(body, type=JobRecord)
         if content.raised is None:
             msgspec.json.decode(content.value)  # Raw is not looked into before
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return None, Cause.BAD_RESULT, one_line(f"its record is malformed: {error}")
+        return None, NoReading.BAD_RESULT, one_line(f"its record is malformed: {error}")
     if content.raised is None:
         return bytes(content.value), None, ""
     cause = content.raised.cause
-    kind = f"{content.raised.type}: " if cause is Cause.EXCEPTION else ""
+    kind = f"{content.raised.type}: " if cause is NoReading.EXCEPTION else ""
     return None, cause, one_line(kind + content.raised.message)
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from gpudiag.folders import Folder
 from gpudiag.isolate import worker
 from gpudiag.isolate.job import Bounds, Captured, Job, JobResult, ServerSpec, child_outcome
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 
 class OneByOne:
@@ -44,7 +44,7 @@ class OneByOne:
         """Keep ``job`` until the next ``wait``."""
         self._waiting[job.key] = job
 
-    def kill(self, key: str, cause: Cause, detail: str) -> None:
+    def kill(self, key: str, cause: NoReading, detail: str) -> None:
         """Discard the job ``key`` if it has not run yet; ``wait`` reports it with this cause."""
         if self._waiting.pop(key, None):
             self._killed.append(JobResult(key, None, cause, detail, "", "", 0.0))
@@ -99,9 +99,9 @@ class OneByOne:
                         check=False,
                     ).returncode
                 except subprocess.TimeoutExpired:
-                    cause, detail = Cause.TIMEOUT, f"no result within {job.deadline_s:g} s"
+                    cause, detail = NoReading.TIMEOUT, f"no result within {job.deadline_s:g} s"
                 except OSError as error:
-                    cause, detail = Cause.NOT_STARTED, str(error)
+                    cause, detail = NoReading.NOT_STARTED, str(error)
             duration_s = time.monotonic() - began
             value, cause, detail = child_outcome(record.read_bytes(), code, cause, detail)
             return JobResult(job.key, value, cause, detail, self._text(stdout), self._text(stderr), duration_s)

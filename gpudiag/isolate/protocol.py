@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 MESSAGE_BYTES = 1 << 17
 JOB_FDS = 4
@@ -21,46 +21,46 @@ LENGTH_BYTES = 8
 """Size of the little-endian length before a record; it shows whether a record is complete."""
 
 
-class Raised(msgspec.Struct, frozen=True):
+class JobException(msgspec.Struct, frozen=True):
     """An exception, as text."""
 
     type: str
     message: str
-    cause: Cause
+    cause: NoReading
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a job: a value or an exception."""
 
     value: msgspec.Raw = msgspec.Raw()
-    raised: Raised | None = None
+    raised: JobException | None = None
 
 
-class Message(msgspec.Struct, tag_field="message", tag=True):
+class ServerMessage(msgspec.Struct, tag_field="message", tag=True):
     """Base of the messages between a supervisor and a fork server."""
 
 
-class Preload(Message):
+class Preload(ServerMessage):
     """The first message: the functions (``module:function``) that the server calls to preload, and before its jobs."""
 
     preload: str | None
     ahead: str | None
 
 
-class Output(Message):
+class Output(ServerMessage):
     """The server's output while it preloaded."""
 
     text: str
 
 
-class Start(Message):
+class Start(ServerMessage):
     """Begin a job; its descriptors are beside the message."""
 
     key: str
     fresh: bool
 
 
-class Kill(Message):
+class Kill(ServerMessage):
     """Send a signal to a job and all processes that it started."""
 
     key: str
@@ -70,7 +70,7 @@ class Kill(Message):
 ToServer = Preload | Output | Start | Kill
 
 
-class Ready(Message):
+class Ready(ServerMessage):
     """The server has preloaded."""
 
     scratch: str
@@ -78,29 +78,29 @@ class Ready(Message):
     pid: int
 
 
-class Failed(Message):
+class PreloadFailed(ServerMessage):
     """The preload raised: there will be no server."""
 
-    raised: Raised
+    raised: JobException
 
 
-class Started(Message):
+class Started(ServerMessage):
     """A job has begun."""
 
     key: str
     pid: int
 
 
-class Refused(Message):
+class Refused(ServerMessage):
     """A job could not begin."""
 
     key: str
     why: str
-    cause: Cause
+    cause: NoReading
     errno: int | None = None
 
 
-class Ended(Message):
+class JobEnded(ServerMessage):
     """A job's process has ended, and the processes that it left were killed."""
 
     key: str
@@ -112,7 +112,7 @@ class Ended(Message):
     """How many of the leftover processes this user may not kill."""
 
 
-FromServer = Ready | Failed | Started | Refused | Ended
+FromServer = Ready | PreloadFailed | Started | Refused | JobEnded
 
 _Received = TypeVar("_Received", ToServer, FromServer)
 _FROM_SUPERVISOR = msgspec.json.Decoder(ToServer)

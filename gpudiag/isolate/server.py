@@ -32,13 +32,13 @@ from gpudiag.isolate import linux, worker
 from gpudiag.isolate.job import scratch_folder
 from gpudiag.isolate.protocol import (
     JOB_FDS,
-    Ended,
-    Failed,
     FromServer,
+    JobEnded,
+    JobException,
     Kill,
     Output,
     Preload,
-    Raised,
+    PreloadFailed,
     Ready,
     Refused,
     Start,
@@ -48,7 +48,7 @@ from gpudiag.isolate.protocol import (
     receive_from_supervisor,
     send,
 )
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 SWEEP_S = 1.0
 PARTING_S = 3.0
@@ -138,13 +138,13 @@ class Server:
         try:
             refusal = None if fresh or self._guard is None else self._guard()
             if refusal is not None:
-                self._send(Refused(key, readable(refusal), Cause.EXCEPTION))
+                self._send(Refused(key, readable(refusal), NoReading.EXCEPTION))
                 return
             if len(fds) < JOB_FDS:  # the kernel drops those for which there is no room
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = self._fork(fresh, fds)
         except OSError as error:
-            self._send(Refused(key, readable(shortage(error)), Cause.NOT_STARTED, error.errno))
+            self._send(Refused(key, readable(shortage(error)), NoReading.NOT_STARTED, error.errno))
         else:
             self._jobs[pid] = key
             self._send(Started(key, pid))
@@ -223,7 +223,7 @@ class Server:
             key = self._jobs.pop(ended)
             self._sweep()
             code = os.waitstatus_to_exitcode(status)
-            self._send(Ended(key, code, len(leftovers), len(leftovers & self._unkillable)))
+            self._send(JobEnded(key, code, len(leftovers), len(leftovers & self._unkillable)))
             self._remove(self._scratch_of(ended))
 
     @staticmethod
@@ -289,11 +289,11 @@ def _forked(work: Callable[[], object]) -> int:
         os._exit(0)
 
 
-def fail(control: socket.socket, raised: Raised) -> NoReturn:
+def fail(control: socket.socket, raised: JobException) -> NoReturn:
     """Report why there will be no server, and exit."""
-    short = Raised(raised.type, raised.message[:_MOST_CHARACTERS], raised.cause)
+    short = JobException(raised.type, raised.message[:_MOST_CHARACTERS], raised.cause)
     with contextlib.suppress(OSError):
-        send(control, Failed(short))
+        send(control, PreloadFailed(short))
     worker.leave(1)
 
 
@@ -350,7 +350,7 @@ def main() -> NoReturn:
         try:
             server = os.fork()
         except OSError as error:
-            fail(control, worker.raised(error, Cause.NOT_STARTED))
+            fail(control, worker.raised(error, NoReading.NOT_STARTED))
         if server:
             control.close()
             keep(server, supervisor)

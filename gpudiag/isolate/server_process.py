@@ -17,7 +17,7 @@ from gpudiag.isolate import linux, server, worker
 from gpudiag.isolate.job import Bounds, Captured, ServerSpec, one_line
 from gpudiag.isolate.polling import Polling, drain, read
 from gpudiag.isolate.protocol import Output, Preload, Ready, ToServer, send
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 _START_S = 30.0
 """Time limit for starting an interpreter that preloads nothing."""
@@ -49,7 +49,7 @@ class ServerProcess:
         self.starts = 0
         self._scratch = ""
         """The folder for temporary files of the fork server."""
-        self.failure: tuple[Cause, str] | None = None
+        self.failure: tuple[NoReading, str] | None = None
 
     @property
     def is_starting(self) -> bool:

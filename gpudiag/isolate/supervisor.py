@@ -16,11 +16,11 @@ from gpudiag.isolate.child import RESULT, STREAMS, Child
 from gpudiag.isolate.job import Bounds, Job, JobResult, ServerSpec, how_it_ended, one_line
 from gpudiag.isolate.polling import Polling, read
 from gpudiag.isolate.protocol import (
-    Ended,
-    Failed,
     FromServer,
+    JobEnded,
+    JobException,
     Kill,
-    Raised,
+    PreloadFailed,
     Ready,
     Refused,
     Start,
@@ -29,7 +29,7 @@ from gpudiag.isolate.protocol import (
     send,
 )
 from gpudiag.isolate.server_process import PARTING_S, ServerProcess
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 _STALL_S = 1.0
 """A wait that ends this much late shows that this process was stopped or starved, and perhaps its children too."""
@@ -82,7 +82,7 @@ class Supervisor:
         self._children[job.key] = Child(job, self._bounds)
         self.prepare(job.server)
 
-    def kill(self, key: str, cause: Cause, detail: str) -> None:
+    def kill(self, key: str, cause: NoReading, detail: str) -> None:
         """End the job ``key`` now, if it has not ended; ``wait`` reports it with this cause."""
         if key in self._children:
             self._condemn(self._children[key], cause, detail)
@@ -183,7 +183,7 @@ class Supervisor:
             if child.starvation is not None and child.pid is not None and child.cause is None:
                 child.starvation.look(child.pid, now)
                 if flood := child.flood:
-                    self._condemn(child, Cause.OUTPUT_FLOOD, flood)
+                    self._condemn(child, NoReading.OUTPUT_FLOOD, flood)
 
     def _keep_deadlines(self, now: float) -> None:
         """Act on deadlines that have passed by ``now``; all messages were read before."""
@@ -215,13 +215,13 @@ class Supervisor:
         try:
             server.start(self._polling, lambda: self._read_server_output(server), lambda: self._hear(server))
         except OSError as error:
-            self._fail(server, Cause.NOT_STARTED, f"{_NOT_STARTED}: {shortage(error)}")
+            self._fail(server, NoReading.NOT_STARTED, f"{_NOT_STARTED}: {shortage(error)}")
 
     def _read_server_output(self, server: ServerProcess) -> None:
         server.read_output(self._polling)
         if server.is_flood:
             flood = f"{server.spec.what} wrote more than {self._bounds.output_bytes >> 20} MiB"
-            self._fail(server, Cause.OUTPUT_FLOOD, flood)
+            self._fail(server, NoReading.OUTPUT_FLOOD, flood)
 
     def _hear(self, server: ServerProcess) -> None:
         """Read all messages of the server."""
@@ -241,7 +241,7 @@ class Supervisor:
             case Ready():
                 self._count(server.starvation)
                 server.on_ready(message, self._polling)
-            case Failed(raised):
+            case PreloadFailed(raised):
                 self._failed(server, raised)
             case Started(key, pid):
                 if (child := self._children.get(key)) is not None:
@@ -249,21 +249,21 @@ class Supervisor:
             case Refused():
                 if (child := self._children.get(message.key)) is not None:
                     self._refused(child, message.cause, message.why, message.errno)
-            case Ended():
+            case JobEnded():
                 if (child := self._children.get(message.key)) is not None:
                     child.code = message.code
                     child.leftovers, child.unkillable = message.leftovers, message.unkillable
                     child.close_at = time.monotonic() + self._bounds.drain_s
 
-    def _failed(self, server: ServerProcess, raised: Raised) -> None:
+    def _failed(self, server: ServerProcess, raised: JobException) -> None:
         """Give up a server whose preload raised, or that could not start."""
         text = one_line(raised.message)
-        if raised.cause is Cause.NOT_STARTED:
+        if raised.cause is NoReading.NOT_STARTED:
             self._fail(server, raised.cause, f"{_NOT_STARTED}: {text}")
         else:
-            self._fail(server, Cause.EXCEPTION, f"{server.spec.what} raised {raised.type}: {text}")
+            self._fail(server, NoReading.EXCEPTION, f"{server.spec.what} raised {raised.type}: {text}")
 
-    def _refused(self, child: Child, cause: Cause, why: str, number: int | None) -> None:
+    def _refused(self, child: Child, cause: NoReading, why: str, number: int | None) -> None:
         """Handle a job that could not begin: it waits until another one ends, if that may help, or fails."""
         if number in _PASSING and child.job.may_wait and child.cause is None and self._others_run(child):
             child.close(self._polling)
@@ -272,7 +272,7 @@ class Supervisor:
             return
         if child.cause is None:
             child.cause = cause
-            child.detail = f"{_NOT_STARTED}: {why}" if cause is Cause.NOT_STARTED else why
+            child.detail = f"{_NOT_STARTED}: {why}" if cause is NoReading.NOT_STARTED else why
         self._finish(child)
 
     def _others_run(self, child: Child) -> bool:
@@ -285,25 +285,25 @@ class Supervisor:
         if not was_ready and status in _FROM_OUTSIDE and server.starts == 1:
             return  # started again if a job needs it
         if not was_ready:
-            cause = Cause.SIGNAL if status is not None and status < 0 else Cause.NO_RESULT
+            cause = NoReading.SIGNAL if status is not None and status < 0 else NoReading.NO_RESULT
             last = f", its last line: {server.last_line}" if server.last_line else ""
             self._fail(server, cause, f"{server.spec.what}: {how_it_ended(status)}{last}")
             return
         for child in self._children.values():
             if child.job.server == server.name and child.sent_at is not None:
-                child.cause = child.cause or Cause.SERVER_LOST
+                child.cause = child.cause or NoReading.SERVER_LOST
                 child.detail = child.detail or f"the fork server died ({how_it_ended(status)}) while this ran"
                 child.streams["stderr"].feed(server.output.text().encode())  # its last words
                 child.close_at = time.monotonic() + self._bounds.drain_s
         if server.starts > self._bounds.restarts:
             often = f"the fork server died {server.starts} times, last: {how_it_ended(status)}"
-            self._fail(server, Cause.SERVER_LOST, often)
+            self._fail(server, NoReading.SERVER_LOST, often)
 
-    def _fail(self, server: ServerProcess, cause: Cause, detail: str) -> None:
+    def _fail(self, server: ServerProcess, cause: NoReading, detail: str) -> None:
         """Give up a server for the rest of the run: every job that needs it ends with this cause."""
-        other_causes = (Cause.NOT_STARTED, Cause.SERVER_LOST, Cause.BUSY)
+        other_causes = (NoReading.NOT_STARTED, NoReading.SERVER_LOST, NoReading.BUSY)
         if server.spec.preload is None and cause not in other_causes:  # only Python ran there
-            cause, detail = Cause.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
+            cause, detail = NoReading.NOT_STARTED, f"{_NOT_STARTED}: {detail}"
         server.failure = (cause, detail)
         server.dismantle(self._polling)
 
@@ -346,7 +346,7 @@ class Supervisor:
         except ConnectionError:
             pass  # the server has died; its closed socket is the next thing that is heard
         except OSError as error:
-            self._refused(child, Cause.NOT_STARTED, shortage(error), error.errno)
+            self._refused(child, NoReading.NOT_STARTED, shortage(error), error.errno)
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -360,13 +360,13 @@ class Supervisor:
             return
         child.feed(child.open[fd], chunk)
         if flood := child.flood:
-            self._condemn(child, Cause.OUTPUT_FLOOD, flood)
+            self._condemn(child, NoReading.OUTPUT_FLOOD, flood)
         elif len(child.record) > self._bounds.record_bytes:
             large = f"its record is larger than {self._bounds.record_bytes >> 20} MiB"
-            self._condemn(child, Cause.BAD_RESULT, large)
+            self._condemn(child, NoReading.BAD_RESULT, large)
             child.record.clear()
 
-    def _condemn(self, child: Child, cause: Cause, detail: str) -> None:
+    def _condemn(self, child: Child, cause: NoReading, detail: str) -> None:
         """Begin to kill a child; the first cause given counts."""
         if child.cause is None:
             child.cause, child.detail = cause, detail
@@ -387,7 +387,7 @@ class Supervisor:
                 self._lost(server)
                 return
             child.detail = f"{child.detail}; process {child.pid} did not die of SIGKILL"
-            child.cause = Cause.UNKILLABLE
+            child.cause = NoReading.UNKILLABLE
             self._finish(child)
             return
         number, grace = rungs[child.rung]
@@ -409,8 +409,8 @@ class Supervisor:
         del child.open[fd]
 
 
-def _late(what: str, starvation: Starvation) -> tuple[Cause, str]:
+def _late(what: str, starvation: Starvation) -> tuple[NoReading, str]:
     """Return the cause, and in words why it did not end in time: the machine may have been busy."""
     if starvation.is_most:
-        return Cause.BUSY, f"{what}, {starvation}"
-    return Cause.TIMEOUT, what
+        return NoReading.BUSY, f"{what}, {starvation}"
+    return NoReading.TIMEOUT, what

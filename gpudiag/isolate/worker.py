@@ -22,8 +22,8 @@ import msgspec
 
 from gpudiag.errors import Disturbed, NoContext, NoMemory, NotSimulated, OperationFailed, shortage
 from gpudiag.interpreter import SAFE_PATH
-from gpudiag.isolate.protocol import LENGTH_BYTES, Raised, Record, readable
-from gpudiag.model.report import Cause
+from gpudiag.isolate.protocol import LENGTH_BYTES, JobException, JobRecord, readable
+from gpudiag.model.report import NoReading
 
 preload_output = ""
 """In a fork: the beginning of the server's output while it preloaded."""
@@ -34,12 +34,12 @@ CAPTURE_BYTES = 16 << 20
 order_files: dict[int, int] = {}
 """The file of the order of a job, by the job's process: if that dies, its supervisor reads what is behind the order."""
 
-CAUSES: dict[type[BaseException], Cause] = {
-    Disturbed: Cause.DISTURBED,
-    NoContext: Cause.NO_CONTEXT,
-    NoMemory: Cause.NO_MEMORY,
-    NotSimulated: Cause.NOT_SIMULATED,
-    OperationFailed: Cause.OPERATION_FAILED,
+CAUSES: dict[type[BaseException], NoReading] = {
+    Disturbed: NoReading.DISTURBED,
+    NoContext: NoReading.NO_CONTEXT,
+    NoMemory: NoReading.NO_MEMORY,
+    NotSimulated: NoReading.NOT_SIMULATED,
+    OperationFailed: NoReading.OPERATION_FAILED,
 }
 """The causes of errors that say nothing about the job's own code."""
 
@@ -76,16 +76,18 @@ def fork() -> int:
         return os.fork()
 
 
-def raised(error: BaseException, cause: Cause | None = None) -> Raised:
+def raised(error: BaseException, cause: NoReading | None = None) -> JobException:
     """Describe an exception; its traceback goes to stderr, which is kept as evidence."""
     with contextlib.suppress(Exception):
         traceback.print_exception(type(error), error, error.__traceback__)
-    cause = cause or CAUSES.get(type(error), Cause.EXCEPTION)
+    cause = cause or CAUSES.get(type(error), NoReading.EXCEPTION)
     try:
-        message = readable(shortage(error) if cause is Cause.NOT_STARTED and isinstance(error, OSError) else str(error))
+        message = readable(
+            shortage(error) if cause is NoReading.NOT_STARTED and isinstance(error, OSError) else str(error)
+        )
     except Exception:  # its __str__ is the job's code
         message = "(its text cannot be read)"
-    return Raised(readable(type(error).__name__), message, cause)
+    return JobException(readable(type(error).__name__), message, cause)
 
 
 def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
@@ -93,7 +95,7 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
     process = os.getpid()
     try:
         value: bytes = resolve(target)(argument)
-        record = msgspec.json.encode(Record(msgspec.Raw(value)))
+        record = msgspec.json.encode(JobRecord(msgspec.Raw(value)))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are results too: the job's function raised them
         record = _of_raised(raised(error))
     if os.getpid() != process:
@@ -103,11 +105,11 @@ def call(target: str, argument: dict[str, Any], result_fd: int) -> NoReturn:
 
 def not_started(error: BaseException, result_fd: int) -> NoReturn:
     """Write the record of a job whose process could not be set up, and exit."""
-    deliver(_of_raised(raised(error, Cause.NOT_STARTED)), result_fd)
+    deliver(_of_raised(raised(error, NoReading.NOT_STARTED)), result_fd)
 
 
-def _of_raised(error: Raised) -> bytes:
-    return msgspec.json.encode(Record(msgspec.Raw(b"null"), error))
+def _of_raised(error: JobException) -> bytes:
+    return msgspec.json.encode(JobRecord(msgspec.Raw(b"null"), error))
 
 
 def deliver(record: bytes, result_fd: int) -> NoReturn:

@@ -207,7 +207,7 @@ def _is_fault(messages: Iterable[Message]) -> bool:
     return any(message.worth is Worth.FAULT for message in messages)
 
 
-class Kept:
+class LogExcerpt:
     """The excerpt that is kept of a log of any length: its beginning, its end, and relevant lines between them.
 
     Each known message is kept a few times, with the lines before it, and then other lines that look relevant, as long
@@ -265,7 +265,7 @@ def of_a_child(lines: Sequence[str], last: int, others: int, characters: int) ->
 
     Much output may follow an error, such as a list of all flags, and push the error out of the last lines.
     """
-    log = Kept(0, 2 * others, last + 2 * others, is_error)
+    log = LogExcerpt(0, 2 * others, last + 2 * others, is_error)
     for line in lines:
         log.add(line)
     return tuple(shortened(line, characters) for line in log.lines)

@@ -84,7 +84,7 @@ class Event:
         return self.fields.get(field, "")
 
 
-class Family:
+class MessageFamily:
     """The messages in one file of the table, and the values that most of them share."""
 
     def __init__(self, title: str, *, stage: Stage = Stage.FIRST_OP, seen: str = "2.18-2.21", url: str = "") -> None:

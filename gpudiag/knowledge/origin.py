@@ -20,7 +20,7 @@ from gpudiag.knowledge.releases import (
     generation,
     released_by,
 )
-from gpudiag.knowledge.stated import Stated
+from gpudiag.knowledge.stated import StatedFacts
 from gpudiag.text import plain
 
 # Such as "tensorflow==2.8.0", "TensorFlow version: 2.4.1", "tensorflow_gpu-1.15.0.dist-info".
@@ -174,9 +174,9 @@ class Origin:
         self._installed = release
 
     @cached_property
-    def stated(self) -> Stated:
+    def stated(self) -> StatedFacts:
         """The statements beside the log."""
-        return Stated(self._lines)
+        return StatedFacts(self._lines)
 
     @cached_property
     def named(self) -> Version | None:

@@ -87,7 +87,7 @@ _STATED = tuple(
 )
 
 
-class Stated(Record):
+class StatedRequirement(Record):
     """A requirement that a line of the log states."""
 
     line: str
@@ -144,7 +144,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
         last = line
 
 
-def stated(lines: Iterable[str]) -> Iterator[Stated]:
+def stated(lines: Iterable[str]) -> Iterator[StatedRequirement]:
     """Yield each requirement in the lines, once."""
     seen = set[tuple[str, str, str]]()
     for line in _joined(lines):
@@ -159,7 +159,7 @@ def stated(lines: Iterable[str]) -> Iterator[Stated]:
                 if " " in fields.get("by", ""):  # its name for people
                     fields["by"] = canonical(fields["by"])
                 fields |= {"needs": canonical(fields["needs"]), "found": fields.get("found", "").rstrip(".")}
-                requirement = Stated(line=clean, **fields)
+                requirement = StatedRequirement(line=clean, **fields)
                 key = (requirement.needs, requirement.range, requirement.by)
                 if key not in seen and not (
                     not requirement.by
@@ -194,19 +194,21 @@ _NO_SUCH = re.compile(
 )
 
 
-def not_published(lines: Iterable[str]) -> Stated | None:
+def not_published(lines: Iterable[str]) -> StatedRequirement | None:
     """Return the last requirement that, says a resolver, no release satisfies, and what has it if a line names it."""
-    found: Stated | None = None
+    found: StatedRequirement | None = None
     everything = tuple(lines)
     for line in everything:
         for match in _NO_SUCH.finditer(one_line(line)) if "no version" in line else ():
             name, versions = match["needs"] or match["of"], match["range"] or match["versions"]
             if "," not in versions:  # "no versions match >2.0,<3.0" says only that there is nothing newer
-                found = Stated(line=one_line(line), needs=canonical(name), range=versions.lstrip("=").rstrip(",."))
+                found = StatedRequirement(
+                    line=one_line(line), needs=canonical(name), range=versions.lstrip("=").rstrip(",.")
+                )
     if found is None:
         return None
     by = next((statement for statement in stated(everything) if statement.needs == found.needs and statement.by), None)
-    return Stated(
+    return StatedRequirement(
         line=found.line, needs=found.needs, range=found.range, by=by.by if by else "", release=by.release if by else ""
     )
 
@@ -225,7 +227,7 @@ def overlap(first: SpecifierSet, other: SpecifierSet) -> bool:
     return not named or any(both.contains(each, prereleases=True) for each in named | beside | below)
 
 
-def contradicting(all_of_them: Iterable[Stated]) -> tuple[Stated, Stated] | None:
+def contradicting(all_of_them: Iterable[StatedRequirement]) -> tuple[StatedRequirement, StatedRequirement] | None:
     """Return the first two requirements that no version satisfies together."""
     for earlier, later in combinations((each for each in all_of_them if not each.found and each.range), 2):
         first, second = earlier.takes, later.takes

@@ -101,7 +101,7 @@ class Statement(Record):
     line: str
 
 
-class Stated:
+class StatedFacts:
     """Statements about a machine and its software; a value that the lines do not state is None or empty."""
 
     def __init__(self, lines: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from gpudiag.record import Record
 
 
-class Subject(str, Enum):
+class ChangeSubject(str, Enum):
     """What a change is about."""
 
     VERDICT = "verdict"
@@ -22,7 +22,7 @@ class Subject(str, Enum):
 class Change(Record):
     """A difference between two reports."""
 
-    subject: Subject
+    subject: ChangeSubject
     name: str
     """For people: ``driver``, ``LD_LIBRARY_PATH``, ``memory.growth GPU 0``."""
     old: str | None
@@ -45,7 +45,7 @@ class Side(Record):
     gpudiag_version: str
 
 
-class Comparison(Record):
+class ReportComparison(Record):
     """What changed from one report to another."""
 
     old: Side
@@ -60,4 +60,4 @@ class Comparison(Record):
     @property
     def facts(self) -> tuple[Change, ...]:
         """The changes of the machine; those that can explain why the newer report fails come first."""
-        return tuple(change for change in self.changes if change.subject is Subject.FACT)
+        return tuple(change for change in self.changes if change.subject is ChangeSubject.FACT)

@@ -20,11 +20,11 @@ Momentary = Annotated[_T, msgspec.Meta(extra={MOMENTARY: True})]
 """Marks a value that changes from moment to moment on the same machine; reports are not compared by it."""
 
 
-class Family(Record, tag_field="family"):
+class FactFamily(Record, tag_field="family"):
     """Base of the fact families; the tag names the family in JSON."""
 
 
-class Unknown(Family, tag="unknown"):
+class Unknown(FactFamily, tag="unknown"):
     """A family that could not be gathered; ``reason`` says why, as a text for people."""
 
     reason: str
@@ -32,7 +32,7 @@ class Unknown(Family, tag="unknown"):
     """True if gpudiag itself broke while it gathered the family, which says nothing about the machine."""
 
 
-class SystemFacts(Family, tag="system"):
+class SystemFacts(FactFamily, tag="system"):
     """Operating system, Python, processors and memory of the host."""
 
     os: str
@@ -105,7 +105,7 @@ class Requirement(Record):
         return f"{self.name}{self.specifier}"
 
 
-class TensorflowFacts(Family, tag="tensorflow"):
+class TensorflowFacts(FactFamily, tag="tensorflow"):
     """TensorFlow as installed, read from metadata."""
 
     module_path: str | None
@@ -144,7 +144,7 @@ class TensorflowFacts(Family, tag="tensorflow"):
     """Folders ``tensorflow`` without ``__init__.py`` on ``sys.path``, if no module ``tensorflow`` is found."""
 
 
-class DriverFacts(Family, tag="driver"):
+class DriverFacts(FactFamily, tag="driver"):
     """The NVIDIA kernel module and the CUDA driver library, without initialising CUDA."""
 
     kernel_module: str | None
@@ -181,7 +181,7 @@ class DriverFacts(Family, tag="driver"):
     ``/etc/ld.so.preload``. Libraries that share a GPU between programs do this."""
 
 
-class Holder(Record):
+class ProcessIdentity(Record):
     """What ``/proc`` says about a process; a value is None if it is not known."""
 
     user: str | None = None
@@ -203,7 +203,7 @@ class GpuProcess(Record):
     """Memory that the process holds; None if NVML does not report it (MIG, WSL, some containers)."""
     computes: bool = True
     """False for a process that only draws, such as a desktop's."""
-    holder: Holder | None = None
+    holder: ProcessIdentity | None = None
     """The process in ``/proc``; None if this process's pid namespace does not show it, or if it was not looked up."""
 
 
@@ -287,7 +287,7 @@ NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")
 """NVML's errors if there is no driver to ask; any other error may hide a GPU."""
 
 
-class NvmlFacts(Family, tag="nvml"):
+class NvmlFacts(FactFamily, tag="nvml"):
     """NVML's answers about the machine and its GPUs."""
 
     error: str | None
@@ -323,7 +323,7 @@ class DeviceNode(Record):
     """The group that owns it."""
 
 
-class DeviceNodeFacts(Family, tag="device_nodes"):
+class DeviceNodeFacts(FactFamily, tag="device_nodes"):
     """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and the bridges and IOMMUs between them."""
 
     nodes: tuple[DeviceNode, ...]
@@ -354,7 +354,7 @@ class DeviceNodeFacts(Family, tag="device_nodes"):
     """For each GPU, by PCI bus id, the PCI bridges and switches above it, the host's first."""
 
 
-class EnvironmentFacts(Family, tag="environment"):
+class EnvironmentFacts(FactFamily, tag="environment"):
     """Variables that affect TensorFlow, CUDA or the launcher: an allow-list, never the whole environment."""
 
     variables: dict[str, str]
@@ -364,7 +364,7 @@ class EnvironmentFacts(Family, tag="environment"):
     ``/etc/ld.so.preload`` as the file means that a library named there sets the variable in every program."""
 
 
-class ContainerFacts(Family, tag="container"):
+class ContainerFacts(FactFamily, tag="container"):
     """Marks of a container, of Kubernetes and of Slurm, and what they limit."""
 
     runtime: str | None
@@ -441,7 +441,7 @@ class Library(Record):
         return tuple(dict.fromkeys(str(PurePath(file).parent) for file in self.damaged))
 
 
-class LibraryFacts(Family, tag="libraries"):
+class LibraryFacts(FactFamily, tag="libraries"):
     """The dynamic libraries that TensorFlow opens; each was opened, in TensorFlow's order, without an import."""
 
     opener: str | None
@@ -462,7 +462,7 @@ class LibraryFacts(Family, tag="libraries"):
     """NVIDIA distributions, with version, that lack an installed library; each with the first missing one."""
 
 
-class Attempt(Record):
+class PathAttempt(Record):
     """Something that was tried in the way TensorFlow or the driver does it."""
 
     path: str
@@ -474,20 +474,20 @@ class Attempt(Record):
     """Free space in the folder."""
 
 
-class TriedFacts(Family, tag="tried"):
+class TriedFacts(FactFamily, tag="tried"):
     """Results of opening and writing: permissions say less, as ``access(2)`` ignores device control groups."""
 
-    opened: tuple[Attempt, ...] = ()
+    opened: tuple[PathAttempt, ...] = ()
     """Device files, opened for reading and writing. No context is created."""
-    written: tuple[Attempt, ...] = ()
+    written: tuple[PathAttempt, ...] = ()
     """Folders in which a nameless file was written."""
-    connected: tuple[Attempt, ...] = ()
+    connected: tuple[PathAttempt, ...] = ()
     """Sockets of services: persistence, the NVSwitch fabric and MPS. Sockets that do not exist are left out."""
     confined: str | None = None
     """The SELinux label or AppArmor profile of this process; None if it has none, or is not confined."""
 
 
-class CudaFacts(Family, tag="cuda"):
+class CudaFacts(FactFamily, tag="cuda"):
     """The GPUs that the CUDA driver shows; it is asked only if indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
 
     mask: str | None = None
@@ -504,7 +504,7 @@ SLOW_S = 5.0
 _DRIVER_CALL = re.compile(r"cu[A-Z]|cuda[A-Z]|nvml[A-Z]|dlopen")
 
 
-class Call(Record):
+class TimedCall(Record):
     """The first call in a process of a function of the driver, of NVML, of a library or of the loader."""
 
     name: str
@@ -526,13 +526,13 @@ class Call(Record):
         return not self.probe or bool(_DRIVER_CALL.match(self.name))
 
 
-class CallFacts(Family, tag="calls"):
+class CallFacts(FactFamily, tag="calls"):
     """Durations of first calls, which every program on this machine has to wait for."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[TimedCall, ...] = ()
 
     @property
-    def hung(self) -> tuple[Call, ...]:
+    def hung(self) -> tuple[TimedCall, ...]:
         """The calls that did not return."""
         return tuple(call for call in self.calls if call.seconds is None)
 

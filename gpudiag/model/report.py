@@ -10,7 +10,7 @@ import msgspec
 
 from gpudiag.fix import Action
 from gpudiag.knowledge.placement import Placement
-from gpudiag.model.change import Comparison
+from gpudiag.model.change import ReportComparison
 from gpudiag.model.diagnosis import Diagnosis, RootCause, Stage
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.expectations import Expectations
@@ -47,7 +47,7 @@ class Verdict(str, Enum):
     NOT_VERIFIED = "NOT VERIFIED"
 
 
-class Cause(str, Enum):
+class NoReading(str, Enum):
     """Why a probe gave no reading that could be judged."""
 
     EXCEPTION = "exception"
@@ -167,15 +167,15 @@ class Skipped(Outcome, tag="skipped"):
 class Broken(Outcome, tag="broken"):
     """The probe gave nothing to judge. It is neither a pass nor a failure of TensorFlow, and never green."""
 
-    cause: Cause
+    cause: NoReading
     detail: str
     """The reason in one line: the exception, the signal's name, or the deadline in seconds."""
 
     @property
     def by_the_run(self) -> bool:
         """True if the whole run was ended, by a signal or at its deadline: that says nothing about the machine."""
-        at_its_deadline = self.cause in (Cause.TIMEOUT, Cause.BUSY) and self.detail.endswith(RUN_ENDED)
-        return self.cause is Cause.INTERRUPTED or at_its_deadline
+        at_its_deadline = self.cause in (NoReading.TIMEOUT, NoReading.BUSY) and self.detail.endswith(RUN_ENDED)
+        return self.cause is NoReading.INTERRUPTED or at_its_deadline
 
 
 class Gpu(Record):
@@ -240,7 +240,7 @@ class Row(Record):
     def crash(self) -> Broken | None:
         """The reason why the probe itself broke; None if gpudiag or a busy machine is the reason, not the probe."""
         broken = self.outcome if isinstance(self.outcome, Broken) else None
-        not_its_fault = (Cause.NOT_STARTED, Cause.BUSY)
+        not_its_fault = (NoReading.NOT_STARTED, NoReading.BUSY)
         if broken is None or broken.by_the_run or broken.cause in not_its_fault or self.reading is not None:
             return None
         return broken
@@ -349,7 +349,7 @@ class Report(Record):
     older gpudiag made the report and did not check this."""
     accounts: tuple[GpuAccount, ...] | None = None
     """The state of each GPU of the machine, in scope or not; None: an older gpudiag made the report."""
-    since: Comparison | None = None
+    since: ReportComparison | None = None
     """The changes since the last PASS, or since the report that the caller named; None: nothing to compare with."""
     program: ProgramTrace | None = None
     """The trace of a program that ``gpudiag trace`` ran; such a report is about the program and has no rows."""
@@ -450,7 +450,7 @@ def verdict(report: Report) -> Verdict:
     if report.unfit:
         return Verdict.FAIL
     broken = [row.outcome for row in report.rows if isinstance(row.outcome, Broken)]
-    if report.diagnosis.failed or any(outcome.cause is not Cause.BUSY for outcome in broken):
+    if report.diagnosis.failed or any(outcome.cause is not NoReading.BUSY for outcome in broken):
         return Verdict.BROKEN
     if not broken and report.gpus and not report.unverified and report.signal is None and not report.withheld:
         return Verdict.PASS

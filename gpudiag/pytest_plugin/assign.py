@@ -28,13 +28,22 @@ import pytest
 from gpudiag import folders
 from gpudiag.hardware import lending
 from gpudiag.pytest_plugin import settings
-from gpudiag.pytest_plugin.gpus import FOUND, PLACE, Device, Place, SessionGpus, ask, for_one_process, size_text
-from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, Settings
+from gpudiag.pytest_plugin.gpus import (
+    FOUND,
+    PLACE,
+    Device,
+    SessionGpus,
+    VisibleDevices,
+    ask,
+    for_one_process,
+    size_text,
+)
+from gpudiag.pytest_plugin.settings import RUN_VARIABLE, SESSION_VARIABLE, PluginSettings
 
 if TYPE_CHECKING:
-    from gpudiag.hardware.locks import Devices
+    from gpudiag.hardware.locks import GpuLocks
     from gpudiag.model.report import Gpu
-    from gpudiag.run.machine import Machine
+    from gpudiag.run.machine import ExaminedMachine
 
 CONTEXT_BYTES = 600 << 20
 """GPU memory that a process takes beside its tensors, for the driver and the libraries (up to about 600 MiB on
@@ -92,7 +101,7 @@ class Plan:
     """All devices that the session may use."""
     lack: str
     """Why there are no devices."""
-    slots: tuple[Place, ...] = ()
+    slots: tuple[VisibleDevices, ...] = ()
     """The devices of each worker's slot; empty if workers are given nothing."""
     round: int = 0
     needs: tuple[Need, ...] = ()
@@ -108,7 +117,7 @@ class Plan:
             devices=tuple(map(_device, content["devices"])),
             lack=content["lack"],
             slots=tuple(
-                Place(tuple(map(_device, slot["devices"])), slot["limit_bytes"], slot["shared"])
+                VisibleDevices(tuple(map(_device, slot["devices"])), slot["limit_bytes"], slot["shared"])
                 for slot in content["slots"]
             ),
             round=content["round"],
@@ -132,7 +141,7 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.plan = Plan.read(folder)
-        self.place = Place(for_one_process(self.plan.devices))
+        self.place = VisibleDevices(for_one_process(self.plan.devices))
         self._lock: object = None
 
     def take_slot(self) -> None:
@@ -156,10 +165,10 @@ class Worker:
             time.sleep(POLL_S)
 
 
-class Run:
+class AssigningSession:
     """A session, in the process that started it."""
 
-    def __init__(self, config: pytest.Config, own: Settings) -> None:
+    def __init__(self, config: pytest.Config, own: PluginSettings) -> None:
         self.config = config
         self.settings = own
         self.stack = ExitStack()
@@ -168,17 +177,17 @@ class Run:
         self.folder = own_folder.path
         self.caller = dict(os.environ)
         """The environment before the plugin changed it."""
-        self.machine: Machine
+        self.machine: ExaminedMachine
         self.plan = Plan((), "")
         self.found: SessionGpus
-        self._locks: Devices
+        self._locks: GpuLocks
         self._held: tuple[Gpu, ...] = ()
         self.tests = 0
         """The number of tests of all rounds, as far as known."""
 
     def begin(self, *, workers: bool) -> None:
         """Enter the session's machine, find its GPUs, and give them to this process if it has no workers."""
-        from gpudiag.hardware.locks import Devices
+        from gpudiag.hardware.locks import GpuLocks
         from gpudiag.run.machine import map_libraries, start_machine
 
         own = self.settings
@@ -195,7 +204,7 @@ class Run:
                 map_libraries(self.machine.locks)
         self.found = ask()
         self.config.stash[FOUND] = self.found
-        self._locks = Devices(self.machine.locks)
+        self._locks = GpuLocks(self.machine.locks)
         self.stack.callback(self._locks.close)
         self.plan = Plan(self._within_reach(), self.found.lack)
         if own.assigns:
@@ -274,7 +283,7 @@ class Run:
         need = needs[0]
         devices = self._reserve(need.count, need.count * most, need)
         workers = min(most, len(devices) // need.count)
-        slots = _slots(devices, workers, Settings(check=True), need)
+        slots = _slots(devices, workers, PluginSettings(check=True), need)
         self.plan = Plan(self.plan.devices, self.plan.lack, slots, number, tuple(needs))
         self.plan.write(self.folder)
         return workers
@@ -333,7 +342,7 @@ class Run:
         self._held = ()
 
 
-RUN = pytest.StashKey[Run]()
+RUN = pytest.StashKey[AssigningSession]()
 WORKER = pytest.StashKey[Worker]()
 
 _NO_TEST_RUNS = (
@@ -362,7 +371,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     own = settings.of(early_config)
     if own.on and not any(getattr(given, name, False) for name in _NO_TEST_RUNS):
         with _as_usage_errors():
-            run = early_config.stash[RUN] = Run(early_config, own)
+            run = early_config.stash[RUN] = AssigningSession(early_config, own)
             early_config.add_cleanup(run.stack.close)
             run.begin(workers=_has_workers(given))
 
@@ -431,7 +440,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     return result
 
 
-def _run_round(run: Run, dsession: Any, number: int, needs: list[Need], most: int) -> None:
+def _run_round(run: AssigningSession, dsession: Any, number: int, needs: list[Need], most: int) -> None:
     """Let xdist start over with other workers: it has one set of them per session, and no hook for another."""
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
@@ -459,7 +468,7 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
 class _Total:
     """Corrects pytest's progress, which would otherwise take the tests of one round for all tests."""
 
-    def __init__(self, session: pytest.Session, run: Run) -> None:
+    def __init__(self, session: pytest.Session, run: AssigningSession) -> None:
         self._session, self._run = session, run
 
     def pytest_runtest_logstart(self) -> None:
@@ -485,7 +494,7 @@ def _has_workers(given: Any) -> bool:
     return bool(getattr(given, "numprocesses", None) or (spread and getattr(given, "tx", None)))
 
 
-def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need) -> tuple[Place, ...]:
+def _slots(devices: tuple[Device, ...], workers: int, own: PluginSettings, need: Need) -> tuple[VisibleDevices, ...]:
     """Divide ``devices`` among ``workers``; raises ``UsageError`` if there is too little."""
     from gpudiag.text import counted
 
@@ -494,7 +503,7 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
         if own.memory_bytes is not None:
             for device in (device for group in groups for device in group):
                 _refuse_too_little(device, 1, own.memory_bytes)
-        return tuple(Place(group, own.memory_bytes) for group in groups)
+        return tuple(VisibleDevices(group, own.memory_bytes) for group in groups)
     users = dict.fromkeys(devices, 0)
     order = []
     for _ in range(workers):  # each to where most is left for it
@@ -512,11 +521,12 @@ def _slots(devices: tuple[Device, ...], workers: int, own: Settings, need: Need)
             "fewer workers."
         )
     return tuple(
-        Place((device,), own.memory_bytes or shares[device] or None, shared=users[device] > 1) for device in order
+        VisibleDevices((device,), own.memory_bytes or shares[device] or None, shared=users[device] > 1)
+        for device in order
     )
 
 
-def _lent(folder: Path, place: Place) -> dict[str, str]:
+def _lent(folder: Path, place: VisibleDevices) -> dict[str, str]:
     """Return the variable that lets processes started from here use its devices."""
     name = os.environ.get("PYTEST_XDIST_WORKER", "alone")
     return lending.lend(folder, name, (device.uuid for device in place.devices)) if place.devices else {}

@@ -42,7 +42,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Place:
+class VisibleDevices:
     """The devices that a process may use."""
 
     devices: tuple[Device, ...] = ()
@@ -70,7 +70,7 @@ class Place:
         return variables
 
 
-PLACE = pytest.StashKey[Place]()
+PLACE = pytest.StashKey[VisibleDevices]()
 FOUND = pytest.StashKey["SessionGpus"]()
 
 
@@ -110,11 +110,11 @@ class SessionGpus:
         return "no GPU"
 
 
-def of(config: pytest.Config) -> Place:
+def of(config: pytest.Config) -> VisibleDevices:
     """Return the devices of this process: those that it was given, or else those that the caller's mask lets
     through."""
     if PLACE not in config.stash:
-        config.stash[PLACE] = Place(for_one_process(found(config).devices))
+        config.stash[PLACE] = VisibleDevices(for_one_process(found(config).devices))
     return config.stash[PLACE]
 
 
@@ -157,7 +157,7 @@ def ask() -> SessionGpus:
 
     from gpudiag.isolate import Bounds, Job, ServerSpec, supervise
     from gpudiag.model.facts import Facts, Unknown
-    from gpudiag.model.report import Cause
+    from gpudiag.model.report import NoReading
 
     types: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Facts)}
     known: dict[str, Any] = {}
@@ -169,7 +169,7 @@ def ask() -> SessionGpus:
             children.start(Job(family, target, {"family": family}, FACTS_DEADLINE_S, "plain"))
         while known.keys() | unknown.keys() != families:
             for ended in children.wait(0.1):
-                ours = ended.cause is Cause.NOT_STARTED
+                ours = ended.cause is NoReading.NOT_STARTED
                 facts = Unknown(ended.detail if ours else f"NVML did not answer: {ended.detail}")
                 if ended.value is not None:
                     facts = msgspec.json.decode(ended.value, type=types[ended.key])

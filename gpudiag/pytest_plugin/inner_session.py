@@ -29,8 +29,8 @@ from typing import Any
 import pytest
 
 from gpudiag.pytest_plugin import isolated
-from gpudiag.pytest_plugin.gpus import PLACE, Place
-from gpudiag.pytest_plugin.settings import SETTINGS, Settings
+from gpudiag.pytest_plugin.gpus import PLACE, VisibleDevices
+from gpudiag.pytest_plugin.settings import SETTINGS, PluginSettings
 
 ORDER, EVENTS, RESULT, SOCKET, LOG = "order", "events", "result", "socket", "log"
 """Files in the folder of an isolated test."""
@@ -86,7 +86,7 @@ _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 @dataclass(frozen=True)
-class Order:
+class TestRequest:
     """The outer session's order: which test to run, and how."""
 
     arguments: tuple[str, ...]
@@ -100,8 +100,8 @@ class Order:
     """Folder for ``tmp_path``; None: a temporary one."""
     workerinput: dict[str, Any] | None
     """The data that pytest-xdist sent to the worker; None outside of a worker."""
-    settings: Settings
-    place: Place | None
+    settings: PluginSettings
+    place: VisibleDevices | None
     """The GPUs that the test was given; None if nothing was decided."""
     options: Mapping[str, bytes]
     """The values of all options in the outer session, where plugins may have changed them; each pickled."""
@@ -158,7 +158,7 @@ def run(argument: dict[str, Any]) -> bytes:
     """Run the session that the order in ``argument["folder"]`` asks for; return the processes that it left running,
     as JSON."""
     folder = Path(argument["folder"])
-    order: Order = pickle.loads((folder / ORDER).read_bytes())  # noqa: S301  # by the session that started this one
+    order: TestRequest = pickle.loads((folder / ORDER).read_bytes())  # noqa: S301  # by the session that started this one
     os.chdir(order.directory)
     sys.argv[:] = order.argv
     with (folder / EVENTS).open("ab", buffering=0) as events:
@@ -199,7 +199,7 @@ def _end_descendants() -> list[str]:
 class _Session:
     """A plugin that narrows a session to one test, and reports its result to the outer session."""
 
-    def __init__(self, order: Order, folder: Path, tell: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, order: TestRequest, folder: Path, tell: Callable[[dict[str, Any]], object]) -> None:
         self._order = order
         self._folder = folder
         self._tell = tell
@@ -217,7 +217,9 @@ class _Session:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> Generator[None, object, object]:
         early_config.stash[isolated.FAR_SIDE] = True
-        early_config.stash[SETTINGS] = Settings()  # to check the machine and to hand it out is for the session outside
+        early_config.stash[SETTINGS] = (
+            PluginSettings()
+        )  # to check the machine and to hand it out is for the session outside
         result = yield
         early_config.stash[SETTINGS] = self._order.settings
         if self._order.place is not None:

@@ -35,11 +35,11 @@ from gpudiag import folders
 from gpudiag.hardware import lending
 from gpudiag.pytest_plugin import settings
 from gpudiag.pytest_plugin.gpus import PLACE
-from gpudiag.pytest_plugin.settings import Settings
+from gpudiag.pytest_plugin.settings import PluginSettings
 
 if TYPE_CHECKING:
     from gpudiag.isolate import Job, JobResult
-    from gpudiag.pytest_plugin.inner_session import Coverage, Order
+    from gpudiag.pytest_plugin.inner_session import Coverage, TestRequest
 
 LINES = (
     "gpudiag_isolated(timeout=60): runs the test in a fresh process, where TensorFlow is not configured yet; a crash "
@@ -98,7 +98,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
         if env is None:
             outcome = _processes(request.config).run(order, timeout)
         else:
-            order = replace(order, settings=Settings(), place=None)  # another machine
+            order = replace(order, settings=PluginSettings(), place=None)  # another machine
             outcome = _processes(request.config).run(order, timeout, env, fresh=True)
         outcome.print()
         if outcome.died is not None:
@@ -345,7 +345,7 @@ class _Processes:
 
     @_with_sockets
     def run(
-        self, order: Order, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
+        self, order: TestRequest, timeout_s: float, env: Mapping[str, str | None] = {}, *, fresh: bool = False
     ) -> _Outcome:
         """Run a session in a fresh process, or a new interpreter, for at most ``timeout_s`` seconds."""
         from gpudiag.isolate import Job
@@ -369,7 +369,7 @@ class _Processes:
 
     def _ended(self, job: Job, captured: _Captured) -> JobResult:
         """Run ``job`` until it has ended."""
-        from gpudiag.model.report import Cause
+        from gpudiag.model.report import NoReading
 
         self._children.start(job)
         try:
@@ -379,15 +379,15 @@ class _Processes:
                         return ended
                 if captured.size > self._bounds.output_bytes:
                     flood = f"wrote more than {self._bounds.output_bytes >> 20} MiB to stdout and stderr"
-                    self._children.kill(job.key, Cause.OUTPUT_FLOOD, flood)
+                    self._children.kill(job.key, NoReading.OUTPUT_FLOOD, flood)
         except BaseException:  # Ctrl-C, or the alarm of pytest-timeout
-            self._children.kill(job.key, Cause.INTERRUPTED, "interrupted")
+            self._children.kill(job.key, NoReading.INTERRUPTED, "interrupted")
             raise
 
     def _outcome(self, ended: JobResult, folder: Path, captured: Mapping[str, str]) -> _Outcome:
         import msgspec
 
-        from gpudiag.model.report import Cause
+        from gpudiag.model.report import NoReading
         from gpudiag.pytest_plugin import inner_session
 
         written = {"stdout": ended.stdout, "stderr": ended.stderr}
@@ -409,7 +409,7 @@ class _Processes:
             outcome.log = (folder / inner_session.LOG).read_text(encoding="utf-8", errors="replace")
         outcome.result = next(_pickled(folder / inner_session.RESULT), None)
         if ended.cause is not None:
-            kind = TimeoutError if ended.cause in (Cause.TIMEOUT, Cause.BUSY) else ChildProcessError
+            kind = TimeoutError if ended.cause in (NoReading.TIMEOUT, NoReading.BUSY) else ChildProcessError
             outcome.died = kind(ended.detail)
         setup = outcome.reports.get("setup")
         needed = ("setup", *(("call",) if setup and setup[-1].passed else ()), "teardown")
@@ -489,15 +489,15 @@ def _processes(config: pytest.Config) -> _Processes:
     return config.stash[_PROCESSES]
 
 
-def _order(item: pytest.Item, call: bytes | None = None) -> Order:
-    from gpudiag.pytest_plugin.inner_session import Order, test_key
+def _order(item: pytest.Item, call: bytes | None = None) -> TestRequest:
+    from gpudiag.pytest_plugin.inner_session import TestRequest, test_key
 
     config = item.config
     arguments = [os.fspath(argument) for argument in config.invocation_params.args]
     if config.pluginmanager.has_plugin("pytest_cov"):
         arguments.append("--no-cov")  # it would erase what is measured here
     factory = getattr(config, "_tmp_path_factory", None)  # there is no other way to it; pytest-xdist takes this one too
-    return Order(
+    return TestRequest(
         arguments=tuple(arguments),
         directory=str(config.invocation_params.dir),
         argv=tuple(sys.argv),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpudiag.pytest_plugin.assign import RUN, Run
+from gpudiag.pytest_plugin.assign import RUN, AssigningSession
 from gpudiag.pytest_plugin.gpus import size_text
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
     return lines
 
 
-def _check(run: Run) -> Report:
+def _check(run: AssigningSession) -> Report:
     """Run the quick check on everything that the caller's own mask lets through."""
     from gpudiag import catalogue, isolate
     from gpudiag.errors import UsageError
@@ -110,7 +110,7 @@ def _check(run: Run) -> Report:
     return judged(report, expected, datetime.now(timezone.utc).date())
 
 
-def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
+def _expected(run: AssigningSession) -> tuple[Expectations | None, tuple[str, ...]]:
     """Return the expectations of the machine that ``gpudiag check`` would read here, and notes about them.
 
     Probes that must pass are limited to those that the quick check runs. Raises :class:`gpudiag.errors.UsageError`.
@@ -138,7 +138,7 @@ def _expected(run: Run) -> tuple[Expectations | None, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def _as_called(run: Run) -> Generator[None, None, None]:
+def _as_called(run: AssigningSession) -> Generator[None, None, None]:
     """Undo this process's own device assignment, because the check is about the caller's devices."""
     names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
     given = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -181,7 +181,7 @@ def _failure(report: Report) -> list[str]:
     return [*lines, *(f"  {code}: {meaning}" for code, meaning in meanings("\n".join(lines)).items())]
 
 
-def _machine(run: Run) -> list[str]:
+def _machine(run: AssigningSession) -> list[str]:
     found = run.found
     kinds = Counter((device.name, device.total_bytes) for device in run.plan.devices)
     gpus = [f"{number} x {name}" + (f", {size_text(size)}" if size else "") for (name, size), number in kinds.items()]
@@ -198,7 +198,7 @@ def _machine(run: Run) -> list[str]:
     ]
 
 
-def _workers(run: Run) -> str:
+def _workers(run: AssigningSession) -> str:
     from gpudiag.text import counted
 
     slots = run.plan.slots

@@ -17,7 +17,7 @@ PREFIX = "GPUDIAG_PYTEST"
 
 
 @dataclass(frozen=True)
-class Settings:
+class PluginSettings:
     """All settings of a session."""
 
     check: bool = False
@@ -43,7 +43,7 @@ class Settings:
     @property
     def on(self) -> bool:
         """True if any option is set; otherwise the plugin does not change the session."""
-        return replace(self, warn=False, wait_s=Settings.wait_s) != Settings()
+        return replace(self, warn=False, wait_s=PluginSettings.wait_s) != PluginSettings()
 
     @property
     def checks(self) -> bool:
@@ -56,10 +56,10 @@ class Settings:
         return self.on and self.assign != "none"
 
 
-SETTINGS = pytest.StashKey[Settings]()
+SETTINGS = pytest.StashKey[PluginSettings]()
 
 
-def of(config: pytest.Config) -> Settings:
+def of(config: pytest.Config) -> PluginSettings:
     """Return the settings of a session."""
     if SETTINGS not in config.stash:
         config.stash[SETTINGS] = _read(config)
@@ -67,7 +67,7 @@ def of(config: pytest.Config) -> Settings:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PluginSetting:
     """One setting: ``--gpudiag-<name>``, ``GPUDIAG_PYTEST_<NAME>``, ``gpudiag_<name>``."""
 
     name: str
@@ -108,7 +108,7 @@ def add_to(parser: pytest.Parser) -> None:
         parser.addini(setting.key, setting.help, default="")
 
 
-def _read(config: pytest.Config) -> Settings:
+def _read(config: pytest.Config) -> PluginSettings:
     values = {setting.name: _value(setting, config, os.environ) for setting in ALL}
     unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in _VARIABLES)
     if unknown:
@@ -121,7 +121,7 @@ def _read(config: pytest.Config) -> Settings:
             "--gpudiag-assign=none gives them none. Remove one of the two."
         )
     option = _BY_NAME["simulate"].option
-    return Settings(
+    return PluginSettings(
         check=bool(values[""]),
         warn=bool(values["warn"]),
         require_gpus=values["require-gpus"] or 0,
@@ -131,11 +131,11 @@ def _read(config: pytest.Config) -> Settings:
         assign=values["assign"],
         memory_bytes=values["memory"],
         expect=values["expect"],
-        wait_s=Settings.wait_s if values["wait"] is None else values["wait"],
+        wait_s=PluginSettings.wait_s if values["wait"] is None else values["wait"],
     )
 
 
-def _value(setting: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+def _value(setting: PluginSetting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
     ini = str(config.getini(setting.key) or "")
     if setting.is_file and ini:
         ini = str(config.rootpath / ini)
@@ -212,37 +212,37 @@ def _spec(text: str) -> str:
 
 
 ALL = (
-    Setting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
-    Setting("warn", "Run the tests even if the check failed", _flag, "true or false"),
-    Setting(
+    PluginSetting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
+    PluginSetting("warn", "Run the tests even if the check failed", _flag, "true or false"),
+    PluginSetting(
         "require-gpus",
         "Fail if there are fewer than N GPUs, or if no GPU test ran",
         _count,
         "a whole number, such as 2",
         "N",
     ),
-    Setting(
+    PluginSetting(
         "simulate",
         "Run the whole session on simulated GPUs, such as 2x8GiB",
         _spec,
         metavar="SPEC",
     ),
-    Setting(
+    PluginSetting(
         "assign",
         "What each worker gets: a separate device, a share if there are more workers than devices, or none",
         _choice,
         "device, share or none",
         "device|share|none",
     ),
-    Setting(
+    PluginSetting(
         "expect",
         "Fail if the machine is not what this file expects, which gpudiag expect writes",
         _file,
         metavar="FILE",
         is_file=True,
     ),
-    Setting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
-    Setting(
+    PluginSetting("memory", "GPU memory for each worker, such as 4GiB", size, metavar="SIZE"),
+    PluginSetting(
         "wait",
         "How long to wait for GPUs that other runs hold, 300 by default",
         _seconds,

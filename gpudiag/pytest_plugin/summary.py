@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpudiag.pytest_plugin import settings
-from gpudiag.pytest_plugin.assign import RUN, Run
+from gpudiag.pytest_plugin.assign import RUN, AssigningSession
 from gpudiag.pytest_plugin.gpus import ask, labels, of, size_text
 from gpudiag.pytest_plugin.markers import NEED
 
@@ -176,7 +176,7 @@ def _peaks() -> list[int]:
     return [int(context.context().get_memory_info(name)["peak"]) for name in gpus]
 
 
-def _leaks(run: Run) -> list[str]:
+def _leaks(run: AssigningSession) -> list[str]:
     """Name the processes of this session that still hold GPU memory."""
     if sys.platform != "linux":
         return []  # no process of the session uses a GPU

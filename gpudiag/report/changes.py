@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from gpudiag.model.change import Change, Comparison, Side
+from gpudiag.model.change import Change, ReportComparison, Side
 from gpudiag.text import counted, one_line
 
 MOST_IN_HEAD = 6
@@ -14,7 +14,7 @@ _THERE = "there"
 """The value of an element that is only present or absent."""
 
 
-def in_head(comparison: Comparison) -> tuple[str, list[str]]:
+def in_head(comparison: ReportComparison) -> tuple[str, list[str]]:
     """Return a heading with the time of the earlier report, and a line for each of the first changes of the machine."""
     old, new = comparison.old, comparison.new
     since = f"Since {old.source} ({_age(old, new)})"

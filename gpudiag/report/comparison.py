@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from gpudiag.knowledge.codes import meanings
-from gpudiag.model.change import Change, Comparison, Side, Subject
+from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.report.changes import change_text, when
 from gpudiag.report.formats.markdown import escaped_text
 from gpudiag.report.formats.markdown import page as markdown_page
@@ -23,16 +23,16 @@ MOST_NAMED = 6
 """The most names of facts that changed in the same way."""
 
 _HEADINGS = {
-    Subject.VERDICT: "Verdict",
-    Subject.GPU: "GPUs",
-    Subject.CAUSE: "Causes",
-    Subject.OUTCOME: "Probes",
-    Subject.FINDING: "Findings",
-    Subject.FACT: "Machine",
+    ChangeSubject.VERDICT: "Verdict",
+    ChangeSubject.GPU: "GPUs",
+    ChangeSubject.CAUSE: "Causes",
+    ChangeSubject.OUTCOME: "Probes",
+    ChangeSubject.FINDING: "Findings",
+    ChangeSubject.FACT: "Machine",
 }
 
 
-def render(comparison: Comparison, format_: str, *, width: int, color: bool) -> str:
+def render(comparison: ReportComparison, format_: str, *, width: int, color: bool) -> str:
     """Return the comparison in one of :data:`FORMATS`, with a final newline."""
     if format_ == "json":
         plain = msgspec.to_builtins(comparison)
@@ -54,7 +54,7 @@ def render(comparison: Comparison, format_: str, *, width: int, color: bool) -> 
     return page.text()
 
 
-def _markdown(comparison: Comparison) -> str:
+def _markdown(comparison: ReportComparison) -> str:
     blocks = [f"# {escaped_text(summary(comparison))}"]
     sides = (("old", comparison.old), ("new", comparison.new))
     blocks.append("\n".join(f"- {name}: {escaped_text(_side(side))}" for name, side in sides))
@@ -64,25 +64,25 @@ def _markdown(comparison: Comparison) -> str:
     return markdown_page(blocks)
 
 
-def summary(comparison: Comparison) -> str:
+def summary(comparison: ReportComparison) -> str:
     """Return the result of the comparison in a sentence."""
     worse = comparison.worse
     if not worse:
         return "Nothing got worse." if comparison.changes else "Nothing has changed."
     names = {
-        Subject.VERDICT: "the verdict",
-        Subject.GPU: "GPU",
-        Subject.CAUSE: "new cause",
-        Subject.OUTCOME: "outcome of a probe",
-        Subject.FINDING: "new finding",
+        ChangeSubject.VERDICT: "the verdict",
+        ChangeSubject.GPU: "GPU",
+        ChangeSubject.CAUSE: "new cause",
+        ChangeSubject.OUTCOME: "outcome of a probe",
+        ChangeSubject.FINDING: "new finding",
     }
     parts = []
     for subject, noun in names.items():
         number = sum(change.subject is subject for change in worse)
-        if subject is Subject.OUTCOME and number:
+        if subject is ChangeSubject.OUTCOME and number:
             parts.append("1 outcome" if number == 1 else f"{number} outcomes")
         elif number:
-            parts.append(noun if subject is Subject.VERDICT else counted(number, noun))
+            parts.append(noun if subject is ChangeSubject.VERDICT else counted(number, noun))
     return f"Worse: {', '.join(parts)}."
 
 
@@ -90,7 +90,7 @@ def _side(side: Side) -> str:
     return one_line(f"{side.verdict}, {when(side)}, gpudiag {side.gpudiag_version}: {side.source}")
 
 
-def _blocks(comparison: Comparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
+def _blocks(comparison: ReportComparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
     """Yield each heading with its lines, the worsened ones first, and whether each line got worse."""
     for subject, heading in _HEADINGS.items():
         changes = [change for change in comparison.changes if change.subject is subject]
@@ -159,9 +159,9 @@ def _few(names: list[str]) -> str:
     return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-_TOGETHER: dict[Subject, Callable[[list[Change]], Iterator[tuple[str, bool]]]] = {
-    Subject.OUTCOME: _outcomes,
-    Subject.FINDING: _findings,
-    Subject.FACT: _facts,
+_TOGETHER: dict[ChangeSubject, Callable[[list[Change]], Iterator[tuple[str, bool]]]] = {
+    ChangeSubject.OUTCOME: _outcomes,
+    ChangeSubject.FINDING: _findings,
+    ChangeSubject.FACT: _facts,
 }
 """The functions that merge the changes of each subject into fewer lines."""

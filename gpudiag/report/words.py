@@ -22,7 +22,7 @@ from gpudiag.model.diagnosis import (
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
-from gpudiag.model.report import Broken, Cause, Finding, Gap, Gpu, Judged, Report, Row, Skipped, Verdict
+from gpudiag.model.report import Broken, Finding, Gap, Gpu, Judged, NoReading, Report, Row, Skipped, Verdict
 from gpudiag.report import accounts, program
 from gpudiag.text import counted, one_line, plain
 
@@ -387,7 +387,7 @@ def _to_be_verified(report: Report) -> Next:
     """Return why a report is not verified, and how to change that."""
     if report.withheld and (report.gpus or missing_gpus(report.facts)):
         return Next(f"This machine cannot get a PASS: {_first_of_withheld(report)}")
-    if busy := [row for row in report.rows if isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY]:
+    if busy := [row for row in report.rows if isinstance(row.outcome, Broken) and row.outcome.cause is NoReading.BUSY]:
         late = f"The machine was busy, and {counted(len(busy), 'probe')} got no result in time."
         return Next(f"{late} When it has time, or with a longer --timeout or --deadline", _check(busy))
     if report.unverified:

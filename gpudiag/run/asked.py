@@ -8,7 +8,7 @@ from gpudiag.option import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class SearchOptions:
     """How to search for the cause."""
 
     bisect_s: float = option(
@@ -21,7 +21,7 @@ class Search:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RequestedRun:
     """How to run the probes."""
 
     level: str | None = option(

@@ -10,7 +10,7 @@ from gpudiag.isolate import Bounds, Job, JobResult, run_to_end
 from gpudiag.knowledge import log_lines
 from gpudiag.model.diagnosis import Bisection, Diagnosis, FixAttempt, RootCause, Stage, TrialOutcome
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+from gpudiag.model.report import RUN_ENDED, Gpu, NoReading
 from gpudiag.run.bisect import elsewhere
 from gpudiag.run.bisect import here as bisect
 from gpudiag.run.plan import MOST_CHILDREN, default_jobs, lack_of_linux, room_on
@@ -22,7 +22,12 @@ from gpudiag.text import one_line
 TRIAL_S = 60.0
 """Time limit for a tried fix to run an operation on a GPU."""
 _MOST_CHARACTERS = 500
-_NOT_ITS_FAULT = (Cause.BUSY, Cause.INTERRUPTED, Cause.NOT_STARTED, Cause.SERVER_LOST)
+_NOT_ITS_FAULT = (
+    NoReading.BUSY,
+    NoReading.INTERRUPTED,
+    NoReading.NOT_STARTED,
+    NoReading.SERVER_LOST,
+)
 """Ends of a trial for which the fix is not to blame."""
 
 
@@ -72,7 +77,7 @@ def _try(session: Session, rule: str, trial: FixAttempt, gpus: tuple[Gpu, ...]) 
 
 def _last_error(result: JobResult) -> str:
     """Return the last fatal line, or else the last error, of a process that ended without giving a reason."""
-    if result.cause not in (Cause.NO_RESULT, Cause.SIGNAL):
+    if result.cause not in (NoReading.NO_RESULT, NoReading.SIGNAL):
         return ""
     found = [line for line in log_lines.parse(result.stderr.splitlines()) if line.level in "EF"]
     worst = [line for line in found if line.level == "F"] or found

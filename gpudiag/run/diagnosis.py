@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gpudiag import causes
-from gpudiag.cause import TRACE, Evidence, Known
+from gpudiag.cause import TRACE, CatalogueCause, Evidence
 from gpudiag.causes import messages
 from gpudiag.causes.shared import steps
 from gpudiag.causes.shared.without_gpu import is_without_gpu, of_no_gpu
@@ -129,15 +129,15 @@ def _of_lines(part: str, looked: Mapping[str, Looked], explained: Iterable[str])
     return tuple(line for line in lines if not line.endswith(tuple(better)))
 
 
-def _applicable(evidence: Evidence) -> list[Known]:
+def _applicable(evidence: Evidence) -> list[CatalogueCause]:
     without = evidence.facts.without_gpu
     shown = [rule for rule in rules() if not rule.declared.row_only]
     return [rule for rule in shown if not (without and rule.declared.needs_gpu)]
 
 
 def _without_weaker(
-    rules: Sequence[Known], looked: Mapping[str, Looked], *, log_alone: bool
-) -> list[tuple[Known, RootCause]]:
+    rules: Sequence[CatalogueCause], looked: Mapping[str, Looked], *, log_alone: bool
+) -> list[tuple[CatalogueCause, RootCause]]:
     """Return the causes of the rules without those that better evidence hides, for the same stage or an earlier one.
 
     A cause hides symptoms, and evidence from this machine's facts hides evidence from a log alone; for an unknown
@@ -151,7 +151,7 @@ def _without_weaker(
         if cause.stage not in _OFF_THE_WAY and not rule.declared.last_resort
     ]
 
-    def is_hidden(rule: Known, cause: RootCause) -> bool:
+    def is_hidden(rule: CatalogueCause, cause: RootCause) -> bool:
         weight = _weight(rule, log_alone=log_alone)
         return cause.stage not in _OFF_THE_WAY and any(
             weight < better
@@ -163,14 +163,16 @@ def _without_weaker(
     return [(rule, cause) for rule, cause in ranked if not is_hidden(rule, cause)]
 
 
-def _weight(rule: Known, *, log_alone: bool) -> int:
+def _weight(rule: CatalogueCause, *, log_alone: bool) -> int:
     """Return how good a rule's evidence is: 0 for a symptom, 1 for a log, 2 for facts."""
     if rule.declared.symptom:
         return 0
     return 1 if log_alone or not rule.asks_for_facts else 2
 
 
-def _with_what_lines_name(found: Sequence[tuple[Known, RootCause]], named: Sequence[RootCause]) -> list[RootCause]:
+def _with_what_lines_name(
+    found: Sequence[tuple[CatalogueCause, RootCause]], named: Sequence[RootCause]
+) -> list[RootCause]:
     """Return the causes in order; a cause named only by log lines is added if no other cause explains its lines."""
     explained = {message for _, cause in found for message in cause.explains}
     table = messages.all_of_them()
@@ -182,11 +184,11 @@ def _with_what_lines_name(found: Sequence[tuple[Known, RootCause]], named: Seque
     return _in_order((*found, *by_themselves))
 
 
-def _in_order(found: Iterable[tuple[Known, RootCause]]) -> list[RootCause]:
+def _in_order(found: Iterable[tuple[CatalogueCause, RootCause]]) -> list[RootCause]:
     """Return the causes by stage and certainty, each symptom after its cause."""
     return [cause for _, cause in sorted(found, key=_rank)]
 
 
-def _rank(found: tuple[Known, RootCause]) -> tuple[int, bool, int]:
+def _rank(found: tuple[CatalogueCause, RootCause]) -> tuple[int, bool, int]:
     rule, cause = found
     return _ORDER.index(cause.stage), rule.declared.symptom, _SURENESS.index(cause.confidence)

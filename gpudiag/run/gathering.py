@@ -11,8 +11,8 @@ import msgspec
 from gpudiag.facts import calls
 from gpudiag.isolate import Job, JobResult
 from gpudiag.model import facts as hostfacts
-from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
-from gpudiag.model.report import Cause
+from gpudiag.model.facts import CallFacts, Facts, TimedCall, Unknown
+from gpudiag.model.report import NoReading
 from gpudiag.run.gpu_watch import is_hang
 from gpudiag.run.plan import driver_s
 from gpudiag.run.servers import PLAIN, REPLACED
@@ -60,27 +60,32 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
     return facts
 
 
-def _hung_call(result: JobResult, standstill: Standstill) -> Call | None:
+def _hung_call(result: JobResult, standstill: Standstill) -> TimedCall | None:
     """Return the call in which gathering a family hung; None if it did not hang, or if the family reports the hang
     itself."""
     where = standstill.where
     if not is_hang(result) or result.key == "calls" or where is None or not where.call:
         return None
-    return Call(where.call, None, waited_s=round(result.duration_s, 1), file=where.file)
+    return TimedCall(where.call, None, waited_s=round(result.duration_s, 1), file=where.file)
 
 
-_OURS = (Cause.NOT_STARTED, Cause.EXCEPTION, Cause.BAD_RESULT, Cause.SERVER_LOST)
+_OURS = (
+    NoReading.NOT_STARTED,
+    NoReading.EXCEPTION,
+    NoReading.BAD_RESULT,
+    NoReading.SERVER_LOST,
+)
 """Causes that come from gpudiag itself: no driver and no library makes the gathering of facts end like this."""
 
 
-def _family(result: JobResult) -> hostfacts.Family:
+def _family(result: JobResult) -> hostfacts.FactFamily:
     if result.key == "calls" and is_hang(result):
         return calls.of_a_child(result.stderr, waited_s=result.duration_s)
     if result.value is None:
-        why = result.detail if result.cause is Cause.NOT_STARTED else f"gathering it failed: {result.detail}"
+        why = result.detail if result.cause is NoReading.NOT_STARTED else f"gathering it failed: {result.detail}"
         return Unknown(why, result.cause in _OURS)
     try:
-        family: hostfacts.Family = msgspec.json.decode(result.value, type=_FAMILIES[result.key])
+        family: hostfacts.FactFamily = msgspec.json.decode(result.value, type=_FAMILIES[result.key])
     except msgspec.ValidationError as error:
         return Unknown(f"what was gathered is malformed: {error}", ours=True)
     return family

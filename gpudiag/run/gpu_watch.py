@@ -12,8 +12,8 @@ from functools import partial
 
 from gpudiag.facts import calls
 from gpudiag.isolate import Job, JobResult
-from gpudiag.model.facts import SLOW_S, Call
-from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+from gpudiag.model.facts import SLOW_S, TimedCall
+from gpudiag.model.report import RUN_ENDED, Gpu, NoReading
 from gpudiag.run.jobs import Jobs
 
 SUSPECT_S = 20.0
@@ -27,10 +27,10 @@ ANSWER_S = 35.0
 
 def is_hang(result: JobResult) -> bool:
     """Return whether a job did not end in time; the end of the whole run does not count."""
-    return result.cause in (Cause.TIMEOUT, Cause.UNKILLABLE) and RUN_ENDED not in result.detail
+    return result.cause in (NoReading.TIMEOUT, NoReading.UNKILLABLE) and RUN_ENDED not in result.detail
 
 
-def longest(slow_calls: Iterable[Call]) -> Call | None:
+def longest(slow_calls: Iterable[TimedCall]) -> TimedCall | None:
     """Return the call that took longest; None if there is no call."""
     return max(slow_calls, key=lambda call: call.seconds or 0.0, default=None)
 
@@ -39,7 +39,7 @@ def longest(slow_calls: Iterable[Call]) -> Call | None:
 class Silence:
     """Why gpudiag no longer waits for a GPU."""
 
-    call: Call | None
+    call: TimedCall | None
     """The call that never returned; None if unknown."""
     why: str
 
@@ -52,7 +52,7 @@ class WatchedGpu:
     was_asked_early: bool = False
     """True once the GPU was asked before the time of a probe had passed; this happens once for each GPU."""
     answered_after_timeout: bool = False
-    slow_call: Call | None = None
+    slow_call: TimedCall | None = None
     """The slowest call while the GPU was being asked."""
     silence: Silence | None = None
 
@@ -66,7 +66,7 @@ class GpuWatch:
         self._answer_s = min(ANSWER_S, timeout_s or ANSWER_S)
         self._gpus: dict[str, WatchedGpu] = {}
         """The state of each GPU, by UUID."""
-        self._slow_in_probes: dict[tuple[str, str], Call] = {}
+        self._slow_in_probes: dict[tuple[str, str], TimedCall] = {}
         """Name and GPU of each call that returned late to a probe, with the longest time."""
         self.driver_s = 0.0
         """Seconds that a process waits until the driver has started."""
@@ -85,13 +85,13 @@ class GpuWatch:
         return next((silence for gpu in gpus if (silence := self._of(gpu).silence) is not None), None)
 
     @property
-    def slow_calls(self) -> tuple[Call, ...]:
+    def slow_calls(self) -> tuple[TimedCall, ...]:
         """The calls that took long and returned."""
         asked = (known.slow_call for known in self._gpus.values() if known.slow_call is not None)
         return (*asked, *self._slow_in_probes.values())
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[TimedCall, ...]:
         """The calls that never returned on a GPU, and the slow ones."""
         silences = (known.silence for known in self._gpus.values())
         hung = dict.fromkeys(
@@ -100,13 +100,13 @@ class GpuWatch:
         slow = (known.slow_call for known in self._gpus.values() if known.slow_call and known.silence is None)
         return (*hung, *slow, *self._slow_in_probes.values())
 
-    def record_slow_call(self, call: Call) -> None:
+    def record_slow_call(self, call: TimedCall) -> None:
         """Note how long a probe waited in a call that has returned."""
         known = self._slow_in_probes.get((call.name, call.gpu))
         if known is None or (known.seconds or 0.0) < (call.seconds or 0.0):
             self._slow_in_probes[call.name, call.gpu] = call
 
-    def give_up(self, call: Call, gpus: tuple[Gpu, ...]) -> str:
+    def give_up(self, call: TimedCall, gpus: tuple[Gpu, ...]) -> str:
         """Wait no more for the GPUs on which a probe waits in a call that does not return; return why.
 
         A call into a library concerns all GPUs; for a call into the driver the one affected GPU may be known.
@@ -161,10 +161,10 @@ class GpuWatch:
         watched.is_being_asked = False
         if is_hang(result):
             hung = calls.of_a_child(result.stderr, gpu.uuid, result.duration_s).hung
-            call = hung[0] if hung else Call("a call of the driver", None, gpu.uuid, round(result.duration_s, 1))
+            call = hung[0] if hung else TimedCall("a call of the driver", None, gpu.uuid, round(result.duration_s, 1))
             watched.silence = Silence(call, _hangs(gpu, probe, f"{call.name} did not return", call.waited_s))
             return
-        if after_timeout and result.cause is not Cause.BUSY:
+        if after_timeout and result.cause is not NoReading.BUSY:
             watched.answered_after_timeout = True
         slowest = longest(calls.of_a_child(result.stderr, gpu.uuid).calls)
         if slowest is not None and (slowest.seconds or 0.0) >= SLOW_S:

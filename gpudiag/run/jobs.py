@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpudiag.isolate import TICK_S, Job, JobResult, Supervision
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 Receive = Callable[[JobResult], None]
 """Called once, with the result of a job."""
@@ -28,7 +28,7 @@ class Jobs:
         for result in self.children.wait(TICK_S):
             self._receivers.pop(result.key)(result)
 
-    def kill_all(self, cause: Cause, detail: str) -> None:
+    def kill_all(self, cause: NoReading, detail: str) -> None:
         """End every job that has not ended, with this cause."""
         for key in self._receivers:
             self.children.kill(key, cause, detail)

@@ -33,7 +33,7 @@ from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
-from gpudiag.model.report import Broken, Cause, Gpu, Judged, Limits, Row, Skipped
+from gpudiag.model.report import Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
 from gpudiag.probe import Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
@@ -51,7 +51,7 @@ WATCHED_S = 1.0
 REST = "the rest of the diagnosis"
 
 
-class Subject(Record):
+class JudgedSubject(Record):
     """A report or a log that is judged."""
 
     facts: Facts
@@ -88,11 +88,11 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
         outcome = views.judge(entry, row.reading, facts, limits)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
     except msgspec.ValidationError as error:
-        outcome = Broken(Cause.BAD_RESULT, f"its reading is malformed: {error}")
+        outcome = Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}")
     except (Exception, SystemExit) as error:  # a bug in a judge breaks its own row and no other
-        outcome = Broken(Cause.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
+        outcome = Broken(NoReading.EXCEPTION, f"judging raised {type(error).__name__}: {error!a}")
     if any(family.ours for family in unknown.values()):
-        outcome = Broken(Cause.NOT_STARTED, reasons)
+        outcome = Broken(NoReading.NOT_STARTED, reasons)
     elif unknown and isinstance(outcome, Judged) and not outcome.findings:
         outcome = Skipped(f"the facts that it judges are not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
@@ -106,7 +106,7 @@ def is_of_another_version(row: Row, entry: Entry) -> bool:
     return entry.reading is not None and not isinstance(row.reading, Reading)
 
 
-def _rows(subject: Subject) -> Parts:
+def _rows(subject: JudgedSubject) -> Parts:
     """Yield the parts that judge rows again: each row that has a reading, by number."""
     known = {entry.name: entry for entry in catalogue.entries()}
     for number, row in enumerate(subject.rows):
@@ -115,18 +115,18 @@ def _rows(subject: Subject) -> Parts:
             yield str(number), lambda row=row, entry=entry: _outcome(row, entry, subject)  # type: ignore[misc]
 
 
-def _outcome(row: Row, entry: Entry, subject: Subject) -> Done:
+def _outcome(row: Row, entry: Entry, subject: JudgedSubject) -> Done:
     return Done(outcome=judged(row, entry, subject.facts, subject.limits).outcome)
 
 
-def _diagnosis(subject: Subject) -> Parts:
+def _diagnosis(subject: JudgedSubject) -> Parts:
     """Yield the parts of the diagnosis."""
     evidence = subject.evidence
     for part in diagnosis.parts(evidence):
         yield part, lambda part=part: Done(looked=diagnosis.look(part, evidence))  # type: ignore[misc]
 
 
-_WORK: dict[str, Callable[[Subject], Parts]] = {"rows": _rows, "diagnosis": _diagnosis}
+_WORK: dict[str, Callable[[JudgedSubject], Parts]] = {"rows": _rows, "diagnosis": _diagnosis}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Worked:
     """Why the remaining parts were not started."""
 
 
-Work = Callable[[str, Subject], Worked]
+Work = Callable[[str, JudgedSubject], Worked]
 """A function that runs all parts of one kind."""
 
 
@@ -172,7 +172,7 @@ def _alarm() -> Iterator[Callable[[float], object]]:
         signal.signal(signal.SIGVTALRM, handler)
 
 
-def here(kind: str, subject: Subject) -> Worked:
+def here(kind: str, subject: JudgedSubject) -> Worked:
     """Run the parts in this process; a part that takes longer than ``PART_S`` is ended alone."""
     worked = Worked({}, {})
     with _alarm() as set_alarm:
@@ -186,7 +186,7 @@ def here(kind: str, subject: Subject) -> Worked:
     return worked
 
 
-def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
+def diagnosed(subject: JudgedSubject, work: Work = here) -> Diagnosis:
     """Return the diagnosis of ``subject``; it names the parts that could not be examined."""
     worked = work("diagnosis", subject)
     looked = {part: done.looked for part, done in worked.done.items() if done.looked is not None}
@@ -197,7 +197,7 @@ def diagnosed(subject: Subject, work: Work = here) -> Diagnosis:
     return msgspec.structs.replace(found, failed=(*found.failed, *failed))
 
 
-def rows_again(subject: Subject, work: Work = here) -> tuple[Row, ...]:
+def rows_again(subject: JudgedSubject, work: Work = here) -> tuple[Row, ...]:
     """Return the rows of ``subject``, judged by the current probes where there is a reading."""
     worked = work("rows", subject)
     rows = list(subject.rows)
@@ -207,7 +207,7 @@ def rows_again(subject: Subject, work: Work = here) -> tuple[Row, ...]:
         if done is not None and done.outcome is not None:
             rows[number] = msgspec.structs.replace(row, outcome=done.outcome)
         elif why:
-            rows[number] = msgspec.structs.replace(row, outcome=Broken(Cause.EXCEPTION, f"judging it: {why}"))
+            rows[number] = msgspec.structs.replace(row, outcome=Broken(NoReading.EXCEPTION, f"judging it: {why}"))
     return tuple(rows)
 
 
@@ -231,7 +231,7 @@ class Apart:
     part_s: float = PART_S
     all_s: float = ALL_S
 
-    def __call__(self, kind: str, subject: Subject) -> Worked:
+    def __call__(self, kind: str, subject: JudgedSubject) -> Worked:
         try:
             with scratch_folder() as folder:
                 (folder / "subject").write_bytes(msgspec.json.encode(subject))
@@ -260,8 +260,8 @@ class Apart:
         left_s = max(0.1, until - time.monotonic())
         job = Job(f"judge {kind}", "gpudiag.run.judgement:at_work", argument, left_s, self.server, fresh=False)
 
-        def stopped() -> tuple[Cause, str] | None:
-            return (Cause.INTERRUPTED, why) if (why := self.stopped()) else None
+        def stopped() -> tuple[NoReading, str] | None:
+            return (NoReading.INTERRUPTED, why) if (why := self.stopped()) else None
 
         result = run_to_end(self.children, job, stopped, self.tick)
         if _OVERDUE in result.stderr:
@@ -301,13 +301,13 @@ def import_all() -> None:
         importlib.import_module(f"gpudiag.facts.{family}")
     causes.all_of_them()
     recognised("")
-    msgspec.json.Decoder(Subject, dec_hook=decode_hook)
+    msgspec.json.Decoder(JudgedSubject, dec_hook=decode_hook)
 
 
 def at_work(argument: dict[str, Any]) -> bytes:
     """Run, in a child, the parts that no child has begun yet."""
     folder = Path(argument["folder"])
-    subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=Subject, dec_hook=decode_hook)
+    subject = msgspec.json.decode(Path(folder, "subject").read_bytes(), type=JudgedSubject, dec_hook=decode_hook)
     rows = catalogue.decode_readings(subject.rows, imported_only=argument["kind"] != "rows")
     subject = msgspec.structs.replace(subject, rows=rows)
     begun, _ = _read(folder)

@@ -15,7 +15,7 @@ from gpudiag.text import printable
 
 
 @dataclass(frozen=True)
-class Machine:
+class ExaminedMachine:
     """The machine on which a run looks for GPUs; by default the one that it runs on."""
 
     world: World = field(default_factory=lambda: World(simulated=False))
@@ -29,7 +29,7 @@ class Machine:
     """Returns the faults of a simulated machine that no call has met so far."""
 
 
-def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> Machine:
+def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -> ExaminedMachine:
     """Return the simulated machine of ``spec``, which exists as long as ``stack``; without a ``spec`` this machine.
 
     A process that 'gpudiag simulate' started already runs on a simulated machine: all its GPUs are simulated.
@@ -37,14 +37,14 @@ def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -
     outer = os.environ.get(simulator.MACHINE_VARIABLE)
     if spec is None:
         if outer is None:
-            return Machine()
+            return ExaminedMachine()
         world = World(simulated=True, spec="of the calling process")
-        return Machine(world, root=Path(outer) / "root", locks=Path(outer))
+        return ExaminedMachine(world, root=Path(outer) / "root", locks=Path(outer))
     simulator.require_cuda_wheel()
     made = stack.enter_context(simulator.Machine(spec, faults))
     words = [spec, *(f"--fault {fault}" for fault in made.faults)]
     world = World(simulated=True, spec=printable(" ".join(words)))
-    return Machine(
+    return ExaminedMachine(
         world,
         made.environment(),
         made.root,

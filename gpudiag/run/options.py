@@ -9,8 +9,8 @@ from typing import Protocol
 from gpudiag.catalogue import Entry
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, Limits, Row, Settings
-from gpudiag.run.asked import Asked, Search
-from gpudiag.run.machine import Machine
+from gpudiag.run.asked import RequestedRun, SearchOptions
+from gpudiag.run.machine import ExaminedMachine
 
 
 class Observer(Protocol):
@@ -28,7 +28,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Options(Search, Asked):
+class Options(SearchOptions, RequestedRun):
     """What to run and how."""
 
     entries: tuple[Entry, ...]
@@ -40,7 +40,7 @@ class Options(Search, Asked):
     """Lines from the log of the user's own program; the diagnosis reads them."""
     limits: Limits = field(default_factory=Limits)
     command: tuple[str, ...] = ()
-    machine: Machine = field(default_factory=Machine)
+    machine: ExaminedMachine = field(default_factory=ExaminedMachine)
     settings: Settings | None = None
     notes: tuple[str, ...] = ()
     """Notes for the report from before the run."""

@@ -14,10 +14,10 @@ from functools import partial
 import msgspec
 
 from gpudiag.folders import Folder
-from gpudiag.hardware.waiting import Where
+from gpudiag.hardware.waiting import WaitPlace
 from gpudiag.isolate import Bounds, Job, JobResult, scratch_folder
-from gpudiag.model.facts import SLOW_S, Call
-from gpudiag.model.report import Cause, Row
+from gpudiag.model.facts import SLOW_S, TimedCall
+from gpudiag.model.report import NoReading, Row
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
@@ -33,7 +33,7 @@ STARTS_OF_THE_DRIVER = 3
 
 
 @dataclass
-class Process:
+class ProbeProcess:
     """A process of a probe."""
 
     key: str
@@ -42,7 +42,7 @@ class Process:
     standstill: Standstill
     result: JobResult | None = None
     """The result of the process; None while it runs."""
-    ongoing_call: Call | None = None
+    ongoing_call: TimedCall | None = None
     """The call in which the process has been waiting for long."""
 
 
@@ -55,10 +55,10 @@ class Waiting:
 class Running:
     """State of a probe whose processes run: the probe first, then its second process if it has one."""
 
-    processes: list[Process]
+    processes: list[ProbeProcess]
     meeting: Folder | None
     """Where the two processes exchange messages; None if there is only one."""
-    slow_call: Call | None = None
+    slow_call: TimedCall | None = None
     """The slowest of the calls that returned late."""
     failed_peer: JobResult | None = None
     """The second process, if it broke the probe."""
@@ -75,12 +75,12 @@ class Stuck:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProbe:
     """State of a probe whose processes have all ended."""
 
     result: JobResult
     """How the probe itself ended; the output includes that of a second process that broke the probe."""
-    slow_call: Call | None
+    slow_call: TimedCall | None
     stuck: Stuck | None
 
 
@@ -98,7 +98,7 @@ class Finished:
     row: Row
 
 
-State = Waiting | Running | Stuck | Ended | Postponed | Finished
+State = Waiting | Running | Stuck | EndedProbe | Postponed | Finished
 
 
 class ProbeRun:
@@ -114,7 +114,7 @@ class ProbeRun:
         return self.state.row if isinstance(self.state, Finished) else None
 
     @property
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ProbeProcess]:
         """The processes of the probe that run now."""
         running = self._running()
         return [] if running is None else [process for process in running.processes if process.result is None]
@@ -134,7 +134,7 @@ class ProbeRun:
         most_more_s = MOST_MORE_S if options.timeout_s is None else 0.0  # deadlines that the user has set are kept
         self.state = Running([], meeting)
         for key, target in targets.items():
-            process = Process(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))
+            process = ProbeProcess(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))
             self.state.processes.append(process)
             job = Job(
                 key=key,
@@ -163,7 +163,7 @@ class ProbeRun:
             if standstill.seconds >= HANG_S + 2 * watch.driver_s and not watch.is_asked(self.task.gpus):
                 hung = msgspec.structs.replace(call, seconds=None, waited_s=round(standstill.seconds, 1))
                 self.state = Stuck(self.state, watch.give_up(hung, self.task.gpus), is_own=True)
-                jobs.children.kill(process.key, Cause.TIMEOUT, self.state.why)
+                jobs.children.kill(process.key, NoReading.TIMEOUT, self.state.why)
             elif standstill.seconds >= ASK_FROM_S and call.of_driver and may_be_asked:
                 watch.suspect(self.task.entry.name, self.task.gpus)
             if call.name and standstill.seconds >= QUICK_FROM_S:
@@ -173,7 +173,7 @@ class ProbeRun:
         """End the probe, because another probe showed that its GPU hangs."""
         if isinstance(self.state, Running):
             for process in self.processes:
-                jobs.children.kill(process.key, Cause.TIMEOUT, why)
+                jobs.children.kill(process.key, NoReading.TIMEOUT, why)
             self.state = Stuck(self.state, why, is_own=False)
 
     def postpone(self, row: Row) -> None:
@@ -195,7 +195,7 @@ class ProbeRun:
             return self.state.running
         return self.state if isinstance(self.state, Running) else None
 
-    def _on_result(self, jobs: Jobs, process: Process, result: JobResult) -> None:
+    def _on_result(self, jobs: Jobs, process: ProbeProcess, result: JobResult) -> None:
         """Record how a process ended, and end the other one; after the last process the probe has ended."""
         running = self._running()
         assert running is not None
@@ -203,7 +203,7 @@ class ProbeRun:
         probe = running.processes[0]
         for other in self.processes:
             if other is not probe:
-                jobs.children.kill(other.key, Cause.INTERRUPTED, "the probe has ended")
+                jobs.children.kill(other.key, NoReading.INTERRUPTED, "the probe has ended")
             elif result.cause is not None:
                 running.failed_peer = result
                 jobs.children.kill(other.key, result.cause, f"its second process: {result.detail}")
@@ -213,9 +213,9 @@ class ProbeRun:
         ending = probe.result
         if peer := running.failed_peer:  # its last words say why
             ending = replace(ending, stdout=ending.stdout + peer.stdout, stderr=ending.stderr + peer.stderr)
-        self.state = Ended(ending, running.slow_call, self.state if isinstance(self.state, Stuck) else None)
+        self.state = EndedProbe(ending, running.slow_call, self.state if isinstance(self.state, Stuck) else None)
 
-    def _record_slow_calls(self, process: Process, jobs: Jobs, watch: GpuWatch) -> None:
+    def _record_slow_calls(self, process: ProbeProcess, jobs: Jobs, watch: GpuWatch) -> None:
         running = self._running()
         assert running is not None
         for returned in process.standstill.returned_calls():
@@ -224,13 +224,13 @@ class ProbeRun:
                 watch.record_slow_call(call)
                 running.slow_call = longest(known for known in (running.slow_call, call) if known is not None)
 
-    def _call(self, process: Process, where: Where, jobs: Jobs) -> Call:
+    def _call(self, process: ProbeProcess, where: WaitPlace, jobs: Jobs) -> TimedCall:
         """Return the call in which a process waits, and the GPU of that call if known."""
         gpus = self.task.gpus
         number = last_announced(jobs.children.said(process.key).splitlines()).rpartition("GPU:")[2]
         meant = gpus[int(number) :][:1] if number.isdigit() else gpus if len(gpus) == 1 else ()
         uuid = meant[0].uuid if meant else ""
-        return Call(where.call or where.file, None, uuid, probe=self.task.entry.name, file=where.file)
+        return TimedCall(where.call or where.file, None, uuid, probe=self.task.entry.name, file=where.file)
 
 
 def _deadline_s(task: Task, server: str, options: Options, driver_s: float) -> float:

@@ -11,7 +11,7 @@ from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.codes import code_in
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Broken, Cause, Gpu, Limits, Row, Skipped
+from gpudiag.model.report import Broken, Gpu, Limits, NoReading, Row, Skipped
 from gpudiag.probe import EndedReading, GpuReading, Measurement, Scope
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run import judgement
@@ -32,7 +32,7 @@ from gpudiag.run.plan import (
     lack_of_version,
     uuids_of,
 )
-from gpudiag.run.probe_run import Ended
+from gpudiag.run.probe_run import EndedProbe
 
 KEPT_LINES = 40
 KEPT_OTHERS = 20
@@ -84,7 +84,7 @@ def _lack_on_gpus(task: Task, facts: Facts, *, disturb: bool) -> str:
     )
 
 
-def row_of_run(task: Task, ended: Ended, run_began: float, facts: Facts, limits: Limits) -> Row:
+def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, limits: Limits) -> Row:
     """Return the row of a probe whose processes have ended; ``run_began`` is a time of ``time.monotonic()``."""
     result = ended.result
     lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
@@ -115,16 +115,16 @@ def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits
         kind = task.entry.reading if measurement.complete else GpuReading
         reading = msgspec.json.decode(measurement.reading, type=kind)
     except msgspec.ValidationError as error:
-        return msgspec.structs.replace(row, outcome=Broken(Cause.BAD_RESULT, f"its reading is malformed: {error}"))
+        return msgspec.structs.replace(row, outcome=Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}"))
     row = msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
     return judgement.judged(row, task.entry, facts, limits)
 
 
-def _skipped_because(task: Task, ended: Ended, cause: Cause, facts: Facts) -> str:
+def _skipped_because(task: Task, ended: EndedProbe, cause: NoReading, facts: Facts) -> str:
     """Return why a probe that measured nothing is skipped; "" if it is not skipped."""
-    if cause is Cause.NOT_SIMULATED:
+    if cause is NoReading.NOT_SIMULATED:
         return ended.result.detail
-    if cause is Cause.NO_MEMORY and (lack := lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)):
+    if cause is NoReading.NO_MEMORY and (lack := lack_of_memory(CONTEXT_BYTES + CHILD_BYTES, task.gpus, facts)):
         return lack
     if ended.stuck is not None:
         return "" if ended.stuck.is_own else ended.stuck.why
@@ -133,7 +133,7 @@ def _skipped_because(task: Task, ended: Ended, cause: Cause, facts: Facts) -> st
     return ""
 
 
-def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedReading | None:
+def _reading_of_end(task: Task, ended: EndedProbe, lines: Iterable[str]) -> EndedReading | None:
     """Return a reading if the way a probe ended shows a fault of its GPUs: an operation that failed or never returned;
     else None."""
     if not task.gpus:
@@ -142,11 +142,11 @@ def _reading_of_end(task: Task, ended: Ended, lines: Iterable[str]) -> EndedRead
     if issubclass(task.entry.reading or object, GpuReading):
         raised = _what_hangs(ended, last_announced(lines))
     hung = bool(raised)
-    if ended.result.cause is Cause.OPERATION_FAILED and not hung:
+    if ended.result.cause is NoReading.OPERATION_FAILED and not hung:
         raised = ended.result.detail
-    if ended.result.cause is Cause.SIGNAL and not hung:
+    if ended.result.cause is NoReading.SIGNAL and not hung:
         raised, end = _last_error_of_gpu(lines), ended.result.detail
-    if ended.result.cause is Cause.OUTPUT_FLOOD and not hung:
+    if ended.result.cause is NoReading.OUTPUT_FLOOD and not hung:
         raised, end = _error_without_end(lines), ended.result.detail
     if not raised:
         return None
@@ -167,7 +167,7 @@ def _error_without_end(lines: Sequence[str]) -> str:
     return log_lines.text(first.line) if first else ""
 
 
-def _what_hangs(ended: Ended, announced: str) -> str:
+def _what_hangs(ended: EndedProbe, announced: str) -> str:
     """Return which of the ``announced`` computations never returned; "" if unknown."""
     hung = announced if is_hang(ended.result) else ""
     if ended.stuck is not None:

@@ -13,7 +13,7 @@ from gpudiag.cause import Evidence
 from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
-from gpudiag.model.facts import Call, CallFacts, Facts, Unknown
+from gpudiag.model.facts import CallFacts, Facts, TimedCall, Unknown
 from gpudiag.model.report import Judged, Level, Limits, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
@@ -66,7 +66,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         slowest = longest(session.gpu_watch.slow_calls)
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
-        diagnosis = _diagnosed(session, judgement.Subject(facts, gpus, rows, options.lines, options.limits))
+        diagnosis = _diagnosed(session, judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits))
         if options.no_catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
@@ -106,7 +106,7 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
         return gather_facts(Session(options, children, observer, signals, None), families)
 
 
-def _with_calls(facts: Facts, calls: tuple[Call, ...]) -> Facts:
+def _with_calls(facts: Facts, calls: tuple[TimedCall, ...]) -> Facts:
     known = () if isinstance(facts.calls, Unknown) else facts.calls.calls
     return msgspec.structs.replace(facts, calls=CallFacts((*known, *calls)))
 
@@ -118,7 +118,7 @@ def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:
     return judgement.judged(row, entry, facts, limits) if again else row
 
 
-def _diagnosed(session: Session, subject: judgement.Subject) -> Diagnosis:
+def _diagnosed(session: Session, subject: judgement.JudgedSubject) -> Diagnosis:
     """Return the diagnosis; a run that was stopped waits for it no longer than :data:`LAST_S`."""
     session.observer.phase("diagnosis")
     stopped_at: list[float] = []

@@ -10,10 +10,10 @@ from gpudiag import catalogue
 from gpudiag.cause import TRACE
 from gpudiag.errors import shortage
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Broken, Cause, Gpu, Row, Skipped
+from gpudiag.model.report import Broken, Gpu, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
 from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on
-from gpudiag.run.probe_run import Ended, Postponed, ProbeRun, Running, Stuck, Waiting
+from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
 
@@ -81,14 +81,14 @@ class Scheduler:
         run.finish(row)
         self._session.observer.finished(row, run.task.label)
 
-    def _stop(self, cause: Cause, detail: str) -> None:
+    def _stop(self, cause: NoReading, detail: str) -> None:
         """End all that runs and begin nothing more.
 
         A run ended by its own deadline is broken and never passes; a run ended by a signal has that signal's exit
         status.
         """
         why = f"not run: {detail}"
-        outcome = Skipped(why) if cause is Cause.INTERRUPTED else Broken(cause, why)
+        outcome = Skipped(why) if cause is NoReading.INTERRUPTED else Broken(cause, why)
         for run in self._runs:
             if isinstance(run.state, Waiting):
                 self._finish(run, not_started(run.task, outcome))
@@ -125,7 +125,7 @@ class Scheduler:
         if not session.devices.take(task.gpus, exclusive=task.entry.probe.exclusive):
             if session.devices.waited_s(task.gpus) > session.options.lock_wait_s:
                 waited = f"held the GPU for more than {session.options.lock_wait_s:g} s (--lock-wait)"
-                broken = Broken(Cause.TIMEOUT, f"{session.other_run(task.gpus)} {waited}")
+                broken = Broken(NoReading.TIMEOUT, f"{session.other_run(task.gpus)} {waited}")
                 self._finish(run, not_started(task, broken))
             return
         session.observer.started(task.label)
@@ -133,7 +133,7 @@ class Scheduler:
             run.start(session.jobs, session.options, session.gpu_watch.driver_s)
         except OSError as error:
             session.devices.release(task.gpus)
-            broken = Broken(Cause.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")
+            broken = Broken(NoReading.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")
             self._finish(run, not_started(task, broken))
 
     def _collect(self) -> None:
@@ -141,13 +141,13 @@ class Scheduler:
         session = self._session
         for run in self._runs:
             ended, task = run.state, run.task
-            if not isinstance(ended, Ended):
+            if not isinstance(ended, EndedProbe):
                 continue
             session.devices.release(task.gpus)
             row = row_of_run(task, ended, session.began, self._facts, session.options.limits)
             if is_hang(ended.result) and ended.slow_call is None and not session.stopped():
                 session.gpu_watch.on_timeout(task.entry.name, task.gpus)
-            if ended.result.cause is Cause.NO_CONTEXT and task.entry.name != CONTEXTS:
+            if ended.result.cause is NoReading.NO_CONTEXT and task.entry.name != CONTEXTS:
                 run.postpone(row)
             else:
                 self._finish(run, row)
@@ -200,7 +200,7 @@ class Scheduler:
             row = run.row
             if row is None:
                 continue
-            crashed = row.crash is not None and row.crash.cause is not Cause.TIMEOUT
+            crashed = row.crash is not None and row.crash.cause is not NoReading.TIMEOUT
             if crashed or (row.status == "fail" and row.reading is not None):
                 return run.task.label
         return ""

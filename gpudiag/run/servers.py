@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.knowledge.variables import GRAPH_FLAGS, JIT_BY_DEFAULT, PLUGINS, without_compiling
-from gpudiag.run.machine import Machine
+from gpudiag.run.machine import ExaminedMachine
 
 if TYPE_CHECKING:
     from gpudiag.catalogue import Entry
@@ -34,7 +34,7 @@ REPLACED = (*LOG_LEVELS, JIT_BY_DEFAULT, GRAPH_FLAGS, PLUGINS)
 """All variables that :func:`environment_for` may replace."""
 
 
-def environment_for(machine: Machine) -> dict[str, str | None]:
+def environment_for(machine: ExaminedMachine) -> dict[str, str | None]:
     """Return the variables to set (or, with None, to clear) for every child on ``machine``, beside those of its
     probe."""
     changes = {**machine.environment, **LOG_LEVELS, **without_compiling(os.environ)}
@@ -51,7 +51,7 @@ def server_of(entry: Entry, isolation: str) -> str | None:
     return PLAIN if isolation == "spawn" else TENSORFLOW
 
 
-def begun(machine: Machine, timeout_s: float | None, *, tensorflow: bool) -> Supervision:
+def begun(machine: ExaminedMachine, timeout_s: float | None, *, tensorflow: bool) -> Supervision:
     """Return the supervision of a run on ``machine``; with ``tensorflow`` a server has begun to import TensorFlow.
 
     ``timeout_s`` is the time limit of that import in seconds; None: the usual limit.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import time
 
-from gpudiag.hardware.locks import Devices
+from gpudiag.hardware.locks import GpuLocks
 from gpudiag.isolate import TICK_S, Supervision
-from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+from gpudiag.model.report import RUN_ENDED, Gpu, NoReading
 from gpudiag.run.gpu_watch import GpuWatch
 from gpudiag.run.jobs import Jobs
 from gpudiag.run.options import Observer, Options
@@ -29,23 +29,25 @@ class Session:
         self.options = options
         self.children = children
         self.observer = observer
-        self.devices = Devices(options.machine.locks)
+        self.devices = GpuLocks(options.machine.locks)
         self.jobs = Jobs(children)
         self.gpu_watch = GpuWatch(self.jobs, PLAIN, options.timeout_s)
         self.began = time.monotonic()
         self._signals = signals
         self._until = until
-        self._overdue: tuple[Cause, str] | None = None
+        self._overdue: tuple[NoReading, str] | None = None
         """The end of the run by its deadline; it is recorded once, so that all rows give the same reason."""
 
-    def stopped(self) -> tuple[Cause, str] | None:
+    def stopped(self) -> tuple[NoReading, str] | None:
         """Return why the run must end now, or None while it may continue."""
         if self._signals.received is not None:
-            return Cause.INTERRUPTED, f"stopped by {signal.Signals(self._signals.received).name}"
+            return NoReading.INTERRUPTED, f"stopped by {signal.Signals(self._signals.received).name}"
         if self._overdue is None and self._until is not None and time.monotonic() >= self._until:
             deadline, busy = f"the deadline of {self.options.deadline_s:g} s {RUN_ENDED}", self.children.busy()
             self._overdue = (
-                (Cause.BUSY, f"the machine was busy ({busy}): {deadline}") if busy else (Cause.TIMEOUT, deadline)
+                (NoReading.BUSY, f"the machine was busy ({busy}): {deadline}")
+                if busy
+                else (NoReading.TIMEOUT, deadline)
             )
         return self._overdue
 

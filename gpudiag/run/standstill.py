@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudiag.hardware.waiting import Where, children, woken
+from gpudiag.hardware.waiting import WaitPlace, children, woken
 from gpudiag.isolate import Job, JobResult
 from gpudiag.run.jobs import Jobs
 
@@ -39,7 +39,7 @@ _TICKS_A_SECOND = 100
 class ReturnedCall(NamedTuple):
     """A call in which a process waited for long, and that has returned."""
 
-    where: Where
+    where: WaitPlace
     seconds: float
 
 
@@ -54,7 +54,7 @@ class Standstill:
         self._most_more_s = most_more_s
         self.seconds = 0.0
         """Seconds that the process had stood still at the last look; 0 if it is active."""
-        self.where: Where | None = None
+        self.where: WaitPlace | None = None
         """The call in which the process waits; None if nobody has read it."""
         self._mark: tuple[int, ...] = ()
         """Each process, with how often its first thread was woken."""
@@ -110,7 +110,7 @@ class Standstill:
         """Record the call that a job has read, if the process has waited in it ever since."""
         self._is_being_read = False
         if self._since == since and self.seconds:
-            self.where = Where() if result.value is None else msgspec.json.decode(result.value, type=Where)
+            self.where = WaitPlace() if result.value is None else msgspec.json.decode(result.value, type=WaitPlace)
 
     def _allow(self, seconds: float) -> None:
         """Extend the deadline of the job by time that does not count, up to the limit."""

@@ -14,7 +14,7 @@ import msgspec
 
 from gpudiag import causes
 from gpudiag.catalogue import Entry
-from gpudiag.cause import Evidence, Known
+from gpudiag.cause import CatalogueCause, Evidence
 from gpudiag.fix import check
 from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.model.facts import Facts
@@ -37,7 +37,7 @@ def kinds(entry: Entry) -> tuple[Kind, ...]:
     """Return the kinds of findings that a probe can make or a row of the host can show."""
     if entry.reading is not None:
         return entry.kinds
-    named: dict[str, list[Known]] = {}
+    named: dict[str, list[CatalogueCause]] = {}
     for known in _shown_by(entry):
         named.setdefault(known.kind, []).append(known)
     return tuple(
@@ -51,14 +51,14 @@ def kinds(entry: Entry) -> tuple[Kind, ...]:
     )
 
 
-def _shown_by(entry: Entry) -> Sequence[Known]:
+def _shown_by(entry: Entry) -> Sequence[CatalogueCause]:
     return _by_row().get(entry.name, ())
 
 
 @cache
-def _by_row() -> dict[str, list[Known]]:
+def _by_row() -> dict[str, list[CatalogueCause]]:
     """Return the causes that each row of the host shows."""
-    found: dict[str, list[Known]] = {}
+    found: dict[str, list[CatalogueCause]] = {}
     for cause in causes.all_of_them():
         found.setdefault(cause.row, []).append(cause)
     return found

@@ -46,7 +46,7 @@ def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str
         lines=lines,
         notes=notes,
     )
-    diagnosis = judgement.diagnosed(judgement.Subject(report.facts, lines=lines))
+    diagnosis = judgement.diagnosed(judgement.JudgedSubject(report.facts, lines=lines))
     took_s = round(time.monotonic() - began, 3)
     return conclude(msgspec.structs.replace(report, diagnosis=diagnosis, duration_s=took_s))
 

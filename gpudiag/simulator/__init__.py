@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         parse_fault,
     )
     from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory, require_linux
-    from gpudiag.simulator.spec import PRESETS, STATES, Gpu, MachineSpec, parse_spec
+    from gpudiag.simulator.spec import PRESETS, STATES, MachineSpec, SimulatedGpu, parse_spec
     from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow, preload, require_cuda_wheel
 
 _HOME = {
@@ -69,7 +69,7 @@ _HOME = {
     "run_on": "command",
     "PRESETS": "spec",
     "STATES": "spec",
-    "Gpu": "spec",
+    "SimulatedGpu": "spec",
     "MachineSpec": "spec",
     "parse_spec": "spec",
     "cpu_only_tensorflow": "tensorflow_build",
@@ -86,7 +86,7 @@ __all__ = [
     "CudaWheelMissing",
     "Fault",
     "FaultError",
-    "Gpu",
+    "SimulatedGpu",
     "Machine",
     "MachineSpec",
     "RealDriverMapped",

@@ -44,7 +44,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _STATE = "kept.json"
 
 
-class State(Record):
+class MachineFile(Record):
     """The description of a machine in its folder."""
 
     identity: str
@@ -62,14 +62,14 @@ class State(Record):
     """The boot id of the system: a machine ends with the system that it was made on."""
 
 
-class Kept(Record):
+class KeptMachine(Record):
     """A machine that is kept."""
 
     name: str
     user: int
     """The user id of the machine's owner."""
     folder: str
-    state: State
+    state: MachineFile
 
     @property
     def own(self) -> bool:
@@ -94,7 +94,9 @@ class Kept(Record):
         return sorted(processes_on(lambda folder: str(folder) == self.folder or folder.name == self.view))
 
 
-def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (), *, shared: bool = False) -> Kept:
+def keep(
+    name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (), *, shared: bool = False
+) -> KeptMachine:
     """Make a machine that exists until it is stopped, or the system ends."""
     if not _NAME.match(name):
         raise SimulatorError(
@@ -103,7 +105,7 @@ def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (),
         )
     machine = Machine(spec, faults)
     place = _shared_place(os.getuid()) if shared else _own_place()
-    state = State(
+    state = MachineFile(
         identity=secrets.token_hex(8),
         summary=machine.summary,
         gpus=len(machine.spec.gpus),
@@ -136,10 +138,10 @@ def keep(name: str, spec: str | MachineSpec, faults: Iterable[str | Fault] = (),
                 (folder / _STATE).write_bytes(msgspec.json.encode(state))
             finally:
                 os.umask(before)
-    return Kept(name=name, user=os.getuid(), folder=str(place / name), state=state)
+    return KeptMachine(name=name, user=os.getuid(), folder=str(place / name), state=state)
 
 
-def machines() -> list[Kept]:
+def machines() -> list[KeptMachine]:
     """Return the machines that this user may attach to, in the order of their names: his own, then those of others.
 
     Nothing is created or removed.
@@ -153,7 +155,7 @@ def machines() -> list[Kept]:
     return sorted(own, key=lambda machine: machine.name) + sorted(others, key=lambda machine: machine.title)
 
 
-def find(title: str) -> Kept:
+def find(title: str) -> KeptMachine:
     """Return the machine `NAME`, or `OWNER/NAME` of another user; the SimulatorError for a missing one lists all."""
     there = machines()
     for machine in there:
@@ -166,7 +168,9 @@ def find(title: str) -> Kept:
     raise SimulatorError(f"no simulated machine {printable(title)!r} is kept here: {known}")
 
 
-def attach(machine: Kept, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()) -> dict[str, str]:
+def attach(
+    machine: KeptMachine, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()
+) -> dict[str, str]:
     """Return the environment of a process that lives on the machine; see ``machine.environment_on``."""
     if machine.state.version != gpudiag.__version__:
         raise SimulatorError(
@@ -177,7 +181,7 @@ def attach(machine: Kept, base: Mapping[str, str] | None = None, faults: Iterabl
     return environment_on(folder, base, faults)
 
 
-def stop(machine: Kept) -> list[int]:
+def stop(machine: KeptMachine) -> list[int]:
     """Stop the machine and return the processes that still run on it; these keep their memory."""
     folder = Path(machine.folder)
     if not machine.own:
@@ -196,7 +200,7 @@ def stop(machine: Kept) -> list[int]:
     return processes
 
 
-def _view(machine: Kept) -> Path:
+def _view(machine: KeptMachine) -> Path:
     """Return this user's folder for a machine of another user."""
     place = _own_place()
     folder = place / machine.view
@@ -294,12 +298,12 @@ def _is_gone(machine: Path, identity: str) -> bool:
     return state is not None and state.identity != identity
 
 
-def _own() -> list[Kept]:
+def _own() -> list[KeptMachine]:
     user = os.getuid()
     return [machine for place in {_own_place(), _shared_place(user)} for machine in _in(place, user)]
 
 
-def _in(place: Path, user: int) -> Iterator[Kept]:
+def _in(place: Path, user: int) -> Iterator[KeptMachine]:
     """Yield the machines of a user in a folder; none if other users could have put them there."""
     if _distrust(place, user):
         return
@@ -307,13 +311,13 @@ def _in(place: Path, user: int) -> Iterator[Kept]:
         for folder in place.iterdir():
             state = _state(folder) if _NAME.match(folder.name) and not _distrust(folder, user) else None
             if state is not None and state.boot == folders.boot():
-                yield Kept(name=folder.name, user=user, folder=str(folder), state=state)
+                yield KeptMachine(name=folder.name, user=user, folder=str(folder), state=state)
 
 
-def _state(folder: Path) -> State | None:
+def _state(folder: Path) -> MachineFile | None:
     """Return the description in a machine's folder; None if there is none, or if another version of gpudiag wrote
     it."""
     try:
-        return msgspec.json.decode((folder / _STATE).read_bytes(), type=State)
+        return msgspec.json.decode((folder / _STATE).read_bytes(), type=MachineFile)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -34,7 +34,7 @@ INIT_FAILED = {
 }
 
 
-class Gpu:
+class SmiGpu:
     """A GPU as NVML describes it; an unanswered field is None."""
 
     def __init__(self, index: int) -> None:
@@ -122,31 +122,31 @@ def watts(milliwatts: int | None) -> str | None:
     return None if milliwatts is None else f"{milliwatts / 1000:.2f}"
 
 
-def compute_mode(gpu: Gpu) -> str | None:
+def compute_mode(gpu: SmiGpu) -> str | None:
     found = gpu.ask("ComputeMode")
     return None if found is None else COMPUTE_MODES[found]
 
 
-def ecc(gpu: Gpu) -> bool | None:
+def ecc(gpu: SmiGpu) -> bool | None:
     found = gpu.ask("EccMode")
     return None if found is None else bool(found[0])
 
 
-def ecc_errors(gpu: Gpu, kind: int) -> int | None:
+def ecc_errors(gpu: SmiGpu, kind: int) -> int | None:
     return gpu.ask("TotalEccErrors", kind, pynvml.NVML_VOLATILE_ECC) if ecc(gpu) else None
 
 
-def capability(gpu: Gpu) -> str | None:
+def capability(gpu: SmiGpu) -> str | None:
     found = gpu.ask("CudaComputeCapability")
     return None if found is None else "{}.{}".format(*found)
 
 
-def performance(gpu: Gpu) -> str | None:
+def performance(gpu: SmiGpu) -> str | None:
     found = gpu.ask("PerformanceState")
     return None if found is None else f"P{found}"
 
 
-Field = tuple[str, Callable[[Gpu], Any]]
+Field = tuple[str, Callable[[SmiGpu], Any]]
 """The unit of a field, and the function that reads it from a GPU."""
 
 NOT_SIMULATED = {
@@ -277,9 +277,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return asked_for
 
 
-def chosen(wanted: str | None) -> list[Gpu]:
+def chosen(wanted: str | None) -> list[SmiGpu]:
     """Return all GPUs, or those that ``wanted`` names."""
-    gpus = [Gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    gpus = [SmiGpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
     if not gpus:
         fail("No devices were found", NOT_FOUND_STATUS)
     if wanted is None:
@@ -379,7 +379,7 @@ Legend:
   NV#  = Connection traversing a bonded set of # NVLinks""".splitlines()
 
 
-def connection(gpu: Gpu, other: Gpu) -> str:
+def connection(gpu: SmiGpu, other: SmiGpu) -> str:
     """Return the connection of two GPUs, as far as a simulated machine has one: its NVLinks and NUMA nodes."""
     links = min(gpu.links(), other.links())
     if links:

@@ -26,7 +26,7 @@ MAX_MIG_INSTANCES = 7
 
 
 @dataclass(frozen=True)
-class State:
+class NvmlState:
     """A value that NVML reports about a GPU's health or limits."""
 
     meaning: str
@@ -34,35 +34,37 @@ class State:
     low: int = -1
 
 
-STATES: Mapping[str, State] = {
-    "persistence": State("persistence mode is on"),
-    "virtualization": State("0 none, 1 passed through, 2 vGPU, 3 and 4 a host of vGPUs", 4),
-    "licence": State("1 if a vGPU has its licence"),
-    "ecc": State("ECC is on"),
-    "ecc_uncorrected": State("memory errors that were not corrected", 1 << 40),
-    "ecc_corrected": State("memory errors that were corrected", 1 << 40),
-    "retired_pages": State("pages of memory that were taken out of use", 64),
-    "retirement_pending": State("1 if more pages wait to be taken out of use"),
-    "remapped_rows": State("rows of memory that were replaced by spare ones", 512),
-    "remap_pending": State("1 if more rows wait to be replaced", low=0),
-    "remap_failed": State("1 if no spare row is left", low=0),
-    "pcie_generation": State("generation of the PCI Express link now", 7),
-    "pcie_generation_max": State("highest generation of the link", 7),
-    "pcie_width": State("lanes of the link now", 16),
-    "pcie_width_max": State("most lanes of the link", 16),
-    "throttle": State("why clocks are lowered, bits of nvmlClocksEventReasons: 1 idle, 64 too hot, 128 power", 1 << 12),
-    "performance_state": State("0 is the fastest, 8 and more is idle", 15),
-    "power_limit": State("milliwatts", 1 << 24),
-    "power_default": State("milliwatts, the card's default", 1 << 24),
-    "clock": State("MHz", 1 << 16),
-    "clock_max": State("MHz", 1 << 16),
-    "fabric": State("NVSwitch: 0 none, 1 not started, 2 in progress, 3 completed", 3),
-    "fabric_status": State("error of the fabric; 0: none", 999, 0),
-    "nvlinks": State("links that the card has", 18),
-    "nvlinks_active": State("links that are up", 18, 0),
-    "peer": State("0 if other GPUs may read its memory; otherwise why not, nvmlGpuP2PStatus_t", 6),
-    "confidential": State("confidential computing is on; the first GPU's value counts for the machine"),
-    "confidential_ready": State(
+STATES: Mapping[str, NvmlState] = {
+    "persistence": NvmlState("persistence mode is on"),
+    "virtualization": NvmlState("0 none, 1 passed through, 2 vGPU, 3 and 4 a host of vGPUs", 4),
+    "licence": NvmlState("1 if a vGPU has its licence"),
+    "ecc": NvmlState("ECC is on"),
+    "ecc_uncorrected": NvmlState("memory errors that were not corrected", 1 << 40),
+    "ecc_corrected": NvmlState("memory errors that were corrected", 1 << 40),
+    "retired_pages": NvmlState("pages of memory that were taken out of use", 64),
+    "retirement_pending": NvmlState("1 if more pages wait to be taken out of use"),
+    "remapped_rows": NvmlState("rows of memory that were replaced by spare ones", 512),
+    "remap_pending": NvmlState("1 if more rows wait to be replaced", low=0),
+    "remap_failed": NvmlState("1 if no spare row is left", low=0),
+    "pcie_generation": NvmlState("generation of the PCI Express link now", 7),
+    "pcie_generation_max": NvmlState("highest generation of the link", 7),
+    "pcie_width": NvmlState("lanes of the link now", 16),
+    "pcie_width_max": NvmlState("most lanes of the link", 16),
+    "throttle": NvmlState(
+        "why clocks are lowered, bits of nvmlClocksEventReasons: 1 idle, 64 too hot, 128 power", 1 << 12
+    ),
+    "performance_state": NvmlState("0 is the fastest, 8 and more is idle", 15),
+    "power_limit": NvmlState("milliwatts", 1 << 24),
+    "power_default": NvmlState("milliwatts, the card's default", 1 << 24),
+    "clock": NvmlState("MHz", 1 << 16),
+    "clock_max": NvmlState("MHz", 1 << 16),
+    "fabric": NvmlState("NVSwitch: 0 none, 1 not started, 2 in progress, 3 completed", 3),
+    "fabric_status": NvmlState("error of the fabric; 0: none", 999, 0),
+    "nvlinks": NvmlState("links that the card has", 18),
+    "nvlinks_active": NvmlState("links that are up", 18, 0),
+    "peer": NvmlState("0 if other GPUs may read its memory; otherwise why not, nvmlGpuP2PStatus_t", 6),
+    "confidential": NvmlState("confidential computing is on; the first GPU's value counts for the machine"),
+    "confidential_ready": NvmlState(
         "1 if the GPUs are ready for confidential computing; the first GPU's value counts for the machine"
     ),
 }
@@ -109,7 +111,7 @@ GENERIC = Preset("GPU", 16 * GIB, (8, 0), 108, 19)
 
 
 @dataclass(frozen=True)
-class Gpu:
+class SimulatedGpu:
     """One simulated GPU. Sizes are in bytes."""
 
     name: str = f"Simulated {GENERIC.name}"
@@ -142,7 +144,7 @@ class Gpu:
 class MachineSpec:
     """A simulated machine. Its GPUs are in PCI order, as NVML counts them."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[SimulatedGpu, ...]
     driver_version: str = "560.35.05"
     cuda_version: str = "12.6"  # of the driver
     cudnn_version: str = "9.3.0"
@@ -169,7 +171,7 @@ def parse_spec(text: str) -> MachineSpec:
     """Return the machine that `text` describes; raises SpecError with the mistake and the allowed forms."""
     if text.strip().endswith(".toml"):
         return read_toml(Path(text.strip()))
-    gpus: list[Gpu] = []
+    gpus: list[SimulatedGpu] = []
     column = 0
     for part in text.split(","):
         gpus += _parse_part(text, part, column)
@@ -186,7 +188,7 @@ def _error(text: str, column: int, fault: str, fix: str = GRAMMAR) -> SpecError:
     return SpecError(with_caret(text, column, fault, fix))
 
 
-def _parse_part(text: str, part: str, column: int) -> list[Gpu]:
+def _parse_part(text: str, part: str, column: int) -> list[SimulatedGpu]:
     match = _PART.match(part)
     if not match:
         blanks = len(part) - len(part.lstrip())
@@ -197,7 +199,7 @@ def _parse_part(text: str, part: str, column: int) -> list[Gpu]:
     if not 1 <= count <= MAX_GPUS:
         place = column + match.start("count")
         raise _error(text, place, f"{count} GPUs cannot be simulated", f"1 to {MAX_GPUS} GPUs")
-    gpu = Gpu()
+    gpu = SimulatedGpu()
     if match["preset"] is not None:
         try:
             gpu = _from_preset(match["preset"])
@@ -213,7 +215,7 @@ def _parse_part(text: str, part: str, column: int) -> list[Gpu]:
     return [gpu] * count
 
 
-def _from_preset(name: str) -> Gpu:
+def _from_preset(name: str) -> SimulatedGpu:
     by_name = {known.lower(): known for known in PRESETS}
     known = by_name.get(re.sub(r"[\s_]", "", name.lower()))
     if known is None:
@@ -221,7 +223,7 @@ def _from_preset(name: str) -> Gpu:
         nearest = f" (did you mean {by_name[close[0]]}?)" if close else ""
         raise SpecError(f"no preset {name!r}{nearest}; presets: {', '.join(PRESETS)}")
     preset = PRESETS[known]
-    return Gpu(
+    return SimulatedGpu(
         name=f"Simulated {preset.name}",
         memory=preset.memory,
         compute_capability=preset.compute_capability,
@@ -235,7 +237,7 @@ def _uuid(kind: str, seed: str) -> str:
     return "-".join((kind, digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def _placed(gpus: list[Gpu]) -> tuple[Gpu, ...]:
+def _placed(gpus: list[SimulatedGpu]) -> tuple[SimulatedGpu, ...]:
     """Return the GPUs with their own PCI bus ids and UUIDs, in PCI order."""
     used = {gpu.pci_bus_id for gpu in gpus if gpu.pci_bus_id}
     free = (place for bus in range(1, 256) if (place := f"0000:{bus:02x}:00.0") not in used)
@@ -279,7 +281,7 @@ def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
     entries = table.get("gpu", [])
     if not isinstance(entries, list) or not entries:
         raise SpecError(f"there is no [[gpu]] table; write 1 to {MAX_GPUS} GPUs")
-    gpus: list[Gpu] = []
+    gpus: list[SimulatedGpu] = []
     for number, entry in enumerate(entries, 1):
         gpus += _gpus_from(entry, f"in [[gpu]] number {number}")
     if len(gpus) > MAX_GPUS:
@@ -409,11 +411,11 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
 _GPU_KEYS = {"preset", *_READERS}
 
 
-def _gpus_from(entry: object, where: str) -> list[Gpu]:
+def _gpus_from(entry: object, where: str) -> list[SimulatedGpu]:
     if not isinstance(entry, dict):
         raise SpecError(f"{where}: [[gpu]] must be a table")
     _refuse_unknown(entry, _GPU_KEYS, where)
-    gpu = _from_preset(str(entry["preset"])) if "preset" in entry else Gpu()
+    gpu = _from_preset(str(entry["preset"])) if "preset" in entry else SimulatedGpu()
     changes = {key: _READERS[key](value, key) for key, value in entry.items() if key != "preset"}
     count = changes.pop("count", 1)
     gpu = replace(gpu, **changes)

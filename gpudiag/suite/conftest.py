@@ -57,10 +57,14 @@ class _Item(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Describe the failure without the lines of this file."""
-        return excinfo.getrepr(style="value") if excinfo.errisinstance(Found) else super().repr_failure(excinfo, style)
+        return (
+            excinfo.getrepr(style="value")
+            if excinfo.errisinstance(ProbeFindings)
+            else super().repr_failure(excinfo, style)
+        )
 
 
-class Found(AssertionError):  # noqa: N818  # a report writes the name before the text
+class ProbeFindings(AssertionError):  # noqa: N818  # a report writes the name before the text
     """Raised for the findings of a probe."""
 
 
@@ -93,9 +97,9 @@ class ProbeItem(_Item):
         others = [words.finding(finding) for finding in row.findings if finding not in failing]
         self.add_report_section("call", "gpudiag", "\n".join([words.figure(row), *others]))
         if isinstance(row.outcome, Broken):
-            raise Found("\n".join([f"broken: {words.figure(row)}", *row.log]))
+            raise ProbeFindings("\n".join([f"broken: {words.figure(row)}", *row.log]))
         if failing:
-            raise Found("\n".join(map(words.finding, failing)))
+            raise ProbeFindings("\n".join(map(words.finding, failing)))
 
     def _row(self, report: Report) -> Row | None:
         rows = (row for row in report.rows if row.probe == self.probe)
@@ -121,7 +125,7 @@ class VerdictItem(_Item):
             ]
             cure = _WITHOUT if report.verdict is Verdict.NOT_VERIFIED and report.facts.without_gpu else ""
             told = [said, words.headline(report), *causes, *others, cure or words.next_step(report)]
-            raise Found("\n".join(filter(None, told)))
+            raise ProbeFindings("\n".join(filter(None, told)))
 
 
 def _devices(config: pytest.Config) -> tuple[Device, ...]:

@@ -14,19 +14,19 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Limits, Report, Severity, World, conclude
 from gpudiag.run import judgement
-from gpudiag.run.machine import Machine
+from gpudiag.run.machine import ExaminedMachine
 
 NOTHING_WRONG, SOMETHING_WRONG, GPUDIAG_BROKE = 0, 1, 3
 _NOT_ASKED = Unknown("gpudiag trace looks at the program; for the machine: gpudiag check")
 
 
-def environment(machine: Machine) -> Mapping[str, str]:
+def environment(machine: ExaminedMachine) -> Mapping[str, str]:
     """Return the environment of a program on the machine."""
     return {**os.environ, **machine.environment}
 
 
 def made(
-    trace: ProgramTrace, command: tuple[str, ...], machine: Machine | None = None, status: int | None = None
+    trace: ProgramTrace, command: tuple[str, ...], machine: ExaminedMachine | None = None, status: int | None = None
 ) -> Report:
     """Return the report on what a program did; ``status``: that of the program, if gpudiag is to exit with it."""
     facts = Facts(**dict.fromkeys(Facts.__struct_fields__, _NOT_ASKED))
@@ -46,7 +46,7 @@ def made(
         signal=None,
         program=trace,
     )
-    diagnosis = judgement.diagnosed(judgement.Subject(report.facts, program=trace))
+    diagnosis = judgement.diagnosed(judgement.JudgedSubject(report.facts, program=trace))
     report = conclude(msgspec.structs.replace(report, diagnosis=diagnosis))
     return msgspec.structs.replace(report, exit_code=_exit_code(report) if status is None else status)
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from gpudiag.errors import ReportError, UsageError
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Report, Verdict
+from gpudiag.model.report import Broken, NoReading, Report, Verdict
 from gpudiag.report.masking import mask
 from gpudiag.simulator.faults import SONAMES, UNNEEDED, Fault, no_effect, parse_fault
 from gpudiag.simulator.spec import STATES
@@ -253,7 +253,7 @@ def tried(case: Case, called: dict[str, list[str]], by_program: list[str]) -> di
 
 def _right(report: Report) -> dict[str, str]:
     """Return whether a verdict other than PASS is right: gpudiag must not break by a fault of the machine."""
-    if any(isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY for row in report.rows):
+    if any(isinstance(row.outcome, Broken) and row.outcome.cause is NoReading.BUSY for row in report.rows):
         return {"right": "no", "proof": "this machine was too busy"}
     if report.verdict is Verdict.BROKEN:
         return {"right": "no", "proof": "the fault is the machine's and not gpudiag's"}

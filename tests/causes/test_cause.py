@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from examples import evidence, examples, found
 from examples.facts import example_with_gpus
 from gpudiag import causes
-from gpudiag.cause import GIVEN, Cause, Evidence, Known, Match, Matches, Program, Variables
+from gpudiag.cause import GIVEN, CatalogueCause, Cause, Evidence, Match, Matches, Program, Variables
 from gpudiag.causes import shared
 from gpudiag.cli import describe
 from gpudiag.fix import note
@@ -22,8 +22,9 @@ from gpudiag.probes.discovery import trace
 ALL = causes.all_of_them()
 
 
-def known(find: object) -> Known:
-    return Known("a_cause", Stage.DRIVER, "a cause", "why", Cause(fix=(note("a fix"),), url="https://a.b"), find)  # type: ignore[arg-type]
+def known(find: object) -> CatalogueCause:
+    cause = Cause(fix=(note("a fix"),), url="https://a.b")
+    return CatalogueCause("a_cause", Stage.DRIVER, "a cause", "why", cause, find)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("earlier", "name"), renamed.CAUSES.items())
@@ -34,7 +35,7 @@ def test_a_cause_is_found_by_its_earlier_name(earlier: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("known", [cause for cause in ALL if cause.declared.row_only], ids=lambda known: known.id)
-def test_a_sign_declares_nothing_that_only_the_diagnosis_reads(known: Known) -> None:
+def test_a_sign_declares_nothing_that_only_the_diagnosis_reads(known: CatalogueCause) -> None:
     declared, plain = known.declared, Cause(fix=(), url="")
     assert declared.finding
     unread = ("views", "unless", "needs_gpu", "last_resort", "general", "symptom")

@@ -17,7 +17,7 @@ from gpudiag.cause import Evidence
 from gpudiag.knowledge.codes import MESSAGES, code_in, explained, meanings
 from gpudiag.knowledge.messages import xid
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.report import Broken, Cause, Finding, Judged, Row
+from gpudiag.model.report import Broken, Finding, Judged, NoReading, Row
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import EndedReading, GpuFaults
 from gpudiag.report import FORMATS, render
@@ -47,7 +47,7 @@ def row_of(probe: str, code: str, end: str) -> Row:
     given = gpus_in_scope(facts)[1:]
     log = (f"E0000 00:00:1.2 7 cuda_executor.cc:9] the call failed: {code}: words of the library",)
     if end == "it breaks":
-        outcome: Judged | Broken = Broken(Cause.EXCEPTION, f"InternalError: the call failed: {code}")
+        outcome: Judged | Broken = Broken(NoReading.EXCEPTION, f"InternalError: the call failed: {code}")
     elif end == "it raises":
         outcome = Judged((GpuFaults.operation_failed.found(error=f"InternalError: the call failed: {code}"),))
     else:
@@ -160,7 +160,7 @@ def test_no_format_shows_a_code_without_its_meaning(format_: str) -> None:
 
 def test_an_error_without_a_code_is_named_by_its_probe() -> None:
     facts = example_with_gpus(2)
-    row = Row("memory.capacity", (gpus_in_scope(facts)[1].uuid,), Broken(Cause.NO_RESULT, "no result"), 0.0)
+    row = Row("memory.capacity", (gpus_in_scope(facts)[1].uuid,), Broken(NoReading.NO_RESULT, "no result"), 0.0)
     head = diagnose(Evidence(facts, gpus_in_scope(facts), (row,))).causes[0]
     assert (head.cause_id, head.stage) == ("probe_fails", Stage.MEMORY)
     assert "memory.capacity fails on GPU 1" in head.cause

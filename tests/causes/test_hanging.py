@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import gpudiag as package
 from conftest import DEADLINE_S, Gpudiag
 from examples.facts import example
-from gpudiag.cause import Cause, Evidence, Known, Match
+from gpudiag.cause import CatalogueCause, Cause, Evidence, Match
 from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed, Stage
@@ -187,13 +187,13 @@ def test_a_row_whose_judging_hangs_is_broken(tmp_path: Path) -> None:
     assert "good" in [cause.cause_id for cause in found.diagnosis.causes]
 
 
-def failing(error: Callable[[Facts], object]) -> Known:
+def failing(error: Callable[[Facts], object]) -> CatalogueCause:
     def find(facts: Facts) -> Any:
         error(facts)
         yield Match(("never",))
 
     declared = Cause(fix=(note("fix"),), url="https://a.b", needs_gpu=False)
-    return Known("fails", Stage.CONFIGURATION, "a cause", "why", declared, find)
+    return CatalogueCause("fails", Stage.CONFIGURATION, "a cause", "why", declared, find)
 
 
 @pytest.mark.parametrize(

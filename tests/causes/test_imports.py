@@ -14,7 +14,7 @@ from examples.facts import example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.model.diagnosis import Confidence, RootCause
 from gpudiag.model.facts import EnvironmentFacts, Requirement, TensorflowFacts
-from gpudiag.model.report import Broken, Cause, Row
+from gpudiag.model.report import Broken, NoReading, Row
 from gpudiag.run import diagnosis
 from reports import fix_lines
 
@@ -266,7 +266,7 @@ def first_cause(failed: Failed) -> RootCause:
     ordinary = example_with_gpus(1, environment=EnvironmentFacts(failed.variables))
     assert isinstance(ordinary.tensorflow, TensorflowFacts)
     installed = replace(ordinary.tensorflow, requirements=failed.requirements, outside=failed.outside)
-    crash = Broken(Cause.EXCEPTION, f"import tensorflow raised {failed.error}")
+    crash = Broken(NoReading.EXCEPTION, f"import tensorflow raised {failed.error}")
     trace = Row(TRACE, (), crash, 0.1, log=(*frames(*failed.where), failed.error))
     return diagnosis.diagnose(Evidence(replace(ordinary, tensorflow=installed), rows=(trace,))).causes[0]
 

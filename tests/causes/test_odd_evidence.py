@@ -22,7 +22,7 @@ from gpudiag.cause import TRACE, Evidence
 from gpudiag.comparison import facts
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import EnvironmentFacts, Facts, TensorflowFacts, Unknown
-from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Row, Severity
+from gpudiag.model.report import Broken, Finding, Gpu, Judged, NoReading, Row, Severity
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import diagnosis
 from gpudiag.run.accounts import account
@@ -180,7 +180,9 @@ def invented(chance: random.Random) -> Evidence:
         found = Finding(kind, Severity.FAIL, chance.choice(LINES), figures=figures)
         rows.append(Row(probe, (), Judged((found,)), 0.0, log=(chance.choice(LINES),)))
     traces = [row for case in CASES for row in case.rows if row.probe == TRACE]
-    rows.append(chance.choice([*traces, Row(TRACE, (), Broken(chance.choice(list(Cause)), chance.choice(LINES)), 0.0)]))
+    rows.append(
+        chance.choice([*traces, Row(TRACE, (), Broken(chance.choice(list(NoReading)), chance.choice(LINES)), 0.0)])
+    )
     gpus = chance.choice((gpus_in_scope(facts), made(GPUS, chance, TEXTS)))
     return Evidence(facts, gpus, tuple(rows), (altered(chance.choice(LINES), chance),))
 

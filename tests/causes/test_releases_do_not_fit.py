@@ -9,7 +9,7 @@ import pytest
 import settled
 from gpudiag.causes.package import releases_do_not_fit
 from gpudiag.causes.package.releases_do_not_fit import CASES, Explained
-from gpudiag.causes.shared.asked_name import Asked
+from gpudiag.causes.shared.asked_name import MissingName
 
 LOGS = {log.name: log for log in settled.load()}
 
@@ -25,7 +25,7 @@ def test_a_case_is_met_in_the_logs_that_it_names(number: int, log: str, monkeypa
     met = set[int]()
 
     def counted(at: int) -> releases_do_not_fit.Case:
-        def explain(asked: Asked) -> Explained | None:
+        def explain(asked: MissingName) -> Explained | None:
             met.add(at)
             return CASES[at].explain(asked)
 

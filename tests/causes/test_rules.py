@@ -18,7 +18,7 @@ from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
 from gpudiag.model.reading import decode_hook
-from gpudiag.model.report import RUN_ENDED, Broken, Cause, Judged, Row
+from gpudiag.model.report import RUN_ENDED, Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
 from reports import fix_lines
@@ -246,12 +246,12 @@ def test_without_nvswitch_the_fabric_manager_is_no_likely_cause() -> None:
 @pytest.mark.parametrize(
     ("cause", "detail", "failed"),
     [
-        (Cause.INTERRUPTED, "stopped by SIGINT", False),
-        (Cause.TIMEOUT, f"not run: the deadline of 5 s {RUN_ENDED}", False),
-        (Cause.TIMEOUT, "no result within 60 s", True),
+        (NoReading.INTERRUPTED, "stopped by SIGINT", False),
+        (NoReading.TIMEOUT, f"not run: the deadline of 5 s {RUN_ENDED}", False),
+        (NoReading.TIMEOUT, "no result within 60 s", True),
     ],
 )
-def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: Cause, detail: str, failed: bool) -> None:
+def test_the_end_of_the_run_is_no_fault_of_the_machine(probe: str, cause: NoReading, detail: str, failed: bool) -> None:
     hidden = example_with_gpus(2, environment=EnvironmentFacts({"CUDA_VISIBLE_DEVICES": "9"}))
     row = Row(probe, (), Broken(cause, detail), 0.0)
     diagnosed = diagnosis.diagnose(Evidence(hidden, rows=(row,)))

@@ -30,7 +30,15 @@ from examples.senses import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.model import codec
-from gpudiag.model.facts import Attempt, ContainerFacts, GpuProcess, GpuState, NvmlFacts, TensorflowFacts, TriedFacts
+from gpudiag.model.facts import (
+    ContainerFacts,
+    GpuProcess,
+    GpuState,
+    NvmlFacts,
+    PathAttempt,
+    TensorflowFacts,
+    TriedFacts,
+)
 from gpudiag.model.report import Judged, Row
 from gpudiag.probe import Kernel
 from gpudiag.probes.discovery import first_op
@@ -109,8 +117,10 @@ ALL = {
     "SLURM_GPUS_ON_NODE": "4",
     "CUDA_VISIBLE_DEVICES": "0,1,2,3",
 }
-SHARED = TriedFacts(opened=(Attempt("/dev/nvidia0"), Attempt("/dev/nvidia1", "EPERM"), Attempt("/dev/nvidiactl")))
-STALE = TriedFacts(connected=(Attempt("/run/nvidia-persistenced/socket", "ECONNREFUSED"),))
+SHARED = TriedFacts(
+    opened=(PathAttempt("/dev/nvidia0"), PathAttempt("/dev/nvidia1", "EPERM"), PathAttempt("/dev/nvidiactl"))
+)
+STALE = TriedFacts(connected=(PathAttempt("/run/nvidia-persistenced/socket", "ECONNREFUSED"),))
 
 ODD: dict[str, tuple[int, dict[str, Any]]] = {
     "a notebook without persistence, eight lanes by design": (1, {"nvml": devices(LAPTOP)}),

@@ -16,7 +16,7 @@ from corpus import items
 from examples import examples
 from examples.facts import example_with_gpus
 from gpudiag import causes
-from gpudiag.cause import Evidence, Known
+from gpudiag.cause import CatalogueCause, Evidence
 from gpudiag.comparison import last_pass
 from gpudiag.fix import run
 from gpudiag.model import codec
@@ -82,7 +82,7 @@ def test_no_recorded_machine_passes_beside_one(file: Path) -> None:
         assert not (declared_and_proved(alone) and alone.verdict is Verdict.PASS)
 
 
-def of(known: Known, *gpus: str, stage: Stage = Stage.CONFIGURATION) -> RootCause:
+def of(known: CatalogueCause, *gpus: str, stage: Stage = Stage.CONFIGURATION) -> RootCause:
     """Return the cause as it would be found, proved, at any stage."""
     return RootCause(
         cause_id=known.id,
@@ -108,7 +108,7 @@ def beside(cause: RootCause, *, folded: bool = False) -> Report:
 @pytest.mark.parametrize("known", UNFIT, ids=lambda known: known.id)
 @pytest.mark.parametrize("folded", [False, True])
 def test_every_cause_that_is_declared_unfit_forbids_a_pass_at_every_stage(
-    known: Known, folded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: CatalogueCause, folded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for stage in Stage:
@@ -122,7 +122,7 @@ def test_every_cause_that_is_declared_unfit_forbids_a_pass_at_every_stage(
 
 
 @pytest.mark.parametrize("known", UNFIT[:1], ids=lambda known: known.id)
-def test_a_cause_about_other_gpus_or_that_is_not_proved_forbids_nothing(known: Known) -> None:
+def test_a_cause_about_other_gpus_or_that_is_not_proved_forbids_nothing(known: CatalogueCause) -> None:
     first, second = (gpu.pci_bus_id for gpu in beside(of(known)).gpus)
     assert beside(of(known, second)).verdict is Verdict.FAIL
     assert beside(of(known, second.upper())).verdict is Verdict.FAIL

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conftest import Gpudiag
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Report
+from gpudiag.model.report import Broken, NoReading, Report
 from gpudiag.report import render
 from gpudiag.report.formats import markdown
 from reports import GPUS, passed, report, row
@@ -49,7 +49,7 @@ def test_fewer_gpus_than_required_are_in_the_head(gpudiag: Gpudiag) -> None:
 
 
 def test_many_rows_that_broke_in_the_same_way_are_one() -> None:
-    crash = Broken(Cause.SIGNAL, "SIGSEGV")
+    crash = Broken(NoReading.SIGNAL, "SIGSEGV")
     names = [f"memory.probe_{number}" for number in range(37)]
     made = report(*(row(name, crash, *GPUS, log=(f"last words of {name}",)) for name in names), gpus=GPUS)
     text = render(made, "table", width=80, color=False)
@@ -63,7 +63,7 @@ def test_many_rows_that_broke_in_the_same_way_are_one() -> None:
 
 
 def test_two_faults_are_not_one() -> None:
-    rows = [row(f"memory.a{number}", Broken(Cause.SIGNAL, "SIGSEGV")) for number in range(3)]
-    rows += [row(f"memory.b{number}", Broken(Cause.TIMEOUT, "60 s")) for number in range(3)]
+    rows = [row(f"memory.a{number}", Broken(NoReading.SIGNAL, "SIGSEGV")) for number in range(3)]
+    rows += [row(f"memory.b{number}", Broken(NoReading.TIMEOUT, "60 s")) for number in range(3)]
     text = render(report(*rows, row("memory.c", passed())), "table", width=80, color=False)
     assert text.count("3 probes broke in the same way") == 2

@@ -17,12 +17,12 @@ import pytest
 
 from examples.facts import example_with_gpus
 from gpudiag.cli.progress import Progress
-from gpudiag.model.report import Broken, Cause, Row, Skipped
+from gpudiag.model.report import Broken, NoReading, Row, Skipped
 from reports import GPUS, passed, row
 
 FINE = row("placement.log", passed("fine"), s=0.123, log=("quiet log", "\x1b[31mred log\x1b[0m"))
 SKIPPED = row("memory.growth", Skipped("no GPU\n\x1b[31m"))
-BROKEN = row("logical.cpu_split", Broken(Cause.SIGNAL, "SIGSEGV"), s=1.5)
+BROKEN = row("logical.cpu_split", Broken(NoReading.SIGNAL, "SIGSEGV"), s=1.5)
 
 
 def run(progress: Progress) -> None:

@@ -13,7 +13,6 @@ from gpudiag.comparison import facts
 from gpudiag.comparison.likeness import is_same
 from gpudiag.model.change import Change
 from gpudiag.model.facts import (
-    Call,
     CallFacts,
     ContainerFacts,
     Distribution,
@@ -25,6 +24,7 @@ from gpudiag.model.facts import (
     LibraryFacts,
     NvmlFacts,
     TensorflowFacts,
+    TimedCall,
     Unknown,
 )
 
@@ -213,5 +213,5 @@ def test_nothing_is_known_of_a_family_on_either_side() -> None:
 
 @pytest.mark.parametrize(("old", "new", "same"), [(0.02, 0.04, True), (0.1, 25.0, False), (6.0, 9.0, True)])
 def test_a_call_that_took_a_little_longer_is_no_change(old: float, new: float, same: bool) -> None:
-    before, after = (example_with_gpus(calls=CallFacts((Call("cuInit", seconds),))) for seconds in (old, new))
+    before, after = (example_with_gpus(calls=CallFacts((TimedCall("cuInit", seconds),))) for seconds in (old, new))
     assert (not changes(before, after)) is same

@@ -14,7 +14,7 @@ from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.fix import run
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model import codec
-from gpudiag.model.change import Comparison, Subject
+from gpudiag.model.change import ChangeSubject, ReportComparison
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
 from gpudiag.model.facts import (
     DeviceNodeFacts,
@@ -26,18 +26,18 @@ from gpudiag.model.facts import (
     LibraryFacts,
     TensorflowFacts,
 )
-from gpudiag.model.report import Broken, Cause, Judged, Report, Skipped, World, conclude
+from gpudiag.model.report import Broken, Judged, NoReading, Report, Skipped, World, conclude
 from gpudiag.probe import GpuFaults
 from gpudiag.report import changes, comparison
 from gpudiag.report.masking import mask
 from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, passed, report, row, sample
 
 SKIPPED = Skipped("no GPU")
-BROKEN = Broken(Cause.SIGNAL, "SIGSEGV")
+BROKEN = Broken(NoReading.SIGNAL, "SIGSEGV")
 ROOT = Path(__file__).parents[2]
 
 
-def compared(old: Report, new: Report) -> Comparison:
+def compared(old: Report, new: Report) -> ReportComparison:
     return compare(ComparedReport(old, "old.json"), ComparedReport(new, "new.json"))
 
 
@@ -76,7 +76,7 @@ def test_outcomes_and_findings(
     new: Judged | Skipped | Broken,
     worse: bool,
 ) -> None:
-    rows = [change for change in compared(one(old), one(new)).worse if change.subject is not Subject.VERDICT]
+    rows = [change for change in compared(one(old), one(new)).worse if change.subject is not ChangeSubject.VERDICT]
     assert bool(rows) is worse
 
 
@@ -84,7 +84,7 @@ def test_verdicts_have_the_order_of_the_exit_statuses() -> None:
     good = report(row("memory.growth", passed(on=GPUS), *GPUS), gpus=GPUS)
     reports = [good, one(SKIPPED), one(BROKEN), one(passed("", CAP_IGNORED))]
     for number, old in enumerate(reports):
-        worse = [Subject.VERDICT in {change.subject for change in compared(old, new).worse} for new in reports]
+        worse = [ChangeSubject.VERDICT in {change.subject for change in compared(old, new).worse} for new in reports]
         assert worse == [later > number for later in range(4)]
 
 
@@ -99,7 +99,7 @@ def test_a_probe_that_was_skipped_for_lack_of_gpus_is_the_one_that_runs_on_them(
     both = (row("memory.growth", passed("2 MiB"), gpu) for gpu in GPUS)
     with_gpus = report(*both, row("libraries.xla", Skipped("real GPUs only"), *GPUS), gpus=GPUS)
     for old, new in ((without, with_gpus), (with_gpus, without)):
-        changes = [change for change in compared(old, new).changes if change.subject is Subject.OUTCOME]
+        changes = [change for change in compared(old, new).changes if change.subject is ChangeSubject.OUTCOME]
         assert [change.name for change in changes] == ["memory.growth GPU 0", "memory.growth GPU 1"]
         expected = ("skipped", "pass") if old is without else ("pass", "skipped")
         assert {(change.old, change.new, change.worse) for change in changes} == {(*expected, False)}
@@ -116,7 +116,7 @@ def test_a_gpu_that_left_the_scope_is_worse_and_one_that_was_moved_is_not() -> N
 def test_causes_come_and_go_by_their_name() -> None:
     found = compared(diagnosed("a", "b", "b"), diagnosed("b", "c"))
     came_and_gone = [
-        (change.name, change.new is not None) for change in found.changes if change.subject is Subject.CAUSE
+        (change.name, change.new is not None) for change in found.changes if change.subject is ChangeSubject.CAUSE
     ]
     assert came_and_gone == [("c", True), ("a", False), ("b", False)]
     assert [change.name for change in found.worse] == ["c"]

@@ -8,8 +8,8 @@ from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.knowledge.log_lines import Line
-from gpudiag.model.facts import Attempt, EnvironmentFacts, Facts, TriedFacts
-from gpudiag.model.report import Broken, Cause, Judged, Row
+from gpudiag.model.facts import EnvironmentFacts, Facts, PathAttempt, TriedFacts
+from gpudiag.model.report import Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 
 
@@ -25,7 +25,7 @@ def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
 
 
 def _by_mps(**variables: str) -> Evidence:
-    tried = TriedFacts(connected=(Attempt("/run/nvidia-mps/control"),))
+    tried = TriedFacts(connected=(PathAttempt("/run/nvidia-mps/control"),))
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables), tried=tried))
 
 
@@ -60,7 +60,7 @@ _MISALIGNED = "F0000 00:00:1.2 7 tensor.h:947] Check failed: IsAligned() ptr = 0
 
 
 def _aborted(*log: str, **variables: str) -> Evidence:
-    row = Row("discovery.logical_devices", (), Broken(Cause.SIGNAL, "killed by SIGABRT"), 0.0, log=log)
+    row = Row("discovery.logical_devices", (), Broken(NoReading.SIGNAL, "killed by SIGABRT"), 0.0, log=log)
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables)), rows=(row,))
 
 

@@ -10,7 +10,7 @@ from examples import Example
 from examples.facts import example, example_gpu, example_with_gpus
 from examples.machines import DOCKER, LIBCUDA, example_driver, example_evidence, example_facts, example_nodes
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import EnvironmentFacts, Family, NvmlFacts
+from gpudiag.model.facts import EnvironmentFacts, FactFamily, NvmlFacts
 
 _MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
 _COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"
@@ -42,7 +42,7 @@ def _fabric(error: str = _NOT_READY, state: str = "absent", packages: dict[str, 
     return example_evidence(example_facts(8, driver=driver, device_nodes=_SWITCH), cuinit=error)
 
 
-def _without_switch(name: str, where: Family | None = None) -> Evidence:
+def _without_switch(name: str, where: FactFamily | None = None) -> Evidence:
     nvml = NvmlFacts(None, "535.104.05", "12.2", (replace(example_gpu(), name=name),))
     return example_evidence(example_facts(nvml=nvml, container=where or example().container), cuinit=_NOT_READY)
 

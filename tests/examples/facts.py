@@ -11,8 +11,8 @@ from gpudiag.model.facts import (
     Distribution,
     DriverFacts,
     EnvironmentFacts,
+    FactFamily,
     Facts,
-    Family,
     LibraryFacts,
     NvmlDevice,
     NvmlFacts,
@@ -26,9 +26,9 @@ _SITE = "/home/someone/venv/lib/python3.11/site-packages"
 _FRAMEWORK = f"{_SITE}/tensorflow/libtensorflow_framework.so.2"
 
 
-def example(**families: Family) -> Facts:
+def example(**families: FactFamily) -> Facts:
     """Return the facts of an ordinary machine without a GPU, ``families`` replaced."""
-    ordinary: dict[str, Family] = {
+    ordinary: dict[str, FactFamily] = {
         "system": SystemFacts(
             os="Debian GNU/Linux 12 (bookworm)",
             kernel="6.1.0",
@@ -80,11 +80,11 @@ def example_gpu(index: int = 0) -> NvmlDevice:
     )
 
 
-def example_with_gpus(count: int = 1, **families: Family) -> Facts:
+def example_with_gpus(count: int = 1, **families: FactFamily) -> Facts:
     """Return the facts of an ordinary machine with ``count`` GPUs, ``families`` replaced."""
     devices = tuple(example_gpu(index) for index in range(count))
     paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(f"/dev/nvidia{gpu.index}" for gpu in devices))
-    ordinary: dict[str, Family] = {
+    ordinary: dict[str, FactFamily] = {
         "driver": DriverFacts("535.104.05", "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05", None, "12.2"),
         "nvml": NvmlFacts(None, "535.104.05", "12.2", devices),
         "device_nodes": DeviceNodeFacts(

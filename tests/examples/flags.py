@@ -6,7 +6,7 @@ from examples import Example
 from examples.facts import example_with_gpus
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.model.facts import EnvironmentFacts
-from gpudiag.model.report import Broken, Cause, Row
+from gpudiag.model.report import Broken, NoReading, Row
 
 _UNKNOWN = "F0000 00:00:1795272848.514328   22354 parse_flags_from_env.cc:234] Unknown flag in {}: {}"
 _NO_FILE = (
@@ -20,7 +20,7 @@ _NO_VALUE = (
 
 
 def _ended(log: str, probe: str = "discovery.logical_devices", **variables: str) -> Evidence:
-    row = Row(probe, (), Broken(Cause.NO_RESULT, "exited with status 1 without a result"), 0.0, log=(log,))
+    row = Row(probe, (), Broken(NoReading.NO_RESULT, "exited with status 1 without a result"), 0.0, log=(log,))
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables)), rows=(row,))
 
 

@@ -9,7 +9,7 @@ from examples.facts import example, example_gpu
 from examples.machines import example_evidence, example_facts, example_gpus, example_row
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import Distribution, EnvironmentFacts, TensorflowFacts
-from gpudiag.model.report import Broken, Cause, Row
+from gpudiag.model.report import Broken, NoReading, Row
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import device_details, logical_devices, physical_devices
 
@@ -77,7 +77,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "gpu_newer_than_wheel": (
         Example("Blackwell", _machine("12.0", compiled=True)),
         Example("Blackwell, kernels fail", _machine("12.0", compiled=True, kernels_fail=True, log=(_INVALID_PTX,))),
-        Example("compiling never ends", _machine("12.0", outcome=Broken(Cause.TIMEOUT, "no result within 60 s"))),
+        Example("compiling never ends", _machine("12.0", outcome=Broken(NoReading.TIMEOUT, "no result within 60 s"))),
         Example("in a log", _machine("8.0", lines=(f"W0000 gpu_device.cc:2447] {_LINE}", _INVALID_PTX))),
         Example("Hopper", _machine("9.0"), fires=False),
         Example("older than the wheel", _machine("5.2", compiled=True), fires=False),

@@ -6,7 +6,7 @@ from examples import Example
 from examples.machines import NO_DEVICE, example_evidence, example_facts
 from gpudiag.cause import Evidence
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.report import Broken, Cause, Row
+from gpudiag.model.report import Broken, NoReading, Row
 
 
 def _cases(stage: Stage) -> tuple[Example, ...]:
@@ -32,7 +32,7 @@ def _cases(stage: Stage) -> tuple[Example, ...]:
 def _in_use(error: str) -> Evidence:
     """Return the evidence of a machine on which a child ended by a signal when it made TensorFlow's devices."""
     log = (f"E0000 00:00:1.2 7 gpu_device.cc:425] Failed to create stream: INTERNAL: {error}",)
-    row = Row("discovery.logical_devices", (), Broken(Cause.SIGNAL, "killed by SIGSEGV"), 0.0, log=log)
+    row = Row("discovery.logical_devices", (), Broken(NoReading.SIGNAL, "killed by SIGSEGV"), 0.0, log=log)
     return example_evidence(example_facts(), row, listed=1)
 
 

@@ -18,7 +18,15 @@ from examples.hosts.libraries import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.libraries import COMPUTE, NVML, PATH
-from gpudiag.model.facts import ContainerFacts, DriverFacts, Family, Library, LibraryFacts, NvmlFacts, TensorflowFacts
+from gpudiag.model.facts import (
+    ContainerFacts,
+    DriverFacts,
+    FactFamily,
+    Library,
+    LibraryFacts,
+    NvmlFacts,
+    TensorflowFacts,
+)
 from gpudiag.model.report import Judged, Row
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
@@ -72,9 +80,9 @@ _UBUNTU = machine.example_facts().system
 _DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
 
 
-def _without_compute(*changed: Library, **families: Family) -> Evidence:
+def _without_compute(*changed: Library, **families: FactFamily) -> Evidence:
     """Return a machine whose driver runs without ``libcuda.so.1``, judged by ``host.driver``."""
-    ordinary: dict[str, Family] = {
+    ordinary: dict[str, FactFamily] = {
         "driver": DriverFacts("535.104.05", None, f"{COMPUTE}: {NOT_THERE}", None),
         "libraries": example_facts(*changed or (example_absent(COMPUTE),)).libraries,
     }

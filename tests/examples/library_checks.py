@@ -9,8 +9,8 @@ from typing import Any
 from examples import Example
 from examples.machines import example_evidence, example_facts
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import Call, CallFacts, EnvironmentFacts, Facts
-from gpudiag.model.report import Broken, Cause, Finding, Judged, Row, Severity
+from gpudiag.model.facts import CallFacts, EnvironmentFacts, Facts, TimedCall
+from gpudiag.model.report import Broken, Finding, Judged, NoReading, Row, Severity
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import MIB, EndedReading, Raised
 from gpudiag.probes.comparison import Check
@@ -83,7 +83,7 @@ def _hung(probe: Any, what: str) -> Evidence:
 
 
 def _waits(call: str, probe: str) -> Evidence:
-    hung = Call(call, None, waited_s=35.2, probe=probe, file=call if "/" in call else "")
+    hung = TimedCall(call, None, waited_s=35.2, probe=probe, file=call if "/" in call else "")
     return example_evidence(example_facts(2, calls=CallFacts((hung,))), listed=2)
 
 
@@ -101,7 +101,7 @@ def _unexplained(outcome: Judged | Broken, *log: str) -> Evidence:
 
 
 _LIMIT = "E0000 00:00:1.2 7 cuda_executor.cc:9] failed to set a limit: CUDA_ERROR_UNSUPPORTED_LIMIT: limit"
-_CRASHED = Broken(Cause.SIGNAL, "killed by SIGABRT")
+_CRASHED = Broken(NoReading.SIGNAL, "killed by SIGABRT")
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "probe_fails": (
@@ -109,7 +109,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("no code", _unexplained(_CRASHED)),
         Example("a finding", _unexplained(Judged((Finding("raised", Severity.FAIL, "raised CUDA_ERROR_ASSERT"),)))),
         Example("a warning", _unexplained(Judged((Finding("slow", Severity.WARNING, "slow"),))), fires=False),
-        Example("gpudiag had no time for it", _unexplained(Broken(Cause.BUSY, "no time")), fires=False),
+        Example("gpudiag had no time for it", _unexplained(Broken(NoReading.BUSY, "no time")), fires=False),
     ),
     "library_fails": (
         Example("cuDNN", _machine((cudnn, (_CUDNN,), (_FAILED,)))),

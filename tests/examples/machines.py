@@ -14,8 +14,8 @@ from gpudiag.model.facts import (
     DeviceNode,
     DeviceNodeFacts,
     DriverFacts,
+    FactFamily,
     Facts,
-    Family,
     NvmlDevice,
     NvmlFacts,
     SystemFacts,
@@ -32,7 +32,7 @@ NO_DEVICE = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
 DOCKER = ContainerFacts("docker", ("/.dockerenv",), False, None)
 
 
-def example_facts(count: int = 1, os: str = "Ubuntu 22.04.3 LTS", **families: Family) -> Facts:
+def example_facts(count: int = 1, os: str = "Ubuntu 22.04.3 LTS", **families: FactFamily) -> Facts:
     """Return the facts of an ordinary machine that runs this distribution."""
     system = example().system
     assert isinstance(system, SystemFacts)

@@ -8,7 +8,7 @@ from examples import Example
 from examples.facts import example, example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, EnvironmentFacts, Facts
-from gpudiag.model.report import Broken, Cause, Judged, Row
+from gpudiag.model.report import Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 
 _UNHANDLED = "INTERNAL: NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail."
@@ -50,7 +50,7 @@ def _in_cluster(facts: Facts, *lines: str, listed: int = 0, workers: int = 2, jo
     return Evidence(facts, rows=(Row("discovery.trace", (), Judged(), 0.0, reading),), lines=lines)
 
 
-def _distribution(cause: Cause) -> tuple[Row, ...]:
+def _distribution(cause: NoReading) -> tuple[Row, ...]:
     uuids = tuple(example_gpu(index).uuid for index in range(2))
     return (Row("distribution.reduction", uuids, Broken(cause, "no result within 60 s"), 60.0),)
 
@@ -92,8 +92,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "iommu_between_gpus": (
         Example("the log ends at an all-reduce", _between(_AMD, "Epoch 1/10", _ALL_REDUCE)),
-        Example("a probe stood still", _between(_AMD, rows=_distribution(Cause.TIMEOUT))),
-        Example("a probe ended in another way", _between(_AMD, rows=_distribution(Cause.SIGNAL)), fires=False),
+        Example("a probe stood still", _between(_AMD, rows=_distribution(NoReading.TIMEOUT))),
+        Example("a probe ended in another way", _between(_AMD, rows=_distribution(NoReading.SIGNAL)), fires=False),
         Example(
             "passed through",
             _between(msgspec.structs.replace(_AMD, iommu_options=("iommu=pt",)), _ALL_REDUCE),

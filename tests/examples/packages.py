@@ -9,24 +9,24 @@ from examples.facts import example, example_with_gpus
 from examples.hosts.packages import example_packages
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import PATH
-from gpudiag.model.facts import Distribution, EnvironmentFacts, Family, Requirement, SystemFacts, TensorflowBuild
-from gpudiag.model.report import Broken, Cause, Row
+from gpudiag.model.facts import Distribution, EnvironmentFacts, FactFamily, Requirement, SystemFacts, TensorflowBuild
+from gpudiag.model.report import Broken, NoReading, Row
 
 _PLUGIN = "tensorflow-plugins"
 _SITE = "/home/someone/venv/lib/python3.11/site-packages"
 _CPU = TensorflowBuild(False, None, None, ())
 _TWO = (Distribution("tensorflow", "2.21.0", _SITE), Distribution("tensorflow-cpu", "2.21.0", _SITE))
 _ONLY_CPU = (Distribution("tensorflow-cpu", "2.21.0", _SITE),)
-_BROKEN_IMPORT = Row(TRACE, (), Broken(Cause.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
+_BROKEN_IMPORT = Row(TRACE, (), Broken(NoReading.EXCEPTION, "AttributeError: module has no attribute 'config'"), 0.0)
 _BUILD_INFO = "tensorflow/python/platform/build_info.py"
 _NO_TYPING = "ImportError: cannot import name 'typing' from 'numpy' (/home/someone/project/numpy.py)"
 _NO_ARRAY = "AttributeError: module 'numpy' has no attribute 'array'"
 _DML = f"{_SITE}/{_PLUGIN}/libtfdml_plugin.so"
-_BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(Cause.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
+_BROKEN_BY_PLUGIN = Row(TRACE, (), Broken(NoReading.EXCEPTION, f"NotFoundError: {_DML}: undefined symbol"), 0.0)
 
 
 def _shadowing(error: str, *log: str) -> Row:
-    return Row(TRACE, (), Broken(Cause.EXCEPTION, f"import tensorflow raised {error}"), 0.0, log=log)
+    return Row(TRACE, (), Broken(NoReading.EXCEPTION, f"import tensorflow raised {error}"), 0.0, log=log)
 
 
 def _with(
@@ -36,7 +36,7 @@ def _with(
     variables: dict[str, str] | None = None,
     **changes: object,
 ) -> Evidence:
-    families: dict[str, Family] = {
+    families: dict[str, FactFamily] = {
         "tensorflow": msgspec.structs.replace(example_packages(), **changes),
         "environment": EnvironmentFacts(variables or {}),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from examples import Example
 from examples.hosts import cases
 from gpudiag import causes
-from gpudiag.cause import Evidence, Known
+from gpudiag.cause import CatalogueCause, Evidence
 from gpudiag.model.visibility import gpus_in_scope
 
 MOST = 2
 
 
-def _examples(known: Known) -> tuple[Example, ...]:
+def _examples(known: CatalogueCause) -> tuple[Example, ...]:
     """Return machines on which the row shows the cause, and others on which it has nothing to show."""
     row, _, kind = known.declared.finding.rpartition(".")
     found: dict[bool, list[Example]] = {True: [], False: []}

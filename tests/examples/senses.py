@@ -27,18 +27,18 @@ from examples.machines import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import (
-    Attempt,
     ContainerFacts,
     DeviceNodeFacts,
     DriverFacts,
     EnvironmentFacts,
     GpuProcess,
     GpuState,
-    Holder,
     Library,
     LibraryFacts,
     NvmlDevice,
     NvmlFacts,
+    PathAttempt,
+    ProcessIdentity,
     TensorflowFacts,
     TriedFacts,
 )
@@ -88,7 +88,7 @@ def devices(*gpus: NvmlDevice, **facts: Any) -> NvmlFacts:
 def opened(**errors: str | None) -> TriedFacts:
     """Return what came of opening the device files of one GPU; by ``ctl``, ``uvm`` and ``gpu``."""
     files = {CONTROL: "ctl", UVM: "uvm", GPU_0: "gpu"}
-    return TriedFacts(opened=tuple(Attempt(path, errors.get(key)) for path, key in files.items()))
+    return TriedFacts(opened=tuple(PathAttempt(path, errors.get(key)) for path, key in files.items()))
 
 
 def bus(*models: str, **changes: Any) -> DeviceNodeFacts:
@@ -129,8 +129,8 @@ WORKS, NO_GPU, HIDDEN = Seen(), Seen(cuinit=NO_DEVICE), Seen(lists=False)
 
 
 def written(purpose: str, path: str, error: str | None, free_bytes: int = 1 << 30) -> TriedFacts:
-    home = Attempt("/home/someone", purpose="home", free_bytes=1 << 30)
-    return TriedFacts(written=(Attempt(path, error, purpose, free_bytes), home))
+    home = PathAttempt("/home/someone", purpose="home", free_bytes=1 << 30)
+    return TriedFacts(written=(PathAttempt(path, error, purpose, free_bytes), home))
 
 
 def compiled(tried: TriedFacts, **values: str) -> Evidence:
@@ -172,12 +172,14 @@ EMPTY = NvmlFacts(None, MODULE, "12.2", ())
 SLURM = {"SLURM_JOB_ID": "17"}
 ALLOCATED = {"SLURM_JOB_GPUS": "2,3", "SLURM_STEP_GPUS": "2,3"}
 CC = {"confidential": True, "confidential_ready": False}
-MPS_GONE = TriedFacts(connected=(Attempt("/tmp/nvidia-mps/control", "ECONNREFUSED"),))
+MPS_GONE = TriedFacts(connected=(PathAttempt("/tmp/nvidia-mps/control", "ECONNREFUSED"),))
 NO_PERMISSION = NvmlFacts("Insufficient Permissions", None, None, ())
 LOST_NVML = NvmlFacts("Unknown Error", None, None, ())
 VGPU = {"virtualization": "vgpu"}
 JOINED = {"fabric": "in_progress", "virtualization": "passthrough"}
-HELD = GpuProcess(4711, 39 << 30, holder=Holder("someone", "python train.py ...", "2026-11-20 08:00 UTC", True))
+HELD = GpuProcess(
+    4711, 39 << 30, holder=ProcessIdentity("someone", "python train.py ...", "2026-11-20 08:00 UTC", True)
+)
 TAKEN = replace(card(), memory_used_bytes=39 << 30, processes=(HELD,))
 ALL_FOUR = {"SLURM_JOB_GPUS": "0-3", "SLURM_STEP_GPUS": "0,1,2,3"}
 ABSENT = {"fabric_manager": "absent"}
@@ -193,7 +195,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("permissions forbid it", NO_GPU.on(tried=opened(ctl="EACCES")), fires=False),
         Example(
             "the GPUs of others alone",
-            WORKS.on(tried=replace(opened(), opened=(Attempt(GPU_0), Attempt("/dev/nvidia1", "EPERM")))),
+            WORKS.on(tried=replace(opened(), opened=(PathAttempt(GPU_0), PathAttempt("/dev/nvidia1", "EPERM")))),
             fires=False,
         ),
         Example("TensorFlow has its GPUs all the same", WORKS.on(tried=opened(uvm="EPERM")), fires=False),

@@ -9,7 +9,7 @@ from gpudiag.causes.shared.variables import TYPES
 from gpudiag.knowledge.log_lines import Line
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model.facts import EnvironmentFacts
-from gpudiag.model.report import Broken, Cause, Finding, Judged, Row, Severity
+from gpudiag.model.report import Broken, Finding, Judged, NoReading, Row, Severity
 from gpudiag.probe import Raised
 from gpudiag.probes.discovery import trace
 
@@ -30,7 +30,7 @@ def _listing(listed: int, *said: Line, raised: Raised | None = None) -> Row:
 
 
 def _import(detail: str) -> Row:
-    return Row(TRACE, (), Broken(Cause.EXCEPTION, detail), 0.0)
+    return Row(TRACE, (), Broken(NoReading.EXCEPTION, detail), 0.0)
 
 
 def _creation(detail: str) -> Row:

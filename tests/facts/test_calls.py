@@ -17,7 +17,7 @@ from gpudiag.cause import Evidence
 from gpudiag.facts import calls
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.facts import Call, CallFacts, Facts, GpuState, NvmlFacts, Unknown
+from gpudiag.model.facts import CallFacts, Facts, GpuState, NvmlFacts, TimedCall, Unknown
 from gpudiag.model.report import Broken, Judged, Report, Skipped, Verdict
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import plan
@@ -49,7 +49,7 @@ def test_each_first_call_is_measured() -> None:
 
 def test_of_a_child_that_was_ended_the_call_is_known_that_it_was_in() -> None:
     found = calls.of_a_child("junk\ngpudiag call: a\ngpudiag call: a 0.25\ngpudiag call: cuInit\n", waited_s=40.04)
-    assert found.calls == (Call("a", 0.25), Call("cuInit", None, waited_s=40.0))
+    assert found.calls == (TimedCall("a", 0.25), TimedCall("cuInit", None, waited_s=40.0))
     assert found.driver_hangs
     assert not calls.of_a_child("gpudiag call: cuInit\n", "GPU-0").driver_hangs, "that is of one GPU alone"
     assert calls.of_a_child("").calls == ()
@@ -75,9 +75,9 @@ def test_where_there_is_no_driver_nothing_is_slow(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facts", "level"),
     [
-        (CallFacts((Call("cuInit", 25.0),)), "quick"),
-        (CallFacts((Call("cuInit", 5.0), Call("nvmlInit", 20.0))), "quick"),
-        (CallFacts((Call("cuInit", 5.0), Call("nvmlInit", 4.0))), "full"),
+        (CallFacts((TimedCall("cuInit", 25.0),)), "quick"),
+        (CallFacts((TimedCall("cuInit", 5.0), TimedCall("nvmlInit", 20.0))), "quick"),
+        (CallFacts((TimedCall("cuInit", 5.0), TimedCall("nvmlInit", 4.0))), "full"),
         (Unknown("not asked"), "full"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_gpu_that_hangs_costs_once(gpudiag: Gpudiag) -> None:
 
 @pytest.mark.parametrize("persistent", [True, False, None])
 def test_persistence_mode_is_advised_unless_it_is_on(persistent: bool | None) -> None:
-    machine = example_with_gpus(calls=CallFacts((Call("cuInit", 25.0),)))
+    machine = example_with_gpus(calls=CallFacts((TimedCall("cuInit", 25.0),)))
     assert isinstance(machine.nvml, NvmlFacts)
     devices = tuple(replace(device, state=GpuState(persistence=persistent)) for device in machine.nvml.devices)
     (cause,) = found("driver_call_slow", Evidence(replace(machine, nvml=replace(machine.nvml, devices=devices))))

@@ -9,13 +9,15 @@ from msgspec.structs import replace
 
 from examples.facts import example_gpu
 from gpudiag.facts.holders import with_holders
-from gpudiag.model.facts import GpuProcess, Holder
+from gpudiag.model.facts import GpuProcess, ProcessIdentity
 
 STATUS = "Name:\tpython\nPPid:\t{parent}\nUid:\t0\t0\t0\t0\n"
 STAT = "77 (a (strange) name) S 1 1 1 0 -1 4 1 1 1 1 1 1 1 1 20 0 1 0 360000 1 1\n"
 
 
-def holder(root: Path, parent: int = 1, cgroup: str = "", command: str = "python\0train.py\0--key\0secret\0") -> Holder:
+def holder(
+    root: Path, parent: int = 1, cgroup: str = "", command: str = "python\0train.py\0--key\0secret\0"
+) -> ProcessIdentity:
     folder = root / "proc/77"
     folder.mkdir(parents=True, exist_ok=True)
     (root / "proc/stat").write_text("cpu 1\nbtime 1700000000\n")
@@ -35,7 +37,7 @@ def holder(root: Path, parent: int = 1, cgroup: str = "", command: str = "python
 
 def test_what_is_said_of_a_process(tmp_path: Path) -> None:
     found = holder(tmp_path, cgroup="/user.slice/user-1000.slice/session-3.scope")
-    assert found == Holder("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None)
+    assert found == ProcessIdentity("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpudiag.facts.tried import _opened, gather
-from gpudiag.model.facts import Attempt
+from gpudiag.model.facts import PathAttempt
 
 
-def written(**environ: str) -> dict[str, Attempt]:
+def written(**environ: str) -> dict[str, PathAttempt]:
     return {attempt.purpose: attempt for attempt in gather(Path("/nonexistent"), environ).written}
 
 
@@ -102,15 +102,17 @@ def service(tmp_path: Path) -> Iterator[socket.socket]:
 
 def test_a_service_that_listens_and_one_that_is_gone(tmp_path: Path, service: socket.socket) -> None:
     path = "/run/nvidia-persistenced/socket"
-    assert gather(tmp_path, {}).connected == (Attempt(path, "ECONNREFUSED"),)
+    assert gather(tmp_path, {}).connected == (PathAttempt(path, "ECONNREFUSED"),)
     service.listen()
-    assert gather(tmp_path, {}).connected == (Attempt(path),)
+    assert gather(tmp_path, {}).connected == (PathAttempt(path),)
 
 
 def test_the_daemon_of_mps_is_missed_only_if_it_was_asked_for(tmp_path: Path) -> None:
     pipes = str(tmp_path / "mps")
     assert gather(tmp_path, {}).connected == ()
-    assert gather(tmp_path, {"CUDA_MPS_PIPE_DIRECTORY": pipes}).connected == (Attempt(f"{pipes}/control", "ENOENT"),)
+    assert gather(tmp_path, {"CUDA_MPS_PIPE_DIRECTORY": pipes}).connected == (
+        PathAttempt(f"{pipes}/control", "ENOENT"),
+    )
 
 
 def test_a_socket_of_another_kind_is_a_service_too(tmp_path: Path) -> None:
@@ -118,4 +120,4 @@ def test_a_socket_of_another_kind_is_a_service_too(tmp_path: Path) -> None:
         listening.bind(str(tmp_path / "control"))
         listening.listen()
         environ = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
-        assert gather(tmp_path, environ).connected == (Attempt(f"{tmp_path}/control"),)
+        assert gather(tmp_path, environ).connected == (PathAttempt(f"{tmp_path}/control"),)

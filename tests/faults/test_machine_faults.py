@@ -9,7 +9,7 @@ import pytest
 from campaigns import machine_faults
 from campaigns.machine_faults import BAD, STATE, Case, Records, _right, areas_of, cases, part_of
 
-from gpudiag.model.report import Broken, Cause
+from gpudiag.model.report import Broken, NoReading
 from gpudiag.simulator.faults import CATALOGUE, SONAMES, parse_fault
 from gpudiag.simulator.spec import STATES
 from reports import CAP_IGNORED, GPUS, passed, report, row
@@ -62,9 +62,10 @@ def test_the_page_names_each_commit_and_can_be_read_back() -> None:
 
 def test_a_broken_check_is_never_right() -> None:
     assert (
-        _right(report(row("libraries.xla", Broken(Cause.NO_RESULT, "no result"), GPUS[0]), gpus=GPUS))["right"] == "no"
+        _right(report(row("libraries.xla", Broken(NoReading.NO_RESULT, "no result"), GPUS[0]), gpus=GPUS))["right"]
+        == "no"
     )
-    busy = report(row("libraries.xla", Broken(Cause.BUSY, "no result"), GPUS[0]), gpus=GPUS)
+    busy = report(row("libraries.xla", Broken(NoReading.BUSY, "no result"), GPUS[0]), gpus=GPUS)
     assert _right(busy) == {"right": "no", "proof": "this machine was too busy"}
     failed = report(row("libraries.xla", passed("", CAP_IGNORED), GPUS[0]), gpus=GPUS)
     assert _right(failed) == {"right": "yes"}

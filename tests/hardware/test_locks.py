@@ -16,9 +16,9 @@ import pytest
 from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag.hardware import locks
-from gpudiag.hardware.locks import Devices, lock_folder, open_shared
+from gpudiag.hardware.locks import GpuLocks, lock_folder, open_shared
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Gpu, Report
+from gpudiag.model.report import Broken, Gpu, NoReading, Report
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.report import words
 
@@ -50,12 +50,12 @@ def test_a_folder_that_is_not_for_everybody_is_not_taken(shared: Path, mode: int
 
 def test_what_one_run_holds_another_sees_and_a_death_gives_back(tmp_path: Path) -> None:
     source = (
-        "import time; from pathlib import Path; from gpudiag.hardware.locks import Devices\n"
+        "import time; from pathlib import Path; from gpudiag.hardware.locks import GpuLocks\n"
         "from gpudiag.model.report import Gpu\n"
-        f"assert Devices(Path({str(tmp_path)!r})).take((Gpu(0, '', {GPUS[0].uuid!r}, '', 0),), exclusive=True)\n"
+        f"assert GpuLocks(Path({str(tmp_path)!r})).take((Gpu(0, '', {GPUS[0].uuid!r}, '', 0),), exclusive=True)\n"
         "print('held', flush=True); time.sleep(60)"
     )
-    here = Devices(tmp_path)
+    here = GpuLocks(tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, env=environment) as other:
         assert other.stdout is not None
@@ -108,7 +108,7 @@ def test_a_lock_that_cannot_be_used_is_a_sentence_and_not_an_error(kind: str, re
     folder = tmp_path / "locks"
     folder.mkdir()
     unusable(folder / f"gpudiag-{GPUS[0].uuid}.lock", kind)
-    here = Devices(folder)
+    here = GpuLocks(folder)
     assert here.take(GPUS, exclusive=True)
     assert not here.take(GPUS, exclusive=False), "within the run it is still handed out once"
     here.release(GPUS)
@@ -127,7 +127,7 @@ def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("fcntl.flock", refuse)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    here = Devices(tmp_path)
+    here = GpuLocks(tmp_path)
     assert here.take(GPUS, exclusive=True)
     assert "No locks available" in "".join(here.unlocked.values())
     here.close()
@@ -161,12 +161,12 @@ def for_all() -> Iterator[Path]:
         yield Path(name)
 
 
-TAKE = "one = Devices(Path(sys.argv[1])); print(one.take(gpus, exclusive=True), list(one.unlocked.values()))"
+TAKE = "one = GpuLocks(Path(sys.argv[1])); print(one.take(gpus, exclusive=True), list(one.unlocked.values()))"
 
 
 @AS_ROOT
 def test_users_share_locks(for_all: Path) -> None:
-    here = Devices(for_all)
+    here = GpuLocks(for_all)
     assert here.take(GPUS, exclusive=True)
     held = f"{TAKE}; print(one.holder(gpus))"
     assert as_other(held, str(for_all)).stdout.splitlines() == ["False []", f"process {os.getpid()} of root"]
@@ -203,7 +203,7 @@ def test_a_lock_that_was_removed_is_locked_again(tmp_path: Path, monkeypatch: py
         return real(file)
 
     monkeypatch.setattr(locks, "_locked", locked)
-    first, second = Devices(tmp_path), Devices(tmp_path)
+    first, second = GpuLocks(tmp_path), GpuLocks(tmp_path)
     assert first.take(GPUS, exclusive=True)
     assert not second.take(GPUS, exclusive=True)
     first.close()
@@ -226,7 +226,7 @@ def test_a_private_folder_that_is_not_this_users_is_refused(
             pytest.skip("only root can give a folder away")
         place.mkdir()
         os.chown(place, AS_OTHER, -1)
-    here = Devices(None)
+    here = GpuLocks(None)
     assert here.take(GPUS, exclusive=True)
     (said,) = here.unlocked.values()
     assert str(place) in said
@@ -244,7 +244,7 @@ INSIDE = """
 import os, subprocess, sys
 from pathlib import Path
 from gpudiag.hardware import nvml
-from gpudiag.hardware.locks import Devices
+from gpudiag.hardware.locks import GpuLocks
 from gpudiag.model.report import Gpu
 from gpudiag.simulator import MACHINE_VARIABLE
 
@@ -253,7 +253,7 @@ folder = Path(os.environ[MACHINE_VARIABLE])
 if sys.argv[1] == "unusable":
     (folder / f"gpudiag-{device.uuid}.lock").mkdir()
 else:
-    held = Devices(folder)
+    held = GpuLocks(folder)
     assert held.take((Gpu.of(device, device.uuid),), exclusive=True)
 check = [sys.executable, "-m", "gpudiag", "check", "memory.growth", "-q", "--format", "json", "--lock-wait", "0.5"]
 sys.exit(subprocess.run(check, timeout=300).returncode)
@@ -280,7 +280,7 @@ def test_a_lock_that_is_held_is_waited_for_as_long_as_asked(gpudiag: Gpudiag) ->
     told = check_beside("held", gpudiag)
     (row,) = told.rows
     assert isinstance(row.outcome, Broken)
-    assert row.outcome.cause is Cause.TIMEOUT
+    assert row.outcome.cause is NoReading.TIMEOUT
     assert row.outcome.detail.startswith("another run of gpudiag (process ")
     assert row.outcome.detail.endswith("held the GPU for more than 0.5 s (--lock-wait)")
     assert told.exit_code == 3
@@ -288,7 +288,7 @@ def test_a_lock_that_is_held_is_waited_for_as_long_as_asked(gpudiag: Gpudiag) ->
 
 def test_an_old_name_of_a_mig_instance_names_no_folder(tmp_path: Path) -> None:
     instance = (Gpu(0, "", "MIG-GPU-00000000-0000-4000-8000-000000000000/1/0", "", 0),)
-    here, there = Devices(tmp_path), Devices(tmp_path)
+    here, there = GpuLocks(tmp_path), GpuLocks(tmp_path)
     assert here.take(instance, exclusive=True)
     assert here.unlocked == {}
     assert not there.take(instance, exclusive=False)

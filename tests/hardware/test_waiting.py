@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gpudiag.hardware import elf, waiting
-from gpudiag.hardware.waiting import Where
+from gpudiag.hardware.waiting import WaitPlace
 from gpudiag.simulator import Machine
 
 IN_A_LIBRARY = """
@@ -43,8 +43,8 @@ def running(program: str, *faults: str) -> Iterator[int]:
             process.communicate()
 
 
-def seen(pid: int) -> Where:
-    return msgspec.json.decode(waiting.look({"pid": pid}), type=Where)
+def seen(pid: int) -> WaitPlace:
+    return msgspec.json.decode(waiting.look({"pid": pid}), type=WaitPlace)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_who_waits_in_no_library_and_for_no_file_is_not_named(wait_until: Callab
     ) as pid:
         wait_until(lambda: waiting.woken(f"/proc/{pid}") is not None)
         assert (seen(pid).call, seen(pid).file) == ("", "")
-    assert seen(pid) == Where(), "it has ended"
+    assert seen(pid) == WaitPlace(), "it has ended"
     assert waiting.woken(f"/proc/{pid}") is None
 
 

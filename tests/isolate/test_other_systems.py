@@ -12,7 +12,7 @@ import pytest
 
 from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec
 from gpudiag.isolate.one_by_one import OneByOne
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from processes import elsewhere
 
 
@@ -40,11 +40,11 @@ def test_a_value_and_both_streams_come_back(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("function", "cause", "detail"),
     [
-        ("raises", Cause.EXCEPTION, "ValueError: nothing works"),
-        ("leaves_without_a_word", Cause.NO_RESULT, "exited with status 0 without a result"),
+        ("raises", NoReading.EXCEPTION, "ValueError: nothing works"),
+        ("leaves_without_a_word", NoReading.NO_RESULT, "exited with status 0 without a result"),
     ],
 )
-def test_a_job_without_a_value_says_why(function: str, cause: Cause, detail: str) -> None:
+def test_a_job_without_a_value_says_why(function: str, cause: NoReading, detail: str) -> None:
     ended = run(job(function))
     assert (ended.cause, ended.value) == (cause, None)
     assert detail in ended.detail
@@ -52,15 +52,15 @@ def test_a_job_without_a_value_says_why(function: str, cause: Cause, detail: str
 
 def test_a_job_has_a_deadline(tmp_path: Path) -> None:
     ended = run(job("is_deaf_to_term", deadline_s=1.0, pid_file=str(tmp_path / "pid")))
-    assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+    assert (ended.cause, ended.detail) == (NoReading.TIMEOUT, "no result within 1 s")
 
 
 def test_a_job_that_is_killed_first_never_runs() -> None:
     with OneByOne({"plain": ServerSpec()}, Bounds()) as jobs:
         jobs.start(job("well"))
-        jobs.kill("well", Cause.INTERRUPTED, "stopped by SIGINT")
+        jobs.kill("well", NoReading.INTERRUPTED, "stopped by SIGINT")
         [ended] = jobs.wait(0.1)
-    assert (ended.cause, ended.detail, ended.stdout) == (Cause.INTERRUPTED, "stopped by SIGINT", "")
+    assert (ended.cause, ended.detail, ended.stdout) == (NoReading.INTERRUPTED, "stopped by SIGINT", "")
 
 
 def under_windows(*arguments: str) -> subprocess.CompletedProcess[str]:

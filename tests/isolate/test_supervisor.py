@@ -25,9 +25,9 @@ import pytest
 from gpudiag.hardware import starvation
 from gpudiag.isolate import Bounds, Job, JobResult, ServerSpec, linux, polling, server
 from gpudiag.isolate import supervisor as supervisor_module
-from gpudiag.isolate.protocol import Ended, Refused, Started
+from gpudiag.isolate.protocol import JobEnded, Refused, Started
 from gpudiag.isolate.supervisor import Supervisor
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers need Linux")
 
@@ -125,21 +125,29 @@ def test_a_value_and_both_streams_come_back(fresh: bool) -> None:
 @pytest.mark.parametrize(
     ("function", "cause", "detail"),
     [
-        ("raises", Cause.EXCEPTION, "ValueError: nothing works"),
-        ("is_disturbed", Cause.DISTURBED, "another process changed its memory by 100 MiB"),
-        ("exits_from_python", Cause.EXCEPTION, "SystemExit: 7"),
-        ("segfaults", Cause.SIGNAL, "killed by SIGSEGV"),
-        ("aborts", Cause.SIGNAL, "killed by SIGABRT"),
-        ("leaves_without_a_word", Cause.NO_RESULT, "exited with status 0 without a result"),
-        ("writes_half_a_record", Cause.BAD_RESULT, "exited with status 0 after 9 of 1000 bytes of its record"),
-        ("raises_what_cannot_be_told", Cause.EXCEPTION, "UntellableError: (its text cannot be read)"),
-        ("writes_nonsense", Cause.BAD_RESULT, "its record is malformed"),
-        ("returns_100_mb", Cause.BAD_RESULT, "its record is larger than 16 MiB"),
-        ("floods", Cause.OUTPUT_FLOOD, "wrote more than 64 MiB"),
-        ("floods_what_is_captured", Cause.OUTPUT_FLOOD, "wrote more than 16 MiB to stderr while it was captured"),
+        ("raises", NoReading.EXCEPTION, "ValueError: nothing works"),
+        ("is_disturbed", NoReading.DISTURBED, "another process changed its memory by 100 MiB"),
+        ("exits_from_python", NoReading.EXCEPTION, "SystemExit: 7"),
+        ("segfaults", NoReading.SIGNAL, "killed by SIGSEGV"),
+        ("aborts", NoReading.SIGNAL, "killed by SIGABRT"),
+        ("leaves_without_a_word", NoReading.NO_RESULT, "exited with status 0 without a result"),
+        (
+            "writes_half_a_record",
+            NoReading.BAD_RESULT,
+            "exited with status 0 after 9 of 1000 bytes of its record",
+        ),
+        ("raises_what_cannot_be_told", NoReading.EXCEPTION, "UntellableError: (its text cannot be read)"),
+        ("writes_nonsense", NoReading.BAD_RESULT, "its record is malformed"),
+        ("returns_100_mb", NoReading.BAD_RESULT, "its record is larger than 16 MiB"),
+        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+        (
+            "floods_what_is_captured",
+            NoReading.OUTPUT_FLOOD,
+            "wrote more than 16 MiB to stderr while it was captured",
+        ),
     ],
 )
-def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail: str, fresh: bool) -> None:
+def test_a_death_is_a_result_of_its_own_kind(function: str, cause: NoReading, detail: str, fresh: bool) -> None:
     ended = run_one(job(function, fresh=fresh))
     assert (ended.cause, ended.value) == (cause, None)
     assert detail in ended.detail
@@ -159,7 +167,7 @@ def test_a_death_is_a_result_of_its_own_kind(function: str, cause: Cause, detail
 )
 def test_a_malformed_record_breaks_its_own_job(record: bytes) -> None:
     ended = run(job("writes_its_own_record", key="bad", record=record.hex()), job("well", key="well"))
-    assert ended["bad"].cause is Cause.BAD_RESULT
+    assert ended["bad"].cause is NoReading.BAD_RESULT
     assert ended["well"].cause is None
 
 
@@ -188,14 +196,14 @@ def test_a_child_that_was_kept_from_running_is_not_one_that_hangs(pid_file: Path
         os.kill(pid, signal.SIGCONT)
         while not ended:
             ended = supervisor.wait(0.5)
-    assert ended[0].cause is Cause.BUSY
+    assert ended[0].cause is NoReading.BUSY
     assert ended[0].detail.startswith("no result within 4 s, it was stopped for 2")
 
 
 @pytest.mark.parametrize("function", ["is_deaf_to_term", "stops_itself", "hangs_in_native_code", "waits"])
 def test_a_child_past_its_deadline_is_killed(function: str, pid_file: Path) -> None:
     ended = run_one(job(function, deadline_s=1.0, pid_file=pid_file))
-    assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+    assert (ended.cause, ended.detail) == (NoReading.TIMEOUT, "no result within 1 s")
     assert is_gone(pid_file)
 
 
@@ -216,13 +224,13 @@ def test_a_killed_server_breaks_its_row_and_is_started_again(pid_file: Path) -> 
     ended = run(
         job("kills_its_server", key="lost", pid_file=pid_file), *(job("well", key=f"well{n}") for n in range(3))
     )
-    assert ended["lost"].cause is Cause.SERVER_LOST
+    assert ended["lost"].cause is NoReading.SERVER_LOST
     assert "killed by SIGKILL" in ended["lost"].detail
     assert is_gone(pid_file)
     # Jobs that the server was running when it died are lost with it; those it had not begun are run by the next.
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         supervisor.start(job("kills_its_server", key="lost", pid_file=pid_file))
-        assert [result.cause for result in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        assert [result.cause for result in _until_ended(supervisor)] == [NoReading.SERVER_LOST]
         supervisor.start(job("well", key="after"))
         assert [result.cause for result in _until_ended(supervisor)] == [None]
 
@@ -234,25 +242,25 @@ def test_a_server_that_keeps_dying_is_given_up(pid_file: Path) -> None:
             _until_ended(supervisor)
         supervisor.start(job("well", key="after"))
         (ended,) = _until_ended(supervisor)
-    assert ended.cause is Cause.SERVER_LOST
+    assert ended.cause is NoReading.SERVER_LOST
     assert "died 3 times" in ended.detail
 
 
 @pytest.mark.parametrize(
     ("server", "cause", "detail"),
     [
-        ("raises", Cause.EXCEPTION, "raised ImportError: libtensorflow_framework.so.2"),
-        ("segfaults", Cause.SIGNAL, "killed by SIGSEGV"),
-        ("hangs", Cause.TIMEOUT, "did not finish within 2 s"),
-        ("floods", Cause.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+        ("raises", NoReading.EXCEPTION, "raised ImportError: libtensorflow_framework.so.2"),
+        ("segfaults", NoReading.SIGNAL, "killed by SIGSEGV"),
+        ("hangs", NoReading.TIMEOUT, "did not finish within 2 s"),
+        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 64 MiB"),
     ],
 )
-def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause: Cause, detail: str) -> None:
+def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause: NoReading, detail: str) -> None:
     ended = run(
         job("well", key="one", server=server),
         job("well", key="two", server=server),
         job("well", key="other"),
-        bounds=Bounds(preload_s=2.0 if cause is Cause.TIMEOUT else 60.0),  # 64 MiB take seconds on a busy machine
+        bounds=Bounds(preload_s=2.0 if cause is NoReading.TIMEOUT else 60.0),  # 64 MiB take seconds on a busy machine
     )
     for key in ("one", "two"):
         assert ended[key].cause is cause
@@ -262,7 +270,7 @@ def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause:
 
 def test_a_server_whose_guard_refuses_does_not_fork_but_still_runs_fresh_jobs() -> None:
     ended = run(job("well", key="forked", server="guarded"), job("well", key="fresh", server="guarded", fresh=True))
-    assert ended["forked"].cause is Cause.EXCEPTION
+    assert ended["forked"].cause is NoReading.EXCEPTION
     assert ended["forked"].detail == "a device was queried in the fork server"
     assert ended["fresh"].cause is None
 
@@ -341,9 +349,9 @@ def test_jobs_run_at_the_same_time(pid_file: Path) -> None:
         assert [result.key for result in _until_ended(supervisor)] == ["short"]
         while not pid_file.exists():
             supervisor.wait(0.05)
-        supervisor.kill("long", Cause.INTERRUPTED, "stopped by SIGINT")
+        supervisor.kill("long", NoReading.INTERRUPTED, "stopped by SIGINT")
         (ended,) = _until_ended(supervisor)
-    assert (ended.cause, ended.detail) == (Cause.INTERRUPTED, "stopped by SIGINT")
+    assert (ended.cause, ended.detail) == (NoReading.INTERRUPTED, "stopped by SIGINT")
     assert is_gone(pid_file)
 
 
@@ -359,7 +367,7 @@ def test_a_stopped_server_is_replaced(pid_file: Path) -> None:
     with Supervisor(SERVERS, Bounds(term_grace_s=0.2)) as supervisor:
         supervisor.start(job("stops_its_server", deadline_s=1.0, pid_file=pid_file))
         (ended,) = _until_ended(supervisor)
-        assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+        assert (ended.cause, ended.detail) == (NoReading.TIMEOUT, "no result within 1 s")
         assert is_gone(pid_file)
         supervisor.start(job("well"))
         assert [result.cause for result in _until_ended(supervisor)] == [None]
@@ -371,16 +379,16 @@ def test_a_child_that_sigkill_does_not_end_is_given_up(pid_file: Path) -> None:
         supervisor.start(job("waits", server="harmless", pid_file=pid_file))
         while not pid_file.exists():
             supervisor.wait(0.05)
-        supervisor.kill("job", Cause.INTERRUPTED, "stopped by SIGINT")
+        supervisor.kill("job", NoReading.INTERRUPTED, "stopped by SIGINT")
         (ended,) = _until_ended(supervisor)
-    assert ended.cause is Cause.UNKILLABLE
+    assert ended.cause is NoReading.UNKILLABLE
     assert ended.detail == f"stopped by SIGINT; process {pid_file.read_text()} did not die of SIGKILL"
     assert is_gone(pid_file)
 
 
 def test_a_daemon_does_not_outlive_the_server_that_died(pid_file: Path) -> None:
     ended = run_one(job("leaves_a_daemon_and_kills_its_server", pid_file=pid_file))
-    assert ended.cause is Cause.SERVER_LOST
+    assert ended.cause is NoReading.SERVER_LOST
     assert is_gone(pid_file)
 
 
@@ -444,7 +452,7 @@ def test_a_job_of_any_size_and_any_bytes_arrives() -> None:
 
 def test_a_process_that_cannot_be_set_up_says_why() -> None:
     ended = run_one(job("well", fresh=True, env={"GPUDIAG_TEST_LARGE": "x" * 200_000}))
-    assert ended.cause is Cause.NOT_STARTED
+    assert ended.cause is NoReading.NOT_STARTED
     assert "Argument list too long (E2BIG)" in ended.detail
 
 
@@ -480,7 +488,7 @@ def test_a_job_that_another_waits_for_is_not_made_to_wait_for_that_one() -> None
             (ended,) = _until_ended(supervisor)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (ended.key, ended.cause) == ("second", Cause.NOT_STARTED)
+    assert (ended.key, ended.cause) == ("second", NoReading.NOT_STARTED)
     assert "Too many open files (EMFILE)" in ended.detail
 
 
@@ -566,14 +574,18 @@ def test_slow_removal_of_temporary_files_delays_nothing(pid_file: Path) -> None:
         assert [result.key for result in _until_ended(supervisor)] == ["files"]
         supervisor.start(job("is_deaf_to_term", server="slow to remove", deadline_s=1.0, pid_file=pid_file))
         (ended,) = _until_ended(supervisor)
-    assert (ended.cause, ended.detail) == (Cause.TIMEOUT, "no result within 1 s")
+    assert (ended.cause, ended.detail) == (NoReading.TIMEOUT, "no result within 1 s")
     assert ended.duration_s < 10
 
 
 def test_a_late_word_about_a_job_that_was_given_up_is_nothing() -> None:
     with Supervisor(SERVERS, BOUNDS) as supervisor:
         server = supervisor._servers["plain"]
-        for message in (Refused("gone", "", Cause.NOT_STARTED), Started("gone", 1), Ended("gone", 0, 0, 0)):
+        for message in (
+            Refused("gone", "", NoReading.NOT_STARTED),
+            Started("gone", 1),
+            JobEnded("gone", 0, 0, 0),
+        ):
             supervisor._take_in(server, message)
         supervisor.start(job("well"))
         assert [result.cause for result in _until_ended(supervisor)] == [None]
@@ -646,7 +658,7 @@ def test_a_server_whose_keeper_is_killed_goes_with_all_that_it_started(number: i
         (ended,) = _until_ended(supervisor)
         assert ended.value is not None
         os.kill(int(ended.value), number)
-        assert [result.cause for result in _until_ended(supervisor)] == [Cause.SERVER_LOST]
+        assert [result.cause for result in _until_ended(supervisor)] == [NoReading.SERVER_LOST]
         assert is_gone(pid_file)
         supervisor.start(job("well"))
         assert [result.cause for result in _until_ended(supervisor)] == [None]
@@ -657,13 +669,13 @@ def test_the_last_words_of_a_server_stand_with_the_jobs_that_it_lost(tmp_path: P
     with Supervisor({"plain": ServerSpec(env=fault)}, Bounds(restarts=0)) as supervisor:
         supervisor.start(job("well"))
         (ended,) = _until_ended(supervisor)
-    assert ended.cause is Cause.SERVER_LOST
+    assert ended.cause is NoReading.SERVER_LOST
     assert "[Errno 12] Cannot allocate memory" in ended.stderr
 
 
 def test_what_a_server_said_stands_with_the_job_that_it_was_running(pid_file: Path) -> None:
     ended = run_one(job("kills_its_server", server="talkative", pid_file=pid_file))
-    assert ended.cause is Cause.SERVER_LOST
+    assert ended.cause is NoReading.SERVER_LOST
     assert "é" * 100 in ended.stderr
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpudiag.knowledge.log_lines import Kept, Log, ended_by, of_a_child, shortened, statements, text
+from gpudiag.knowledge.log_lines import Log, LogExcerpt, ended_by, of_a_child, shortened, statements, text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
@@ -146,7 +146,7 @@ TRACEBACK = [
 
 
 def kept(lines: list[str]) -> tuple[str, ...]:
-    log = Kept(5, 40, 60)
+    log = LogExcerpt(5, 40, 60)
     for line in lines:
         log.add(line)
     assert log.count == len(lines)

@@ -7,7 +7,7 @@ import pytest
 from gpudiag.knowledge import requirements
 from gpudiag.knowledge.names import moved
 from gpudiag.knowledge.releases import Version
-from gpudiag.knowledge.requirements import Stated, contradicting, overlap, specifiers, stated
+from gpudiag.knowledge.requirements import StatedRequirement, contradicting, overlap, specifiers, stated
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_ranges_that_no_version_is_in_are_found(one: str, other: str, both: bool
 
 
 def test_what_two_ask_for_is_compared_whoever_asks() -> None:
-    wanted = Stated(line="x", needs="numpy", range="==2.0.1")
-    ours = Stated(line="y", needs="numpy", range="<2", by="tensorflow", release="2.15.0")
-    other = Stated(line="z", needs="scipy", range=">=3", by="tensorflow", release="2.15.0")
+    wanted = StatedRequirement(line="x", needs="numpy", range="==2.0.1")
+    ours = StatedRequirement(line="y", needs="numpy", range="<2", by="tensorflow", release="2.15.0")
+    other = StatedRequirement(line="z", needs="scipy", range=">=3", by="tensorflow", release="2.15.0")
     assert contradicting([wanted, other, ours]) == (wanted, ours)
     assert contradicting([other, ours]) is None
     assert ours.who == "tensorflow 2.15.0"

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from examples.facts import example, example_gpu
-from gpudiag.model.facts import DeviceNodeFacts, Family, NvmlFacts, Unknown
+from gpudiag.model.facts import DeviceNodeFacts, FactFamily, NvmlFacts, Unknown
 from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import (
     STATUSES,
     Broken,
-    Cause,
     Gpu,
     Judged,
     Limits,
+    NoReading,
     Row,
     Skipped,
     Verdict,
@@ -28,9 +28,10 @@ from reports import CAP_IGNORED, GPUS, MISSPELT, OVERRIDDEN, passed, report, row
 FAILED = row("memory.fraction", passed("", CAP_IGNORED), GPUS[0])
 WARNED = row("host.environment", passed("", MISSPELT))
 NOTED = row("host.environment", passed("", OVERRIDDEN))
-BROKEN = row("placement.log", Broken(Cause.SIGNAL, "SIGSEGV"))
+BROKEN = row("placement.log", Broken(NoReading.SIGNAL, "SIGSEGV"))
 BUSY = row(
-    "libraries.cudnn", Broken(Cause.BUSY, "no result within 60 s, its processes waited 41 of 60 s for a processor")
+    "libraries.cudnn",
+    Broken(NoReading.BUSY, "no result within 60 s, its processes waited 41 of 60 s for a processor"),
 )
 SKIPPED = row("logical.gpu_split", Skipped("no GPU"))
 PASSED = row("host.driver", passed())
@@ -151,7 +152,7 @@ def test_areas_keep_the_order_of_the_report() -> None:
     [
         (passed(), "host.driver", (), "host"),
         (passed(), "placement.log", (), "CPU"),
-        (Broken(Cause.TIMEOUT, ""), "placement.log", (), "CPU"),
+        (Broken(NoReading.TIMEOUT, ""), "placement.log", (), "CPU"),
         (Skipped("no GPU"), "memory.growth", (), ""),
         (passed(), "memory.growth", (2,), "GPU 2"),
         (Skipped("stopped"), "memory.growth", (2,), "GPU 2"),
@@ -187,7 +188,9 @@ def test_unverified_gpus_are_named() -> None:
         ({"nvml": NvmlFacts(None, "560.35.05", "12.6", (example_gpu(0),))}, 5),
     ],
 )
-def test_no_gpu_is_allowed_only_where_it_is_known_that_there_is_none(changed: dict[str, Family], status: int) -> None:
+def test_no_gpu_is_allowed_only_where_it_is_known_that_there_is_none(
+    changed: dict[str, FactFamily], status: int
+) -> None:
     made = msgspec.structs.replace(
         report(row("host.gpus", passed()), limits=ALLOWED), facts=example(**changed), gpus=()
     )

@@ -18,11 +18,11 @@ from typing import NoReturn
 
 import pytest
 
-from gpudiag.hardware.locks import Devices
+from gpudiag.hardware.locks import GpuLocks
 from gpudiag.model.report import Gpu
 from gpudiag.pytest_plugin import gpus
 from gpudiag.pytest_plugin.assign import Plan, Worker
-from gpudiag.pytest_plugin.gpus import Device, Place
+from gpudiag.pytest_plugin.gpus import Device, VisibleDevices
 from gpudiag.simulator import Machine
 from suites import Suite
 
@@ -285,7 +285,7 @@ def test_two_sessions_on_one_machine_do_not_take_the_same_device(
     wait_until(lambda: all(record.exists() and record.read_text() for record in records))
     assert sorted(record.read_text() for record in records) == sorted(gpu.uuid for gpu in here.spec.gpus)
 
-    checks = Devices(here.directory)
+    checks = GpuLocks(here.directory)
     gpus = tuple(Gpu(number, "", gpu.uuid, "", 0) for number, gpu in enumerate(here.spec.gpus))
     assert not checks.take(gpus[:1], exclusive=False), "gpudiag check respects what a session holds"
 
@@ -370,7 +370,7 @@ def test_a_slot_is_held_by_one_process_over_two_hundred_crashes(tmp_path: Path) 
     """The race alone: processes that take a slot as a worker does, and are killed at random moments."""
     deaths, workers = 200, 8
     devices = tuple(Device(f"GPU-{number}", number, "A GPU", 8 << 30, 8 << 30, (8, 0)) for number in range(workers))
-    Plan(devices, "", tuple(Place((device,)) for device in devices)).write(tmp_path)
+    Plan(devices, "", tuple(VisibleDevices((device,)) for device in devices)).write(tmp_path)
     random.seed(20261121)
     delays = [random.random() / 5 for _ in range(deaths)]
     alive: set[int] = set()
@@ -417,7 +417,7 @@ def test_a_run_says_what_it_gave_to_whom_and_leaves_nothing_behind(suite: Suite)
 
 
 def test_an_assignment_survives_json(tmp_path: Path) -> None:
-    plan = Plan((Device("GPU-0", 0, "A GPU", 8, 7, None),), "no GPU", (Place((), 5, shared=True),))
+    plan = Plan((Device("GPU-0", 0, "A GPU", 8, 7, None),), "no GPU", (VisibleDevices((), 5, shared=True),))
     plan.write(tmp_path)
     assert Plan.read(tmp_path) == plan
     assert json.loads((tmp_path / "plan.json").read_text())["round"] == 0
@@ -435,7 +435,7 @@ def test_no_gpu_is_waited_for_where_no_test_runs(
     option: str, suite: Suite, machine: Callable[[str], Machine], plain: None
 ) -> None:
     here = machine("1x8GiB")
-    others = Devices(here.directory)
+    others = GpuLocks(here.directory)
     assert others.take((Gpu(0, "", here.spec.gpus[0].uuid, "", 0),), exclusive=False)
     suite.write("test_nothing.py", "def test_nothing(): raise SystemExit")
     done = suite(option, "--gpudiag-assign=share", "--gpudiag-wait=3600", **on(here))

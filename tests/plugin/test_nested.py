@@ -16,7 +16,7 @@ import pytest
 from gpudiag import folders
 from gpudiag.errors import UsageError
 from gpudiag.hardware import lending
-from gpudiag.hardware.locks import Devices
+from gpudiag.hardware.locks import GpuLocks
 from gpudiag.model.report import Gpu
 from gpudiag.simulator import Machine
 from suites import INSTALLED, Session, Suite
@@ -42,7 +42,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> folders.Folder:
 
 
 def test_what_was_lent_is_locked_among_those_that_it_was_lent_to(session: folders.Folder, tmp_path: Path) -> None:
-    outside, first, second = (Devices(tmp_path) for _ in range(3))
+    outside, first, second = (GpuLocks(tmp_path) for _ in range(3))
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(lending.VARIABLE)
         assert outside.take((ONE, TWO, THREE), exclusive=False)
@@ -58,7 +58,7 @@ def test_what_was_lent_is_locked_among_those_that_it_was_lent_to(session: folder
 
 def test_what_the_session_has_for_others_is_refused_at_once(session: folders.Folder, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds GPU-1 for other tests; this process may use GPU-0"):
-        Devices(tmp_path).take((TWO,), exclusive=False)
+        GpuLocks(tmp_path).take((TWO,), exclusive=False)
     session.close()
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudiag.fix import note, unset
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
-from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Severity, World, conclude
+from gpudiag.model.report import Broken, Finding, Limits, NoReading, Report, Severity, World, conclude
 from gpudiag.report import render
 from reports import passed, report, row, sample
 
@@ -64,7 +64,7 @@ def test_the_verdict_is_first_then_the_causes() -> None:
         (unset("A"),),
         "https://a.b",
     )
-    broken = row("memory.limit", Broken(Cause.SIGNAL, "SIGSEGV"))
+    broken = row("memory.limit", Broken(NoReading.SIGNAL, "SIGSEGV"))
     found = read(conclude(replace(report(broken), diagnosis=Diagnosis(causes=(cause,)))))
     assert [(level, title) for level, title, _ in found] == [
         ("error", "gpudiag: BROKEN"),

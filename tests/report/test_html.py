@@ -18,7 +18,7 @@ import gpudiag.report.page
 from gpudiag.fix import note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
-from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, Holder, NvmlFacts
+from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, NvmlFacts, ProcessIdentity
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
 from gpudiag.probes import listing
@@ -345,7 +345,7 @@ def test_gpus_behind_one_switch_are_drawn_together() -> None:
         device.pci_bus_id: ("0000:00:01.0", f"0000:{device.index // 6}0:00.0", f"0000:a{device.index}:00.0")
         for device in nvml.devices[:7]
     }
-    process = GpuProcess(77, 20 << 30, holder=Holder(user="anna", command="python train.py"))
+    process = GpuProcess(77, 20 << 30, holder=ProcessIdentity(user="anna", command="python train.py"))
     held = msgspec.structs.replace(nvml.devices[1], memory_used_bytes=40 << 30, processes=(process,))
     facts = msgspec.structs.replace(
         saved.facts,

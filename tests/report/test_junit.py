@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpudiag.fix import note
-from gpudiag.model.report import Broken, Cause, Finding, Limits, Report, Settings, Severity, Skipped, World
+from gpudiag.model.report import Broken, Finding, Limits, NoReading, Report, Settings, Severity, Skipped, World
 from gpudiag.report import render, words
 from reports import CAP_IGNORED, GPUS, MISSPELT, hostile, passed, report, row, sample
 
@@ -173,7 +173,7 @@ SKIPPED = row("memory.growth", Skipped("no GPU"))
         (report(VERIFIED, gpus=GPUS, signal=2), ["error"]),
         (report(SKIPPED, limits=Limits(allow_no_gpu=True), signal=2), ["error"]),
         (report(row("host.gpus", passed("", Finding("f", Severity.FAIL, "m", (note("a"),))))), ["failure"]),
-        (report(row("host.gpus", Broken(Cause.TIMEOUT, "60 s"))), ["error"]),
+        (report(row("host.gpus", Broken(NoReading.TIMEOUT, "60 s"))), ["error"]),
     ],
 )
 def test_the_verdict_is_green_only_where_everything_was_verified(shown: Report, children: list[str]) -> None:

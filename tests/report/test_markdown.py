@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpudiag.knowledge.placement import Placement
-from gpudiag.model.report import Broken, Cause, Report, Row, World
+from gpudiag.model.report import Broken, NoReading, Report, Row, World
 from gpudiag.report import render, words
 from gpudiag.text import one_line
 from reports import hostile, passed, report, row, sample
@@ -57,7 +57,7 @@ def test_markup_of_others_is_shown_and_not_obeyed() -> None:
 
 
 def test_a_log_stays_in_its_block() -> None:
-    shown = report(row("placement.log", Broken(Cause.EXCEPTION, "E"), log=("~~~ # a", "b\n# c", "   ", "\x1b[1md")))
+    shown = report(row("placement.log", Broken(NoReading.EXCEPTION, "E"), log=("~~~ # a", "b\n# c", "   ", "\x1b[1md")))
     assert "\n\n  ~~~text\n  b\n  # c\n  d\n  ~~~" in markdown(shown)
     assert "\n  ~ ~ ~ # a\n" in markdown(shown, verbose=True)
 

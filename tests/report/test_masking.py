@@ -15,23 +15,23 @@ from gpudiag import __file__ as package_file
 from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.facts import (
-    Attempt,
     ContainerFacts,
     CudaFacts,
     DriverFacts,
     EnvironmentFacts,
     Facts,
     GpuProcess,
-    Holder,
     NvmlDevice,
     NvmlFacts,
+    PathAttempt,
+    ProcessIdentity,
     SystemFacts,
     TensorflowFacts,
     TriedFacts,
     Unknown,
 )
 from gpudiag.model.reading import SavedReading, plain_reading
-from gpudiag.model.report import Broken, Cause, Finding, Gpu, Judged, Report, Row, Severity, Skipped
+from gpudiag.model.report import Broken, Finding, Gpu, Judged, NoReading, Report, Row, Severity, Skipped
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 from gpudiag.report import FORMATS, masking, render, words
@@ -75,7 +75,7 @@ def devices() -> tuple[NvmlDevice, ...]:
 
 def text_report(*texts: str, facts: Facts) -> Report:
     """Return a report whose only row has ``texts`` as its log."""
-    return report(row("placement.log", Broken(Cause.SIGNAL, "SIGABRT"), log=texts), facts=facts)
+    return report(row("placement.log", Broken(NoReading.SIGNAL, "SIGABRT"), log=texts), facts=facts)
 
 
 def masked(*texts: str, **fields: str) -> list[str]:
@@ -92,7 +92,7 @@ def telling() -> Report:
     return msgspec.structs.replace(
         report(
             row("memory.growth", Judged((finding,), (gpus[0].pci_bus_id,), said), gpus[0], log=(said,)),
-            row("visibility.list_remap", Broken(Cause.EXCEPTION, said), *gpus),
+            row("visibility.list_remap", Broken(NoReading.EXCEPTION, said), *gpus),
             Row(
                 "placement.log",
                 (),
@@ -521,9 +521,11 @@ def test_the_words_that_stay_are_not_names_of_people() -> None:
 
 def test_who_holds_memory_is_masked() -> None:
     """Other users of the machine, what they run, and folders that were tried; not why one could not be written."""
-    holder = Holder("qvasquez", "python zanzibar_train.py ...", "2026-11-20 08:00 UTC", True, "service zanzibar")
+    holder = ProcessIdentity(
+        "qvasquez", "python zanzibar_train.py ...", "2026-11-20 08:00 UTC", True, "service zanzibar"
+    )
     device = msgspec.structs.replace(example_gpu(), processes=(GpuProcess(4711, 1 << 30, holder=holder),))
-    tried = TriedFacts(written=(Attempt("/scratch/qvasquez/tmp", "EROFS", "temporary files", 0),))
+    tried = TriedFacts(written=(PathAttempt("/scratch/qvasquez/tmp", "EROFS", "temporary files", 0),))
     facts = example_with_gpus(nvml=NvmlFacts(None, "535.104.05", "12.2", (device,)), tried=tried)
     text = msgspec.json.encode(mask(text_report(facts=facts)).facts).decode()
     assert not re.search("qvasquez|zanzibar", text)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from gpudiag.fix import Action, check, export, install, note, run
 from gpudiag.knowledge.placement import Placement
-from gpudiag.model.report import Broken, Cause, Finding, Judged, Limits, Report, Row, Severity, Skipped, World
+from gpudiag.model.report import Broken, Finding, Judged, Limits, NoReading, Report, Row, Severity, Skipped, World
 from gpudiag.report import render, words
 from gpudiag.text import one_line, plain
 from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
@@ -193,7 +193,7 @@ def test_a_skipped_row_says_which_gpus() -> None:
 
 def test_a_broken_row_shows_the_end_of_its_log() -> None:
     log = tuple(f"line {number}" for number in range(40))
-    shown = report(row("placement.log", Broken(Cause.SIGNAL, "SIGSEGV"), log=log))
+    shown = report(row("placement.log", Broken(NoReading.SIGNAL, "SIGSEGV"), log=log))
     briefly, fully = (re.findall(r"\| (line \d+)", table(shown, verbose=verbose)) for verbose in (False, True))
     assert briefly == ["line 37", "line 38", "line 39"]
     assert fully == list(log[-12:])
@@ -246,7 +246,7 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", (note("mend it"),))
             "No probe verified a kernel on GPU 1: fix why probes were skipped, or run all: gpudiag check\n",
         ),
         (
-            report(row("host.gpus", passed("", FAILED)), row("memory.growth", Broken(Cause.TIMEOUT, "60 s"))),
+            report(row("host.gpus", passed("", FAILED)), row("memory.growth", Broken(NoReading.TIMEOUT, "60 s"))),
             "FAIL: 1 failed, 1 broken; exit status 1; 4.2 s\nFix what failed, then: gpudiag check host.gpus\n",
         ),
         (
@@ -256,7 +256,8 @@ FAILED = Finding("fault", Severity.FAIL, "it is wrong", (note("mend it"),))
         ),
         (
             report(
-                row("memory.growth", Broken(Cause.TIMEOUT, "60 s")), row("memory.growth", Broken(Cause.TIMEOUT, ""))
+                row("memory.growth", Broken(NoReading.TIMEOUT, "60 s")),
+                row("memory.growth", Broken(NoReading.TIMEOUT, "")),
             ),
             "BROKEN: 2 broken; exit status 3; 4.2 s\n"
             "A broken probe gives no result. Run it again: gpudiag check -v memory.growth\n",

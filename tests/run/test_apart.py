@@ -15,7 +15,7 @@ from far_side import Children
 from gpudiag.errors import Disturbed, NoContext
 from gpudiag.hardware import cuda
 from gpudiag.isolate import JobResult
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from gpudiag.probes.common import attempt_context
 from gpudiag.record import Record
 from gpudiag.run import context
@@ -119,13 +119,13 @@ def test_how_a_process_apart_ended_is_told(tensorflow: Children) -> None:
 
 def test_a_disturbance_stays_one(tensorflow: Children) -> None:
     ended = call(tensorflow, is_disturbed_apart)
-    assert (ended.cause, ended.detail) == (Cause.DISTURBED, "somebody else")
+    assert (ended.cause, ended.detail) == (NoReading.DISTURBED, "somebody else")
 
 
 @pytest.mark.parametrize("said", REFUSALS)
 def test_a_gpu_that_refuses_stays_one(said: str, tensorflow: Children) -> None:
     ended = call(tensorflow, is_refused_apart, said=said)
-    cause = Cause.NO_MEMORY if said.startswith("OOM") else Cause.NO_CONTEXT
+    cause = NoReading.NO_MEMORY if said.startswith("OOM") else NoReading.NO_CONTEXT
     assert ended.cause is cause
     assert said in ended.detail
 

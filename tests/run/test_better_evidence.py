@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from examples.facts import example_with_gpus
-from gpudiag.cause import Cause, Evidence, Known, Matches, Program
+from gpudiag.cause import CatalogueCause, Cause, Evidence, Matches, Program
 from gpudiag.fix import run
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
 from gpudiag.model.facts import Facts
@@ -27,9 +27,9 @@ def _from_log(program: Program) -> Matches:
     raise NotImplementedError(program)
 
 
-def _known(name: str, kind: str, stage: Stage) -> Known:
+def _known(name: str, kind: str, stage: Stage) -> CatalogueCause:
     declared = Cause(fix=(run("true"),), url="https://example.org/", symptom=kind == "symptom", unfit=True)
-    return Known(name, stage, name, "", declared, _from_log if kind == "log" else _from_facts)
+    return CatalogueCause(name, stage, name, "", declared, _from_log if kind == "log" else _from_facts)
 
 
 def _cause(name: str, stage: Stage, confidence: Confidence) -> RootCause:

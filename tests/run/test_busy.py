@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpudiag.isolate import JobResult
-from gpudiag.model.report import Broken, Cause, Row, conclude
+from gpudiag.model.report import Broken, NoReading, Row, conclude
 from gpudiag.probe import Raised
 from gpudiag.probes.common import in_time
 from gpudiag.report import render
@@ -23,7 +23,7 @@ from gpudiag.run.standstill import MOST_MORE_S, Standstill
 from reports import GPUS, passed, report, row
 
 DETAIL = "no result within 60 s, its processes waited 41 of 60 s for a processor"
-BUSY = row("libraries.cudnn", Broken(Cause.BUSY, DETAIL), *GPUS)
+BUSY = row("libraries.cudnn", Broken(NoReading.BUSY, DETAIL), *GPUS)
 VERIFIED = row("libraries.cublas", passed(on=GPUS), *GPUS)
 
 
@@ -63,7 +63,7 @@ class Ctx:
 
 
 def test_it_is_neither_a_hang_nor_a_crash_of_the_probe() -> None:
-    assert not is_hang(JobResult("a", None, Cause.BUSY, DETAIL, "", "", 60.0))
+    assert not is_hang(JobResult("a", None, NoReading.BUSY, DETAIL, "", "", 60.0))
     assert BUSY.crash is None
 
 
@@ -80,15 +80,15 @@ def test_every_format_says_that_the_machine_was_busy_and_none_passes(format_: st
 @pytest.mark.parametrize(
     ("busy", "cause", "detail"),
     [
-        ("", Cause.TIMEOUT, "the deadline of 0 s for the run passed"),
+        ("", NoReading.TIMEOUT, "the deadline of 0 s for the run passed"),
         (
             "jobs waited 14 of 20 s for a processor",
-            Cause.BUSY,
+            NoReading.BUSY,
             "the machine was busy (jobs waited 14 of 20 s for a processor): the deadline of 0 s for the run passed",
         ),
     ],
 )
-def test_the_deadline_of_the_run_says_so(busy: str, cause: Cause, detail: str) -> None:
+def test_the_deadline_of_the_run_says_so(busy: str, cause: NoReading, detail: str) -> None:
     signals: Any = msgspec.defstruct("Signals", [("received", int | None, None)])()
     children: Any = Children(busy)
     observer: Any = None

@@ -23,7 +23,7 @@ from gpudiag import catalogue
 from gpudiag.isolate import Supervision
 from gpudiag.knowledge.placement import devices_of
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Judged, Limits, Report, Row, Skipped, Verdict
+from gpudiag.model.report import Broken, Judged, Limits, NoReading, Report, Row, Skipped, Verdict
 from gpudiag.probe import Scope
 from gpudiag.report import words
 from gpudiag.run import judgement
@@ -130,14 +130,18 @@ def test_without_tensorflow_its_probes_are_skipped_and_its_absence_is_a_failure(
 @pytest.mark.parametrize(
     ("source", "cause", "detail"),
     [
-        ("raise ImportError('libtensorflow_framework.so.2: cannot open')", Cause.EXCEPTION, "libtensorflow_framework"),
-        ("import ctypes\nctypes.string_at(0)", Cause.SIGNAL, "SIGSEGV"),
-        (HANGS, Cause.TIMEOUT, "within"),
+        (
+            "raise ImportError('libtensorflow_framework.so.2: cannot open')",
+            NoReading.EXCEPTION,
+            "libtensorflow_framework",
+        ),
+        ("import ctypes\nctypes.string_at(0)", NoReading.SIGNAL, "SIGSEGV"),
+        (HANGS, NoReading.TIMEOUT, "within"),
     ],
     ids=["raises", "segfaults", "hangs"],
 )
 def test_a_tensorflow_that_cannot_be_imported_breaks_each_of_its_rows(
-    source: str, cause: Cause, detail: str, isolation: str, gpudiag: Gpudiag
+    source: str, cause: NoReading, detail: str, isolation: str, gpudiag: Gpudiag
 ) -> None:
     arguments = ("check", *ON_THE_CPU, "host", "--timeout", "2", "--isolation", isolation, "--format", "json")
     done = gpudiag.with_tensorflow(source)(*arguments)
@@ -188,7 +192,7 @@ def test_the_deadline_of_a_run_breaks_what_had_not_finished(gpudiag: Gpudiag) ->
     assert done.returncode == 3
     for row in report_of(done.stdout).rows:
         assert isinstance(row.outcome, Broken), row
-        assert row.outcome.cause is Cause.TIMEOUT
+        assert row.outcome.cause is NoReading.TIMEOUT
         assert "the deadline of 1.5 s for the run passed" in row.outcome.detail
 
 
@@ -196,7 +200,7 @@ def test_a_run_that_is_over_before_its_facts_are_gathered_is_broken_whatever_is_
     done = gpudiag("check", "host", "--deadline", "0.001", "--allow-no-gpu", "--format", "json")
     rows = report_of(done.stdout).rows
     assert {row.status for row in rows} == {"broken"}
-    busy = all(isinstance(row.outcome, Broken) and row.outcome.cause is Cause.BUSY for row in rows)
+    busy = all(isinstance(row.outcome, Broken) and row.outcome.cause is NoReading.BUSY for row in rows)
     assert done.returncode == (5 if busy else 3), "what a busy machine stops is nobody's fault"
 
 
@@ -237,7 +241,7 @@ def test_a_judge_that_fails_breaks_its_own_row(fault: Callable[[], object]) -> N
     row = Row("host.gpus", (), Skipped(""), 0.0)
     judged = judgement.judged(row, replace(entry, module=cast("ModuleType", module)), example(), Limits())
     assert isinstance(judged.outcome, Broken)
-    assert judged.outcome.cause is Cause.EXCEPTION
+    assert judged.outcome.cause is NoReading.EXCEPTION
 
 
 def test_several_files_are_written_in_the_format_of_their_suffix(gpudiag: Gpudiag) -> None:

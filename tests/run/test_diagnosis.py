@@ -11,7 +11,7 @@ from conftest import Gpudiag
 from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, FixAttempt
-from gpudiag.model.report import RUN_ENDED, Cause
+from gpudiag.model.report import RUN_ENDED, NoReading
 from gpudiag.run import attempts, diagnosis
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.session import Session
@@ -126,17 +126,21 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     ("cause", "log", "said"),
     [
         (
-            Cause.NO_RESULT,
+            NoReading.NO_RESULT,
             ("F0000 00:00:1.2 7 a.cc:1] Unknown flag", "E0000 00:00:1.3 7 b.cc:1] a list"),
             "Unknown flag",
         ),
-        (Cause.SIGNAL, ("E0000 00:00:1.2 7 a.cc:1] first", "E0000 00:00:1.3 7 b.cc:1] last", "[stack]"), "last"),
-        (Cause.NO_RESULT, ("nothing of TensorFlow's",), ""),
-        (Cause.EXCEPTION, ("E0000 00:00:1.2 7 a.cc:1] its detail says more",), ""),
+        (
+            NoReading.SIGNAL,
+            ("E0000 00:00:1.2 7 a.cc:1] first", "E0000 00:00:1.3 7 b.cc:1] last", "[stack]"),
+            "last",
+        ),
+        (NoReading.NO_RESULT, ("nothing of TensorFlow's",), ""),
+        (NoReading.EXCEPTION, ("E0000 00:00:1.2 7 a.cc:1] its detail says more",), ""),
     ],
 )
 def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
-    cause: Cause, log: tuple[str, ...], said: str
+    cause: NoReading, log: tuple[str, ...], said: str
 ) -> None:
     assert attempts._last_error(JobResult("x", None, cause, "exited", "", "\n".join(log), 1.0)) == said
 
@@ -144,15 +148,15 @@ def test_of_a_process_that_ended_without_a_word_the_last_error_is_told(
 @pytest.mark.parametrize(
     ("cause", "detail", "outcome"),
     [
-        (Cause.INTERRUPTED, "stopped by SIGTERM", "not tried"),
-        (Cause.TIMEOUT, f"the deadline of 6 s {RUN_ENDED}", "not tried"),
-        (Cause.NOT_STARTED, "gpudiag could not start a process: EAGAIN", "not tried"),
-        (Cause.SERVER_LOST, "the fork server died", "not tried"),
-        (Cause.TIMEOUT, "no result within 60 s", "does not help"),
-        (Cause.SIGNAL, "killed by SIGSEGV", "does not help"),
+        (NoReading.INTERRUPTED, "stopped by SIGTERM", "not tried"),
+        (NoReading.TIMEOUT, f"the deadline of 6 s {RUN_ENDED}", "not tried"),
+        (NoReading.NOT_STARTED, "gpudiag could not start a process: EAGAIN", "not tried"),
+        (NoReading.SERVER_LOST, "the fork server died", "not tried"),
+        (NoReading.TIMEOUT, "no result within 60 s", "does not help"),
+        (NoReading.SIGNAL, "killed by SIGSEGV", "does not help"),
     ],
 )
-def test_what_ends_a_trial_from_outside_says_nothing_of_the_fix(cause: Cause, detail: str, outcome: str) -> None:
+def test_what_ends_a_trial_from_outside_says_nothing_of_the_fix(cause: NoReading, detail: str, outcome: str) -> None:
     children = Mock(spec=Supervision)
     children.wait.return_value = [JobResult("mask_hides_all", None, cause, detail, "", "", 1.0)]
     session = Session(Options(()), children, Mock(spec=Observer), Signals(), None)

@@ -7,7 +7,7 @@ import pytest
 
 from gpudiag import catalogue
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Gap, Judged, Level, Report, Row, Skipped
+from gpudiag.model.report import Broken, Gap, Judged, Level, NoReading, Report, Row, Skipped
 from gpudiag.report import render
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.plan import planned
@@ -55,7 +55,7 @@ def test_what_no_probe_runs_is_always_named() -> None:
             Gap("XLA", "needs real GPUs, these are simulated", "", "libraries.xla"),
         ),
         (
-            [row("logical.gpu_split", Broken(Cause.TIMEOUT, "no result within 60 s"), *GPUS)],
+            [row("logical.gpu_split", Broken(NoReading.TIMEOUT, "no result within 60 s"), *GPUS)],
             Gap("logical.gpu_split", "timeout: no result within 60 s", "", "logical.gpu_split"),
         ),
     ],

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gpudiag.isolate import Job, JobResult
-from gpudiag.model.facts import Call, Unknown
-from gpudiag.model.report import RUN_ENDED, Cause, Gpu
+from gpudiag.model.facts import TimedCall, Unknown
+from gpudiag.model.report import RUN_ENDED, Gpu, NoReading
 from gpudiag.run import gathering, gpu_watch
 from gpudiag.run.gpu_watch import GpuWatch, Silence
 from gpudiag.run.jobs import Jobs
@@ -43,7 +43,7 @@ class Watched:
         self._jobs = Jobs(supervision)
         self.watch = GpuWatch(self._jobs, "plain", timeout_s)
 
-    def answer(self, gpu: Gpu, cause: Cause | None = None, stderr: str = "", detail: str = "") -> None:
+    def answer(self, gpu: Gpu, cause: NoReading | None = None, stderr: str = "", detail: str = "") -> None:
         """Let the job end that asks ``gpu``."""
         self.children.results = [result(gpu.uuid, cause, stderr, detail)]
         self._jobs.poll()
@@ -57,7 +57,7 @@ class Watched:
         return silence
 
 
-def result(key: str, cause: Cause | None = None, stderr: str = "", detail: str = "") -> JobResult:
+def result(key: str, cause: NoReading | None = None, stderr: str = "", detail: str = "") -> JobResult:
     return JobResult(key, None if cause else b"[]", cause, detail, "", stderr, 10.0)
 
 
@@ -72,7 +72,7 @@ def test_a_gpu_that_does_not_answer_is_silent_and_the_call_is_known() -> None:
     (job,) = gpus.children.jobs
     assert (job.env, job.deadline_s) == ({"CUDA_VISIBLE_DEVICES": FIRST.uuid}, gpu_watch.ANSWER_S)
     assert (gpus.watch.is_asked((FIRST,)), gpus.watch.is_asked((SECOND,))) == (True, False)
-    gpus.answer(FIRST, Cause.TIMEOUT, "gpudiag call: cuInit\ngpudiag call: cuInit 0.1\ngpudiag call: x\n")
+    gpus.answer(FIRST, NoReading.TIMEOUT, "gpudiag call: cuInit\ngpudiag call: cuInit 0.1\ngpudiag call: x\n")
     assert not gpus.watch.is_asking
     silence = gpus.silence(FIRST)
     assert silence.why == "GPU 0 hangs, as memory.growth showed first: x did not return within 10 s"
@@ -94,7 +94,7 @@ def test_a_gpu_that_answers_late_is_slow_and_does_not_hang() -> None:
 
 def test_a_call_that_a_probe_is_stuck_in_makes_its_gpus_silent() -> None:
     gpus = Watched()
-    slow = Call("cudnnCreate", 12.0, FIRST.uuid, probe="libraries.cudnn")
+    slow = TimedCall("cudnnCreate", 12.0, FIRST.uuid, probe="libraries.cudnn")
     gpus.watch.record_slow_call(slow)
     gpus.watch.record_slow_call(msgspec.structs.replace(slow, seconds=11.0))
     assert (gpus.watch.slow_calls, gpus.watch.calls) == ((slow,), (slow,))
@@ -107,15 +107,15 @@ def test_a_call_that_a_probe_is_stuck_in_makes_its_gpus_silent() -> None:
 
 def test_of_a_call_of_the_driver_the_gpu_alone_is_silent() -> None:
     gpus = Watched()
-    gpus.watch.give_up(Call("cuMemAlloc", None, SECOND.uuid, 35.2, "memory.growth"), GPUS)
+    gpus.watch.give_up(TimedCall("cuMemAlloc", None, SECOND.uuid, 35.2, "memory.growth"), GPUS)
     assert gpus.silent() == [SECOND]
-    gpus.watch.give_up(Call("", None, "", 35.2, "placement.log"), (FIRST,))
+    gpus.watch.give_up(TimedCall("", None, "", 35.2, "placement.log"), (FIRST,))
     assert gpus.silence(FIRST).why.endswith("a process did nothing within 35 s")
     assert [call.name for call in gpus.watch.calls] == ["cuMemAlloc"]
 
 
-@pytest.mark.parametrize("cause", [None, Cause.EXCEPTION, Cause.SIGNAL, Cause.INTERRUPTED])
-def test_a_gpu_that_answers_is_given_up_after_the_second_probe(cause: Cause | None) -> None:
+@pytest.mark.parametrize("cause", [None, NoReading.EXCEPTION, NoReading.SIGNAL, NoReading.INTERRUPTED])
+def test_a_gpu_that_answers_is_given_up_after_the_second_probe(cause: NoReading | None) -> None:
     gpus = Watched()
     gpus.watch.on_timeout("memory.growth", (FIRST,))
     gpus.answer(FIRST, cause)
@@ -141,9 +141,9 @@ def test_the_end_of_the_run_says_nothing_of_a_gpu() -> None:
     gpus = Watched()
     gpus.watch.on_timeout("memory.growth", (FIRST,))
     detail = f"the deadline of 2 s {RUN_ENDED}"
-    gpus.answer(FIRST, Cause.TIMEOUT, detail=detail)
+    gpus.answer(FIRST, NoReading.TIMEOUT, detail=detail)
     assert not gpus.silent()
-    calls = result("calls", Cause.TIMEOUT, detail=detail)
+    calls = result("calls", NoReading.TIMEOUT, detail=detail)
     assert gathering._family(calls) == Unknown(f"gathering it failed: {detail}")
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from examples.facts import example_gpu, example_with_gpus
 from gpudiag import catalogue, cli
-from gpudiag.hardware.locks import Devices
+from gpudiag.hardware.locks import GpuLocks
 from gpudiag.model import codec
 from gpudiag.model.facts import (
     Distribution,
@@ -28,7 +28,7 @@ from gpudiag.model.report import SIMULATED, Judged, Level, Report, Row, Skipped
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
 from gpudiag.probe import Needs
 from gpudiag.run import plan, runner, servers
-from gpudiag.run.machine import Machine
+from gpudiag.run.machine import ExaminedMachine
 from gpudiag.run.options import Options
 from gpudiag.run.rows import row_without_child
 from reports import report
@@ -259,7 +259,7 @@ def test_as_many_children_share_a_gpu_as_its_memory_holds(gpu: NvmlDevice, room:
 
 def test_a_gpu_is_given_to_no_more_than_it_has_room_for(tmp_path: Path) -> None:
     gpus = gpus_in_scope(facts_of(used(0), used(1)))
-    devices = Devices(tmp_path)
+    devices = GpuLocks(tmp_path)
     devices.room = {gpus[0].uuid: 2}
     assert [devices.take(gpus, exclusive=False) for _ in range(3)] == [True, True, False]
     assert devices.take(gpus[1:], exclusive=False), "there the room is not limited"
@@ -324,6 +324,6 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     entry = changed(entry, probe=replace(entry.probe, needs=needs))
     facts = facts_of(used(0, 39 << 30, GpuProcess(7, 39 << 30)))
     gpus = gpus_in_scope(facts)
-    options = Options((entry,), disturb=disturb, machine=Machine(locks=tmp_path))
+    options = Options((entry,), disturb=disturb, machine=ExaminedMachine(locks=tmp_path))
     row = row_without_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus, options)
     assert (row and row.outcome) == outcome

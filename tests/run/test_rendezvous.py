@@ -13,7 +13,7 @@ import gpudiag as package
 from conftest import Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.reading import SavedReading
-from gpudiag.model.report import Broken, Cause, Judged, Row
+from gpudiag.model.report import Broken, Judged, NoReading, Row
 from gpudiag.run.context import ChildContext
 from gpudiag.run.rendezvous import Meeting
 from processes import pairs
@@ -96,14 +96,14 @@ def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: 
     assert isinstance(found["probe_ends_early"].outcome, Judged)
 
     broken = {
-        "peer_raises": (Cause.EXCEPTION, "its second process: ValueError: nothing works"),
-        "peer_dies": (Cause.SIGNAL, "its second process: killed by SIGSEGV"),
-        "peer_hangs": (Cause.TIMEOUT, "no result within"),
-        "peer_ends_early": (Cause.EXCEPTION, "the other process ended before it came to the meeting 'first'"),
-        "peer_tells_what_is_no_json": (Cause.EXCEPTION, "its second process: TypeError"),
-        "probe_raises": (Cause.EXCEPTION, "ValueError: nothing works"),
-        "probe_dies": (Cause.SIGNAL, "killed by SIGSEGV"),
-        "probe_hangs": (Cause.TIMEOUT, "no result within"),
+        "peer_raises": (NoReading.EXCEPTION, "its second process: ValueError: nothing works"),
+        "peer_dies": (NoReading.SIGNAL, "its second process: killed by SIGSEGV"),
+        "peer_hangs": (NoReading.TIMEOUT, "no result within"),
+        "peer_ends_early": (NoReading.EXCEPTION, "the other process ended before it came to the meeting 'first'"),
+        "peer_tells_what_is_no_json": (NoReading.EXCEPTION, "its second process: TypeError"),
+        "probe_raises": (NoReading.EXCEPTION, "ValueError: nothing works"),
+        "probe_dies": (NoReading.SIGNAL, "killed by SIGSEGV"),
+        "probe_hangs": (NoReading.TIMEOUT, "no result within"),
     }
     assert "the last words" in found["peer_dies"].log
     for name, (cause, detail) in broken.items():
@@ -111,7 +111,7 @@ def test_whatever_the_two_do_there_is_a_row(arguments: tuple[str, ...], paired: 
         assert isinstance(outcome, Broken), found[name]
         assert outcome.cause is cause, name
         assert detail in outcome.detail, name
-        if cause is not Cause.TIMEOUT and arguments == ("fork",):
+        if cause is not NoReading.TIMEOUT and arguments == ("fork",):
             assert found[name].duration_s < DEADLINE_S, f"{name}: the other one was waited for"
 
 
@@ -130,7 +130,7 @@ def test_a_signal_ends_both(pair: str, paired: Gpudiag, wait_until: Callable[[Ca
     assert process.returncode == 128 + signal.SIGTERM
     (row,) = codec.load(paired.folder / "partial.json").rows
     assert isinstance(row.outcome, Broken)
-    assert row.outcome.cause is Cause.INTERRUPTED
+    assert row.outcome.cause is NoReading.INTERRUPTED
     assert list(paired.temporary.iterdir()) == []
 
 

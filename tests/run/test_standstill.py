@@ -13,10 +13,10 @@ import pytest
 
 from conftest import Gpudiag
 from gpudiag.hardware import waiting
-from gpudiag.hardware.waiting import Where
+from gpudiag.hardware.waiting import WaitPlace
 from gpudiag.isolate import Job, JobResult
 from gpudiag.model import codec
-from gpudiag.model.report import Cause, Judged, Skipped, Verdict
+from gpudiag.model.report import Judged, NoReading, Skipped, Verdict
 from gpudiag.run import standstill
 from gpudiag.run.jobs import Jobs
 from gpudiag.run.standstill import MOST_MORE_S, ReturnedCall, Standstill
@@ -94,7 +94,7 @@ class Watched:
             vars(standstill)["time"].now += 0.01
             self.standstill.look()
 
-    def answer(self, value: bytes | None, cause: Cause | None = None) -> None:
+    def answer(self, value: bytes | None, cause: NoReading | None = None) -> None:
         """Let the job that reads the call end."""
         self.children.results = [JobResult(self.children.jobs[-1].key, value, cause, "", "", "", 0.1)]
         self._jobs.poll()
@@ -109,10 +109,10 @@ def test_a_process_that_waits_is_looked_at_once_and_gets_time(cat: subprocess.Po
     assert (job.target, job.argument) == ("gpudiag.hardware.waiting:look", {"pid": cat.pid})
     assert standstill.where is None
     assert (watched.children.allowed_s > 0.05) is bool(most_more_s), "deadlines of the user are kept"
-    where = Where("cudnnCreate", "", f"/proc/{cat.pid}", waiting.woken(f"/proc/{cat.pid}") or 0)
+    where = WaitPlace("cudnnCreate", "", f"/proc/{cat.pid}", waiting.woken(f"/proc/{cat.pid}") or 0)
     watched.answer(msgspec.json.encode(where))
     watched.look(0.05)
-    named: Where | None = standstill.where
+    named: WaitPlace | None = standstill.where
     assert (named, standstill.seconds > 0.15, standstill.returned_calls()) == (where, True, [])
     wake(cat)
     watched.look(0.1)
@@ -125,7 +125,7 @@ def test_a_process_that_waits_is_looked_at_once_and_gets_time(cat: subprocess.Po
 def test_a_thread_that_is_woken_has_returned_though_the_first_one_waits(cat: subprocess.Popen[bytes]) -> None:
     watched = Watched(cat)
     watched.look()
-    other = Where("ncclCommInitRank", "", "/proc/self", 1)
+    other = WaitPlace("ncclCommInitRank", "", "/proc/self", 1)
     watched.answer(msgspec.json.encode(other))
     watched.look(0.02)
     assert [call.where for call in watched.standstill.returned_calls()] == [other]
@@ -135,9 +135,9 @@ def test_a_thread_that_is_woken_has_returned_though_the_first_one_waits(cat: sub
 def test_a_look_that_fails_names_nothing(cat: subprocess.Popen[bytes]) -> None:
     watched = Watched(cat)
     watched.look()
-    watched.answer(None, Cause.TIMEOUT)
+    watched.answer(None, NoReading.TIMEOUT)
     watched.look(0.05)
-    assert watched.standstill.where == Where()
+    assert watched.standstill.where == WaitPlace()
 
 
 def test_a_look_at_an_earlier_standstill_says_nothing_of_this_one(cat: subprocess.Popen[bytes]) -> None:
@@ -145,7 +145,7 @@ def test_a_look_at_an_earlier_standstill_says_nothing_of_this_one(cat: subproces
     watched.look()
     wake(cat)
     watched.look(0.1)
-    watched.answer(msgspec.json.encode(Where("cuInit")))
+    watched.answer(msgspec.json.encode(WaitPlace("cuInit")))
     assert watched.standstill.where is None
 
 

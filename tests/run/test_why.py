@@ -23,7 +23,7 @@ from gpudiag.errors import UsageError
 from gpudiag.knowledge.log_lines import suspicious, unwrapped
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import GENERATIONS, Version
-from gpudiag.knowledge.stated import Stated
+from gpudiag.knowledge.stated import StatedFacts
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
@@ -194,7 +194,7 @@ GPU: Nvidia 1660 Ti"""
     ],
 )
 def test_what_stands_beside_a_log_is_read(text: str, values: list[str], card: tuple[str, str]) -> None:
-    statement = Stated(text.splitlines())
+    statement = StatedFacts(text.splitlines())
     assert [
         each.value if each else "" for each in (statement.tensorflow, statement.cuda, statement.cudnn, statement.driver)
     ] == values
@@ -209,7 +209,7 @@ def test_a_form_says_which_release_and_which_system_wrote_the_log() -> None:
 
 def test_lines_of_a_log_state_nothing() -> None:
     line = "2021-05-01 10:00:00.1: I tensorflow/a.cc:1] CUDA version: 10.2, driver: 450.1"
-    assert (Stated([line]).cuda, Stated([line]).driver, Stated([line]).cards) == (None, None, ())
+    assert (StatedFacts([line]).cuda, StatedFacts([line]).driver, StatedFacts([line]).cards) == (None, None, ())
 
 
 def test_generations_leave_no_release_out() -> None:

@@ -19,7 +19,7 @@ from gpudiag import catalogue
 from gpudiag.isolate import JobResult
 from gpudiag.isolate import worker as isolated
 from gpudiag.knowledge.placement import Placement
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from gpudiag.run import context, worker
 
 MODULE = "run.test_worker"
@@ -128,13 +128,15 @@ def asks_the_guard(argument: dict[str, Any]) -> bytes:
 
 def measures_nan(argument: dict[str, Any]) -> bytes:
     module: Any = catalogue.get("placement.log").module
-    module.measure = lambda ctx: module.Reading((module.Run("eager", {}, argument["sign"] * math.inf - math.inf),))
+    module.measure = lambda ctx: module.Reading(
+        (module.LoggedProgram("eager", {}, argument["sign"] * math.inf - math.inf),)
+    )
     return worker.run_probe({"probe": "placement.log", "gpus": []})
 
 
 def returns_what_it_was_given(argument: dict[str, Any]) -> bytes:
     module: Any = catalogue.get("placement.fallback_causes").module
-    run = module.Run("", "", "", "", module.Attempt(), module.Attempt())
+    run = module.FallbackOperation("", "", "", "", module.OperationCall(), module.OperationCall())
     module.measure = lambda ctx: module.Reading(
         (msgspec.structs.replace(run, op=f"{type(ctx.gpus[0]).__name__} {ctx.gpus[0].uuid}"),)
     )
@@ -218,13 +220,13 @@ def test_the_guard_allows_what_queries_no_device(act: str, tensorflow: Children)
 @pytest.mark.parametrize("sign", [1, -1], ids=["NaN", "infinity"])
 def test_a_reading_that_json_cannot_hold_is_an_error(sign: int, tensorflow: Children) -> None:
     ended = call(tensorflow, measures_nan, sign=sign)
-    assert (ended.value, ended.cause) == (None, Cause.EXCEPTION)
+    assert (ended.value, ended.cause) == (None, NoReading.EXCEPTION)
     assert "placement.log measured a NaN or an infinity" in ended.detail
 
 
 def test_an_unknown_probe_is_an_error_that_names_the_nearest(tensorflow: Children) -> None:
     ended = tensorflow.call("gpudiag.run.worker:run_probe", {"probe": "placement.logs", "gpus": []})
-    assert ended.cause is Cause.EXCEPTION
+    assert ended.cause is NoReading.EXCEPTION
     assert "placement.log'" in ended.detail
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpudiag.simulator import Gpu, Machine, MachineSpec
+from gpudiag.simulator import Machine, MachineSpec, SimulatedGpu
 from gpudiag.simulator.spec import _placed
 
 HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ TENSORFLOW = tuple(int(part) for part in importlib.metadata.version("tensorflow"
 
 def cards(count: int, **features: Any) -> MachineSpec:
     """A machine whose figures are exact: 8 GiB, compute capability 8.0, contexts cost nothing."""
-    gpu = Gpu(**{"memory": 8 * GIB, "context_overhead": 0, **features})
+    gpu = SimulatedGpu(**{"memory": 8 * GIB, "context_overhead": 0, **features})
     return MachineSpec(gpus=_placed([gpu] * count))
 
 

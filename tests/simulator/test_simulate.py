@@ -10,7 +10,7 @@ import pytest
 from conftest import Gpudiag
 from gpudiag import catalogue
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Cause, Judged, Report, Row, Severity, Skipped, Verdict
+from gpudiag.model.report import Broken, Judged, NoReading, Report, Row, Severity, Skipped, Verdict
 from gpudiag.probes import AREAS
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
@@ -220,7 +220,7 @@ def test_a_call_that_hangs_is_broken_and_never_green(gpudiag: Gpudiag) -> None:
     report = report_of(gpudiag, "discovery.logical_devices", "host", "--simulate", "1", *fault, status=1)
     (row,) = [row for row in report.rows if row.probe == "discovery.logical_devices"]
     assert isinstance(row.outcome, Broken)
-    assert row.outcome.cause is Cause.TIMEOUT
+    assert row.outcome.cause is NoReading.TIMEOUT
 
 
 @pytest.mark.parametrize(

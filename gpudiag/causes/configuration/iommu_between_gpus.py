@@ -41,7 +41,7 @@ def find(several: SeveralGpus, rows: Rows, program: Program) -> Matches:
             if row.area == "distribution"
             and len(row.devices) > 1
             and (crash := row.crash) is not None
-            and crash.cause is report.Cause.TIMEOUT
+            and crash.cause is report.NoReading.TIMEOUT
         ),
         None,
     )

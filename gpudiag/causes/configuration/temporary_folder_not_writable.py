@@ -16,7 +16,7 @@ from gpudiag.causes.shared.gpu_state import meaning, written
 from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.fix import Kind, check, export, run
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import Attempt, TriedFacts
+from gpudiag.model.facts import PathAttempt, TriedFacts
 from gpudiag.model.report import Severity
 from gpudiag.text import size
 
@@ -59,7 +59,7 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
     )
 
 
-def _problem(folder: Attempt) -> str | None:
+def _problem(folder: PathAttempt) -> str | None:
     """Return why a folder cannot be written or has too little room; None if it is fine."""
     if folder.error is not None:
         return meaning(folder.error)

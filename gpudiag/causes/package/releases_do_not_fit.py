@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.causes.shared.asked_name import Asked
+from gpudiag.causes.shared.asked_name import MissingName
 from gpudiag.fix import Action, Kind, Role, check, edit, export, install, note, run, unset
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
@@ -87,7 +87,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         if event is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
         faults = {event.message for event in events if event.message.worth is Worth.FAULT and not event.message.symptom}
-        asked = Asked(event, program.lines[:number], program, origin, not faults <= set(_GENERAL))
+        asked = MissingName(event, program.lines[:number], program, origin, not faults <= set(_GENERAL))
         if (explained := next(case.explain(asked) for case in CASES if case.applies(asked))) is not None:
             shown = number, text(line), explained
     if shown is not None:
@@ -102,7 +102,7 @@ def _was_caught(between: tuple[str, ...]) -> bool:
     )
 
 
-def _explain_moved_name(asked: Asked) -> Explained:
+def _explain_moved_name(asked: MissingName) -> Explained:
     """Explain a missing name if it is known which releases have it."""
     known, asker, who, wanted = asked.moved, asked.asker, asked.who, asked.wanted_anywhere
     assert known is not None
@@ -160,7 +160,7 @@ def _explained(what: str, *fix: Action | None) -> Explained:
     return Explained(what, tuple(action for action in fix if action is not None)[:_MOST_ACTIONS])
 
 
-def _explain_unnamed_module(asked: Asked) -> Explained | None:
+def _explain_unnamed_module(asked: MissingName) -> Explained | None:
     """Explain a missing name if no line names its module."""
     if not asked.asker:
         return None
@@ -174,7 +174,7 @@ def _explain_unnamed_module(asked: Asked) -> Explained | None:
     )
 
 
-def _explain_private_part(asked: Asked) -> Explained:
+def _explain_private_part(asked: MissingName) -> Explained:
     """Explain a missing internal part of TensorFlow, which is not meant for programs."""
     return _explained(
         f"{asked.who} uses a part of TensorFlow that is not meant for programs, or what tensorflow.compat.v1 is "
@@ -194,7 +194,7 @@ def _explain_private_part(asked: Asked) -> Explained:
     )
 
 
-def _explain_own_file(asked: Asked) -> Explained:
+def _explain_own_file(asked: MissingName) -> Explained:
     """Explain a name that is missing because a file of the program has the name of a package."""
     top, distribution = asked.top, asked.distribution
     return _explained(
@@ -207,7 +207,7 @@ def _explain_own_file(asked: Asked) -> Explained:
     )
 
 
-def _explain_upper_case(asked: Asked) -> Explained:
+def _explain_upper_case(asked: MissingName) -> Explained:
     """Explain a missing package whose name is written in lower case."""
     lower = asked.top.lower()
     return _explained(
@@ -217,7 +217,7 @@ def _explain_upper_case(asked: Asked) -> Explained:
     )
 
 
-def _explain_no_keras(asked: Asked) -> Explained:
+def _explain_no_keras(asked: MissingName) -> Explained:
     """Explain a missing module that every Keras has: Keras is not installed."""
     top = asked.top
     return _explained(
@@ -232,13 +232,13 @@ def _explain_no_keras(asked: Asked) -> Explained:
     )
 
 
-def _explain_not_of_pip(asked: Asked) -> Explained:
+def _explain_not_of_pip(asked: MissingName) -> Explained:
     """Explain a missing module that no distribution of pip provides."""
     lines = NOT_OF_PIP.get(asked.module) or NOT_OF_PIP[asked.top]
     return _explained(f"{asked.module} is not on Python's path: no distribution of pip brings it", *lines)
 
 
-def _explain_not_installed(asked: Asked) -> Explained:
+def _explain_not_installed(asked: MissingName) -> Explained:
     """Explain a package that is not installed."""
     return _explained(
         f"the package {asked.distribution} is not installed for the Python that runs the program",
@@ -255,7 +255,7 @@ def _explain_not_installed(asked: Asked) -> Explained:
     )
 
 
-def _explain_incomplete_tensorflow(asked: Asked) -> Explained:
+def _explain_incomplete_tensorflow(asked: MissingName) -> Explained:
     """Explain a missing part of TensorFlow that every release has."""
     return _explained(
         f"the installation of TensorFlow is not whole, or parts of two releases are mixed: it has no {asked.wanted}",
@@ -272,7 +272,7 @@ def _explain_incomplete_tensorflow(asked: Asked) -> Explained:
     )
 
 
-def _explain_another_release(asked: Asked) -> Explained:
+def _explain_another_release(asked: MissingName) -> Explained:
     """Explain a name that the installed release of a package does not have."""
     asker, distribution, releases = asked.asker, asked.distribution, asked.origin.releases
     time = f"of the time of {asker}" if asker else "that the program's documentation names, or of its time"
@@ -301,7 +301,7 @@ def _explain_another_release(asked: Asked) -> Explained:
     )
 
 
-def _explain_estimator(asked: Asked) -> Explained:
+def _explain_estimator(asked: MissingName) -> Explained:
     """Explain tf.estimator, which is in a package of its own."""
     older = run(
         "pip uninstall -y tensorflow-estimator; pip install --force-reinstall 'tensorflow<2.16'",
@@ -322,7 +322,7 @@ def _explain_estimator(asked: Asked) -> Explained:
     )
 
 
-def _explain_framework(asked: Asked) -> Explained:
+def _explain_framework(asked: MissingName) -> Explained:
     """Explain a missing name that packages for either Keras import from keras.utils."""
     return _explained(
         f"{asked.asker or 'the program, or a package that it uses,'} asks for {asked.wanted}, as Keras had it up to "
@@ -337,7 +337,7 @@ def _explain_framework(asked: Asked) -> Explained:
     )
 
 
-def _explain_old_or_new_keras(asked: Asked) -> Explained | None:
+def _explain_old_or_new_keras(asked: MissingName) -> Explained | None:
     """Explain a name that only Keras 3, or only Keras up to 2.3, has; None for other parts of Keras."""
     asker, wanted = asked.asker, asked.wanted
     module = wanted.rpartition(" of ")[2]
@@ -366,7 +366,7 @@ def _explain_old_or_new_keras(asked: Asked) -> Explained | None:
     return None
 
 
-def _explain_keras(asked: Asked) -> Explained:
+def _explain_keras(asked: MissingName) -> Explained:
     """Explain a missing part of Keras that another release has."""
     if (explained := _explain_old_or_new_keras(asked)) is not None:
         return explained
@@ -408,7 +408,7 @@ def _explain_keras(asked: Asked) -> Explained:
     return _explained(f"{asked.who} is written for another release of Keras: it asks for {wanted}; {why}", *fix)
 
 
-def _explain_symbol(asked: Asked) -> Explained | None:
+def _explain_symbol(asked: MissingName) -> Explained | None:
     """Explain a C++ name that a library needs but does not find."""
     mangled = asked.event["symbol"]
     if _OF_STD.match(mangled):
@@ -446,8 +446,8 @@ def _explain_symbol(asked: Asked) -> Explained | None:
 class Case(NamedTuple):
     """A possible fault, with its explanation."""
 
-    applies: Callable[[Asked], bool]
-    explain: Callable[[Asked], Explained | None]
+    applies: Callable[[MissingName], bool]
+    explain: Callable[[MissingName], Explained | None]
     """Returns the explanation, or None if there is none."""
     logs: tuple[str, ...]
     """Logs of ``tests/logs`` with this case; without one it is known from an example in ``tests/examples``."""

@@ -18,7 +18,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import (
     TENSORFLOWS,
-    Stated,
+    StatedRequirement,
     canonical,
     companion,
     needed,
@@ -62,7 +62,7 @@ def find(program: Program, origin: Origin) -> Matches:
     )
 
 
-def _is_unmet(requirement: Stated) -> bool:
+def _is_unmet(requirement: StatedRequirement) -> bool:
     try:
         return requirement.takes is not None and not requirement.takes.contains(
             Exact(requirement.found), prereleases=True
@@ -79,7 +79,7 @@ def _is_known(line: str) -> bool:
     )
 
 
-def _fix(requirement: Stated, origin: Origin) -> tuple[Action, Action]:
+def _fix(requirement: StatedRequirement, origin: Origin) -> tuple[Action, Action]:
     again = run(
         f"pip install --upgrade {requirement.by or 'PACKAGE'}",
         f"or a release of it that takes {requirement.needs} {requirement.found}",

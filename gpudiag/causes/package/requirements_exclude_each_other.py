@@ -14,7 +14,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import (
     TENSORFLOWS,
-    Stated,
+    StatedRequirement,
     canonical,
     companion,
     contradicting,
@@ -116,7 +116,7 @@ def _not_published(program: LogAlone) -> Matches:
     )
 
 
-def _fix(easier: Stated, other: Stated) -> tuple[Action, ...]:
+def _fix(easier: StatedRequirement, other: StatedRequirement) -> tuple[Action, ...]:
     if easier.needs == "python":
         python = other if canonical(other.by) in TENSORFLOWS else easier
         return (
@@ -155,7 +155,7 @@ def _fix(easier: Stated, other: Stated) -> tuple[Action, ...]:
     )
 
 
-def _of_tensorflow(easier: Stated, other: Stated) -> tuple[Action, ...]:
+def _of_tensorflow(easier: StatedRequirement, other: StatedRequirement) -> tuple[Action, ...]:
     """Return the fix for packages that require different releases of TensorFlow."""
     asks = other if other.by else easier
     wanted = easier if asks is other else other

@@ -21,7 +21,7 @@ _PASSED_ON = {"tensorflow_hub.tf_v1": "tensorflow", "tensorflow_hub.tf_utils.tf"
 
 
 @dataclass(frozen=True)
-class Asked:
+class MissingName:
     """A requested module or name that was not found, according to a line of a log."""
 
     event: Event

@@ -13,5 +13,5 @@ def where_kernels_fail(rows: Rows) -> Stage:
         return Stage.FIRST_OP
     for row in rows:
         if row.probe == "discovery.logical_devices" and (crash := row.crash) is not None:
-            return Stage.CONTEXT if crash.cause is report.Cause.TIMEOUT else Stage.CONFIGURATION
+            return Stage.CONTEXT if crash.cause is report.NoReading.TIMEOUT else Stage.CONFIGURATION
     return Stage.CONFIGURATION

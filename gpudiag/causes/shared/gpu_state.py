@@ -11,7 +11,7 @@ from gpudiag.cause import Evidence, Rows
 from gpudiag.causes.shared.machine import stage_of_driver
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Stage
-from gpudiag.model.facts import Attempt, DriverFacts, GpuState, NvmlDevice, TriedFacts
+from gpudiag.model.facts import DriverFacts, GpuState, NvmlDevice, PathAttempt, TriedFacts
 from gpudiag.model.report import Gpu
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import first_op
@@ -59,7 +59,7 @@ def addresses(devices: Iterable[NvmlDevice | Gpu]) -> tuple[str, ...]:
     return tuple(device.pci_bus_id for device in devices)
 
 
-def written(tried: TriedFacts | None, purpose: str) -> Iterator[Attempt]:
+def written(tried: TriedFacts | None, purpose: str) -> Iterator[PathAttempt]:
     """Yield the results of writing to the folders for ``purpose``."""
     yield from () if tried is None else (attempt for attempt in tried.written if attempt.purpose == purpose)
 

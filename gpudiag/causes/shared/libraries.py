@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match
 from gpudiag.fix import Action, Kind, export, install, note, prepend, run, unset
-from gpudiag.model.facts import SLOW_S, Call, Facts, Library, LibraryCopy, Unknown
+from gpudiag.model.facts import SLOW_S, Facts, Library, LibraryCopy, TimedCall, Unknown
 from gpudiag.model.report import Gpu
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
@@ -61,9 +61,9 @@ def library_of(call: str) -> str:
     return next((library for start, library in _BY_CALL.items() if call.startswith(start)), "")
 
 
-def slowest(calls: Iterable[Call], gpus: tuple[Gpu, ...]) -> dict[str, float]:
+def slowest(calls: Iterable[TimedCall], gpus: tuple[Gpu, ...]) -> dict[str, float]:
     """Return the longest time of each slow call; its key names the GPU if the call is not slow on all GPUs."""
-    by_name: dict[str, list[Call]] = {}
+    by_name: dict[str, list[TimedCall]] = {}
     for call in calls:
         if (call.seconds or 0.0) >= SLOW_S:
             by_name.setdefault(call.name, []).append(call)

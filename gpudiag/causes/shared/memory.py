@@ -10,7 +10,7 @@ from gpudiag.fix import Action, Kind, Where, check, edit, export, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
-from gpudiag.model.facts import Facts, Holder, NvmlDevice
+from gpudiag.model.facts import Facts, NvmlDevice, ProcessIdentity
 from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
@@ -56,7 +56,7 @@ def holders(device: NvmlDevice) -> str:
     )
 
 
-def _who(holder: Holder | None) -> str:
+def _who(holder: ProcessIdentity | None) -> str:
     """Return a process in words, as far as it is known."""
     if holder is None:
         return ""

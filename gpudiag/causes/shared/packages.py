@@ -18,7 +18,7 @@ INSTALLATION = "https://www.tensorflow.org/install/pip"
 PATH = "PYTHONPATH"
 USER_SITE = re.compile(r"/\.local/lib/python[\d.]+/site-packages$")
 """Where `pip install --user` puts packages; Python searches it before its own folder."""
-OF_AN_IMPORT = (report.Cause.EXCEPTION, report.Cause.SIGNAL)
+OF_AN_IMPORT = (report.NoReading.EXCEPTION, report.NoReading.SIGNAL)
 
 
 def has_cuda(facts: Facts) -> bool | None:

@@ -31,7 +31,7 @@ class Errors(tuple[Error, ...]):
 
 def _errors(rows: Rows, traced: trace.Reading | None) -> Iterator[Error]:
     for row in rows:
-        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is report.Cause.EXCEPTION:
+        if row.probe == TRACE and (crash := row.crash) is not None and crash.cause is report.NoReading.EXCEPTION:
             yield Error(Stage.PACKAGE, crash.detail)
     if traced is not None and traced.raised is not None:
         yield Error(Stage.DEVICE_FILTER, traced.raised.brief)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from gpudiag.knowledge.message import Family, Message
+from gpudiag.knowledge.message import Message, MessageFamily
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, MessageFamily] = {
     module.name: importlib.import_module(f"{__name__}.{module.name}").FAMILY
     for module in pkgutil.iter_modules(__path__)
 }

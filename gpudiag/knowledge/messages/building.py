@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "building from sources", stage=Stage.BUILD, seen="bazel", url="https://www.tensorflow.org/install/source"
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "files of models",
     stage=Stage.PROGRAM,
     seen="0.12-2.21",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, export, install, note, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("code and libraries")
+FAMILY = MessageFamily("code and libraries")
 
 NO_MACHINE_CODE = FAMILY.fault(
     "no_machine_code",

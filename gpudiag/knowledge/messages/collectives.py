@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("several GPUs", stage=Stage.CONFIGURATION)
+FAMILY = MessageFamily("several GPUs", stage=Stage.CONFIGURATION)
 
 NCCL_SYSTEM_ERROR = FAMILY.add(
     Worth.FAULT,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "containers and Kubernetes",
     stage=Stage.DRIVER_LIBRARY,
     seen="Docker, NVIDIA container toolkit, Kubernetes",

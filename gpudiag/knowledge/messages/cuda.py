@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, install, note, reboot, run, start, unset
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.message import Message, MessageFamily, Worth
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY, DRIVER_TOO_OLD, GPU_FAILED, SYSTEM_NOT_READY
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "error codes of CUDA",
     stage=Stage.FIRST_OP,
     seen="CUDA 11-13",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, check, install, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "installing",
     stage=Stage.PACKAGE,
     seen="pip, conda, apt, NVIDIA's installers",

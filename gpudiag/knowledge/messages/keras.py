@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, install, note, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "Keras and the program's use of TensorFlow",
     stage=Stage.CONFIGURATION,
     seen="Keras 2 and 3, TensorFlow 1.15-2.21",

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "batch systems, launchers and the system", stage=Stage.CONFIGURATION, seen="Linux, Slurm, Ray, Horovod, MPI"
 )
 

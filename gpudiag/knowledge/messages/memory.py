@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, export, note
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
 _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
 """The statuses with which a library refuses a handle."""
 
-FAMILY = Family("memory", stage=Stage.MEMORY)
+FAMILY = MessageFamily("memory", stage=Stage.MEMORY)
 
 DEVICE_FULL = FAMILY.add(
     Worth.FAULT,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, install, run, start, unset
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family("what names another fault")
+FAMILY = MessageFamily("what names another fault")
 
 NO_CUDA_DRIVERS = FAMILY.misleading(
     "no_cuda_drivers",

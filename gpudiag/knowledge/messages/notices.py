@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("what looks like an error and is none")
+FAMILY = MessageFamily("what looks like an error and is none")
 
 FAMILY.harmless(
     "no_hadoop",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, Role, check, install, prepend, run
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("libraries of others, which the loader does not find", stage=Stage.PACKAGE, seen="Linux")
+FAMILY = MessageFamily("libraries of others, which the loader does not find", stage=Stage.PACKAGE, seen="Linux")
 
 _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
     (

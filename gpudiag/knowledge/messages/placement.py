@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, note
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("placement", stage=Stage.CONFIGURATION)
+FAMILY = MessageFamily("placement", stage=Stage.CONFIGURATION)
 
 MIRRORED_DEVICES = FAMILY.sign(
     "mirrored_devices",

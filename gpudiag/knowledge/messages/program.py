@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, check, edit, install, note, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("the user's own program", stage=Stage.CONFIGURATION)
+FAMILY = MessageFamily("the user's own program", stage=Stage.CONFIGURATION)
 
 SLURM_HIDES = FAMILY.fault(
     "slurm_hides",

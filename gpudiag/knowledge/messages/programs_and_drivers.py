@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("drivers and libraries, as programs meet them", stage=Stage.DRIVER, seen="any")
+FAMILY = MessageFamily("drivers and libraries, as programs meet them", stage=Stage.DRIVER, seen="any")
 
 # --- libraries -------------------------------------------------------------------------------------------------------
 

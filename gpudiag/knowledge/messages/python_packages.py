@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, install, note, run
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("packages and Python", stage=Stage.PACKAGE, seen="Python")
+FAMILY = MessageFamily("packages and Python", stage=Stage.PACKAGE, seen="Python")
 
 NUMPY_2 = FAMILY.fault(
     "numpy_2",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "TensorFlow and XLA on the GPU",
     stage=Stage.FIRST_OP,
     seen="2.4-2.21",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("settings", stage=Stage.CONFIGURATION)
+FAMILY = MessageFamily("settings", stage=Stage.CONFIGURATION)
 
 GROWTH_NOT_PARSED = FAMILY.fault(
     "growth_not_parsed",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
 from gpudiag.knowledge.fault import Confidence
-from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.message import Message, MessageFamily, Worth
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
 # place of the name (clearml/clearml-fractional-gpu, issue 4).
@@ -25,7 +25,7 @@ CUBLAS_TEXTS = {
 _CUBLAS_SAYS = ("cublas handle", "cuBLAS calls")
 """The prefix that TensorFlow puts before a text of libcublasLt."""
 
-FAMILY = Family("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
+FAMILY = MessageFamily("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
 _GROWTH = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries")
 _SMALLER = check("nvidia-smi", "does another process hold memory; a smaller batch")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, run, start
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "errors of the operating system",
     stage=Stage.PROGRAM,
     seen="Python, Linux",

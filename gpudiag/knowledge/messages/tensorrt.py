@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family
+from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "TensorRT and servers of models",
     stage=Stage.FIRST_OP,
     seen="TensorRT 5-10, TensorFlow 1.13-2.17, TensorFlow Serving, Triton",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, install, note, prepend, reboot, reset_gpu, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Worth
+from gpudiag.knowledge.message import MessageFamily, Worth
 
-FAMILY = Family("on the way to a GPU", stage=Stage.DRIVER)
+FAMILY = MessageFamily("on the way to a GPU", stage=Stage.DRIVER)
 
 LIBRARY_OPENED = FAMILY.sign(
     "library_opened",

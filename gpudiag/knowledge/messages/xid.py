@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Family, Message, Worth
+from gpudiag.knowledge.message import Message, MessageFamily, Worth
 
-FAMILY = Family(
+FAMILY = MessageFamily(
     "Xid: errors in the kernel's log",
     stage=Stage.FIRST_OP,
     seen="NVIDIA driver",

@@ -10,7 +10,7 @@ from gpudiag.fix import Action
 from gpudiag.model.diagnosis import RootCause, Step, StepStatus, TrialOutcome
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
-from gpudiag.report.page.probe_sections import PageFinding, Section
+from gpudiag.report.page.probe_sections import PageFinding, ProbeSection
 from gpudiag.report.page.room import MOST_ITEMS, MOST_TEXT
 from gpudiag.text import counted, one_line
 
@@ -109,9 +109,9 @@ def _tried(cause: RootCause) -> str:
     )
 
 
-def worst_findings(sections: Iterable[Section]) -> tuple[tuple[Section, PageFinding], ...]:
+def worst_findings(sections: Iterable[ProbeSection]) -> tuple[tuple[ProbeSection, PageFinding], ...]:
     """Return the first failing findings, each once, for a report whose diagnosis names no cause."""
-    seen: dict[str, tuple[Section, PageFinding]] = {}
+    seen: dict[str, tuple[ProbeSection, PageFinding]] = {}
     for section in sections:
         for finding in section.found:
             if finding.severity == "fail":

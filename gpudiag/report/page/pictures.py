@@ -25,7 +25,7 @@ _LEAST_POINTS, _MOST_LOOKS = 12, 12
 
 
 @dataclass(frozen=True)
-class Mark:
+class Label:
     """A label, with its distance from the top in percent."""
 
     text: str
@@ -51,10 +51,10 @@ class Chart:
     text: str
     """A description of the chart, in words."""
     seconds: str
-    ticks: tuple[Mark, ...]
-    limits: tuple[Mark, ...]
+    ticks: tuple[Label, ...]
+    limits: tuple[Label, ...]
     courses: tuple[Course, ...]
-    ends: tuple[Mark, ...]
+    ends: tuple[Label, ...]
     """The labels at the ends of the lines."""
 
 
@@ -88,8 +88,8 @@ def chart(
         title=title,
         text="; ".join([highest, *near, *above]),
         seconds=f"{seconds:.1f} s",
-        ticks=tuple(Mark(size(number), _down(number, top)) for number in _ticks(top)),
-        limits=_spread(Mark(f"limit {size(number)}", _down(number, top)) for _, number in drawn),
+        ticks=tuple(Label(size(number), _down(number, top)) for number in _ticks(top)),
+        limits=_spread(Label(f"limit {size(number)}", _down(number, top)) for _, number in drawn),
         courses=lines,
         ends=_ends(courses, top) if len(courses) > 1 else (),
     )
@@ -120,14 +120,14 @@ def _thinned(points: Points, most: int) -> Points:
     return [max(points[at : at + step], key=lambda point: point[1]) for at in range(0, len(points), step)]
 
 
-def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Mark, ...]:
+def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Label, ...]:
     """Return one label for the lines that end at the same height."""
     groups: dict[float, list[str]] = {}
     for name, points, _ in courses:
         y = _down(points[-1][1], top) if points else 100.0
         same = next((group for group in groups if abs(group - y) < _APART), y)
         groups.setdefault(same, []).append(name)
-    return tuple(Mark(_few(names), y) for y, names in groups.items())
+    return tuple(Label(_few(names), y) for y, names in groups.items())
 
 
 def _few(names: list[str]) -> str:
@@ -137,15 +137,15 @@ def _few(names: list[str]) -> str:
     return f"GPU {', '.join(numbers)}" if all(name.startswith("GPU ") for name in names) else ", ".join(names)
 
 
-def _spread(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+def _spread(marks: Iterable[Label]) -> tuple[Label, ...]:
     """Return the marks with overlapping labels joined into one."""
-    found: list[Mark] = []
+    found: list[Label] = []
     for mark in marks:
         near = next((other for other in found if abs(other.y - mark.y) < _APART), None)
         if near is None:
             found.append(mark)
         elif mark.text not in near.text:
-            found[found.index(near)] = Mark(f"{near.text}; {mark.text}", near.y)
+            found[found.index(near)] = Label(f"{near.text}; {mark.text}", near.y)
     return tuple(found)
 
 

@@ -56,7 +56,7 @@ class PageRow:
 
 
 @dataclass
-class Section:
+class ProbeSection:
     """A probe: its description and its rows."""
 
     anchor: str
@@ -86,7 +86,7 @@ def columns(report: Report) -> tuple[str, ...]:
     return ("host", *(f"GPU {gpu.index}" for gpu in report.gpus))
 
 
-def sections(report: Report) -> tuple[Section, ...]:
+def sections(report: Report) -> tuple[ProbeSection, ...]:
     """Return the probes in the order of the report."""
     groups: dict[str, list[Row]] = {}
     for row in report.rows[:MOST_ROWS]:
@@ -100,7 +100,7 @@ def sections(report: Report) -> tuple[Section, ...]:
     return found
 
 
-def _open_first(sections: Iterable[Section]) -> None:
+def _open_first(sections: Iterable[ProbeSection]) -> None:
     """Open the sections of probes that did not pass, but of several with the same finding only the first."""
     seen = set[object]()
     for section in sections:
@@ -115,13 +115,13 @@ def _anchor(name: str, taken: Counter[str]) -> str:
     return f"probe-{slug}" if taken[slug] == 1 else f"probe-{slug}--{taken[slug]}"
 
 
-def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Section:
+def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> ProbeSection:
     statuses = sorted({row.status for row in rows}, key=_WORST.index)
     worst = next(row for row in rows if row.status == statuses[0])
     summary, prose = _documentation(rows[0].probe)
     wrong = statuses[0] in ("broken", "fail", "warning")
     names, values = _figures(report, rows, rooms.figures)
-    return Section(
+    return ProbeSection(
         anchor=anchor,
         name=one_line(rows[0].probe)[:120],
         area=one_line(rows[0].area)[:60],

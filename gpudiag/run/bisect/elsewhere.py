@@ -56,7 +56,7 @@ _UNIT_LINE = re.compile(r"\s*Environment\s*=\s*(.*)")
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
 
 
-class Setting(Record):
+class FileSetting(Record):
     """A variable that a file sets."""
 
     name: str
@@ -72,7 +72,7 @@ class Setting(Record):
 class Gathered(Record):
     """The variables that files on this machine set."""
 
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[FileSetting, ...] = ()
     ignored: dict[str, str] = {}
     """The files that were not read because another user can have written them, each with the reason."""
 
@@ -87,7 +87,7 @@ def gather(argument: dict[str, Any]) -> bytes:
 
 def gathered(root: Path, environ: Mapping[str, str]) -> Gathered:
     """Return what the files under ``root`` and in the home folder set that may matter, the system's first."""
-    settings: list[Setting] = []
+    settings: list[FileSetting] = []
     ignored: dict[str, str] = {}
     for file, shown, kind in _files(root, environ):
         if reason := trust.distrust(file):
@@ -114,7 +114,7 @@ def _files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str, 
                 yield file, printable(shown), kind
 
 
-def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> Iterator[Setting]:
+def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> Iterator[FileSetting]:
     try:
         text = trust.read(file, _LARGEST).decode(errors="replace")
     except OSError:
@@ -127,7 +127,7 @@ def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> I
             continue
         known[name] = value  # a later line may use it
         if is_relevant(name):
-            yield Setting(name, printable(value), shown, number, kind, _untried(name, value, environ))
+            yield FileSetting(name, printable(value), shown, number, kind, _untried(name, value, environ))
 
 
 def _untried(name: str, value: str, environ: Mapping[str, str]) -> str:
@@ -221,7 +221,7 @@ def untried(gathered: Gathered) -> tuple[str, ...]:
     return tuple(f"{listed(names)}: {printable(reason)}" for reason, names in subjects.items())
 
 
-def missing(found: Iterable[Setting], variables: Mapping[str, str]) -> tuple[Setting, ...]:
+def missing(found: Iterable[FileSetting], variables: Mapping[str, str]) -> tuple[FileSetting, ...]:
     """Return the settings to try that are not in effect: the variable is unset, or a list lacks an entry."""
     lacking = []
     for setting in found:

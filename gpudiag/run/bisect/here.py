@@ -15,7 +15,7 @@ from gpudiag.facts.environment import recorded
 from gpudiag.isolate import Job, Supervision, run_to_end
 from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage, TrialOutcome
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Cause, Gpu
+from gpudiag.model.report import Gpu, NoReading
 from gpudiag.model.visibility import least_visible
 from gpudiag.run.bisect import attempt, elsewhere, wording
 from gpudiag.run.bisect.elsewhere import Gathered, missing, untried
@@ -118,7 +118,7 @@ def _ask(
 ) -> bytes | None:
     """Return a child's answer; None if it gives none."""
     job = Job(target, target, argument, LOOK_S, server)
-    return run_to_end(children, job, lambda: (Cause.INTERRUPTED, "stopped") if stopped() else None).value
+    return run_to_end(children, job, lambda: (NoReading.INTERRUPTED, "stopped") if stopped() else None).value
 
 
 def _start_files(answer: bytes | None) -> StartFiles:

@@ -38,7 +38,7 @@ MASK = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
-class Part:
+class EnvironmentPart:
     """A removable part of the environment; all its own parts go with it."""
 
     kind: str
@@ -47,10 +47,10 @@ class Part:
     value: str = field(default="", repr=False)
     number: int = 0
     """The number of an entry, counted from 1."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[EnvironmentPart, ...] = ()
 
     @property
-    def leaves(self) -> tuple[Part, ...]:
+    def leaves(self) -> tuple[EnvironmentPart, ...]:
         return tuple(leaf for part in self.parts for leaf in part.leaves) if self.parts else (self,)
 
 
@@ -97,21 +97,25 @@ class Variant:
     libraries: bool = False
 
 
-def suspects(around: Surroundings) -> tuple[Part, ...]:
+def suspects(around: Surroundings) -> tuple[EnvironmentPart, ...]:
     """Return the variables whose names suggest that they matter."""
     return tuple(part for part in _variables(around) if _SUSPECT.fullmatch(part.name))
 
 
-def everything(around: Surroundings) -> tuple[Part, ...]:
+def everything(around: Surroundings) -> tuple[EnvironmentPart, ...]:
     """Return all removable parts in groups, those that Python starts with first."""
     start = around.start
     groups = (
-        Part(GROUP, "variables of Python, CUDA and TensorFlow", parts=suspects(around)),
-        Part(GROUP, "the files that Python starts with", parts=tuple(Part(FILE, file) for file in start.customize)),
-        Part(GROUP, "the files .pth", parts=tuple(Part(FILE, file) for file in start.pth)),
-        *([Part(USER_SITE, start.user_site)] if start.user_site else []),
-        *([Part(FOLDER, around.folder)] if around.folder else []),
-        Part(
+        EnvironmentPart(GROUP, "variables of Python, CUDA and TensorFlow", parts=suspects(around)),
+        EnvironmentPart(
+            GROUP,
+            "the files that Python starts with",
+            parts=tuple(EnvironmentPart(FILE, file) for file in start.customize),
+        ),
+        EnvironmentPart(GROUP, "the files .pth", parts=tuple(EnvironmentPart(FILE, file) for file in start.pth)),
+        *([EnvironmentPart(USER_SITE, start.user_site)] if start.user_site else []),
+        *([EnvironmentPart(FOLDER, around.folder)] if around.folder else []),
+        EnvironmentPart(
             GROUP,
             "the other variables",
             parts=tuple(part for part in _variables(around) if not _SUSPECT.fullmatch(part.name)),
@@ -120,17 +124,17 @@ def everything(around: Surroundings) -> tuple[Part, ...]:
     return tuple(part for part in groups if part.kind is not GROUP or part.parts)
 
 
-def without_path_files(parts: Iterable[Part]) -> tuple[Part, ...]:
+def without_path_files(parts: Iterable[EnvironmentPart]) -> tuple[EnvironmentPart, ...]:
     """Return ``parts`` without ``.pth`` files: TensorFlow itself may be found through one."""
     return tuple(part for part in parts if not part.leaves[0].name.endswith(".pth"))
 
 
-def expanded(parts: Iterable[Part]) -> tuple[Part, ...]:
+def expanded(parts: Iterable[EnvironmentPart]) -> tuple[EnvironmentPart, ...]:
     """Return the smaller parts that ``parts`` consist of, one level down."""
     return tuple(inner for part in parts for inner in (part.parts or (part,)))
 
 
-def whole(parts: Iterable[Part], around: Surroundings) -> tuple[Part, ...]:
+def whole(parts: Iterable[EnvironmentPart], around: Surroundings) -> tuple[EnvironmentPart, ...]:
     """Return ``parts`` with a variable in place of its entries, if all of its entries are in ``parts``."""
     given = tuple(parts)
     for variable in _variables(around):
@@ -140,7 +144,7 @@ def whole(parts: Iterable[Part], around: Surroundings) -> tuple[Part, ...]:
     return given
 
 
-def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str] | None = None) -> Variant:
+def variant(around: Surroundings, taken: Iterable[EnvironmentPart], added: Mapping[str, str] | None = None) -> Variant:
     """Return ``around`` without the parts in ``taken``, and with the variables in ``added``."""
     leaves = [leaf for part in taken for leaf in part.leaves]
     variables = dict(around.variables)
@@ -165,7 +169,7 @@ def variant(around: Surroundings, taken: Iterable[Part], added: Mapping[str, str
     )
 
 
-def remaining(name: str, around: Surroundings, taken: Iterable[Part]) -> str | None:
+def remaining(name: str, around: Surroundings, taken: Iterable[EnvironmentPart]) -> str | None:
     """Return the value of a variable without the entries in ``taken``; None if no entry remains."""
     gone = {leaf.number for leaf in taken if leaf.name == name and leaf.kind == ENTRY}
     kept = [entry for number, entry in entries(name, around.variables.get(name, "")) if number not in gone]
@@ -193,16 +197,18 @@ def is_relevant(name: str) -> bool:
     return not KEPT.fullmatch(name) and (known or _SUSPECT.fullmatch(name) is not None)
 
 
-def _variables(around: Surroundings) -> Iterator[Part]:
+def _variables(around: Surroundings) -> Iterator[EnvironmentPart]:
     """Yield the variables and entries that can be removed, except the entry that a simulated machine needs."""
     for name, value in sorted(around.variables.items()):
         if KEPT.fullmatch(name) or _is_own(name, value, around):
             continue
         all_of_them = entries(name, value)
         inner = tuple(
-            Part(ENTRY, name, entry, number) for number, entry in all_of_them if not _is_own(name, entry, around)
+            EnvironmentPart(ENTRY, name, entry, number)
+            for number, entry in all_of_them
+            if not _is_own(name, entry, around)
         )
-        yield Part(VARIABLE, name, value, parts=inner if len(all_of_them) > 1 else ())
+        yield EnvironmentPart(VARIABLE, name, value, parts=inner if len(all_of_them) > 1 else ())
 
 
 def _is_own(name: str, entry: str, around: Surroundings) -> bool:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from gpudiag.model.diagnosis import BisectionOutcome
 from gpudiag.run.bisect.attempt import Reached
-from gpudiag.run.bisect.elsewhere import Setting, missing
+from gpudiag.run.bisect.elsewhere import FileSetting, missing
 from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,
     GPU,
     MASK,
-    Part,
+    EnvironmentPart,
     Surroundings,
     Variant,
     everything,
@@ -38,13 +38,13 @@ _NOWHERE = Reached()
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """The result of a search."""
 
     outcome: BisectionOutcome
-    taken: tuple[Part, ...] = ()
+    taken: tuple[EnvironmentPart, ...] = ()
     """The smallest set of parts without which TensorFlow works."""
-    added: tuple[Setting, ...] = ()
+    added: tuple[FileSetting, ...] = ()
     """The added settings with which TensorFlow works."""
     before: Reached = _NOWHERE
     after: Reached = _NOWHERE
@@ -56,7 +56,7 @@ class Search:
     def __init__(
         self,
         around: Surroundings,
-        settings: Iterable[Setting],
+        settings: Iterable[FileSetting],
         attempt: Attempt,
         wanted: int,
         *,
@@ -68,10 +68,10 @@ class Search:
         self._attempt = attempt
         self._wanted = wanted
         self._only_missing = only_missing
-        self._known: dict[frozenset[Part], Reached] = {}
-        self._result = Result(BisectionOutcome.OUT_OF_TIME)
+        self._known: dict[frozenset[EnvironmentPart], Reached] = {}
+        self._result = SearchResult(BisectionOutcome.OUT_OF_TIME)
 
-    def run(self) -> Result:
+    def run(self) -> SearchResult:
         """Return the result of the search; if time runs out, what was found until then."""
         with suppress(OutOfTime):
             self._run()
@@ -81,9 +81,9 @@ class Search:
         first = () if self._only_missing else suspects(self._around)
         before, without = self._tries([(), first])
         if before.works(self._wanted):
-            self._result = Result(BisectionOutcome.NOT_REPRODUCED, before=before)
+            self._result = SearchResult(BisectionOutcome.NOT_REPRODUCED, before=before)
             return
-        self._result = Result(BisectionOutcome.OUT_OF_TIME, before=before)
+        self._result = SearchResult(BisectionOutcome.OUT_OF_TIME, before=before)
         if self._only_missing:
             self._add()
             return
@@ -102,7 +102,7 @@ class Search:
         if found is not None:
             self._narrow(candidates[found])
             return
-        self._result = Result(BisectionOutcome.NOT_THE_ENVIRONMENT, before=before)
+        self._result = SearchResult(BisectionOutcome.NOT_THE_ENVIRONMENT, before=before)
         self._add()
         if not self._result.added:
             self._choose()
@@ -116,11 +116,12 @@ class Search:
         if good and len(good) < len(gpus):
             bad = {uuid: result for uuid, result in reached.items() if result is None or not result.works(1)}
             taken = tuple(
-                Part(GPU, uuid, "" if result is None else result.text(1), gpus[uuid]) for uuid, result in bad.items()
+                EnvironmentPart(GPU, uuid, "" if result is None else result.text(1), gpus[uuid])
+                for uuid, result in bad.items()
             )
-            self._result = Result(BisectionOutcome.FOUND, taken, (), self._result.before, good[0])
+            self._result = SearchResult(BisectionOutcome.FOUND, taken, (), self._result.before, good[0])
 
-    def _narrow(self, parts: tuple[Part, ...]) -> None:
+    def _narrow(self, parts: tuple[EnvironmentPart, ...]) -> None:
         """Find the smallest of ``parts``, which work as a whole, then of what they are made of, and so on."""
         self._keep(parts, BisectionOutcome.CUT_SHORT)
         while True:
@@ -131,11 +132,11 @@ class Search:
             parts = inner
         self._keep(parts, BisectionOutcome.FOUND)
 
-    def _keep(self, parts: tuple[Part, ...], outcome: BisectionOutcome) -> None:
+    def _keep(self, parts: tuple[EnvironmentPart, ...], outcome: BisectionOutcome) -> None:
         after = self._known[_key(parts)]
-        self._result = Result(outcome, whole(parts, self._around), (), self._result.before, after)
+        self._result = SearchResult(outcome, whole(parts, self._around), (), self._result.before, after)
 
-    def _works(self, candidates: list[tuple[Part, ...]]) -> int | None:
+    def _works(self, candidates: list[tuple[EnvironmentPart, ...]]) -> int | None:
         new = list({_key(parts): parts for parts in candidates if _key(parts) not in self._known}.values())
         known = [number for number, parts in enumerate(candidates) if self._is_good(parts)]
         if not known and new:
@@ -149,11 +150,11 @@ class Search:
         self._keep(candidates[known[0]], BisectionOutcome.CUT_SHORT)
         return known[0]
 
-    def _is_good(self, parts: tuple[Part, ...]) -> bool:
+    def _is_good(self, parts: tuple[EnvironmentPart, ...]) -> bool:
         reached = self._known.get(_key(parts))
         return reached is not None and reached.works(self._wanted)
 
-    def _tries(self, candidates: list[tuple[Part, ...]]) -> list[Reached]:
+    def _tries(self, candidates: list[tuple[EnvironmentPart, ...]]) -> list[Reached]:
         """Return the result of trying each candidate."""
         new = list(dict.fromkeys(candidates))
         for parts, reached in zip(new, self._attempt([variant(self._around, part) for part in new], True), strict=True):
@@ -172,16 +173,18 @@ class Search:
             smallest(groups[number], self._works_with)
             self._result = replace(self._result, outcome=BisectionOutcome.FOUND)
 
-    def _works_with(self, candidates: list[tuple[Setting, ...]]) -> int | None:
+    def _works_with(self, candidates: list[tuple[FileSetting, ...]]) -> int | None:
         variants = [
             variant(self._around, (), {setting.name: setting.value for setting in group}) for group in candidates
         ]
         for number, reached in enumerate(self._attempt(variants, False) if variants else ()):
             if reached is not None and reached.works(self._wanted):
-                self._result = Result(BisectionOutcome.CUT_SHORT, (), candidates[number], self._result.before, reached)
+                self._result = SearchResult(
+                    BisectionOutcome.CUT_SHORT, (), candidates[number], self._result.before, reached
+                )
                 return number
         return None
 
 
-def _key(parts: Iterable[Part]) -> frozenset[Part]:
+def _key(parts: Iterable[EnvironmentPart]) -> frozenset[EnvironmentPart]:
     return frozenset(leaf for part in parts for leaf in part.leaves)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpudiag.isolate import Job, JobResult, Supervision
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from gpudiag.run.bisect import attempt
 from gpudiag.run.bisect.attempt import Reached
 from gpudiag.run.bisect.parts import Variant
@@ -17,7 +17,7 @@ from gpudiag.run.bisect.search import OutOfTime
 LONGEST_S = 40.0
 """Time limit for one try: an import takes 4 to 20 s."""
 _TICK_S = 0.1
-_OF_THE_TRY = (Cause.TIMEOUT, Cause.UNKILLABLE, Cause.OUTPUT_FLOOD)
+_OF_THE_TRY = (NoReading.TIMEOUT, NoReading.UNKILLABLE, NoReading.OUTPUT_FLOOD)
 """Ends that the tried interpreter causes; all others are gpudiag's own and say nothing about the variant."""
 _LEAST_S = 1.0
 """No try is started with fewer seconds left."""
@@ -62,15 +62,15 @@ class Tries:
                 cut = cut or ("" if done else "the time is up")
                 pending.clear()
                 for key in running:
-                    self._children.kill(key, Cause.INTERRUPTED, "not needed")
+                    self._children.kill(key, NoReading.INTERRUPTED, "not needed")
             while pending and len(running) < self._jobs and left_s >= _LEAST_S:
                 number = pending.pop(0)
                 running[self._start(variants[number], left_s)] = number
             for ended in self._children.wait(_TICK_S) if running else ():
                 number = running.pop(ended.key)
-                if ended.value is None and ended.cause not in (*_OF_THE_TRY, Cause.INTERRUPTED):
+                if ended.value is None and ended.cause not in (*_OF_THE_TRY, NoReading.INTERRUPTED):
                     cut = cut or ended.detail
-                elif not (ended.cause is Cause.INTERRUPTED or (done and ended.value is None)):
+                elif not (ended.cause is NoReading.INTERRUPTED or (done and ended.value is None)):
                     reached[number] = _reached(ended)
             self._tick(self.count)
         if cut and not any(result.works(self._wanted) for result in reached.values()):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
-from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, Setting
+from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, FileSetting
 from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,
@@ -18,12 +18,12 @@ from gpudiag.run.bisect.parts import (
     MASK,
     USER_SITE,
     VARIABLE,
-    Part,
+    EnvironmentPart,
     Surroundings,
     entries,
     remaining,
 )
-from gpudiag.run.bisect.search import Result
+from gpudiag.run.bisect.search import SearchResult
 from gpudiag.text import printable
 
 Shown = Callable[[str, str], str]
@@ -45,9 +45,9 @@ _ANOTHER_HOME = run(
 
 
 def bisection(
-    result: Result,
+    result: SearchResult,
     around: Surroundings,
-    settings: Sequence[Setting],
+    settings: Sequence[FileSetting],
     shown: Shown,
     *,
     wanted: int,
@@ -76,7 +76,7 @@ def bisection(
 
 
 def _taken(
-    parts: tuple[Part, ...], around: Surroundings, settings: Sequence[Setting], shown: Shown
+    parts: tuple[EnvironmentPart, ...], around: Surroundings, settings: Sequence[FileSetting], shown: Shown
 ) -> Iterable[EnvironmentChange]:
     changed: dict[str, Action] = {}
     for name in dict.fromkeys(part.name for part in parts if part.kind == ENTRY):
@@ -102,11 +102,11 @@ def _shown(action: Action | None) -> Action | None:
     return action.replaced(command=printable(action.command), change=None)
 
 
-def _name(part: Part) -> str:
+def _name(part: EnvironmentPart) -> str:
     return part.value if part.kind == ENTRY and part.value else part.name
 
 
-def _thing(part: Part, shown: Shown) -> str:
+def _thing(part: EnvironmentPart, shown: Shown) -> str:
     if part.kind == VARIABLE:
         value = shown(part.name, part.value)
         return part.name if value == WITHHELD else f"{part.name}={value}"
@@ -128,7 +128,7 @@ def _thing(part: Part, shown: Shown) -> str:
     return f"one of {part.name} ({', '.join(dict.fromkeys(names[:MOST_NAMED]))}{more})"
 
 
-def _without(part: Part) -> Action | None:
+def _without(part: EnvironmentPart) -> Action | None:
     """Return how to start a program without a part of the environment."""
     if part.kind == FILE:
         return run(f"mv {shlex.quote(part.name)} {shlex.quote(f'{part.name}.off')}")
@@ -143,7 +143,7 @@ def _without(part: Part) -> Action | None:
     return export("PATH", "/usr/local/bin:/usr/bin:/bin") if part.name == "PATH" else unset(part.name)
 
 
-def _origin(part: Part, settings: Sequence[Setting]) -> str:
+def _origin(part: EnvironmentPart, settings: Sequence[FileSetting]) -> str:
     """Return which file sets the part that is in the way, if one does."""
     if part.kind == GPU:
         return f"GPU {part.number} alone: {part.value}"
@@ -153,7 +153,7 @@ def _origin(part: Part, settings: Sequence[Setting]) -> str:
     return f"{found[-1].file} line {found[-1].line} sets {part.name}" if found else ""
 
 
-def _added(setting: Setting, around: Surroundings, shown: Shown) -> EnvironmentChange:
+def _added(setting: FileSetting, around: Surroundings, shown: Shown) -> EnvironmentChange:
     value = shown(setting.name, setting.value)
     here = {entry for _, entry in entries(setting.name, around.variables.get(setting.name, ""))}
     new = [entry for _, entry in entries(setting.name, setting.value) if entry not in here]

@@ -10,7 +10,6 @@ from examples.facts import example, example_gpu, example_with_gpus
 from examples.hosts import Case
 from gpudiag.causes.shared.signs import NO_NVML
 from gpudiag.model.facts import (
-    Call,
     CallFacts,
     ContainerFacts,
     DeviceNode,
@@ -18,10 +17,11 @@ from gpudiag.model.facts import (
     Distribution,
     DriverFacts,
     EnvironmentFacts,
+    FactFamily,
     Facts,
-    Family,
     NvmlFacts,
     TensorflowFacts,
+    TimedCall,
     Unknown,
 )
 
@@ -61,7 +61,7 @@ def _nodes(shut: str) -> DeviceNodeFacts:
     return msgspec.structs.replace(ordinary, nodes=closed)
 
 
-def _one_counted(driver: str = "nvidia", **families: Family) -> Facts:
+def _one_counted(driver: str = "nvidia", **families: FactFamily) -> Facts:
     """Return the facts of a machine with two GPUs, of which NVML counts the first; ``driver`` holds the other."""
     nodes = example_with_gpus(2).device_nodes
     assert isinstance(nodes, DeviceNodeFacts)
@@ -172,9 +172,13 @@ CASES = (
         expect=("old_driver",),
         facts=example_with_gpus(driver=DriverFacts(_MODULE, _LIBCUDA, None, "11.4")),
     ),
-    Case("cuInit is slow", expect=("call_slow",), facts=example_with_gpus(calls=CallFacts((Call("cuInit", 25.0),)))),
-    Case("cuInit takes two seconds", expect=(), facts=example_with_gpus(calls=CallFacts((Call("cuInit", 2.0),)))),
-    Case("cuInit hangs", expect=("call_hangs",), facts=example_with_gpus(calls=CallFacts((Call("cuInit", None),)))),
+    Case(
+        "cuInit is slow", expect=("call_slow",), facts=example_with_gpus(calls=CallFacts((TimedCall("cuInit", 25.0),)))
+    ),
+    Case("cuInit takes two seconds", expect=(), facts=example_with_gpus(calls=CallFacts((TimedCall("cuInit", 2.0),)))),
+    Case(
+        "cuInit hangs", expect=("call_hangs",), facts=example_with_gpus(calls=CallFacts((TimedCall("cuInit", None),)))
+    ),
     Case("NVML hangs", expect=("not_gathered",), facts=example_with_gpus(nvml=Unknown("no answer within 10 s"))),
     Case(
         "everything hangs",

@@ -34,12 +34,12 @@ from gpudiag.model.diagnosis import (
     StepStatus,
     TrialOutcome,
 )
-from gpudiag.model.report import Cause
+from gpudiag.model.report import NoReading
 from gpudiag.report import words
 from gpudiag.run import attempts
 from gpudiag.run.bisect import elsewhere, here, wording
 from gpudiag.run.bisect.attempt import Reached
-from gpudiag.run.bisect.elsewhere import Setting
+from gpudiag.run.bisect.elsewhere import FileSetting
 from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
 from gpudiag.run.bisect.search import OutOfTime, Search
 from gpudiag.run.bisect.smallest import smallest
@@ -107,7 +107,7 @@ class Machine:
 
 
 def found(
-    machine: Machine, around: Surroundings, settings: tuple[Setting, ...] = (), wanted: int = 1
+    machine: Machine, around: Surroundings, settings: tuple[FileSetting, ...] = (), wanted: int = 1
 ) -> tuple[Bisection, list[str]]:
     """Return the record of a search, and the lines to type."""
     result = Search(around, settings, machine, wanted).run()
@@ -259,14 +259,14 @@ def test_when_the_time_is_up_what_is_known_is_said(most: int) -> None:
 @pytest.mark.parametrize(
     ("cause", "counts"),
     [
-        (Cause.NOT_STARTED, False),
-        (Cause.SERVER_LOST, False),
-        (Cause.EXCEPTION, False),
-        (Cause.TIMEOUT, True),
-        (Cause.OUTPUT_FLOOD, True),
+        (NoReading.NOT_STARTED, False),
+        (NoReading.SERVER_LOST, False),
+        (NoReading.EXCEPTION, False),
+        (NoReading.TIMEOUT, True),
+        (NoReading.OUTPUT_FLOOD, True),
     ],
 )
-def test_a_try_that_gpudiag_could_not_make_says_nothing_of_the_variant(cause: Cause, counts: bool) -> None:
+def test_a_try_that_gpudiag_could_not_make_says_nothing_of_the_variant(cause: NoReading, counts: bool) -> None:
     """Else a GPU whose try finds no process, when each is tried alone, is what keeps TensorFlow from the others."""
     around = of({}, gpus={"GPU-A": 0, "GPU-B": 1})
     children = Mock(spec=Supervision)
@@ -318,9 +318,9 @@ def test_without_a_gpu_the_import_has_to_work() -> None:
 
 def test_a_variable_that_a_file_sets_is_added() -> None:
     settings = (
-        Setting("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 3, elsewhere.LOGIN),
-        Setting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, elsewhere.SHELL),
-        Setting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, elsewhere.SHELL),
+        FileSetting("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 3, elsewhere.LOGIN),
+        FileSetting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, elsewhere.SHELL),
+        FileSetting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, elsewhere.SHELL),
     )
     machine = Machine(lambda variant: "/usr/local/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     bisection, lines = found(machine, of({"LD_LIBRARY_PATH": "/a"}), settings)
@@ -352,7 +352,7 @@ def test_if_no_gpu_works_alone_or_all_do_none_is_named(good: set[str]) -> None:
 
 
 def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
-    settings = (Setting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
+    settings = (FileSetting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
     machine = Machine(lambda variant: "/opt/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     result = Search(of({"CUDA_HOME": "/x"}), settings, machine, 1, only_missing=True).run()
     assert (result.outcome, result.added) == ("found", settings)
@@ -382,15 +382,15 @@ def test_what_a_status_or_a_missing_library_comes_from_is_tried(
 def test_what_is_set_here_is_not_added() -> None:
     here = {"CUDA_HOME": "/opt/cuda", "LD_LIBRARY_PATH": "/b:/a"}
     settings = (
-        Setting("CUDA_HOME", "/usr/local/cuda", "f", 1, elsewhere.SHELL),
-        Setting("LD_LIBRARY_PATH", "/a", "f", 2, elsewhere.SHELL),
-        Setting("CUDA_PATH", "/usr/local/cuda", "f", 3, elsewhere.SHELL),
+        FileSetting("CUDA_HOME", "/usr/local/cuda", "f", 1, elsewhere.SHELL),
+        FileSetting("LD_LIBRARY_PATH", "/a", "f", 2, elsewhere.SHELL),
+        FileSetting("CUDA_PATH", "/usr/local/cuda", "f", 3, elsewhere.SHELL),
     )
     assert [setting.name for setting in elsewhere.missing(settings, here)] == ["CUDA_PATH"]
 
 
 def test_a_file_that_sets_what_is_in_the_way_is_named() -> None:
-    settings = (Setting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, elsewhere.LOGIN),)
+    settings = (FileSetting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, elsewhere.LOGIN),)
     machine = Machine(lambda variant: "CUDA_VISIBLE_DEVICES" not in variant.variables)
     bisection, _ = found(machine, of({"CUDA_VISIBLE_DEVICES": "7"}), settings)
     assert bisection.changes[0].origin == "/etc/environment line 4 sets CUDA_VISIBLE_DEVICES"
