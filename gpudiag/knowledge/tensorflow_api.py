@@ -80,25 +80,53 @@ STRATEGIES = frozenset(
         "experimental.CentralStorageStrategy",
     )
 )
-_TENSORS = """
-    constant Variable zeros ones zeros_like ones_like eye fill range linspace convert_to_tensor cast add multiply
-    subtract divide matmul tensordot einsum square sqrt reduce_sum reduce_mean reduce_max reduce_min concat stack
-    reshape transpose expand_dims squeeze one_hot identity sigmoid tanh add_n random.normal random.uniform
-    random.truncated_normal random.shuffle random.categorical linalg.matmul linalg.inv math.reduce_sum
-    math.reduce_mean math.square nn.softmax nn.relu nn.conv2d io.read_file io.decode_jpeg io.decode_png image.resize
-    data.Dataset.range data.Dataset.from_tensor_slices data.Dataset.from_tensors keras.models.load_model
-    saved_model.load
+_NO_OPERATION = r"""
+    as_dtype|(?:constant|zeros|ones|random_\w+)_initializer|control_dependencies|custom_gradient|device|executing_eagerly
+    |function|get_\w+|grad_pass_through|gradients|group|hessians|import_graph_def|init\w*|inside_function|is_\w+|load_\w+
+    |make_\w+|no_\w+|nondifferentiable_batch_function|placeholder\w*|py_func|recompute_grad|register_\w+|\w+_scope
+    |tuple|type_spec_from_value|set_\w+|enable_\w+|disable_\w+|\w*_variables\w*|add_\w*(?:collection|names?)|wrap_function
+    |variable_\w+|case|cond|switch_case|while_loop|hparams|layers|broadcast_static_shape|assert_\w+|assign\w*|report_\w+
 """
-INITIALISE = frozenset(_TENSORS.split()) | {
-    "config.list_logical_devices",
+_OPERATION = re.compile(
+    rf"""
+    (?!(?:{_NO_OPERATION})\Z)[a-z]\w+ | Variable | SparseTensor | TensorArray | RaggedTensor\.from_\w+
+    | (?:math|nn|linalg|image|strings|signal|sparse|ragged|bitwise|sets|audio|quantization|raw_ops|experimental\.numpy)
+      \.(?!is_numeric|experimental_)(?:[a-z]\w+|SparseTensor)
+    | random\.(?!set_seed)(?:experimental\.)?(?:[a-z]\w+|Generator\.\w+) | dtypes\.\w*cast
+    | io\.(?:decode|encode|parse|read|serialize|deserialize)_(?!proto)\w+ | io\.write_file
+    | data\.Dataset\.\w+ | data\.(?:experimental\.)?\w+Dataset | data\.experimental\.make_\w+_dataset
+    | lookup\.KeyValueTensorInitializer | summary\.create_file_writer | saved_model\.load
+    | keras\.(?:Variable | models\.load_model | (?:ops|random)\.[a-z]\w+ | random\.SeedGenerator
+      | backend\.(?:constant|variable|zeros|ones|random_\w+) | metrics\.[A-Z]\w+ | optimizers\.(?!Optimizer)[A-Z]\w+
+      | (?:utils|preprocessing)\.\w+_dataset_from_\w+ | (?:preprocessing\.)?(?:image|text)_dataset_from_directory
+      | applications\.(?:\w+\.)?[A-Z]\w+ | layers\.(?:Dropout|Random[A-Z]\w+|TextVectorization|StringLookup))
+    """,
+    re.VERBOSE,
+)
+"""Calls that run an operation, or make a tensor or a variable, in an eager program (2.21: of 140 calls of the namespaces,
+each in a process of its own, those that made the devices)."""
+INITIALISE = frozenset({"config.list_logical_devices", *STRATEGIES, "device"}) | {
     "config.experimental.get_memory_info",
     "config.experimental.reset_memory_stats",
-    *STRATEGIES,
-    "device",  # entered by with
 }
-"""Calls that make the devices of an eager program, after which they cannot be changed. Only frequent ones are
-listed."""
-QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session", "config.get_soft_device_placement"}) | INITIALISE
+"""Calls, beside operations, that make the devices of an eager program; ``device`` if it is entered by with."""
+
+
+@cache
+def makes_devices(name: str) -> bool:
+    """Return whether a call makes the devices of an eager program, after which they cannot be changed."""
+    return name in INITIALISE or _OPERATION.fullmatch(name) is not None
+
+
+WEIGHTED = re.compile(
+    r"keras\.layers\.(?:\w*Conv\w*|\w*Dense|Embedding|\w*LSTM\w*|\w*GRU\w*|\w*RNN|\w+Normalization|\w*Attention"
+    r"|Bidirectional|PReLU)\Z|keras\.applications\.(?:\w+\.)?[A-Z]\w+\Z|keras\.models\.load_model\Z"
+)
+"""Layers with weights, which are variables, and models of such layers."""
+QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session"}) | {
+    *("config.get_soft_device_placement", "config.get_logical_device_configuration", "config.optimizer.get_jit"),
+    *("config.experimental.get_device_details", "config.threading.get_inter_op_parallelism_threads"),
+}
 """Calls that initialise the CUDA driver, which then reads CUDA_VISIBLE_DEVICES."""
 
 WITHOUT_EAGER = frozenset({"disable_eager_execution", "disable_v2_behavior"})
@@ -142,6 +170,8 @@ READ_WITH_DEVICES = frozenset(
         "XLA_FLAGS",
     }
 )
+READ_BY_STEPS = frozenset({"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"})
+"""Variables that the first kernel that asks for them reads, once for the process: a step of training asks."""
 CLUSTERS = frozenset(
     {
         "distribute.MultiWorkerMirroredStrategy",

@@ -22,7 +22,8 @@ from gpudiag.lint.values import Function, Made, Table, Value
 Effects = frozenset[str]
 """The effects of an event: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
 ``devices``: the eager context makes its devices; ``allocators``: the allocators of the GPUs are made, outside the eager
-context; ``session``: a session is made; ``cluster``: TF_CONFIG is read; ``hides``: no GPU is visible any more;
+context; ``session``: a session is made; ``cluster``: TF_CONFIG is read; ``steps``: a Keras model has run a step;
+``hides``: no GPU is visible any more;
 ``reset``: the context is reset."""
 
 

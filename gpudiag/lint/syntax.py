@@ -73,12 +73,6 @@ def names_tested(test: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
         yield test
 
 
-def is_package(name: str) -> bool:
-    """Return whether a name of ``keras.applications`` is that of a module such as ``resnet``, not of a model."""
-    last = name.rpartition(".")[2]
-    return name.startswith("keras.applications.") and not last[:1].isupper()
-
-
 def is_tf_function(decorator: Value) -> bool:
     if isinstance(decorator, Made):
         return decorator.api == "function"

@@ -196,6 +196,12 @@ class Class(Value):
             for base in self.bases
         )
 
+    @property
+    def outer_name(self) -> str:
+        """The name of the class of TensorFlow, or of Keras, that it is derived from, or ""."""
+        names = (base.outer_name if isinstance(base, Class) else name_of(base) for base in self.bases)
+        return next((name for name in names if name.startswith(("tensorflow.", "keras.", "tf_keras."))), "")
+
     def descends_from(self, names: re.Pattern[str]) -> bool:
         """Return whether a class outside the project whose name matches is one of its bases, directly or indirectly."""
         return any(
@@ -210,6 +216,8 @@ class Instance(Value):
 
     of: Class
     attributes: dict[str, Value] = field(default_factory=dict)
+    outer: Made | None = None
+    """The object as one of TensorFlow's class that its class is derived from."""
 
 
 @dataclass(eq=False)
@@ -277,6 +285,32 @@ class Imported(Value):
     """A module of the project."""
 
     module: Module
+
+
+def has_weights(value: Value | None) -> bool:
+    """Return whether a value is surely a Keras layer or model with weights, or a result of one."""
+    waiting, seen = [value], set()
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, Items):
+            waiting += at.items
+        elif isinstance(at, Made) and id(at) not in seen:
+            seen.add(id(at))
+            if api.WEIGHTED.match(at.api):
+                return True
+            if at.api.startswith("keras."):
+                waiting += [*at.args, at.owner, at.kwargs.get("outputs"), at.kwargs.get("layers")]
+    return False
+
+
+def is_built(made: Made) -> bool:
+    """Return whether a call makes the weights of a Keras layer or model: it has inputs, of a known shape."""
+    if made.api.endswith("().__call__"):
+        return has_weights(made.owner)
+    first = next(iter(elements(made.argument(0, "layers"))), None)
+    if not made.api.endswith("Sequential") or not isinstance(first, Made) or not has_weights(made):
+        return False
+    return first.api.endswith(("Input", "InputLayer")) or any("input" in name for name in first.kwargs)
 
 
 def is_environ(value: Value) -> bool:

@@ -6,14 +6,14 @@ import ast
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.folding import RESULTS, same, table, text_method
+from gpudiag.lint.folding import RESULTS, UNROLLED, same, table, text_method
 from gpudiag.lint.program import Call, Effects, Past, Unreached, Variable, common
 from gpudiag.lint.reading.command_line import declares, is_parsed
 from gpudiag.lint.reading.containers import device_method, dict_method, list_method
 from gpudiag.lint.reading.cursor import DEVICES, NO_EFFECTS
 from gpudiag.lint.reading.expressions import Expressions
 from gpudiag.lint.shell import assignments
-from gpudiag.lint.syntax import bound, is_package
+from gpudiag.lint.syntax import bound
 from gpudiag.lint.values import (
     UNKNOWN,
     Attribute,
@@ -31,6 +31,8 @@ from gpudiag.lint.values import (
     Value,
     constants,
     devices,
+    elements,
+    is_built,
     is_empty_list,
     is_environ,
     name_of,
@@ -44,22 +46,39 @@ _CALLS = 4
 _SHORT = 8
 """The most lines of a function whose result may be a constant."""
 _TENSORFLOW = re.compile(r"\b(?:tf\w*|tensorflow|keras|K)\.|environ|sys\.exit")
-_KERAS_RUNS = frozenset(
-    {"fit", "predict", "evaluate", "build", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
-)
+_STEPS = frozenset({"fit", "predict", "evaluate", "train_on_batch", "test_on_batch", "predict_on_batch"})
+_MAKES_VARIABLES = frozenset({"build", "load_weights", "compile", "adapt"}) | _STEPS
+"""Methods of Keras models and layers that run steps, and those that make variables."""
 _OF_DATASETS = frozenset({"prefetch", "with_options"})
 """Methods that only datasets have: an unknown value with one of them is taken for a dataset."""
 _SHELLS = re.compile(
     r"(?:os\.(?:system|popen)|subprocess\.(?:run|Popen|call|check_\w{1,9}|getoutput|getstatusoutput))\Z"
 )
-_PROCESS = re.compile(
+_PROCESSES = re.compile(
     r"(?:multiprocessing|multiprocess|billiard)(?:\.(?:context|process|get_context\(\)))?\.(?:Base|Spawn|Fork)?Process\Z"
 )
 """Classes of processes that run a function of the program, or the method ``run``."""
-_GIVES_WORK = re.compile(
-    r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
-    r"(?:Pool|ProcessPoolExecutor)\(\)\.(?:i?map|(?:i?map|apply|starmap)_\w{1,9}|apply|starmap|submit)\Z"
+_WORKERS = r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
+_PIPELINE, _PROCESS, _REPLICA, _THREAD = "pipeline", "process", "replica", "thread"
+_EACH = "iterable"
+_CALLED: tuple[tuple[re.Pattern[str], int, str, int, str, str], ...] = (
+    (re.compile(r"threading\.Thread\Z"), 1, "target", 3, "args", _THREAD),
+    (re.compile(r"ThreadPoolExecutor\(\)\.submit\Z"), 0, "fn", 1, "*", _THREAD),
+    (re.compile(r"ThreadPool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "fn", 1, _EACH, _THREAD),
+    (_PROCESSES, 1, "target", 3, "args", _PROCESS),
+    (re.compile(_WORKERS + r"Pool\Z"), 1, "initializer", 2, "initargs", _PROCESS),
+    (re.compile(_WORKERS + r"ProcessPoolExecutor\Z"), 2, "initializer", 3, "initargs", _PROCESS),
+    (re.compile(_WORKERS + r"Pool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "func", 1, _EACH, _PROCESS),
+    (re.compile(_WORKERS + r"Pool\(\)\.(?:apply|starmap)(?:_\w{1,9})?\Z"), 0, "func", 1, "args", _PROCESS),
+    (re.compile(_WORKERS + r"ProcessPoolExecutor\(\)\.submit\Z"), 0, "func", 1, "*", _PROCESS),
+    (re.compile(r"distribute\.[\w.]{1,60}\(\)\.(?:experimental_)?run(?:_v2)?\Z"), 0, "fn", 1, "args", _REPLICA),
+    (re.compile(r"(?:absl\.)?app\.run\Z"), 0, "main", 1, "argv", ""),
+    (
+        re.compile(r"(?:data\.|.{0,60}_dataset_from_).{0,2000}\(\)\.(?:map|filter|flat_map|interleave)\Z"),
+        *(0, "map_func", 1, "", _PIPELINE),
+    ),
 )
+"""Calls that call a function: its position and name among the arguments, those of its own arguments, and where it runs."""
 SPAWNS = re.compile(r"(?:set_start_method|get_context)\(\s*(?:method\s*=\s*)?['\"](?:spawn|forkserver)")
 
 _SESSION: Effects = frozenset({"query", "allocators", "session"})
@@ -68,6 +87,7 @@ _QUERIED: Effects = frozenset({"query"})
 _CLUSTER: Effects = frozenset({"cluster"})
 _RESET: Effects = frozenset({"reset"})
 _HIDES: Effects = frozenset({"hides"})
+_STEPPED: Effects = frozenset({"steps"})
 
 
 class Calls(Expressions):
@@ -88,7 +108,7 @@ class Calls(Expressions):
 
     def apply(self, func: Value, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
         """Return the result of a call of a value."""
-        if isinstance(func, Made) and func.name == "functools.partial" and func.args:
+        if isinstance(func, Made) and _is_partial(func):
             return self.apply(func.args[0], [*func.args[1:], *args], func.kwargs | kwargs, node)
         if isinstance(func, Instance):
             func = self.attribute_of(func, "__call__", node) or UNKNOWN
@@ -149,6 +169,8 @@ class Calls(Expressions):
             name = func.path
             if (result := self._computed(name, args, kwargs, node)) is not None:
                 return result
+        elif isinstance(func, Made) and func.api.startswith("keras."):
+            name, func = f"{func.name}().__call__", Attribute(func, "__call__")
         elif isinstance(func, Attribute):
             name = name_of(func)
             if (result := text_method(func, args)) is not None:
@@ -185,49 +207,44 @@ class Calls(Expressions):
             made.options.update(kwargs)
 
     def _call_back(self, made: Made, node: ast.Call) -> None:
-        """Follow the function that is passed to a call, if the call calls it."""
-        last = made.name.rpartition(".")[2]
-        if _PROCESS.match(made.name):
-            given = made.argument(3, "args")
-            self._child(made.argument(1, "target"), given.items if isinstance(given, Items) else [], node)
+        """Follow the functions that are passed to a call, if the call calls them."""
+        for instance in elements(made.kwargs.get("callbacks")):
+            if isinstance(instance, Instance) and made.api.startswith("keras."):
+                for name in ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_epoch_end"):
+                    method = instance.of.find(name)
+                    if isinstance(method, Function):
+                        self.follow(method, [instance], {}, node)
+        called = next((row for row in _CALLED if row[0].search(made.api)), None)
+        if called is None:
             return
-        if "initializer" in made.kwargs:
-            given = made.kwargs.get("initargs")
-            self._child(made.kwargs["initializer"], given.items if isinstance(given, Items) else [], node)
-            return
-        if _GIVES_WORK.match(made.name):
-            self._child(made.argument(0, "func"), [UNKNOWN], node)
-            return
-        if made.name == "threading.Thread":
-            target, given = made.argument(1, "target"), made.argument(3, "args")
-            args = given.items if isinstance(given, Items) else []
-        elif made.name.endswith("ThreadPoolExecutor().submit") and made.args:
-            target, args = made.args[0], made.args[1:]
-        elif last == "run" and made.api.partition("(")[0] in api.STRATEGIES and made.args:
-            given = made.argument(1, "args")
-            target, args = made.args[0], given.items if isinstance(given, Items) else []
-        elif made.name in ("absl.app.run", "tensorflow.compat.v1.app.run") and made.args:
-            target, args = made.args[0], []
-        else:
-            return
-        if not isinstance(target, Function | Method):
-            return
-        if last in ("Thread", "submit"):  # at the same time, and in no context of this thread
-            past = self.past
+        _, at, name, args_at, args_name, how = called
+        target, given = made.argument(at, name), made.argument(args_at, args_name)
+        known = given.items if isinstance(given, Items) else []
+        rounds = [made.args[args_at:] if args_name == "*" else known]
+        if args_name == _EACH:
+            rounds = [[item] for item in known[:UNROLLED]] or [[UNKNOWN]]
+        for args in rounds if isinstance(target, Function | Method) or _is_partial(target) else ():
+            self._elsewhere(target, args, how, made, node)
+
+    def _elsewhere(self, target: Value | None, args: list[Value], how: str, made: Value, node: ast.Call) -> None:
+        """Follow a function that a call runs: here, or in a thread, in a process or in the pipeline of a dataset."""
+        past = self.past
+        target = target or UNKNOWN
+        if how == _PROCESS:
+            if self.frame.module.mentions(SPAWNS):
+                self.past = self.imported
+                with self.inside(contexts=(), guards=(), doubtful=True, child=True):
+                    self.apply(target, [*args], {}, node)
+        elif how == _THREAD:  # at the same time, and in no context of this thread
             with self.inside(contexts=(), doubtful=True):
                 self.apply(target, [*args], {}, node)
-            self.past = past
+        elif how == _PIPELINE:
+            with self.inside(contexts=(made,) if isinstance(made, Made) else (), graph=True):
+                self.apply(target, [UNKNOWN], {}, node)
         else:
-            self.apply(target, [*args] or [UNKNOWN] * (last == "run"), {}, node)
-
-    def _child(self, target: Value | None, args: list[Value], node: ast.Call) -> None:
-        """Follow a function that runs in a new process, which imports the program again."""
-        if isinstance(target, Function | Method) and self.frame.module.mentions(SPAWNS):
-            past = self.past
-            self.past = self.imported
-            with self.inside(contexts=(), guards=(), doubtful=True, child=True):
-                self.apply(target, [*args], {}, node)
-            self.past = past
+            self.apply(target, [*args] or [UNKNOWN] * (how == _REPLICA), {}, node)
+            return
+        self.past = past
 
     def _computed(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value | None:
         """Return the result of a call that makes no object of TensorFlow's."""
@@ -275,7 +292,7 @@ class Calls(Expressions):
             me = self.scope.get(names[0].arg) if names else None
             if function.owner is not None and isinstance(me, Instance):
                 base = next((base for base in function.owner.of.bases if isinstance(base, Class)), None)
-                return None if base is None else Instance(base, me.attributes)
+                return None if base is None else Instance(base, me.attributes, me.outer)
         return None
 
     def attribute_of(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
@@ -283,6 +300,8 @@ class Calls(Expressions):
         if name in instance.attributes:
             return instance.attributes[name]
         found = instance.of.find(name)
+        if found is None and instance.outer is not None:
+            return Attribute(instance.outer, name)
         if not isinstance(found, Function) or found.owner is None:
             return found
         if not found.decorators.isdisjoint({"property", "cached_property"}):
@@ -304,13 +323,12 @@ class Calls(Expressions):
             return _LISTED
         if name == "device":
             return NO_EFFECTS  # until it is entered
-        if name in api.INITIALISE or name in api.CLUSTERS or name.startswith("keras.applications."):
-            devices_made = name not in api.CLUSTERS or name in api.STRATEGIES
-            effects = DEVICES if devices_made and self.makes_devices and not is_package(name) else NO_EFFECTS
-            return effects | _CLUSTER if name in api.CLUSTERS else effects
-        if name.startswith("keras.") and name.rpartition("().")[2] in _KERAS_RUNS and "()." in name:
-            return DEVICES if self.makes_devices else NO_EFFECTS
-        return _QUERIED if name in api.QUERY else NO_EFFECTS
+        method = name.rpartition("().")[2] if name.startswith("keras.") and "()." in name else ""
+        made_here = api.makes_devices(name) or method in _MAKES_VARIABLES or is_built(made)
+        effects = DEVICES if made_here and self.makes_devices else NO_EFFECTS
+        if name in api.CLUSTERS:
+            return effects | _CLUSTER
+        return effects | _STEPPED if method in _STEPS else effects or _QUERIED if name in api.QUERY else effects
 
     # --- variables of the environment
 
@@ -382,6 +400,8 @@ class Calls(Expressions):
 
     def _instance(self, made: Class, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
         instance = Instance(made)
+        if outer := made.outer_name:
+            instance.outer = Made(outer, args, kwargs, node)
         start = made.find("__init__")
         if isinstance(start, Function):
             self.follow(start, [instance, *args], kwargs, node)
@@ -390,10 +410,11 @@ class Calls(Expressions):
         for method in made.namespace.values():
             if isinstance(method, Function) and method.owner is not None:
                 method.owner.attributes = instance.attributes  # for those that nothing is seen to call
-        if made.descends_from(_PROCESS):
+        if made.descends_from(_PROCESSES):
             self.record(Call, node, NO_EFFECTS, made=Made("multiprocessing.Process", args, kwargs, node))
             run = made.find("run")
-            self._child(Method(run, instance) if isinstance(run, Function) else None, [], node)
+            if isinstance(run, Function):
+                self._elsewhere(Method(run, instance), [], _PROCESS, instance.outer or UNKNOWN, node)
         for value in (*args, *kwargs.values()):
             use(value)
         return instance
@@ -489,6 +510,10 @@ def _command(made: Made) -> str:
     if isinstance(given, Template):
         return given.text
     return given.value if isinstance(given, Const) and isinstance(given.value, str) else ""
+
+
+def _is_partial(value: Value | None) -> bool:
+    return isinstance(value, Made) and value.name == "functools.partial" and bool(value.args)
 
 
 def _of_environ(args: list[Value]) -> bool:

@@ -37,7 +37,9 @@ RULE = Rule(
     severity=Severity.WARNING,
     fix=(change("set it before {before}"),),
     words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
-    also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES)),
+    also=tuple(
+        sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES | api.READ_BY_STEPS)
+    ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_set_too_late",
 )
@@ -73,14 +75,17 @@ def _puts_back(event: Variable) -> bool:
     return isinstance(value, Made) and value.name in _GETTERS and value.constant(0, "key") == event.name
 
 
+_READERS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
+    (api.READ_AT_IMPORT, ("import",), "import tensorflow"),
+    (frozenset({CLUSTER}), ("cluster",), "the strategy is made"),
+    (api.READ_AT_QUERY, ("query",), "the first listing of devices; best before import tensorflow"),
+    (api.READ_WITH_DEVICES, ("devices", "allocators"), "the first operation; best before import tensorflow"),
+    (api.READ_BY_STEPS, ("steps",), "the first step; best before import tensorflow"),
+)
+"""Variables, the effects of what reads them, and what a setting must precede."""
+
+
 def _reader(event: Event, name: str) -> tuple[Event | None, str]:
     """Return the earlier event that has read the variable, and the event that the setting must precede."""
-    if name in api.READ_AT_IMPORT:
-        return event.before("import"), "import tensorflow"
-    if name == CLUSTER:
-        return event.before("cluster"), "the strategy is made"
-    if name in api.READ_AT_QUERY:
-        return event.before("query"), "the first listing of devices; best before import tensorflow"
-    if name in api.READ_WITH_DEVICES:
-        return event.before("devices", "allocators"), "the first operation; best before import tensorflow"
-    return None, ""
+    effects, before = next((row[1:] for row in _READERS if name in row[0]), ((), ""))
+    return event.before(*effects), before
