@@ -103,8 +103,8 @@ _OPERATION = re.compile(
     """,
     re.VERBOSE,
 )
-"""Calls that run an operation, or make a tensor or a variable, in an eager program (2.21: of 140 calls of the namespaces,
-each in a process of its own, those that made the devices)."""
+"""Calls that run an operation, or make a tensor or a variable, in an eager program (2.21: of 200 calls of these
+namespaces, each in a process of its own, those that made the devices)."""
 INITIALISE = frozenset({"config.list_logical_devices", *STRATEGIES, "device"}) | {
     "config.experimental.get_memory_info",
     "config.experimental.reset_memory_stats",

@@ -374,30 +374,34 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[[list[Value]], Value |
     return fold
 
 
+def sequence(value: Value) -> Value:
+    """Return the elements that Python takes from a value: the letters of a text, the keys of a dictionary."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return items(Const(letter, value.assumed) for letter in value.value)
+    return items(key for key, _ in value.pairs) if isinstance(value, Table) else value
+
+
 def _list_of(args: list[Value]) -> Value | None:
-    if len(args) != 1:
-        return None
-    if isinstance(args[0], Items):
-        return items(args[0].items)  # a copy: either may be changed
-    if isinstance(args[0], Table):
-        return items(key for key, _ in args[0].pairs)
-    return args[0] if devices(args[0]) else None
+    listed = [sequence(arg) for arg in args]
+    if len(listed) == 1 and isinstance(listed[0], Items):
+        return items(listed[0].items)  # a copy: either may be changed
+    return args[0] if len(args) == 1 and devices(args[0]) else None
 
 
 def _length_of(args: list[Value]) -> Value | None:
-    return Const(len(args[0].items)) if len(args) == 1 and isinstance(args[0], Items) else None
+    of = sequence(args[0]) if len(args) == 1 else UNKNOWN
+    return Const(len(of.items), _any_assumed([of])) if isinstance(of, Items) else None
 
 
 def _enumerated(args: list[Value]) -> Value | None:
-    if len(args) != 1 or not isinstance(args[0], Items):
-        return None
-    return items(items([Const(at), item]) for at, item in enumerate(args[0].items))
+    of = sequence(args[0]) if len(args) == 1 else UNKNOWN
+    return items(items([Const(at), item]) for at, item in enumerate(of.items)) if isinstance(of, Items) else None
 
 
 def _zipped(args: list[Value]) -> Value | None:
-    if not args or not all(isinstance(arg, Items) for arg in args):
-        return None
-    return items(items(group) for group in zip(*(arg.items for arg in args if isinstance(arg, Items)), strict=False))
+    parts = [sequence(arg) for arg in args]
+    groups = zip(*(part.items for part in parts if isinstance(part, Items)), strict=False)
+    return items(items(group) for group in groups) if parts and all(isinstance(part, Items) for part in parts) else None
 
 
 def _mapped(args: list[Value]) -> Value | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,8 @@ from gpudiag.lint.shell import Assignment
 from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Function, Made, Table, Value
 
+STEPS = ("().fit", "().train_on_batch", "().predict", "().evaluate")
+"""The ends of the names of what runs steps of a Keras model."""
 Effects = frozenset[str]
 """The effects of an event: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
 ``devices``: the eager context makes its devices; ``allocators``: the allocators of the GPUs are made, outside the eager
@@ -263,6 +265,8 @@ class Program:
         """The module of the program and those that it imports, in order."""
         self.made: list[tuple[Made, Event]] = []
         """The objects that the program makes, each with its event."""
+        self.followed: set[int] = set()
+        """The calls of functions and classes of the project that were followed, by their identity in the tree."""
         self.options: list[Made] = []
         """The calls that declare options of the command line."""
         self.gpu_bytes: int | None = None
@@ -274,6 +278,19 @@ class Program:
     def by_node(self) -> dict[int, Made]:
         """The made objects, by the identity of the call in the syntax tree."""
         return {id(made.node): made for made, _ in self.made}
+
+    @cached_property
+    def makers(self) -> dict[int, Event]:
+        """The event at which each object was made, by the object's identity."""
+        return {id(made): event for made, event in self.made}
+
+    def runs_of(self, models: Callable[[Event], bool], methods: tuple[str, ...] = STEPS) -> Iterator[Call]:
+        """Yield the calls of these methods of Keras models, if ``models`` accepts what made the model."""
+        for event in self.of(Call):
+            if event.api.startswith("keras.") and event.api.endswith(methods):
+                maker = self.makers.get(id(event.made.owner))
+                if maker is not None and models(maker):
+                    yield event
 
     def calls(self, *names: str) -> Iterator[Call]:
         """Yield the calls of these functions, by their canonical names."""

@@ -405,6 +405,18 @@ def count_of_gpus(value: Value) -> bool:
     return isinstance(value, Made) and value.name in _COUNTS and bool(value.args) and devices(value.args[0]) is not None
 
 
+_FALSE_TEXTS = frozenset({"0", "false", "no", "off", "none"})
+
+
+def is_false_text(value: Value) -> bool:
+    """Return whether a value is a variable of the environment, or its bool(), whose default means no but is true."""
+    if isinstance(value, Made) and value.name == "builtins.bool" and value.args:
+        value = value.args[0]
+    default = value.args[1] if isinstance(value, Made) and len(value.args) == 2 else None
+    named = isinstance(value, Made) and value.name in ("os.environ.get", "os.getenv")
+    return named and isinstance(default, Const) and str(default.value).lower() in _FALSE_TEXTS and bool(default.value)
+
+
 _TRUE = frozenset({"test.is_gpu_available", "test.is_built_with_cuda", "test.is_built_with_gpu_support"})
 
 

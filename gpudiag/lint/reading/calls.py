@@ -78,7 +78,7 @@ _CALLED: tuple[tuple[re.Pattern[str], int, str, int, str, str], ...] = (
         *(0, "map_func", 1, "", _PIPELINE),
     ),
 )
-"""Calls that call a function: its position and name among the arguments, those of its own arguments, and where it runs."""
+"""Calls that call a function: its position and name, those of its arguments, and where it runs."""
 SPAWNS = re.compile(r"(?:set_start_method|get_context)\(\s*(?:method\s*=\s*)?['\"](?:spawn|forkserver)")
 
 _SESSION: Effects = frozenset({"query", "allocators", "session"})
@@ -183,16 +183,10 @@ class Calls(Expressions):
         if not name:
             return UNKNOWN
         made = Made(name, args, kwargs, node, owner=func.of if isinstance(func, Attribute) else None)
-        if _SHELLS.match(name) and (command := _command(made)):
-            self.shell(command, node)
-        if name.startswith("os."):
-            self._environment(name, args, kwargs, node)
-        if isinstance(given := kwargs.get("env"), Table) and not given.environ:
-            self.set_variables(given, node, "env", given)
-        if name.startswith("builtins."):
-            return made
-        self._record_made(made, kwargs, node)
-        self._call_back(made, node)
+        self._environment(made, node)
+        if not name.startswith("builtins."):
+            self._record_made(made, kwargs, node)
+            self._call_back(made, node)
         return made
 
     def _record_made(self, made: Made, kwargs: dict[str, Value], node: ast.Call) -> None:
@@ -332,8 +326,13 @@ class Calls(Expressions):
 
     # --- variables of the environment
 
-    def _environment(self, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> None:
-        given = node.args
+    def _environment(self, made: Made, node: ast.Call) -> None:
+        """Record the variables that a call sets, for this process or for one that it starts."""
+        name, args, kwargs, given = made.name, made.args, made.kwargs, node.args
+        if _SHELLS.match(name) and (command := _command(made)):
+            self.shell(command, node)
+        if isinstance(environ := kwargs.get("env"), Table) and not environ.environ:
+            self.set_variables(environ, node, "env", environ)
         if name in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__") and len(given) == 2:
             how = name.rpartition(".")[2]
             self.set_variable(args[0], args[1], node, given[1], given[0], "=" if how == "__setitem__" else how)
@@ -400,6 +399,7 @@ class Calls(Expressions):
 
     def _instance(self, made: Class, args: list[Value], kwargs: dict[str, Value], node: ast.Call) -> Value:
         instance = Instance(made)
+        self.program.followed.add(id(node))
         if outer := made.outer_name:
             instance.outer = Made(outer, args, kwargs, node)
         start = made.find("__init__")
@@ -461,6 +461,7 @@ class Calls(Expressions):
                 use(value)
             return UNKNOWN
         self.call_counts[function] += 1
+        self.program.followed.add(id(node))
         if function.graph and called and self.makes_devices and isinstance(node, ast.Call):
             self.record(Call, node, DEVICES, made=Made("tensorflow.function()", [], {}, node))
         returns: list[tuple[Past | None, Value]] = []

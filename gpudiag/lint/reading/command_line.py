@@ -68,7 +68,16 @@ def _default(add_argument: Made) -> Value | None:
         return None
     if action in _SWITCHES:
         return assumed(add_argument.kwargs.get("default", Const(_SWITCHES[action])))
-    return None if "action" in add_argument.kwargs else assumed(add_argument.kwargs.get("default", Const(None)))
+    default, kind = add_argument.kwargs.get("default", Const(None)), add_argument.kwargs.get("type")
+    if "action" in add_argument.kwargs or (kind is not None and [*constants(default)] != _read_by(kind, default)):
+        return None
+    return assumed(default)
+
+
+def _read_by(kind: Value, default: Value) -> list[object]:
+    """Return the constants of a default that argparse leaves as they are: it gives a text to ``type``."""
+    of_text = isinstance(kind, Name) and kind.path == "builtins.str"
+    return [value for value in constants(default) if of_text or not isinstance(value, str)]
 
 
 def _destination(add_argument: Made) -> object:

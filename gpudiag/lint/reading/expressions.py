@@ -7,7 +7,19 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from gpudiag.lint.folding import COMPARISONS, UNROLLED, computed, counted, element, items, number, same, sliced, table
+from gpudiag.lint.folding import (
+    COMPARISONS,
+    UNROLLED,
+    computed,
+    counted,
+    element,
+    items,
+    number,
+    same,
+    sequence,
+    sliced,
+    table,
+)
 from gpudiag.lint.folding import text as text_of
 from gpudiag.lint.program import Named, Tested, removed_name
 from gpudiag.lint.reading.command_line import default_of, flag_default, is_parsed
@@ -32,6 +44,7 @@ from gpudiag.lint.values import (
     count_of_gpus,
     devices,
     is_environ,
+    is_false_text,
     truth,
     use,
 )
@@ -97,7 +110,13 @@ class Expressions(Imports):
                 part, "attr", getattr(part, "id", "")
             ):
                 self.record(Tested, part, name=tested.path)
-        return truth(self.evaluate(node))
+        return self._truth(self.evaluate(node), node)
+
+    def _truth(self, value: Value, node: ast.expr) -> bool | None:
+        """Return whether a value is true, or None, and record a text of the environment that is tested as a number."""
+        if is_false_text(value):
+            self.record(Tested, node, name="os.environ")
+        return truth(value)
 
     def _other(self, node: ast.expr) -> Value:
         for child in ast.iter_child_nodes(node):
@@ -160,6 +179,7 @@ class Expressions(Imports):
             return self._slice(base, node.slice)
         key = self.evaluate(node.slice)
         at = key.value if isinstance(key, Const) else None
+        base = sequence(base) if isinstance(base, Const) else base
         if isinstance(base, Table):
             found = base.get(at)
             return UNKNOWN if found is None else found
@@ -202,7 +222,7 @@ class Expressions(Imports):
     def _unary(self, node: ast.UnaryOp) -> Value:
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
-            known = truth(value)
+            known = self._truth(value, node.operand)
             return UNKNOWN if known is None else Const(not known)
         if isinstance(node.op, ast.USub) and isinstance(value, Const) and isinstance(value.value, int | float):
             return Const(-value.value)
@@ -210,7 +230,7 @@ class Expressions(Imports):
 
     def _boolean(self, node: ast.BoolOp) -> Value:
         values = [self.evaluate(operand) for operand in node.values]
-        known = [truth(value) for value in values]
+        known = [self._truth(value, operand) for value, operand in zip(values, node.values, strict=True)]
         if isinstance(node.op, ast.And):
             if False in known:
                 return Const(False)
@@ -305,7 +325,7 @@ class Expressions(Imports):
             sources = []
             filtered = False
             for generator in node.generators:
-                source = self.evaluate(generator.iter)
+                source = sequence(self.evaluate(generator.iter))
                 use(source)
                 sources.append(source)
                 self.bind(generator.target, element(source), node)

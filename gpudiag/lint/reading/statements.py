@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, is_dataset, items, merged, table
+from gpudiag.lint.folding import UNROLLED, computed, counts_all, element, is_dataset, items, merged, sequence, table
 from gpudiag.lint.program import Assigned, Entered, Named, Option, Past, common
 from gpudiag.lint.reading.calls import Calls
 from gpudiag.lint.reading.cursor import DEVICES, MOST_STEPS, NO_EFFECTS, TooLongError
@@ -222,7 +222,7 @@ class Statements(Calls):
         return goes_on
 
     def _for(self, statement: ast.For | ast.AsyncFor) -> bool | None:
-        source = self.evaluate(statement.iter)
+        source = sequence(self.evaluate(statement.iter))
         use(source)
         known = source.items if isinstance(source, Items) and 0 < len(source.items) <= UNROLLED else None
         if known is not None:

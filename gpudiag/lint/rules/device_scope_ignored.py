@@ -54,16 +54,31 @@ def find(program: Program) -> Matches:
         if event.made.api == "device" and _is_in_strategy(event) and any(_makes_variables(event.made, program)):
             yield Match(event, {"what": "variables inside of strategy.scope()", "where": "outside of the scope"})
             continue
-        if event.made.api != "device" or device_index(event.made.constant(0, "device_name")) is None:
+        name = event.made.constant(0, "device_name")
+        index = device_index(name)
+        if event.made.api != "device" or (name is not None and index is None):
             continue
         if any(_starts_thread(other, event.made) for other in program.of(Call)):
             yield Match(event, {"what": "the threads that are started in it", "where": "inside of the function"})
+            continue
+        if index and (step := _outside(event.made, program)):
+            what = f"{step.what} in {step.place(program)}: what was made inside computes on GPU:0"
+            yield Match(event, {"what": what, "where": "around the steps, too, or use tf.distribute.OneDeviceStrategy"})
+            continue
+        if index is None:
             continue
         kinds = {_kind(statement, program) for statement in event.body}
         if len(kinds) == 1 and (kind := kinds.pop()) is not None:
             yield Match(
                 event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]}
             )
+
+
+def _outside(device: Made, program: Program) -> Call | None:
+    """Return the first step of a model that was made in a device scope, if all its steps are outside of any."""
+    steps = [*program.runs_of(lambda maker: device in maker.frame.contexts)]
+    placed = any(context.api == "device" or "scope" in context.api for step in steps for context in step.frame.contexts)
+    return steps[0] if steps and not placed else None
 
 
 _TENSORFLOW = re.compile(r"\b(?:tf|tensorflow|keras|model|layers)\b")

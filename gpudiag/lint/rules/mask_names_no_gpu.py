@@ -56,6 +56,9 @@ def find(program: Program) -> Matches:
                 figures = {"value": "None", "entry": "None"}
                 fix = change("set the variable only if the option is given: None is its default")
                 yield Match(event, figures, node=event.value_node, fix=(fix,))
+        elif text == ",":
+            fix = change("split the text: text.split(','), not its letters, are the GPUs")
+            yield Match(event, {"value": text, "entry": ""}, node=event.value_node, fix=(fix,))
         elif not _MEANT_TO_HIDE.match(text.split(",")[0]):
             numbers = re.findall(r"\d+", text)
             figures = {"value": text, "entry": text.split(",")[0], "instead": repr(",".join(numbers) or "0")}

@@ -105,9 +105,12 @@ def _makes_model_outside(strategy: Made, scopes: list[Entered], program: Program
         if _MODEL.search(event.api):
             within = any(context.owner is strategy for context in event.frame.contexts)
             inside, outside = inside or within, outside or not within
-    known = program.by_node
     calls = [node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)]
-    return outside and not inside and all(id(node) in known or _is_plain(node) for node in calls)
+    others = [node for node in calls if id(node) not in program.by_node and not _is_plain(node)]
+    if others and all(id(node) in program.followed for node in others):
+        without = program.runs_of(lambda maker: all(context.owner is not strategy for context in maker.frame.contexts))
+        others = [] if any(without) else others
+    return outside and not inside and not others
 
 
 def _is_plain(node: ast.Call) -> bool:

@@ -2,7 +2,8 @@
 
 Without its parentheses the name is the function itself, which is true. A list of devices is never equal to a number or
 to True, never None, and has no text in it: its elements are PhysicalDevice objects. tf.test.gpu_device_name() is
-'/device:GPU:0' or the empty text. One branch is then taken on every machine, and the other one on none.
+'/device:GPU:0' or the empty text. A variable of the environment is a text, and only the empty one is false. One branch
+is then taken on every machine, and the other one on none.
 
 Bad
     import tensorflow as tf
@@ -23,8 +24,9 @@ import ast
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Program, Tested
-from gpudiag.lint.rule import Match, Matches, Rule, insert_after
+from gpudiag.knowledge.variables import SETTINGS
+from gpudiag.lint.program import Event, Program, Tested, Variable
+from gpudiag.lint.rule import Match, Matches, Rule, change, insert_after
 from gpudiag.model.report import Severity
 
 _ANSWERS = frozenset(
@@ -37,7 +39,7 @@ _COUNT = edit("len(tf.config.list_physical_devices('GPU'))", "compare the number
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(edit("{call}", "call the function"),),
-    words=tuple(sorted(name.rpartition(".")[2] for name in _ANSWERS | _LISTS)),
+    words=(*sorted(name.rpartition(".")[2] for name in _ANSWERS | _LISTS), "environ.get(", "getenv("),
     url="https://www.tensorflow.org/api_docs/python/tf/config/list_physical_devices",
 )
 
@@ -51,7 +53,20 @@ def find(program: Program) -> Matches:
             edits = (insert_after(event.node, given),) if name in _ANSWERS else ()
             figures = {"name": written, "answer": "true", "why": "a function is tested, not called"}
             yield Match(event, {**figures, "call": f"{written}{given}"}, edits=edits)
+        elif name == "os.environ":
+            if any(_is_around(event.node, other) for other in program.events):
+                why = "a variable is a text, and any text but '' is true, also '0'"
+                figures = {"name": ast.unparse(event.node), "answer": "true", "why": why}
+                yield Match(event, figures, fix=(change("compare the text with what means yes: == '1'"),))
         elif not name:
             answer = str(event.always).lower()
             figures = {"name": ast.unparse(event.node), "answer": answer, "why": "what is compared is never the same"}
             yield Match(event, figures, fix=(_COUNT,))
+
+
+def _is_around(test: ast.AST, event: Event) -> bool:
+    """Return whether a test decides about a setting of GPUs."""
+    setting = getattr(event, "api", "") in api.BEFORE_DEVICES or (
+        isinstance(event, Variable) and event.name in SETTINGS
+    )
+    return setting and any(test is node for guard in event.guards for node in ast.walk(guard))

@@ -37,9 +37,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     fix=(change("set it before {before}"),),
     words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
-    also=tuple(
-        sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES | api.READ_BY_STEPS)
-    ),
+    also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES | api.READ_BY_STEPS)),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_set_too_late",
 )

@@ -1,0 +1,99 @@
+"""{what} is set for {which}: {happens}
+
+TensorFlow makes all visible GPUs, and growth must be the same for all of them ("Memory growth cannot differ between
+GPU devices"). A limit holds for its own GPU; a strategy without a list of devices takes the others as a whole.
+set_visible_devices takes GPUs out of the process: growth and logical devices of a hidden one are accepted, and the
+visible one keeps the default (2.21, two simulated GPUs).
+
+Bad
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.experimental.set_memory_growth(gpus[0], True)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gpudiag.fix import Action
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Call, Program
+from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK
+from gpudiag.lint.values import Devices, devices, elements
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    fix=(GROWTH_FOR_EACH,),
+    words=("set_memory_growth", "_device_configuration"),
+    url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
+)
+_ONE = re.compile(r"len\([^()]*\)\s*(?:==|<=)\s*1\b|len\([^()]*\)\s*<\s*2\b|\b1\s*==\s*len\(")
+_RESTRICTED = re.compile(rf"{MASK}|set_visible_devices|visible_device_list")
+_ALL = ("distribute.MirroredStrategy", "distribute.MultiWorkerMirroredStrategy")
+
+
+def find(program: Program) -> Matches:
+    for name in (api.GROWTH, api.LOGICAL):
+        configured = [*_configured(program, name)]
+        shown = _shown(program)
+        if not program.mentions(_RESTRICTED) and (happens := _happens(name, program)):
+            what = "memory growth" if name == api.GROWTH else "a limit"
+            for event, _ in _of_one(configured):
+                figures = {"what": what, "which": "one GPU alone", "happens": happens}
+                yield Match(event, figures, fix=_fix(name, "each GPU"))
+        elif shown and all(gpu.index not in (None, -1, *shown[1]) and gpu.kind == "GPU" for _, gpu in configured):
+            visible = ", ".join(f"GPU {index}" for index in sorted(shown[1]))
+            for event, gpu in configured:
+                figures = {"what": name.rpartition(".")[2], "which": f"GPU {gpu.index}"}
+                happens = f"{shown[0].place(program)} hides it, and the GPU that is used keeps the default"
+                yield Match(event, {**figures, "happens": happens}, fix=_fix("", f"the GPU that is visible: {visible}"))
+
+
+def _fix(name: str, which: str) -> tuple[Action, ...]:
+    return (GROWTH_FOR_EACH,) if name == api.GROWTH else (change(f"configure {which}"),)
+
+
+def _configured(program: Program, name: str) -> Iterator[tuple[Call, Devices]]:
+    """Yield the calls that configure a GPU, and the GPU; a device that is not known is one without a kind."""
+    for event in program.calls(name):
+        if event.made.constant(1, "enable") is not False:
+            yield event, devices(event.made.argument(0, "device")) or Devices("", event.made)
+
+
+def _happens(name: str, program: Program) -> str:
+    """Return what follows if one of several GPUs is configured; "" if nothing does."""
+    if name == api.GROWTH:
+        return "with several TensorFlow raises ValueError at the first operation"
+    strategy = next((call for call in program.calls(*_ALL) if not call.made.argument(0, "devices")), None)
+    taker = strategy and f"{strategy.api.rpartition('.')[2]} of {strategy.place(program)}"
+    return f"{taker} takes all memory of the others" if taker else ""
+
+
+def _of_one(configured: list[tuple[Call, Devices]]) -> Iterator[tuple[Call, Devices]]:
+    """Yield the calls that configure one GPU of those that may be there, if none configures another."""
+    gpus = [(event, gpu) for event, gpu in configured if gpu.kind in ("GPU", None)]
+    if any(gpu.all and gpu.one for _, gpu in gpus) or len({gpu.index for _, gpu in gpus if gpu.one}) > 1:
+        return
+    for event, gpu in gpus:
+        asked = any(_ONE.search(ast.unparse(guard)) for guard in event.guards if isinstance(guard, ast.expr))
+        if gpu.one and not asked and gpu.listing.api != "config.list_logical_devices":
+            yield event, gpu
+
+
+def _shown(program: Program) -> tuple[Call, set[int]] | None:
+    """Return the last call of set_visible_devices, and the GPUs that it shows, if they are known."""
+    last = next(iter([*program.calls(api.VISIBLE)][-1:]), None)
+    listed = [] if last is None else [devices(value) for value in elements(last.made.argument(0, "devices"))]
+    known = {gpu.index for gpu in listed if gpu and gpu.kind == "GPU" and gpu.index is not None and gpu.index >= 0}
+    return (last, known) if last and not last.frame.doubtful and known and len(known) == len(listed) else None
