@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gpudiag import fix
-from gpudiag.fix import Action, Kind, Role, Where, fill_in
+from gpudiag.fix import Action, Kind, Where, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Event
@@ -293,9 +293,9 @@ def _set_by_python(name: str, file: str) -> Action:
         note = f"a library of {PRELOAD} sets it in every program"
         return Action(f"unset {PRELOAD} {name}", note, kind=Kind.SET_VARIABLE, change={PRELOAD: None, name: None})
     if file == PRELOAD_FILE:
-        return Action(f"cat {file}", f"take out the library that sets {name} in every program", Role.CHECK)
+        return fix.check(f"cat {file}", f"take out the library that sets {name} in every program")
     where = file or "the sitecustomize.py, usercustomize.py or .pth file"
-    return Action(note=f"take {name} out of {where}, which sets it whenever Python starts", role=Role.NOTE)
+    return fix.note(f"take {name} out of {where}, which sets it whenever Python starts", kind=Kind.SET_VARIABLE)
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:

@@ -50,18 +50,29 @@ class Where(str, Enum):
 class Kind(str, Enum):
     """What an action does to the machine."""
 
+    NONE = "none"
+    """Nothing: a sentence to know, or a command that only asks Python, gpudiag or NVIDIA's driver."""
+    LOOK_AT_SYSTEM = "look at the system"
+    """Nothing: the kernel's log, services, device files or libraries of a Linux system are read, often as root."""
     COMMAND = "command"
-    """Any other command whose effect another command can undo."""
+    """Anything else that another command can undo."""
     SET_VARIABLE = "set a variable"
     INSTALL = "install"
-    """Packages of a Python environment or of the system are installed, except the driver."""
+    """Packages are installed by pip or conda, or by Windows's own means."""
+    INSTALL_AS_ROOT = "install as root"
+    """Packages of a Linux system are installed, except the driver."""
+    NEW_ENVIRONMENT = "make an environment"
+    """A new environment for Python is made and filled; those that there are stay as they are."""
     EDIT_PROGRAM = "edit the program"
     START_CONTAINER = "start the container again"
     """A container, a pod or a job is started again with other options."""
     REBOOT = "reboot"
     """The machine is switched off or started again."""
     RESET_GPU = "reset a GPU"
+    CONFIGURE = "configure the machine"
+    """Settings of a GPU, a service, the container runtime, a user's rights or limits are changed."""
     RELOAD_DRIVER = "reload the driver"
+    """The driver's kernel modules are loaded, again if they were."""
     CHANGE_DRIVER = "change the driver"
     """A driver, a kernel module or its options, firmware or the way the machine starts are changed."""
     REMOVE = "remove"
@@ -78,12 +89,19 @@ class Kind(str, Enum):
         return self in _HARMFUL
 
     @property
+    def is_of_linux(self) -> bool:
+        """True if a command of this kind is one of a Linux system, which no other has."""
+        return self in _OF_LINUX
+
+    @property
     def is_of_the_host(self) -> bool:
         """True if the action cannot be done inside a container."""
         return self in _OF_THE_HOST
 
 
+_PLAIN = frozenset({Kind.NONE, Kind.LOOK_AT_SYSTEM, Kind.COMMAND})
 _OF_THE_HOST = frozenset({Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.CHANGE_DRIVER, Kind.REPLACE_HARDWARE})
+_OF_LINUX = _OF_THE_HOST | {Kind.LOOK_AT_SYSTEM, Kind.INSTALL_AS_ROOT, Kind.CONFIGURE, Kind.START_CONTAINER}
 _HARMFUL = frozenset(
     {Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.CHANGE_DRIVER, Kind.REMOVE, Kind.END_PROCESS}
 )
@@ -98,9 +116,11 @@ class Action(Record):
     """A clause beside the command; a sentence if there is no command."""
     role: Role = Role.FIX
     where: Where = Where.HERE
-    kind: Kind = Kind.COMMAND
+    kind: Kind = Kind.NONE
     change: dict[str, str | None] | None = None
     """The variables that the command sets (None: unsets), if it does nothing else: such an action can be tried."""
+    pip: tuple[str, ...] = ()
+    """The arguments of ``pip install``, if the command is that alone, or makes an environment for it."""
 
     @property
     def clause(self) -> str:
@@ -121,7 +141,11 @@ class Action(Record):
     def tags(self) -> str:
         """The kind and the place of the action, unless it is a plain command to type here."""
         where = "" if self.where in (Where.HERE, Where.HOST) else f"in the {self.where.value}"
-        return ", ".join(filter(None, ("" if self.kind is Kind.COMMAND else self.kind.value, where)))
+        return ", ".join(filter(None, ("" if self.kind in _PLAIN else self.kind.value, where)))
+
+    def does_the_same(self, other: Action) -> bool:
+        """Return True if both do the same, whatever is said beside their commands."""
+        return self.command == other.command if self.command else self == other
 
     def replaced(self, **fields: object) -> Action:
         """Return this action with other values of some fields."""
@@ -156,9 +180,28 @@ def prepend(name: str, value: str, note: str = "", *, role: Role = Role.FIX) -> 
     return Action(f"export {name}={_word(value)}:${name}", note, role, Where.HERE, Kind.SET_VARIABLE)
 
 
-def install(*arguments: str, note: str = "", role: Role = Role.FIX) -> Action:
+def install(*arguments: str, note: str = "", role: Role = Role.FIX, python: str = "") -> Action:
     """Return the command of pip that installs packages: requirements, or options of ``pip install``."""
-    return Action(f"pip install {' '.join(map(_word, arguments))}", note, role, Where.HERE, Kind.INSTALL)
+    pip = f"{python} -m pip" if python else "pip"
+    command = f"{pip} install {' '.join(map(_word, arguments))}"
+    return Action(command, note, role, Where.HERE, Kind.INSTALL, None, arguments)
+
+
+def new_environment(*packages: str, note: str = "", python: str = "python", folder: str = "fresh") -> Action:
+    """Return the command that makes an environment for Python, with packages in it."""
+    command = f"{python} -m venv {folder} && {folder}/bin/pip install {' '.join(map(_word, packages))}"
+    return Action(command, note, kind=Kind.NEW_ENVIRONMENT, pip=packages)
+
+
+def conda_environment(*packages: str, note: str = "", python: str = "3.12") -> Action:
+    """Return the commands that make an environment of conda, with packages of pip in it."""
+    command = f"conda create -n tf python={python}; conda activate tf; pip install {' '.join(map(_word, packages))}"
+    return Action(command, note, kind=Kind.NEW_ENVIRONMENT, pip=packages)
+
+
+def configure(command: str, note: str = "", *, role: Role = Role.FIX, where: Where = Where.HERE) -> Action:
+    """Return a command that changes settings of the machine."""
+    return Action(command, note, role, where, Kind.CONFIGURE)
 
 
 def start(command: str, note: str = "", *, role: Role = Role.FIX) -> Action:
@@ -177,8 +220,18 @@ def reset_gpu(indices: str, note: str = "", *, role: Role = Role.FIX) -> Action:
 
 
 def check(command: str, note: str = "", *, where: Where = Where.HERE) -> Action:
-    """Return a command that only looks; the note says what to look for in its output."""
-    return Action(command, note, Role.CHECK, where)
+    """Return a command of a Linux shell that only looks; the note says what to look for in its output."""
+    return Action(command, note, Role.CHECK, where, Kind.LOOK_AT_SYSTEM)
+
+
+def ask(command: str, note: str = "") -> Action:
+    """Return a check that any system has: a command of Python, pip, conda or gpudiag."""
+    return Action(command, note, Role.CHECK)
+
+
+def nvidia_smi(note: str = "", options: str = "") -> Action:
+    """Return the check that asks NVIDIA's driver about its GPUs."""
+    return ask(f"nvidia-smi {options}".rstrip(), note)
 
 
 def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:
@@ -186,9 +239,14 @@ def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action(code, note, role, Where.PROGRAM, Kind.EDIT_PROGRAM)
 
 
-def note(sentence: str, *, kind: Kind = Kind.COMMAND, where: Where | None = None) -> Action:
+def note(sentence: str, *, kind: Kind = Kind.NONE, where: Where | None = None) -> Action:
     """Return a note: one sentence about something that no command does."""
     return Action(note=sentence, role=Role.NOTE, where=where or _PLACES.get(kind, Where.HERE), kind=kind)
+
+
+def edit_note(sentence: str) -> Action:
+    """Return one sentence about a change of the user's own program."""
+    return note(sentence, kind=Kind.EDIT_PROGRAM)
 
 
 _PLACES = {Kind.EDIT_PROGRAM: Where.PROGRAM, Kind.START_CONTAINER: Where.SCHEDULER}
@@ -213,7 +271,10 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
         name.format_map(figures): value and value.format_map(figures) for name, value in action.change.items()
     }
     return action.replaced(
-        command=action.command.format_map(quoted), note=action.note.format_map(figures), change=change
+        command=action.command.format_map(quoted),
+        note=action.note.format_map(figures),
+        change=change,
+        pip=tuple(argument.format_map(figures) for argument in action.pip),
     )
 
 

@@ -53,7 +53,7 @@ SLACK_BYTES = 64 * MIB
 
 SEE_THE_CAUSE = (
     fix.note("see the cause at the top of the report"),
-    fix.check("gpudiag explain discovery.trace", "if it names none"),
+    fix.ask("gpudiag explain discovery.trace", "if it names none"),
 )
 """The advice of findings for which the diagnosis knows more than the probe."""
 
@@ -154,8 +154,8 @@ def mib(number: float) -> str:
 
 
 KERNEL_LOG = fix.check("sudo dmesg | grep -i -e nvrm -e xid", "look for errors of the GPU")
-LOOK = (fix.check("nvidia-smi", "look for other processes"), KERNEL_LOG)
-GPU_ERRORS = (fix.check("nvidia-smi -q -d ECC", "errors of the GPU's memory"), KERNEL_LOG)
+LOOK = (fix.nvidia_smi("look for other processes"), KERNEL_LOG)
+GPU_ERRORS = (fix.nvidia_smi("errors of the GPU's memory", "-q -d ECC"), KERNEL_LOG)
 KEEP_KERNELS = fix.export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps compiled kernels; with CUDA_CACHE_PATH on a disk")
 BY_HAND = (
     fix.edit('with tf.device("/GPU:0"):', "place it by hand"),

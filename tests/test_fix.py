@@ -31,6 +31,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import ContainerFacts
 
 _PACKAGE = Path(gpudiag.__file__).parent
+LOOKS = (Kind.NONE, Kind.LOOK_AT_SYSTEM)
 _COMMENT = re.compile(r"(?:^|\s)#(?:\s|$)")
 
 
@@ -65,7 +66,18 @@ def test_what_comes_first_is_no_alternative() -> None:
 def test_what_only_looks_changes_nothing() -> None:
     looks = [(name, action) for name, fix in declared() for action in fix if action.role is Role.CHECK]
     assert len(looks) > 200
-    assert [name for name, action in looks if action.kind is not Kind.COMMAND or action.change] == []
+    assert [name for name, action in looks if action.kind not in LOOKS or action.change] == []
+
+
+def test_the_kind_says_what_an_action_does() -> None:
+    """A program decides by it; ``COMMAND`` is for the few that nothing else describes."""
+    every = [action for _, fix in declared() for action in fix]
+    assert {action.role for action in every if action.kind in LOOKS} == {Role.CHECK, Role.NOTE}
+    others = [action for action in every if action.kind is Kind.COMMAND]
+    assert {action.role for action in others} <= {Role.FIX, Role.ALTERNATIVE}
+    assert len(others) < 30
+    manual = (_PACKAGE / "docs" / "reports.md").read_text()
+    assert [kind for kind in Kind if f"| `{kind.value}` |" not in manual] == []
 
 
 def test_a_change_of_variables_can_be_tried_as_it_stands() -> None:
@@ -73,7 +85,7 @@ def test_a_change_of_variables_can_be_tried_as_it_stands() -> None:
     assert export("A", "x y") == Action("export A='x y'", kind=Kind.SET_VARIABLE, change={"A": "x y"})
     assert prepend("A", "/x y").command == "export A='/x y':$A"
     assert prepend("A", "/x").change is None
-    assert install("numpy<2", note="why") == Action("pip install 'numpy<2'", "why", kind=Kind.INSTALL)
+    assert install("numpy<2", note="why") == Action("pip install 'numpy<2'", "why", kind=Kind.INSTALL, pip=("numpy<2",))
 
 
 def test_figures_are_put_into_every_text_and_a_path_is_one_word() -> None:

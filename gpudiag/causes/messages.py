@@ -55,10 +55,10 @@ def _known(message: Message) -> CatalogueCause:
 
 def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, Match]]:
     """Yield the causes that lines of the log name by themselves, each with its evidence, in the order of the lines."""
-    named: dict[str, Event] = {}
+    events: list[Event] = []
     for event in _explained(program, origin):
-        named.setdefault(event.message.fix[0].command or event.message.fix[0].note, event)
-    events = list(named.values())
+        if not any(event.message.fix[0].does_the_same(other.message.fix[0]) for other in events):
+            events.append(event)
     for event in ([event for event in events if not event.message.symptom] or events)[:_MOST]:
         yield all_of_them()[event.message.name], _match(event, origin)
 
@@ -95,11 +95,11 @@ def _release(origin: Origin) -> str:
 
 def _match(event: Event, origin: Origin) -> Match:
     message = event.message
-    figures: defaultdict[str, Figure] = defaultdict(str, event.fields, release_of_both=_release(origin))
+    figures: defaultdict[str, Figure] = defaultdict(str, event.fields, release_of_both=_release(origin), file="FILE")
     return Match(
         evidence=(text(event.line) if event.text in text(event.line) else event.text,),
         confidence=message.confidence,
         figures=figures,
-        fix=advice.fitted((fill_in(action, figures) for action in message.fix), origin),
+        fix=advice.fitted((fill_in(action, figures) for action in message.fix), origin, message.stage),
         explains=recognised(event.line),
     )

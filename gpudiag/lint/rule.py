@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gpudiag.errors import UsageError, nearest
-from gpudiag.fix import Action, Kind, note
+from gpudiag.fix import Action, edit_note
 from gpudiag.lint import rules as rule_files
 from gpudiag.lint.program import Event, Program
 from gpudiag.model.report import Severity
@@ -63,7 +63,7 @@ def insert_after(node: ast.AST, text: str) -> Edit:
 
 def change(sentence: str) -> Action:
     """Return a change of the program, in a sentence that begins with a verb, if it is no single line of code."""
-    return note(sentence, kind=Kind.EDIT_PROGRAM)
+    return edit_note(sentence)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ def action(line: str, change: dict[str, str | None] | None = None) -> Action:
     if change is None and kind is Kind.SET_VARIABLE:
         change = _change(command)
     role, where = _role(command, note, kind), _where(note, kind)
+    if role in (Role.CHECK, Role.NOTE) and kind is Kind.COMMAND:
+        kind = Kind.NONE
     if command and role is Role.ALTERNATIVE:
         note = _OR.sub("", note, count=1)
     return Action(
@@ -105,7 +107,7 @@ def _change(command: str) -> dict[str, str | None] | None:
 
 def advice(text: str) -> tuple[Action, ...]:
     """Return the advice of a finding, given as prose, as actions."""
-    return (Action(note=text, role=Role.NOTE, kind=_kind(text, "")),) if text else ()
+    return (action(f"# {text}"),) if text else ()
 
 
 def _kind(line: str, command: str) -> Kind:

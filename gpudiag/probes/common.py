@@ -181,7 +181,7 @@ class LimitFaults(KernelFaults):
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
         means="The GPU was nearly full, or growth was on.",
         do=(
-            fix.check("nvidia-smi", "look for what else fills this GPU"),
+            fix.nvidia_smi("look for what else fills this GPU"),
             fix.note("if it is empty, look for code that sets memory growth"),
         ),
     )

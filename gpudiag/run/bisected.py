@@ -38,8 +38,7 @@ def _is_about(cause: RootCause, bisection: Bisection) -> bool:
 
 def _proved(cause: RootCause, proof: RootCause) -> RootCause:
     """Return the cause with its proof: the lines that were tried come first, then the cause's own."""
-    proved = {action.command for action in proof.fix if action.command}
-    own = tuple(action for action in cause.fix if action.command not in proved)
+    own = tuple(action for action in cause.fix if not any(map(action.does_the_same, proof.fix)))
     return msgspec.structs.replace(
         cause,
         confidence=proof.confidence,

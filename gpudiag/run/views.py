@@ -15,7 +15,7 @@ import msgspec
 from gpudiag import causes
 from gpudiag.catalogue import Entry
 from gpudiag.cause import CatalogueCause, Evidence
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import AnyReading
@@ -45,7 +45,7 @@ def kinds(entry: Entry) -> tuple[Kind, ...]:
             kind,
             several[0].declared.severity,
             several[0].cause,
-            tuple(check(f"gpudiag explain {known.id}") for known in several),
+            tuple(ask(f"gpudiag explain {known.id}") for known in several),
         )
         for kind, several in named.items()
     )

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpudiag import fix
-from gpudiag.fix import Kind, edit, export
+from gpudiag.fix import edit, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.placement import short_device
 from gpudiag.knowledge.variables import (
@@ -134,18 +134,16 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
     last = next((later for later in again if later["t"] >= note["t"] and later["value"] != name), None)
     if not with_it and last is not None:
         why = f"{place(last['line'])} sets it to {last['value']} later, before the first layer"
-        return Effect("overridden", why, fix.note(f"take it out of {place(last['line'])}", kind=Kind.EDIT_PROGRAM))
+        return Effect("overridden", why, fix.edit_note(f"take it out of {place(last['line'])}"))
     if not with_it and sum(others.values()) and note.get("apart"):
         why = f"Keras keeps it for each thread, and this is not the main one: {_layers(others)} made elsewhere"
-        return Effect("ignored", why, fix.note("call it in the thread that makes the layers", kind=Kind.EDIT_PROGRAM))
+        return Effect("ignored", why, fix.edit_note("call it in the thread that makes the layers"))
     if not with_it and sum(others.values()):
         why = f"{_layers(others)} made after it and none with it: each was given another dtype"
-        return Effect(
-            "ignored", why, fix.note("take dtype= out of the layers that are to have it", kind=Kind.EDIT_PROGRAM)
-        )
+        return Effect("ignored", why, fix.edit_note("take dtype= out of the layers that are to have it"))
     if not with_it and before:
         why = f"{_layers(before)} made before it, and none after it: a layer takes the policy when it is made"
-        return Effect("too late", why, fix.note("move the line before the first layer is made", kind=Kind.EDIT_PROGRAM))
+        return Effect("too late", why, fix.edit_note("move the line before the first layer is made"))
     if not with_it:
         return Effect(NOT_CHECKED, "no layer of Keras was made")
     needed = _FASTER_SINCE.get(name)
@@ -273,7 +271,7 @@ def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Settin
         why = f"TensorFlow {version} does not have it: AttributeError, and the program goes on"
         instead = api.REMOVED.get(note["name"].removeprefix("tf."), "")
         called = f"{instead}(gpu, True)" if instead.endswith("set_memory_growth") else instead
-        action = edit(called) if called else fix.note("take it out", kind=Kind.EDIT_PROGRAM)
+        action = edit(called) if called else fix.edit_note("take it out")
         yield Setting(note["name"], "", note["line"], "refused", why, action, pid)
 
 
@@ -325,7 +323,7 @@ def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None
             "variables that are made in it are on GPUs: the strategy in whose scope they are made places them, "
             "and makes a copy on each of its devices"
         )
-        return Effect("ignored", why, fix.note("make the variable outside of strategy.scope()", kind=Kind.EDIT_PROGRAM))
+        return Effect("ignored", why, fix.edit_note("make the variable outside of strategy.scope()"))
     is_gpu, types = device.startswith("GPU"), ran.asked.get(device, set())
     again = edit(f"with tf.device('/{device}'):", "around what computes, in the thread that does")
     if is_gpu and own and "VarHandleOp" in types and ran.types.get(device, set()) <= _MAKING and ran.heavy:
@@ -346,7 +344,7 @@ def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None
         return Effect("ignored", why, again)
     if is_gpu and not types:
         why = f"what ran while it was open is inside of another tf.device, and the inner one holds; {on}"
-        return Effect("ignored", why, fix.note("take the inner tf.device out", kind=Kind.EDIT_PROGRAM))
+        return Effect("ignored", why, fix.edit_note("take the inner tf.device out"))
     return None
 
 
@@ -418,7 +416,7 @@ def _wrong_keys(reads: Sequence[Note]) -> Effect | None:
     given = ", ".join(map(repr, keys))
     cost = "so this process is the only worker" if meant == "cluster" else "so it is as if it were not there"
     why = f"TensorFlow reads its key {meant!r}, which it does not have: it has {given}; {cost}"
-    return Effect("ignored", why, fix.note(f"call the key {meant!r} in TF_CONFIG", kind=Kind.EDIT_PROGRAM))
+    return Effect("ignored", why, fix.edit_note(f"call the key {meant!r} in TF_CONFIG"))
 
 
 def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
@@ -473,7 +471,7 @@ def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequenc
     after = [event for event in mine if event in later]
     if note.get("direct") and (mine or notes.first("initialised")):
         why = "os.putenv does not change os.environ, from which it is read"
-        return Effect("ignored", why, fix.note(f"assign to os.environ[{name!r}]", kind=Kind.EDIT_PROGRAM))
+        return Effect("ignored", why, fix.edit_note(f"assign to os.environ[{name!r}]"))
     if after:
         return None
     if mine:
@@ -482,7 +480,7 @@ def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequenc
         return Effect(
             "too late",
             f"{who} has read it, at {where}",
-            fix.note(f"move the line before {where}", kind=Kind.EDIT_PROGRAM),
+            fix.edit_note(f"move the line before {where}"),
         )
     strategy = notes.first("strategy")
     if name == CLUSTER and strategy and any(event is strategy for event in later):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gpudiag import fix
-from gpudiag.fix import Action, Kind, edit, export, unset
+from gpudiag.fix import Action, edit, export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
 from gpudiag.model.program import NOT_CHECKED, NOT_REACHED, REPLACED, Booked, Setting, place
 from gpudiag.tracing import effects, requests
@@ -231,7 +231,7 @@ class _Judge:
         if known is not None and value is not None:
             instead = _set(known, value, line, by_env=note is None)
             if line and note is None:
-                instead = fix.note(f"call it {known} in env= at {place(line)}", kind=Kind.EDIT_PROGRAM)
+                instead = fix.edit_note(f"call it {known} in env= at {place(line)}")
             yield _with(one, Effect("misspelt", f"nothing reads {name}", instead))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
@@ -245,7 +245,7 @@ class _Judge:
                 return  # it is for another program, whose process is judged by what it was started with
             if note is not None and not passed and requests.comes_after_children(note, self.notes, self.family):
                 why = "the processes that this one starts had been started before"
-                before = fix.note("move the line before the one that starts the process", kind=Kind.EDIT_PROGRAM)
+                before = fix.edit_note("move the line before the one that starts the process")
                 yield _with(one, Effect("too late", why, before))
                 return
             yield _with(
@@ -414,7 +414,7 @@ def _variables_read(notes: Notes) -> dict[str, tuple[str, str]]:
 def _set(name: str, value: str, line: str, *, by_env: bool) -> Action:
     """Return how to set a variable; ``by_env``: the line, if there is one, gives it to a process that it starts."""
     if line and by_env:
-        return fix.note(f"change {name} in env= at {place(line)}, for example to {value!r}", kind=Kind.EDIT_PROGRAM)
+        return fix.edit_note(f"change {name} in env= at {place(line)}, for example to {value!r}")
     return edit(f"os.environ[{name!r}] = {value!r}") if line else export(name, value)
 
 

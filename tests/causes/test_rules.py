@@ -33,7 +33,7 @@ CASES = [
 
 PASTEABLE = re.compile(
     r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
-    r"(?:apptainer|apt-file|assert|bazel|cat|conda|curl|df|docker|echo|env|export|find|findmnt|for|free|from|gcc|gpudiag|grep|horovodrun|ibstat|if|"
+    r"(?:apptainer|patchelf|apt-file|assert|bazel|cat|conda|curl|df|docker|echo|env|export|find|findmnt|for|free|from|gcc|gpudiag|grep|horovodrun|ibstat|if|"
     r"import|ip|kill|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mkdir|module|mpirun|mv|nc|nerdctl|nvcc|nvidia-ctk|nvidia-smi|pip|podman|print|printf|"
     r"ps|pytest|poetry|python(?:3(?:\.\d+)?)?|ray|@ray\.\w+|reg|resources:|rm|rocm-smi|rocminfo|FROM|RUN|runtimeClassName:|sbatch|scontrol|sinfo|"
     r"singularity|srun|ss|ssh|sudo|systemctl|tail|uname|"

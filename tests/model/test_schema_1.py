@@ -73,7 +73,7 @@ def test_a_line_is_an_action(line: str, read: Action) -> None:
         ("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", Kind.REMOVE),
         ("kill 4711  # if nobody waits for it", Kind.END_PROCESS),
         ("pip cache purge; conda clean --all  # gives some back", Kind.COMMAND),
-        ("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", Kind.COMMAND),
+        ("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", Kind.NONE),
         ("docker run --rm --gpus all ubuntu nvidia-smi", Kind.START_CONTAINER),
         ("mokutil --sb-state; sudo dmesg | tail", Kind.COMMAND),
         ("sudo systemctl enable --now nvidia-persistenced  # or: the same, also after a reboot", Kind.COMMAND),

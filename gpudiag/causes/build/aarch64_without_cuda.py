@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
-from gpudiag.fix import note, start
+from gpudiag.fix import Kind, note, start
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "NVIDIA's container"),
-        note("on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda"),
+        note(
+            "on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
+            kind=Kind.INSTALL,
+        ),
     ),
     url="https://docs.nvidia.com/deeplearning/frameworks/tensorflow-release-notes/",
     needs_gpu=False,

@@ -7,14 +7,14 @@ lack it.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(check("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'"),),
+    fix=(ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.build_unknown",
     row_only=True,

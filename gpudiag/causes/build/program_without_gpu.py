@@ -12,7 +12,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP
 from gpudiag.causes.shared.no_gpu import WINDOWS, of_xla_alone, without_gpu
-from gpudiag.fix import check, edit
+from gpudiag.fix import ask, edit
 from gpudiag.knowledge.log_lines import Log, lists_no_gpu
 from gpudiag.knowledge.messages.placement import (
     DEVICE_NOT_AVAILABLE,
@@ -32,7 +32,7 @@ _SOFT = edit(
 )
 _HAS = re.compile(r"only has: \[([^\]]{0,2000})")
 CAUSE = Cause(
-    fix=(check("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
+    fix=(ask("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
     url=PIP,
     needs_gpu=False,
     symptom=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import PIP
 from gpudiag.causes.shared.no_gpu import without_gpu
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
@@ -20,7 +20,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import LAST_FOR_WINDOWS
 
 CAUSE = Cause(
-    fix=(check("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
+    fix=(ask("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
     url=PIP,
     needs_gpu=False,
     last_resort=True,

@@ -10,12 +10,12 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
-from gpudiag.fix import install, run
+from gpudiag.fix import Kind, install, run
 from gpudiag.model.facts import SystemFacts
 
 CAUSE = Cause(
     fix=(
-        run("wsl --install", "in PowerShell"),
+        run("wsl --install", "in PowerShell", kind=Kind.INSTALL),
         install("tensorflow[and-cuda]", note="in WSL"),
         install("tensorflow<2.11", note="instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1"),
     ),

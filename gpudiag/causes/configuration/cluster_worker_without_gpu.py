@@ -9,7 +9,7 @@ log "TensorFlow device GPU:0 was not registered".
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import check, note
+from gpudiag.fix import ask, note
 from gpudiag.knowledge.messages.collectives import NOT_REGISTERED
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
@@ -21,7 +21,7 @@ from gpudiag.probes.host import collectives
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("gpudiag check --require-gpus 1", "on every worker, before training"),
+        ask("gpudiag check --require-gpus 1", "on every worker, before training"),
         note("do what the report of a worker that fails names as its fix"),
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
-from gpudiag.fix import Action, Kind, Role, edit, export, note
+from gpudiag.fix import Action, Role, edit, edit_note, export, note
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import CONFIGURED_TOO_LATE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -21,10 +21,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note(
-            "put the line directly after import tensorflow, before other imports that build models",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("put the line directly after import tensorflow, before other imports that build models"),
         note("to find what comes first, move the next line up until it holds:"),
         edit("from tensorflow.python.eager import context; assert context.context()._context_handle is None"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "with no change to the program", role=Role.ALTERNATIVE),

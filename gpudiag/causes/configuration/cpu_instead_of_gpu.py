@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches, Program
 from gpudiag.causes.shared.configuration import listed_here
-from gpudiag.fix import check, edit
+from gpudiag.fix import ask, edit
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import (
     DEVICE_NOT_AVAILABLE,
@@ -27,7 +27,7 @@ CAUSE = Cause(
     fix=(
         edit("assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'", "after import tensorflow"),
         edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run on the GPU raises"),
-        check("gpudiag check --require-gpus 1", "before the program, as a step that fails without a GPU"),
+        ask("gpudiag check --require-gpus 1", "before the program, as a step that fails without a GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     needs_gpu=False,
@@ -36,7 +36,7 @@ CAUSE = Cause(
         "program_without_gpu": "it says why there was no GPU",
     },
 )
-_WHY = check("gpudiag check", "where the program ran: why TensorFlow lists no GPU there")
+_WHY = ask("gpudiag check", "where the program ran: why TensorFlow lists no GPU there")
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 

@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
-from gpudiag.fix import check, install, note
+from gpudiag.fix import ask, install, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
@@ -20,7 +20,7 @@ from gpudiag.probes.discovery import physical_devices
 CAUSE = Cause(
     unfit=True,
     severity=Severity.WARNING,
-    fix=(install("{package}>=9.3,<9.11"), check("pip check", "says whether something else asks for a newer one")),
+    fix=(install("{package}>=9.3,<9.11"), ask("pip check", "says whether something else asks for a newer one")),
     url="https://docs.nvidia.com/deeplearning/cudnn/backend/v9.11.0/reference/support-matrix.html",
 )
 _LAST_CUDNN = (9, 10)
@@ -67,7 +67,7 @@ def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
             CAUSE.fix[0],
             note("take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH")
             if strange or (loaded and not by_pip)
-            else check("pip check", "says whether something else asks for a newer one"),
+            else ask("pip check", "says whether something else asks for a newer one"),
         ),
         gpus=tuple(gpu.pci_bus_id for gpu, _ in old),
     )

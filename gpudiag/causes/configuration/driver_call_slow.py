@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.causes.shared.libraries import slowest
-from gpudiag.fix import Role, check, run
+from gpudiag.fix import Role, check, configure
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("sudo nvidia-smi -pm 1", "persistence mode: the driver stays loaded"),
-        run("sudo systemctl enable --now nvidia-persistenced", "the same, also after a reboot", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -pm 1", "persistence mode: the driver stays loaded"),
+        configure(
+            "sudo systemctl enable --now nvidia-persistenced", "the same, also after a reboot", role=Role.ALTERNATIVE
+        ),
         check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on: a GPU may fail"),
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",

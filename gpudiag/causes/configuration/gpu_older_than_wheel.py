@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
-from gpudiag.fix import Action, Kind, check, export, note, run
+from gpudiag.fix import Action, Kind, ask, export, note, run
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import ONE_PACKAGE, generation, last_for, numbers
@@ -25,9 +25,7 @@ CAUSE = Cause(
             "or an earlier TensorFlow that was built for it; this shows for what the installed one was built:",
             kind=Kind.INSTALL,
         ),
-        check(
-            "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"
-        ),
+        ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     unless={

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, edit, note
+from gpudiag.fix import ask, check, edit, edit_note
 from gpudiag.knowledge.messages.program import TEST_SKIPPED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -21,8 +21,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("gpudiag check --require-gpus 1", "as a step before the tests: it fails without a GPU"),
-        note("in conftest.py, for the runner that has one:", kind=Kind.EDIT_PROGRAM),
+        ask("gpudiag check --require-gpus 1", "as a step before the tests: it fails without a GPU"),
+        edit_note("in conftest.py, for the runner that has one:"),
         edit(
             "if os.environ.get('REQUIRE_GPU') and not "
             "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)"

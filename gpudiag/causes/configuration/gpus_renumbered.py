@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.fix import Kind, note
+from gpudiag.fix import Kind, edit_note, note
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
@@ -20,8 +20,8 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("{table}", kind=Kind.EDIT_PROGRAM),
-        note("or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0"),
+        edit_note("{table}"),
+        note("or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0", kind=Kind.SET_VARIABLE),
     ),
     url="https://www.tensorflow.org/guide/gpu",
     unless={

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
-from gpudiag.fix import check, note
+from gpudiag.fix import note, nvidia_smi
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {index}", "look again while a program computes"),
+        nvidia_smi("look again while a program computes", "-q -d PERFORMANCE,TEMPERATURE,POWER -i {index}"),
         note("{do}"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",

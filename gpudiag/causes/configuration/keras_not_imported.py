@@ -10,13 +10,13 @@ from __future__ import annotations
 import shlex
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
-from gpudiag.fix import Kind, Role, check, install, run, unset
+from gpudiag.fix import Kind, Role, ask, check, install, run, unset
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
     fix=(
         install("--force-reinstall", "keras"),
-        check("python -c 'import keras'", "says the whole error"),
+        ask("python -c 'import keras'", "says the whole error"),
     ),
     url="https://keras.io/getting_started/",
     views=("libraries.mixed_precision.keras_not_imported",),
@@ -54,5 +54,5 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
             evidence=(found.message, *seen),
             figures=found.figures,
             about=tuple(name for name in (_BACKEND, _LEGACY) if name in variables),
-            fix=(*lines, check(f"python -c 'import {package}'", "says the whole error")),
+            fix=(*lines, ask(f"python -c 'import {package}'", "says the whole error")),
         )

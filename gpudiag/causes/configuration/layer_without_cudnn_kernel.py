@@ -10,19 +10,14 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.knowledge.messages.notices import NO_CUDNN_KERNEL
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(
-        note(
-            "leave {argument} out; in place of recurrent_dropout: dropout, or layers of Dropout between",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=(edit_note("leave {argument} out; in place of recurrent_dropout: dropout, or layers of Dropout between"),),
     url="https://www.tensorflow.org/api_docs/python/tf/keras/layers/LSTM",
     needs_gpu=False,
 )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.multi_gpu import SeveralGpus
-from gpudiag.fix import run
+from gpudiag.fix import configure
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(run("ulimit -l unlimited", "in a container: docker run --ulimit memlock=-1; only if NCCL fails"),),
+    fix=(configure("ulimit -l unlimited", "in a container: docker run --ulimit memlock=-1; only if NCCL fails"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.low_memlock",
     row_only=True,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.launchers import LocalRank
 from gpudiag.causes.shared.visibility import MASK, table
-from gpudiag.fix import Kind, note, start
+from gpudiag.fix import edit_note, start
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.knowledge.messages.program import LOCAL_RANK
 from gpudiag.model.diagnosis import Confidence
@@ -24,8 +24,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         start("horovodrun -np {gpus} ...", "as many processes on each machine as GPUs are visible"),
-        note("if each process sees its own GPU: gpus[0] instead of gpus[hvd.local_rank()]", kind=Kind.EDIT_PROGRAM),
-        note("{table}", kind=Kind.EDIT_PROGRAM),
+        edit_note("if each process sees its own GPU: gpus[0] instead of gpus[hvd.local_rank()]"),
+        edit_note("{table}"),
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
 )

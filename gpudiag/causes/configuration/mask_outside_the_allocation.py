@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
-from gpudiag.fix import Kind, export, note
+from gpudiag.fix import Kind, edit_note, export, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
@@ -20,7 +20,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {given}"),
-        note("take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it", kind=Kind.EDIT_PROGRAM),
+        edit_note("take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it"),
         note("the administrator: ConstrainDevices=yes in cgroup.conf", kind=Kind.ASK_ADMIN),
     ),
     url="https://slurm.schedmd.com/gres.html",

@@ -11,7 +11,7 @@ import msgspec
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE
-from gpudiag.fix import Kind, Role, edit, note, run
+from gpudiag.fix import Kind, Role, edit, edit_note, run
 from gpudiag.knowledge.messages.program import MASK_PRINTED
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
@@ -28,10 +28,7 @@ CAUSE = Cause(
             "first lines of the program",
             role=Role.ALTERNATIVE,
         ),
-        note(
-            "or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow"),
     ),
     url=PROGRAMMING_GUIDE,
 )

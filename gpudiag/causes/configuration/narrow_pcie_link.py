@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, indices, named
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import Kind, check, note, nvidia_smi
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Severity
@@ -18,9 +18,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check(
-            "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max "
-            "--format=csv"
+        nvidia_smi(
+            options="--query-gpu=index,pcie.link.gen.current,pcie.link.width.current,pcie.link.width.max --format=csv"
         ),
         note(
             "switch off, and put GPU {index} into a slot with 16 lanes, without a riser; clean its contacts",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.multi_gpu import INTERFACE, interface_not_here
-from gpudiag.fix import note, unset
+from gpudiag.fix import Kind, note, unset
 from gpudiag.model.facts import DeviceNodeFacts, Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(unset("NCCL_SOCKET_IFNAME"), note("or one of these: {interfaces}")),
+    fix=(unset("NCCL_SOCKET_IFNAME"), note("or one of these: {interfaces}", kind=Kind.SET_VARIABLE)),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
     finding="host.collectives.no_interface",
 )

@@ -8,7 +8,7 @@ an extension that was built for other GPUs. Another driver does not help.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import Kind, ask, note, nvidia_smi
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -17,10 +17,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "of the GPU"),
-        check(
-            "python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"
-        ),
+        nvidia_smi("of the GPU", "--query-gpu=name,compute_cap --format=csv"),
+        ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"),
         note(
             "take a TensorFlow that has this capability, or build the extension that failed for it", kind=Kind.INSTALL
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, indices, named
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import Kind, note, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import NvmlDevice
 from gpudiag.model.report import Severity
@@ -17,7 +17,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("nvidia-smi nvlink -s -i {index}", "which links; nvidia-smi nvlink -e: their errors"),
+        nvidia_smi("which links; nvidia-smi nvlink -e: their errors", "nvlink -s -i {index}"),
         run("sudo nvidia-smi --gpu-reset", "all GPUs together, no program using them; or reboot", kind=Kind.RESET_GPU),
         note("if they stay down: have the bridge, or the card, put in again or replaced", kind=Kind.REPLACE_HARDWARE),
     ),

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import LOADER, put_first
-from gpudiag.fix import note, prepend
+from gpudiag.fix import Kind, note, prepend
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import cudnn_too_old, older_first
@@ -20,7 +20,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         prepend("LD_LIBRARY_PATH", "{good}"),
-        note("or take {folders} out of LD_LIBRARY_PATH"),
+        note("or take {folders} out of LD_LIBRARY_PATH", kind=Kind.SET_VARIABLE),
     ),
     url=LOADER,
     finding="host.libraries.older_first",

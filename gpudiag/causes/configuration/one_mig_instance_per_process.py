@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, MIG_GUIDE, units
-from gpudiag.fix import Kind, run
+from gpudiag.fix import Kind, configure, run
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
@@ -17,7 +17,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         run("CUDA_VISIBLE_DEVICES={first} python program.py", "a process for each instance", kind=Kind.SET_VARIABLE),
-        run("sudo nvidia-smi -mig 0", "or the whole GPU, for one program over all of the memory"),
+        configure("sudo nvidia-smi -mig 0", "or the whole GPU, for one program over all of the memory"),
     ),
     url=MIG_GUIDE,
 )

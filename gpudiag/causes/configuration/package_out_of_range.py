@@ -21,7 +21,7 @@ CAUSE = Cause(
         run(
             "python -m venv tf && tf/bin/pip install '{with_cuda}'",
             "if another framework needs the other version",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
     url="https://pip.pypa.io/en/stable/topics/dependency-resolution/",

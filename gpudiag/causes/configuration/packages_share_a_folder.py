@@ -17,7 +17,7 @@ from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("python -m venv tf && tf/bin/pip install '{with_cuda}'", kind=Kind.INSTALL),
+        run("python -m venv tf && tf/bin/pip install '{with_cuda}'", kind=Kind.NEW_ENVIRONMENT),
         run(
             "pip uninstall -y {names}; pip install --force-reinstall --no-deps {wanted}",
             "or here",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import Launcher, allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
-from gpudiag.fix import Kind, note, run, unset
+from gpudiag.fix import edit_note, run, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Severity
@@ -19,13 +19,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         unset("CUDA_VISIBLE_DEVICES", note="GPU 0, 1, 2, 3"),
-        note(
-            "take the line that sets CUDA_VISIBLE_DEVICES out of the program or the job's script: Slurm sets it",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-        note(
-            "if the program needs no more, ask for fewer: sbatch --gpus-per-node={visible} ...", kind=Kind.EDIT_PROGRAM
-        ),
+        edit_note("take the line that sets CUDA_VISIBLE_DEVICES out of the program or the job's script: Slurm sets it"),
+        edit_note("if the program needs no more, ask for fewer: sbatch --gpus-per-node={visible} ..."),
     ),
     url="https://slurm.schedmd.com/gres.html",
     unless={

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope
-from gpudiag.fix import check, run
+from gpudiag.fix import configure, nvidia_smi
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("nvidia-smi -q -d PERFORMANCE,POWER -i {index}", "look again while a program computes"),
-        run("sudo nvidia-smi -i {index} -pl {sold}", "watts, as the card was sold"),
+        nvidia_smi("look again while a program computes", "-q -d PERFORMANCE,POWER -i {index}"),
+        configure("sudo nvidia-smi -i {index} -pl {sold}", "watts, as the card was sold"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )

@@ -7,7 +7,7 @@ for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, Role, install, note, prepend, run
+from gpudiag.fix import Kind, Role, edit_note, install, note, prepend, run
 from gpudiag.knowledge.messages.programs_and_drivers import NO_CUPTI
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=(
         install("nvidia-cuda-cupti-cu12"),
         prepend("LD_LIBRARY_PATH", "/usr/local/cuda/extras/CUPTI/lib64"),
-        note("or profile nothing: TensorBoard(profile_batch=0)", kind=Kind.EDIT_PROGRAM),
+        edit_note("or profile nothing: TensorBoard(profile_batch=0)"),
     ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
     needs_gpu=False,

@@ -8,7 +8,7 @@ for each function of CUPTI. In a container the capability SYS_ADMIN does it, for
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, Where, note, run, start
+from gpudiag.fix import Kind, Where, edit_note, note, run, start
 from gpudiag.knowledge.messages.programs_and_drivers import PROFILING_NOT_PERMITTED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -21,7 +21,7 @@ CAUSE = Cause(
             kind=Kind.CHANGE_DRIVER,
         ),
         start("docker run --cap-add=SYS_ADMIN ..."),
-        note("or profile nothing: TensorBoard(profile_batch=0)", kind=Kind.EDIT_PROGRAM),
+        edit_note("or profile nothing: TensorBoard(profile_batch=0)"),
     ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
     "performance-counters",

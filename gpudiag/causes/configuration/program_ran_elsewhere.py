@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import WITHOUT_GPU, listed_here
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import ask, edit_note, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
@@ -18,10 +18,9 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         note("run gpudiag where and as the program runs, in its container, job or service, by its interpreter:"),
-        check("python -m gpudiag check"),
-        note(
-            "look for os.environ['CUDA_VISIBLE_DEVICES'] and TF_ENABLED_DEVICE_TYPES in the program and its start",
-            kind=Kind.EDIT_PROGRAM,
+        ask("python -m gpudiag check"),
+        edit_note(
+            "look for os.environ['CUDA_VISIBLE_DEVICES'] and TF_ENABLED_DEVICE_TYPES in the program and its start"
         ),
     ),
     url="https://www.tensorflow.org/guide/gpu#setup",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.configuration import SETTER
-from gpudiag.fix import Kind, Role, export, note
+from gpudiag.fix import Role, edit_note, export, note
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import SETTINGS_EXCLUDED
 from gpudiag.knowledge.variables import FORCE_GROWTH
@@ -19,10 +19,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note(
-            "remove set_memory_growth: the limits of the logical devices bound the program already",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("remove set_memory_growth: the limits of the logical devices bound the program already"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "to have both: remove it nevertheless", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
@@ -32,18 +29,13 @@ _EXCLUSIVE = {
     "Cannot set memory growth on device when virtual devices configured": (
         "memory growth",
         "logical devices",
-        note(
-            "remove set_memory_growth: the limits of the logical devices bound the program already",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("remove set_memory_growth: the limits of the logical devices bound the program already"),
         export(FORCE_GROWTH, "true", "or, to have both: remove it nevertheless"),
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",
         "virtual_devices",
-        note(
-            "remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already", kind=Kind.EDIT_PROGRAM
-        ),
+        edit_note("remove per_process_gpu_memory_fraction: memory_limit_mb bounds each device already"),
         note("or remove virtual_devices, and keep the fraction"),
     ),
 }

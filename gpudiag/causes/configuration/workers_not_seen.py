@@ -7,14 +7,14 @@ its own check before training.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 from gpudiag.probes.host import collectives
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(check("gpudiag check --require-gpus 1", "on every worker, before training"),),
+    fix=(ask("gpudiag check --require-gpus 1", "on every worker, before training"),),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     finding="host.collectives.other_workers",
     row_only=True,

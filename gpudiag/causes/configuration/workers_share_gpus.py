@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, Role, edit, note, run
+from gpudiag.fix import Kind, Role, edit, edit_note, run
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
@@ -22,7 +22,7 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("first lines of conftest.py:", kind=Kind.EDIT_PROGRAM),
+        edit_note("first lines of conftest.py:"),
         edit(
             "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
             "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]"

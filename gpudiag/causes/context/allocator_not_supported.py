@@ -8,7 +8,7 @@ a fatal line and aborts when it makes its devices.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Unprovoked
-from gpudiag.fix import Kind, note, unset
+from gpudiag.fix import edit_note, unset
 from gpudiag.knowledge.messages.settings import NO_MEMORY_POOLS
 from gpudiag.knowledge.variables import ALLOCATOR
 from gpudiag.model.facts import Facts, Unknown
@@ -16,7 +16,7 @@ from gpudiag.model.facts import Facts, Unknown
 CAUSE = Cause(
     fix=(
         unset("TF_GPU_ALLOCATOR"),
-        note("take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there", kind=Kind.EDIT_PROGRAM),
+        edit_note("take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
 )

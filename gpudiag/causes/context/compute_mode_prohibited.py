@@ -9,13 +9,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy
 from gpudiag.causes.shared.gpu_state import addresses
-from gpudiag.fix import Role, note, run
+from gpudiag.fix import Role, configure, note
 
 CAUSE = Cause(
     unfit=True,
     fix=(
         note("there is no other GPU to choose here"),
-        run("sudo nvidia-smi -i {index} -c 0", "opens it", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -i {index} -c 0", "opens it", role=Role.ALTERNATIVE),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )

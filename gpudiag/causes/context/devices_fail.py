@@ -11,12 +11,12 @@ from gpudiag.cause import Cause, Matches, Rows
 from gpudiag.causes.shared.last_resort import CODES, FIRST, LAST, LOOK, match
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=(check("gpudiag check -v discovery.logical_devices", "with its log"), FIRST, LOOK, *LAST),
+    fix=(ask("gpudiag check -v discovery.logical_devices", "with its log"), FIRST, LOOK, *LAST),
     url=CODES,
     last_resort=True,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
-from gpudiag.fix import Kind, Role, check, note, run
+from gpudiag.fix import Kind, Role, note, nvidia_smi, run
 from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import DRIVERS, numbers
@@ -18,7 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.CHANGE_DRIVER),
-        check("nvidia-smi", "shows the driver, and the newest CUDA that it runs"),
+        nvidia_smi("shows the driver, and the newest CUDA that it runs"),
         note("or a TensorFlow that was built for the CUDA that this driver runs", kind=Kind.INSTALL),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",

@@ -23,7 +23,7 @@ CAUSE = Cause(
         run(
             "sudo apt install cuda-compat-12-5; export LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH",
             "instead, as this is a data-centre GPU",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",

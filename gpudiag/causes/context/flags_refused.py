@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import TRACE, Cause, EveryLog, LogAlone, Match, Matches, Rows, Variables
-from gpudiag.fix import Kind, export, note, unset
+from gpudiag.fix import edit_note, export, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
@@ -57,8 +57,7 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
         fix=(
             without
             if value
-            else right
-            or note(f"take {' '.join(refused)} out of {variable} where the program is started", kind=Kind.EDIT_PROGRAM),
+            else right or edit_note(f"take {' '.join(refused)} out of {variable} where the program is started"),
         ),
         about=tuple(refused),
         tried=without if value else None,

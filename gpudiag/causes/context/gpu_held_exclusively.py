@@ -12,7 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.causes.shared.memory import command_for_holders, holders
-from gpudiag.fix import Role, check, note, run
+from gpudiag.fix import Role, check, configure, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
@@ -20,7 +20,7 @@ CAUSE = Cause(
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
         note("there is no other GPU to choose here"),
-        run(
+        configure(
             "sudo nvidia-smi -i {index} -c 0",
             "lets several in; on a cluster its administrators decide",
             role=Role.ALTERNATIVE,

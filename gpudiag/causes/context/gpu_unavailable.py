@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
-from gpudiag.fix import Role, check, note, reset_gpu
+from gpudiag.fix import Role, check, note, nvidia_smi, reset_gpu
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
     fix=(
-        check("nvidia-smi -q -d COMPUTE,PIDS", "who is on the GPU, and its mode now"),
+        nvidia_smi("who is on the GPU, and its mode now", "-q -d COMPUTE,PIDS"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
         note("there is no other GPU to choose here"),
         reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),

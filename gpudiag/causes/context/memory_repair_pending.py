@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
 from gpudiag.causes.shared.steps import FirstFailed, context_error
-from gpudiag.fix import Kind, check, export, note, reset_gpu
+from gpudiag.fix import Kind, export, note, nvidia_smi, reset_gpu
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import GpuState, NvmlDevice
 
@@ -20,7 +20,7 @@ CAUSE = Cause(
     fix=(
         reset_gpu("0", "no program using it; or reboot"),
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000"),
-        check("nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}", "Pending must say: No"),
+        nvidia_smi("Pending must say: No", "-q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}"),
     ),
     url="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
 )

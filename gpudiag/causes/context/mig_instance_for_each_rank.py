@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Kind, Role, check, note, run
+from gpudiag.fix import Role, configure, edit_note, nvidia_smi
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.origin import Origin
@@ -17,13 +17,12 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("nvidia-smi -L", "the UUID of each instance: MIG-..."),
-        note(
+        nvidia_smi("the UUID of each instance: MIG-...", "-L"),
+        edit_note(
             "give each rank its own, before TensorFlow is imported: os.environ['CUDA_VISIBLE_DEVICES'] = "
-            "UUIDS[int(os.environ['OMPI_COMM_WORLD_LOCAL_RANK'])], and let it use device 0",
-            kind=Kind.EDIT_PROGRAM,
+            "UUIDS[int(os.environ['OMPI_COMM_WORLD_LOCAL_RANK'])], and let it use device 0"
         ),
-        run("sudo nvidia-smi -mig 0", "or whole GPUs, which NCCL can join", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -mig 0", "or whole GPUs, which NCCL can join", role=Role.ALTERNATIVE),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
     needs_gpu=False,

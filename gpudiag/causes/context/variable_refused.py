@@ -12,7 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program, Variables
 from gpudiag.causes.shared.variables import TYPES, Errors
-from gpudiag.fix import Kind, Role, export, note, unset
+from gpudiag.fix import Role, edit_note, export, note, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.settings import NO_PLUGGABLE_LIBRARY, THREAD_MODE_INVALID
 from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHELD
@@ -78,10 +78,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
                 evidence=(text(said.line),),
                 figures={"name": name, "value": said["value"], "what": "TensorFlow could not use it in the program"},
                 fix=(
-                    note(
-                        f"take {name} out of the program, and out of the environment that starts it",
-                        kind=Kind.EDIT_PROGRAM,
-                    ),
+                    edit_note(f"take {name} out of the program, and out of the environment that starts it"),
                     instead,
                 ),
                 stage=Stage.CONFIGURATION,

@@ -12,7 +12,7 @@ from gpudiag.causes.shared.devices import SaidToBeBusy
 from gpudiag.causes.shared.gpu_state import GpusInScope, addresses, named
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import context_error
-from gpudiag.fix import check, run
+from gpudiag.fix import check, configure
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
 
@@ -20,7 +20,7 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         check("nvidia-smi -q | grep -i -A 2 licens", "must say: Licensed"),
-        run(
+        configure(
             "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e", "{where}asks again, and says why"
         ),
         check("ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf", "{where}the token and the product"),

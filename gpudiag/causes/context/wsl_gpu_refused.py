@@ -21,7 +21,7 @@ CAUSE = Cause(
             "then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers",
             kind=Kind.CHANGE_DRIVER,
         ),
-        note("of a preview of Windows (Insider): the next build, or the one before"),
+        note("of a preview of Windows (Insider): the next build, or the one before", kind=Kind.INSTALL),
     ),
     url=URL,
 )

@@ -7,14 +7,14 @@ error.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check
+from gpudiag.fix import nvidia_smi
 from gpudiag.model.facts import NVML_ABSENT, Facts, Unknown
 from gpudiag.model.missing import lost_gpus
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(check("nvidia-smi", "must answer first; see the findings of host.driver"),),
+    fix=(nvidia_smi("must answer first; see the findings of host.driver"),),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     finding="host.gpus.not_known",
     row_only=True,

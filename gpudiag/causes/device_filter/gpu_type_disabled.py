@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Listing, Match, Matches, Program, Variables
 from gpudiag.causes.shared.gpu_state import NoneListed
 from gpudiag.causes.shared.variables import TYPES, Errors
-from gpudiag.fix import Kind, export, note, unset
+from gpudiag.fix import edit_note, export, unset
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.settings import NO_CPU_FACTORY
 from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
@@ -41,10 +41,7 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
                 "what": f"of the program that wrote the log has no entry GPU{'' if value else '; it is not set here'}",
             },
             fix=(
-                note(
-                    f"take {TYPES} out of the program, and out of the environment that starts it",
-                    kind=Kind.EDIT_PROGRAM,
-                ),
+                edit_note(f"take {TYPES} out of the program, and out of the environment that starts it"),
                 CAUSE.fix[1],
             ),
             stage=Stage.CONFIGURATION,

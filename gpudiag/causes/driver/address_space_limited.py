@@ -11,14 +11,17 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Listing, Match, Matches, Rows
 from gpudiag.causes.shared.memory import gib, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import check, note
+from gpudiag.fix import Kind, check, note
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts
 
 CAUSE = Cause(
     fix=(
         check("ulimit -v unlimited", "in the shell or the job that starts the program"),
-        note('if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit'),
+        note(
+            'if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit',
+            kind=Kind.CONFIGURE,
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#unified-virtual-address-space",
     unless={

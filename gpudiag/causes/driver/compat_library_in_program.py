@@ -9,14 +9,14 @@ drivers; on GeForce and others cuInit fails with CUDA_ERROR_COMPAT_NOT_SUPPORTED
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import Kind, check, note, nvidia_smi
 from gpudiag.knowledge.messages.programs_and_drivers import COMPAT_REFUSED, TWO_VERSIONS
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         check("echo $LD_LIBRARY_PATH", "take cuda/compat out of it; in an image: rm /usr/local/cuda/compat/libcuda*"),
-        check("nvidia-smi", "'Driver/library version mismatch': sudo reboot instead"),
+        nvidia_smi("'Driver/library version mismatch': sudo reboot instead"),
         note("or a newer driver, or an image of an older CUDA, so that it is not needed", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import check, run
+from gpudiag.fix import configure, nvidia_smi, run
 from gpudiag.model.facts import NvmlFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        run("sudo nvidia-smi conf-compute -srs 1"),
+        configure("sudo nvidia-smi conf-compute -srs 1"),
         run("python -m verifier.cc_admin", "before it, if the machine must be attested: sets them ready itself"),
-        check("nvidia-smi conf-compute -grs", "must say: ready"),
+        nvidia_smi("must say: ready", "conf-compute -grs"),
     ),
     url="https://docs.nvidia.com/confidential-computing/index.html",
 )

@@ -9,7 +9,7 @@ user may not open it.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, reboot, run
+from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.knowledge.messages.programs_and_drivers import CUINIT_UNKNOWN
 from gpudiag.model.diagnosis import Confidence
 
@@ -20,9 +20,11 @@ CAUSE = Cause(
             "every program that uses the GPU must have ended",
             kind=Kind.RELOAD_DRIVER,
         ),
-        run("sudo nvidia-modprobe -u -c 0; ls -l /dev/nvidia*", "makes /dev/nvidia-uvm, readable and writable for all"),
+        configure(
+            "sudo nvidia-modprobe -u -c 0; ls -l /dev/nvidia*", "makes /dev/nvidia-uvm, readable and writable for all"
+        ),
         reboot("if that does not help; then: sudo dmesg | grep -i -e nvrm -e xid"),
-        run("sudo systemctl enable nvidia-suspend nvidia-resume", "so that it does not come again after suspend"),
+        configure("sudo systemctl enable nvidia-suspend nvidia-resume", "so that it does not come again after suspend"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     needs_gpu=False,

@@ -11,14 +11,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Kind, Where, check, run, start
+from gpudiag.fix import Kind, Where, check, configure, run, start
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
         check("grep nvidia /proc/devices; ls -l /dev/nvidia*", "the numbers must be the same"),
         run("sudo rm /dev/nvidia-uvm", kind=Kind.REMOVE),
-        run("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
+        configure("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
 )
@@ -36,12 +36,12 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
         figures={"files": files},
         fix=(
             CAUSE.fix[0],
-            run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
+            configure("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
             if inside
             else run(f"sudo rm {files}", kind=Kind.REMOVE),
             start("docker run --gpus all ...", "a new container, because this one keeps its files")
             if inside
-            else run("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
+            else configure("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
         ),
         stage=none.stage,
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
-from gpudiag.fix import Kind, check, run
+from gpudiag.fix import Kind, check, configure, run
 
 CAUSE = Cause(
     fix=(
-        run("sudo chmod 0666 {files}", "until the next start"),
+        configure("sudo chmod 0666 {files}", "until the next start"),
         check("grep -rn -e NVreg_DeviceFile -e nvidia /etc/modprobe.d /etc/udev/rules.d", "what set it"),
         run(
             "echo 'options nvidia NVreg_DeviceFileMode=0666' | sudo tee /etc/modprobe.d/nvidia-files.conf",

@@ -15,7 +15,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import NoAccess
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Action, Kind, Where, check, run, start
+from gpudiag.fix import Action, Kind, Where, check, configure, run, start
 from gpudiag.model.facts import Facts, TriedFacts, Unknown
 
 CAUSE = Cause(
@@ -26,7 +26,7 @@ CAUSE = Cause(
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         ),
-        run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST),
+        configure("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless={
@@ -75,13 +75,13 @@ def _fix(facts: Facts, files: list[str]) -> tuple[Action | None, ...]:
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         )
-        then = run("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST)
-        runtime = run(
+        then = configure("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST)
+        runtime = configure(
             "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
             "if no container ever had its GPUs: true is for rootless ones alone",
             where=Where.HOST,
         )
     else:
         do = check("cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT", "of that unit or slice")
-        then, runtime = run("sudo systemctl edit UNIT", f"[Service] DeviceAllow={files[0]} rw"), None
+        then, runtime = configure("sudo systemctl edit UNIT", f"[Service] DeviceAllow={files[0]} rw"), None
     return do, then, runtime

@@ -11,14 +11,14 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import permitted
 from gpudiag.causes.shared.gpu_state import NoneListed, meaning
 from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Where, check, run, start
+from gpudiag.fix import Where, check, configure, run, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
         start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
-        run("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST),
+        configure("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST),
         check("sudo ausearch -m avc -ts recent | grep nvidia", "what was refused", where=Where.HOST),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
@@ -50,7 +50,7 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
         },
         fix=(
             run(f"{command} --security-opt={option} ...") if inside else None,
-            run("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST)
+            configure("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST)
             if inside and option == "label=disable"
             else run("sudo restorecon -v /dev/nvidia*", "gives the files their labels again")
             if selinux

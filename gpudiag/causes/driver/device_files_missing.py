@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.fix import Kind, run
+from gpudiag.fix import Kind, configure, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo nvidia-modprobe -c 0 -u", "makes the files now"),
-        run("sudo apt install nvidia-modprobe nvidia-persistenced", "makes them at each start", kind=Kind.INSTALL),
+        configure("sudo nvidia-modprobe -c 0 -u", "makes the files now"),
+        run(
+            "sudo apt install nvidia-modprobe nvidia-persistenced",
+            "makes them at each start",
+            kind=Kind.INSTALL_AS_ROOT,
+        ),
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=("host.driver.nvml_failed",),

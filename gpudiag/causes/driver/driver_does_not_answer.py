@@ -12,14 +12,14 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.fix import check, reboot, run
+from gpudiag.fix import check, configure, reboot
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         check("ls -l /dev/nvidia*; grep nvidia /proc/devices", "the numbers must be the same"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
-        run("sudo nvidia-modprobe -c 0 -u", "gives the files the module's numbers"),
+        configure("sudo nvidia-modprobe -c 0 -u", "gives the files the module's numbers"),
         reboot("if that does not help"),
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 
 CAUSE = Cause(
     fix=(
         note(
             "error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH; otherwise "
-            "reinstall the driver"
+            "reinstall the driver",
+            kind=Kind.SET_VARIABLE,
         ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",

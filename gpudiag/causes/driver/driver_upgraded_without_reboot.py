@@ -22,7 +22,9 @@ CAUSE = Cause(
             kind=Kind.RELOAD_DRIVER,
             role=Role.ALTERNATIVE,
         ),
-        note("so that it does not come again, keep unattended upgrades from the driver's packages"),
+        note(
+            "so that it does not come again, keep unattended upgrades from the driver's packages", kind=Kind.CONFIGURE
+        ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     finding="host.driver.version_mismatch",

@@ -15,15 +15,15 @@ from gpudiag.cause import Cause, Fix, Listing, Match, Matches, Program
 from gpudiag.causes.shared.driver import IN_PACKAGE
 from gpudiag.causes.shared.machine import WholeDriver, uses_apt
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Kind, Where, check, run
+from gpudiag.fix import Action, Kind, Where, check, configure, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo apt install 'nvidia-fabricmanager-535=535.104.05*'", kind=Kind.INSTALL),
-        run("sudo systemctl enable --now nvidia-fabricmanager"),
+        run("sudo apt install 'nvidia-fabricmanager-535=535.104.05*'", kind=Kind.INSTALL_AS_ROOT),
+        configure("sudo systemctl enable --now nvidia-fabricmanager"),
         check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
@@ -48,9 +48,9 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
     joined = any(_JOINED.search(device.name) for device in whole.nvml.devices)
     sure = Confidence.PROVED if switches else Confidence.LIKELY if joined else Confidence.POSSIBLE
     do = (
-        run(f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'", kind=Kind.INSTALL)
+        run(f"sudo apt install 'nvidia-fabricmanager-{module.partition('.')[0]}={module}*'", kind=Kind.INSTALL_AS_ROOT)
         if uses_apt(whole.facts)
-        else run(f"sudo dnf install nvidia-fabric-manager-{module}", kind=Kind.INSTALL)
+        else run(f"sudo dnf install nvidia-fabric-manager-{module}", kind=Kind.INSTALL_AS_ROOT)
     )
     if whole.container:
         state, do = "cannot be seen from inside this container", do.replaced(where=Where.HOST)
@@ -86,13 +86,13 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
 def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
     """Return ``do`` and its follow-ups where a Fabric Manager is expected, or else a check which service is meant."""
     if is_expected:
-        first = (do, run("sudo systemctl enable --now nvidia-fabricmanager"))
+        first = (do, configure("sudo systemctl enable --now nvidia-fabricmanager"))
     else:
         after = "a GPU or firmware that did not come up; then: sudo reboot"
         first = (
             check("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
             run("sudo dmesg | grep -i -e nvrm -e xid", after, kind=Kind.REBOOT),
         )
-    confidential = run("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
+    confidential = configure("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
     state = "must say: Completed, Success" + ("" if is_expected else "; N/A: there is none")
     return (*first, None if has_switches else confidential, check("nvidia-smi -q | grep -A 2 Fabric", state))

@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import GpusInScope, named
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import Kind, check, configure, note
 
 CAUSE = Cause(
     unfit=True,
@@ -50,7 +50,7 @@ def find(failed: CuInitFailed, whole: WholeDriver, gpus: GpusInScope) -> Matches
             "here": "this machine, though Fabric Manager runs" if runs else "inside this virtual machine",
         },
         fix=(
-            run("sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e")
+            configure("sudo systemctl restart nvidia-fabricmanager; sudo journalctl -u nvidia-fabricmanager -e")
             if runs
             else note(
                 "have the provider start Fabric Manager outside, or start this virtual machine again",

@@ -14,9 +14,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note("nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:"),
+        note(
+            "nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         run("echo {pci} | sudo tee /sys/bus/pci/drivers/{driver}/unbind", kind=Kind.CHANGE_DRIVER),
-        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override"),
+        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override", kind=Kind.CHANGE_DRIVER),
         run("echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",

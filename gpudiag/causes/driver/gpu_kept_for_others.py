@@ -12,9 +12,12 @@ from gpudiag.fix import Kind, note, run
 
 CAUSE = Cause(
     fix=(
-        note("run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:"),
+        note(
+            "run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",
+            kind=Kind.CHANGE_DRIVER,
+        ),
         run("echo {pci} | sudo tee /sys/bus/pci/drivers/{holder}/unbind", kind=Kind.CHANGE_DRIVER),
-        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override"),
+        run("echo | sudo tee /sys/bus/pci/devices/{pci}/driver_override", kind=Kind.CHANGE_DRIVER),
         run("echo {pci} | sudo tee /sys/bus/pci/drivers/nvidia/bind", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://docs.kernel.org/driver-api/vfio.html",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver
-from gpudiag.fix import Kind, reboot, run
+from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        run("echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi"),
+        configure("echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi"),
         run(
             "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
             kind=Kind.CHANGE_DRIVER,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import InstalledDriver
-from gpudiag.fix import reboot, run
+from gpudiag.fix import configure, reboot
 
 CAUSE = Cause(
-    fix=(run("sudo prime-select on-demand"), reboot()),
+    fix=(configure("sudo prime-select on-demand"), reboot()),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
 )

@@ -18,7 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail"),
+        run("mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail", kind=Kind.RELOAD_DRIVER),
         run(
             "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
             kind=Kind.CHANGE_DRIVER,
@@ -61,7 +61,7 @@ def find(program: Program, origin: Origin) -> Matches:
             figures={"why": "Secure Boot refuses it, because it is not signed by a key of this machine"},
             fix=(
                 _SECURE_BOOT,
-                run("sudo modprobe nvidia", "then"),
+                run("sudo modprobe nvidia", "then", kind=Kind.RELOAD_DRIVER),
             ),
         )
     elif held := program.said(GPU_HELD_BY_MODULE):
@@ -85,7 +85,11 @@ def find(program: Program, origin: Origin) -> Matches:
             {"why": "it is not loaded, not built for this kernel, or refused"},
             fix=(
                 *((_GIVEN,) if any(map(_NAMED_BY_ID.search, said)) else ()),
-                run("sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail", "says why"),
+                run(
+                    "sudo modprobe nvidia; sudo dmesg | grep -i -e nvidia -e nvrm | tail",
+                    "says why",
+                    kind=Kind.RELOAD_DRIVER,
+                ),
                 _SECURE_BOOT.replaced(note=f"{_SECURE_BOOT.note} (mokutil --sb-state shows whether it is on)"),
                 run(
                     "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",

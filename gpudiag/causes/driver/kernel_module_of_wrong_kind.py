@@ -62,7 +62,7 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
             "loaded": "open" if is_open else "proprietary",
         },
         fix=(
-            run(f"sudo apt install {package}", kind=Kind.INSTALL)
+            run(f"sudo apt install {package}", kind=Kind.INSTALL_AS_ROOT)
             if uses_apt(whole.facts)
             else note(
                 f"install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Where, note, run, start
+from gpudiag.fix import Kind, Where, configure, note, start
 
 CAUSE = Cause(
     fix=(
@@ -18,10 +18,8 @@ CAUSE = Cause(
             "by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
             kind=Kind.START_CONTAINER,
         ),
-        run(
-            "sudo nvidia-modprobe -u -c=0",
-            "if it lacks it, too; start the container again then",
-            where=Where.HOST,
+        configure(
+            "sudo nvidia-modprobe -u -c=0", "if it lacks it, too; start the container again then", where=Where.HOST
         ),
     ),
     url=TOOLKIT,
@@ -50,7 +48,7 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 inside.start(),
                 CAUSE.fix[1],
                 CAUSE.fix[2],
-                run(
+                configure(
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                     "after that: it lists the device files that it saw",
                     where=Where.HOST,

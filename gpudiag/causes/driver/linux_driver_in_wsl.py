@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import URL, Wsl
-from gpudiag.fix import Kind, export, run
+from gpudiag.fix import Kind, configure, export, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.REMOVE),
-        run("sudo ldconfig"),
+        run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.CHANGE_DRIVER),
+        configure("sudo ldconfig"),
         export("LD_LIBRARY_PATH", "{path}", "until then"),
     ),
     url=URL,

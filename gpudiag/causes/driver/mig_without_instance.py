@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.visibility import MIG_GUIDE
-from gpudiag.fix import Role, check, run
+from gpudiag.fix import Role, check, configure
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.visibility import gpus_in_scope
@@ -20,10 +20,10 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         check("sudo nvidia-smi mig -i {gpu} -lgip", "which instances are possible"),
-        run(
+        configure(
             "sudo nvidia-smi mig -i {gpu} -cgi 0 -C", "create one of profile 0, the whole GPU; or, for parts, of others"
         ),
-        run("sudo nvidia-smi -i {gpu} -mig 0", "uses it whole", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -i {gpu} -mig 0", "uses it whole", role=Role.ALTERNATIVE),
     ),
     url=MIG_GUIDE,
 )

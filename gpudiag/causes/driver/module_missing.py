@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import check, run
+from gpudiag.fix import Kind, check, run
 
 CAUSE = Cause(
     fix=(
-        run("sudo modprobe nvidia", "if the driver is installed; otherwise install it, and reboot"),
+        run(
+            "sudo modprobe nvidia",
+            "if the driver is installed; otherwise install it, and reboot",
+            kind=Kind.RELOAD_DRIVER,
+        ),
         check("sudo dmesg | grep -i -e nvrm -e nvidia -e nouveau"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",

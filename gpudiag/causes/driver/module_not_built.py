@@ -15,7 +15,7 @@ from gpudiag.fix import Kind, note, run
 CAUSE = Cause(
     fix=(
         run("sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0", kind=Kind.CHANGE_DRIVER),
-        run("sudo modprobe nvidia"),
+        run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),
         note("or start the former kernel from the boot menu", kind=Kind.CHANGE_DRIVER),
     ),
     url=INSTALLATION,

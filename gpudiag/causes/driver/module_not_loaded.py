@@ -10,11 +10,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.fix import check, run
+from gpudiag.fix import Kind, check, run
 
 CAUSE = Cause(
     fix=(
-        run("sudo modprobe nvidia"),
+        run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),
         check("sudo dmesg | grep -i -e nvrm -e nvidia", "if that fails"),
         check("grep -rn nvidia /etc/modprobe.d", "a line 'blacklist nvidia' forbids it"),
     ),

@@ -15,7 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo modprobe nvidia", "says whether the key is rejected"),
+        run("sudo modprobe nvidia", "says whether the key is rejected", kind=Kind.RELOAD_DRIVER),
         run("sudo mokutil --import {key}", kind=Kind.CHANGE_DRIVER),
         reboot("and choose: Enroll MOK"),
         note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),

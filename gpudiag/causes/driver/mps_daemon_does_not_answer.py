@@ -15,13 +15,13 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Role, run, start, unset
+from gpudiag.fix import Kind, Role, configure, run, start, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        run("nvidia-cuda-mps-control -d", "starts the daemon"),
+        configure("nvidia-cuda-mps-control -d", "starts the daemon"),
         unset("CUDA_MPS_PIPE_DIRECTORY", note="works without the daemon", role=Role.ALTERNATIVE),
         run("rm -r /tmp/nvidia-mps", "what a daemon that was killed has left", kind=Kind.REMOVE),
     ),
@@ -53,7 +53,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         fix=(
             start("docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...", "shares the host's daemon")
             if container(facts)
-            else run(
+            else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
             CAUSE.fix[1],

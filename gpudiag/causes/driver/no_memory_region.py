@@ -28,6 +28,7 @@ CAUSE = Cause(
         run(
             "sudo grubby --update-kernel=ALL --args=pci=realloc",
             "Ubuntu: GRUB_CMDLINE_LINUX; lets the kernel move them",
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/commonproblems.html",

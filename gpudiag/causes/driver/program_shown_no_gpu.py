@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, check, edit, install, note, run, start
+from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, run, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -23,7 +23,7 @@ CAUSE = Cause(
     fix=(
         check('grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'),
         start("docker run --gpus all ..."),
-        check("nvidia-smi -L", "lists none: the job or the container was given no GPU"),
+        nvidia_smi("lists none: the job or the container was given no GPU", "-L"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
@@ -44,7 +44,7 @@ _FOR_RAY = (
 )
 _FOR_A_CONTAINER = (
     start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
-    check("nvidia-smi -L", "in the container: must list the GPU; on the host too"),
+    nvidia_smi("in the container: must list the GPU; on the host too", "-L"),
     check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"),
 )
 _LOOK = run(
@@ -60,7 +60,10 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
     fix: tuple[Action, ...]
     if program.first(NO_DEVICE_FILE):
-        why, fix = "there is no device file /dev/nvidia0", (_GIVEN, run("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2])
+        why, fix = (
+            "there is no device file /dev/nvidia0",
+            (_GIVEN, configure("sudo nvidia-modprobe -c 0 -u"), CAUSE.fix[2]),
+        )
     elif made := [line for line in program.lines if _OF_AMD.search(line)]:
         said = (*said[:2], text(made[0]))
         why, fix = "the GPU is AMD's, and this TensorFlow is a build for NVIDIA's", _FOR_AMD

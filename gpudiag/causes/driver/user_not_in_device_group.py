@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
-from gpudiag.fix import note, run
+from gpudiag.fix import configure, note
 
 CAUSE = Cause(
-    fix=(run("sudo usermod -aG video someone"), note("log in again")),
+    fix=(configure("sudo usermod -aG video someone"), note("log in again")),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=(
         "host.driver.no_access",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
-from gpudiag.fix import Kind, run
+from gpudiag.fix import Kind, configure, run
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
@@ -23,7 +23,9 @@ CAUSE = Cause(
             "/etc/modprobe.d/nvidia-suspend.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
-        run("sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate", "so that it survives a suspend"),
+        configure(
+            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate", "so that it survives a suspend"
+        ),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/powermanagement.html",
 )

@@ -10,11 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import run
+from gpudiag.fix import configure
 from gpudiag.model.facts import DeviceNodeFacts
 
 CAUSE = Cause(
-    fix=(run("sudo nvidia-modprobe -u -c=0"), run("sudo systemctl enable --now nvidia-persistenced", "at every boot")),
+    fix=(
+        configure("sudo nvidia-modprobe -u -c=0"),
+        configure("sudo systemctl enable --now nvidia-persistenced", "at every boot"),
+    ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
 )
 

@@ -18,7 +18,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.text import counted
 
 CAUSE = Cause(
-    fix=(run("sudo apt-get install libcuda1", kind=Kind.INSTALL),),
+    fix=(run("sudo apt-get install libcuda1", kind=Kind.INSTALL_AS_ROOT),),
     url=INSTALLATION,
     needs_gpu=False,
     views=("host.driver.no_libcuda",),

@@ -8,13 +8,18 @@ then see the driver, its memory and its limits as that library presents them.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import note
+from gpudiag.fix import Kind, note
 from gpudiag.model.facts import DriverFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("nothing, if it is meant; otherwise unset LD_PRELOAD, or take it out of /etc/ld.so.preload"),),
+    fix=(
+        note(
+            "nothing, if it is meant; otherwise unset LD_PRELOAD, or take it out of /etc/ld.so.preload",
+            kind=Kind.SET_VARIABLE,
+        ),
+    ),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     finding="host.driver.calls_interposed",
     row_only=True,

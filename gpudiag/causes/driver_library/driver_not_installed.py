@@ -10,13 +10,13 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule
 from gpudiag.causes.shared.machine import INSTALLATION, install_command
-from gpudiag.fix import Kind, check, reboot, run
+from gpudiag.fix import Kind, nvidia_smi, reboot, run
 
 CAUSE = Cause(
     fix=(
         run("sudo ubuntu-drivers install", kind=Kind.CHANGE_DRIVER),
         reboot(),
-        check("nvidia-smi", "must list the GPU"),
+        nvidia_smi("must list the GPU"),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),

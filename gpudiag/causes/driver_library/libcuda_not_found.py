@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Kind, Where, check, note, prepend, run, start
+from gpudiag.fix import Kind, Where, configure, note, nvidia_smi, prepend, run, start
 from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
@@ -17,7 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("nvidia-smi", "if it fails, install the driver"),
+        nvidia_smi("if it fails, install the driver"),
         start("docker run --gpus all ..."),
         note("nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     ),
@@ -38,7 +38,7 @@ _POD = note(
     "Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves",
     kind=Kind.START_CONTAINER,
 )
-_POD_RUNTIME = run(
+_POD_RUNTIME = configure(
     "sudo nvidia-ctk runtime configure --set-as-default && sudo systemctl restart containerd",
     "or runtimeClassName: nvidia in the pod",
     where=Where.HOST,
@@ -62,7 +62,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     first, second = (
         (_WSL_1, _DRIVER_OF_WSL)
         if origin.wsl_1
-        else (_NIX, check("nvidia-smi", "must list the GPU: hardware.nvidia in the system's configuration"))
+        else (_NIX, nvidia_smi("must list the GPU: hardware.nvidia in the system's configuration"))
         if origin.nix
         else (_WSL, _DRIVER_OF_WSL)
         if origin.wsl

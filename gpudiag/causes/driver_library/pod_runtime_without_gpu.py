@@ -11,12 +11,12 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import PODS, WithoutGpu
-from gpudiag.fix import Role, Where, run, start
+from gpudiag.fix import Role, Where, configure, start
 
 CAUSE = Cause(
     fix=(
         start("runtimeClassName: nvidia", "in the pod's spec"),
-        run(
+        configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
             "restart containerd",
             "for every pod",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.wsl import Wsl
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import Kind, ask, note, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("wsl --list --verbose", "in PowerShell: the version of this distribution"),
+        ask("wsl --list --verbose", "in PowerShell: the version of this distribution"),
         run("wsl --set-version NAME 2", "in PowerShell, with its name, if it is 1"),
         note("in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown", kind=Kind.REBOOT),
     ),

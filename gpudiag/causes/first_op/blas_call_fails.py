@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
-from gpudiag.fix import Action, Kind, check, note
+from gpudiag.fix import Action, Kind, note, nvidia_smi
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version, knows
@@ -20,7 +20,7 @@ CAUSE = Cause(
         GROW,
         GROW_BY_VARIABLE,
         note("RTX 30 and newer need TensorFlow 2.4 or newer", kind=Kind.INSTALL),
-        check("nvidia-smi", "and end what else holds the GPU's memory"),
+        nvidia_smi("and end what else holds the GPU's memory"),
     ),
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
@@ -37,8 +37,8 @@ _NEWER = note(
     "nvcr.io/nvidia/tensorflow:23.03-tf1-py3",
     kind=Kind.INSTALL,
 )
-_OTHER_KERNELS = check(
-    "nvidia-smi", "which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
+_OTHER_KERNELS = nvidia_smi(
+    "which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
-from gpudiag.fix import Kind, check, export, note
+from gpudiag.fix import Kind, check, export, note, nvidia_smi
 
 CAUSE = Cause(
     unfit=True,
@@ -28,7 +28,7 @@ CAUSE = Cause(
     },
 )
 _OF_A_GPU = (
-    check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPU's memory"),
+    nvidia_smi("errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
     check("sudo dmesg | grep -i -e nvrm -e xid -e 'pcie bus error' -e edac"),
     check("sudo dcgmi diag -r 3", "NVIDIA's own test"),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for, cudnn
 from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
-from gpudiag.fix import Kind, Role, check, export, note
+from gpudiag.fix import Kind, Role, ask, check, export, note, nvidia_smi
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED, CUDNN_NOT_THERE
 from gpudiag.knowledge.origin import Origin
@@ -22,7 +22,7 @@ CAUSE = Cause(
     fix=(
         GROW,
         GROW_BY_VARIABLE,
-        check("nvidia-smi", "and end what else holds the GPU's memory"),
+        nvidia_smi("and end what else holds the GPU's memory"),
         note("if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
@@ -38,7 +38,7 @@ CAUSE = Cause(
 
 
 _WHICH = (
-    check(
+    ask(
         "python -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_build_info())'",
         "the cuDNN that it needs: install that, or a newer one of the same major version",
     ),
@@ -66,7 +66,7 @@ def find(program: Program, origin: Origin) -> Matches:
                 note(f"or a TensorFlow that was built for the cuDNN that is there{needs}", kind=Kind.INSTALL),
                 *see[:1],
                 GROW,
-                check("nvidia-smi", "and end what else holds the GPU's memory"),
+                nvidia_smi("and end what else holds the GPU's memory"),
             ),
         )
         return

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
-from gpudiag.fix import Kind, install, note, run, unset
+from gpudiag.fix import Kind, edit_note, install, run, unset
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import numbers
@@ -53,10 +53,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
         assert told is not None
         shown.append("what the loader finds here is new enough: the program had loaded another one before TensorFlow")
         where = "from elsewhere, most often with a framework that was imported before TensorFlow,"
-        first = note(
-            "import tensorflow before the other framework, or give each its own virtual environment",
-            kind=Kind.EDIT_PROGRAM,
-        )
+        first = edit_note("import tensorflow before the other framework, or give each its own virtual environment")
         yield Match(
             tuple(shown), Confidence.LIKELY, {**figures, "found": loaded, "where": where}, fix=(first, CAUSE.fix[1])
         )

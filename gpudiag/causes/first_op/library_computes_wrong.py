@@ -10,7 +10,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import Kind, check, install, run
+from gpudiag.fix import Kind, check, install, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.host.libraries import requirement
 
@@ -18,7 +18,7 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         install("--force-reinstall", "nvidia-cublas-cu12"),
-        check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of the GPUs' memory"),
+        nvidia_smi("errors of the GPUs' memory", "-q -d ECC,ROW_REMAPPER"),
         check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",

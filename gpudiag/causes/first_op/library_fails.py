@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import Kind, check, install, run, unset
+from gpudiag.fix import Kind, ask, check, install, nvidia_smi, run, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
@@ -28,9 +28,9 @@ CAUSE = Cause(
     fix=(
         install("--force-reinstall", "nvidia-cudnn-cu12"),
         unset("LD_LIBRARY_PATH"),
-        check("nvidia-smi", "does the driver answer, and is it new enough"),
+        nvidia_smi("does the driver answer, and is it new enough"),
         check("sudo dmesg | grep -i -e nvrm -e xid", "errors of the GPU"),
-        check("gpudiag check {probe} -v", "again, with the whole log"),
+        ask("gpudiag check {probe} -v", "again, with the whole log"),
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,

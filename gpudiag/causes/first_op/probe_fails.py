@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows
 from gpudiag.causes.shared.last_resort import CODES, FIRST, LOOK
 from gpudiag.causes.shared.steps import FirstFailed
-from gpudiag.fix import check
+from gpudiag.fix import ask, check
 from gpudiag.knowledge.codes import code_in, meaning_of
 from gpudiag.knowledge.log_lines import is_error, text
 from gpudiag.knowledge.message import Event
@@ -21,7 +21,7 @@ from gpudiag.text import listed
 
 CAUSE = Cause(
     fix=(
-        check("gpudiag check -v {probe}", "again, with its log"),
+        ask("gpudiag check -v {probe}", "again, with its log"),
         FIRST,
         LOOK,
         check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel reports of the GPU"),

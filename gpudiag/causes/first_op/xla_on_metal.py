@@ -7,7 +7,7 @@ CUDA and ROCm, and Apple's plug-in tensorflow-metal brings none.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Kind, edit, install, note
+from gpudiag.fix import edit, edit_note, install
 from gpudiag.knowledge.messages.runtime import NO_XLA_COMPILER, PLATFORM_MISSING
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -15,7 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         edit("tf.keras.optimizers.legacy.Adam(...)", "the optimizer without XLA; of each the one of the same name"),
-        note("and model.compile with jit_compile=False", kind=Kind.EDIT_PROGRAM),
+        edit_note("and model.compile with jit_compile=False"),
         install("tensorflow==2.18", "tensorflow-metal==1.2.0", note="or a pair whose Keras 3 leaves it out on a Mac"),
     ),
     url="https://developer.apple.com/metal/tensorflow-plugin/",

@@ -7,7 +7,7 @@ for development has that link; under WSL it lies in /usr/lib/wsl/lib, which the 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import prepend, run
+from gpudiag.fix import configure, prepend, run
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -15,7 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
-        run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig", "elsewhere"),
+        configure("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so; sudo ldconfig", "elsewhere"),
     ),
     url="https://github.com/microsoft/WSL/issues/8587",
     needs_gpu=False,

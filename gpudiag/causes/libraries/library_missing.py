@@ -18,7 +18,7 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
-from gpudiag.fix import Kind, install, note, run
+from gpudiag.fix import Kind, edit_note, install, run
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
@@ -65,10 +65,7 @@ def find(facts: Facts) -> Matches:
         fix=(
             run("; ".join(commands), kind=Kind.INSTALL),
             then_cusolver(facts) if any(library.soname.startswith("libcusolver") for library in absent) else None,
-            note(
-                f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first",
-                kind=Kind.EDIT_PROGRAM,
-            )
+            edit_note(f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first")
             if first
             else None,
         ),

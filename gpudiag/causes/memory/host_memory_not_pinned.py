@@ -8,17 +8,16 @@ WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for tha
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
-from gpudiag.fix import Kind, check, export, note
+from gpudiag.fix import check, edit_note, export, note
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
     fix=(
-        note(
+        edit_note(
             "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
             "of "
-            "from_tensor_slices of a whole array; no cache() in memory",
-            kind=Kind.EDIT_PROGRAM,
+            "from_tensor_slices of a whole array; no cache() in memory"
         ),
         check("free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"),
         export("TF_GPU_HOST_MEM_LIMIT_IN_MB", "8192", "less than the RAM that is free"),

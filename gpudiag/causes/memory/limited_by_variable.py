@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.memory import checked
-from gpudiag.fix import note, unset
+from gpudiag.fix import Kind, note, unset
 from gpudiag.knowledge.messages.memory import LIMIT_REACHED
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=(unset("TF_PER_DEVICE_MEMORY_LIMIT_MB"), note("or raise it")),
+    fix=(unset("TF_PER_DEVICE_MEMORY_LIMIT_MB"), note("or raise it", kind=Kind.SET_VARIABLE)),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 _LIMIT = "TF_PER_DEVICE_MEMORY_LIMIT_MB"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
-from gpudiag.fix import Kind, check, note, unset
+from gpudiag.fix import edit_note, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -19,8 +19,8 @@ from gpudiag.model.report import Figure
 
 CAUSE = Cause(
     fix=(
-        check("nvidia-smi", "then end what holds the memory, or wait for it"),
-        note("or another GPU, or smaller batches", kind=Kind.EDIT_PROGRAM),
+        nvidia_smi("then end what holds the memory, or wait for it"),
+        edit_note("or another GPU, or smaller batches"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless={
@@ -70,7 +70,7 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
         device = devices.get(made["pci"].lower())
         if device is None or int(made["mib"]) << 20 >= device.memory_total_bytes * _LITTLE:
             continue
-        first = check("nvidia-smi", "while the program runs; or raise the limit that it sets itself")
+        first = nvidia_smi("while the program runs; or raise the limit that it sets itself")
         seen = (text(made.line), *failed, holders(device))
         return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, CAUSE.fix[1]))]
     return []

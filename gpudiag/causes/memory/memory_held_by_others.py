@@ -21,7 +21,7 @@ from gpudiag.causes.shared.memory import (
     refused_with_room,
     shared_otherwise,
 )
-from gpudiag.fix import check, export, note
+from gpudiag.fix import check, edit_note, export
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -30,7 +30,7 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
-        note("end it, or have it take what it needs:"),
+        edit_note("end it, or have it take what it needs:"),
         GROW,
         GROW_BY_VARIABLE,
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or another GPU"),

@@ -11,13 +11,13 @@ from collections import defaultdict
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.memory import devices_in_scope
-from gpudiag.fix import note
+from gpudiag.fix import edit_note
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=(note("count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB"),),
+    fix=(edit_note("count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.memory import GROW, checked, devices_in_scope, free_bytes, holders, shared_otherwise
-from gpudiag.fix import check, edit, note
+from gpudiag.fix import edit, note, nvidia_smi
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
@@ -25,7 +25,7 @@ CAUSE = Cause(
         edit(
             "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])"
         ),
-        check("nvidia-smi", "and end what else holds the memory"),
+        nvidia_smi("and end what else holds the memory"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )

@@ -11,14 +11,14 @@ from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import check, note
+from gpudiag.fix import check, note, nvidia_smi
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
         check("ulimit -v -l; free -m", "limits of this shell, memory of the host"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e oom"),
-        check("nvidia-smi", "who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control"),
+        nvidia_smi("who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control"),
         note("the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import OF_TEGRA
 from gpudiag.causes.shared.memory import GROW_BY_VARIABLE, shared_otherwise
-from gpudiag.fix import Kind, Role, edit, export, note
+from gpudiag.fix import Role, edit, edit_note, export
 from gpudiag.knowledge.log_lines import Log, ended_by
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -19,7 +19,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        note("a smaller batch, or smaller or shorter inputs", kind=Kind.EDIT_PROGRAM),
+        edit_note("a smaller batch, or smaller or shorter inputs"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", role=Role.ALTERNATIVE),
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if free pieces would do together"),
     ),

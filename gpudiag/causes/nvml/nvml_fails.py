@@ -9,14 +9,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
 from gpudiag.causes.shared.signs import NO_NVML, Signs
-from gpudiag.fix import check, reboot, run
+from gpudiag.fix import Kind, check, configure, nvidia_smi, reboot, run
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     fix=(
         check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "most often a reboot helps"),
-        check("nvidia-smi", "must work first"),
+        nvidia_smi("must work first"),
     ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     needs_gpu=False,
@@ -42,7 +42,7 @@ def find(
     module = driver.kernel_module
     cure = next((cure for words, cure in _CURES_OF_NVML.items() if words in error), _CURE_OF_OTHERS)
     if module is not None and "Not Loaded" in error:
-        cure = run(
+        cure = configure(
             "sudo nvidia-modprobe -c 0 -u", f"module {module} is loaded: this makes /dev/nvidiactl and the others"
         )
     yield Match(
@@ -54,7 +54,9 @@ def find(
 
 _CURES_OF_NVML = {
     "version mismatch": reboot("or unload and load the nvidia modules: the driver was upgraded under them"),
-    "Not Loaded": run("sudo modprobe nvidia", "if that fails look at dmesg, and install the driver again"),
+    "Not Loaded": run(
+        "sudo modprobe nvidia", "if that fails look at dmesg, and install the driver again", kind=Kind.RELOAD_DRIVER
+    ),
     "Permission": check("ls -l /dev/nvidia*", "join the group that owns them, and log in again"),
     "lost": check("sudo dmesg | grep -i xid", "names the GPU by its PCI bus id; switch the machine off and on"),
 }

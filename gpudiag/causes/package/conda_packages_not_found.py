@@ -11,14 +11,18 @@ import re
 from typing import NamedTuple
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, install, note, run
+from gpudiag.fix import Kind, ask, install, note, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=(run("conda config --append channels conda-forge"), check("conda search -c conda-forge NAME"), install("NAME")),
+    fix=(
+        run("conda config --append channels conda-forge", kind=Kind.INSTALL),
+        ask("conda search -c conda-forge NAME"),
+        install("NAME"),
+    ),
     url="https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",
     needs_gpu=False,
 )
@@ -70,11 +74,16 @@ def find(program: Program, origin: Origin) -> Matches:
             run(
                 "conda env export --no-builds > environment.yml",
                 "where it was made; or --from-history: what was asked for",
+                kind=Kind.INSTALL,
             ),
             note(
                 f"or take the builds out of the file (NAME=VERSION=BUILD becomes NAME=VERSION), and what only {of} has"
             ),
-            run("conda env create -f environment.yml", "then again; or on a system of that kind, as WSL is"),
+            run(
+                "conda env create -f environment.yml",
+                "then again; or on a system of that kind, as WSL is",
+                kind=Kind.INSTALL,
+            ),
         ),
     )
 
@@ -89,8 +98,9 @@ def _not_in_the_channels(missing: Missing, program: Program) -> Match:
             run(
                 "conda config --append channels conda-forge",
                 "in a file of an environment: - conda-forge, below channels; then again",
+                kind=Kind.INSTALL,
             ),
-            check(f"conda search -c conda-forge {missing.name}", "the versions that there are, for the pin"),
+            ask(f"conda search -c conda-forge {missing.name}", "the versions that there are, for the pin"),
             run(f"pip install '{pinned}'", "if it is a package of Python: below - pip: in the file", kind=Kind.INSTALL),
         ),
     )

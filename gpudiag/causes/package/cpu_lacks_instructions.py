@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.packages import FailedImport
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import Kind, ask, check, note, run
 from gpudiag.knowledge.messages.python_packages import ILLEGAL_INSTRUCTION, NO_INSTRUCTIONS
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -18,7 +18,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         check("grep -o -m1 -w avx /proc/cpuinfo", "prints nothing: there is no AVX"),
-        note("in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine"),
+        note(
+            "in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine",
+            kind=Kind.CONFIGURE,
+        ),
         run(
             "conda install -c conda-forge tensorflow",
             "or a build without AVX: conda's of older releases, or your own",
@@ -31,7 +34,7 @@ CAUSE = Cause(
 
 
 _OF_APPLE = (
-    check("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
+    ask("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
     note("then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it"),
 )
 

@@ -11,18 +11,18 @@ import re
 from collections.abc import Sequence
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, edit, note, run
+from gpudiag.fix import Kind, edit, edit_note, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         edit("import {last}", "as the first line of the program, before {first}"),
-        note("or each of them in a separate process, or environment"),
+        edit_note("or each of them in a separate process, or environment"),
         run(
             "python -m venv fresh; fresh/bin/pip install {packages}",
             "releases of one time, built alike",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
     url="https://www.tensorflow.org/install/errors",

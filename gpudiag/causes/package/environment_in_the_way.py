@@ -11,7 +11,7 @@ knowledge of the fault, so it finds what no other cause knows; `--bisect 0` swit
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Action, check, distinct, unset
+from gpudiag.fix import Action, ask, check, distinct, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
@@ -52,7 +52,7 @@ def _lines(changes: tuple[EnvironmentChange, ...]) -> tuple[Action, ...]:
     fixes = distinct(change.fix for change in changes if change.fix is not None)
     names = [name for fix in fixes for name in fix.change or {} if _only_unsets(fix)]
     rest = [fix for fix in fixes if not _only_unsets(fix)]
-    return (*([unset(*names)] if names else []), *rest) or (check("gpudiag why --bisect 300", "says which"),)
+    return (*([unset(*names)] if names else []), *rest) or (ask("gpudiag why --bisect 300", "says which"),)
 
 
 def _only_unsets(fix: Action) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, note, run
+from gpudiag.fix import Kind, ask, note, run
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
 from gpudiag.model.diagnosis import Confidence
 
@@ -50,7 +50,7 @@ def find(program: Program) -> Matches:
                 "path": "a file, an empty folder or the rest of a removed installation of the name 'tensorflow'",
             },
             fix=(
-                check(
+                ask(
                     "python -c 'import tensorflow; print(tensorflow)'",
                     "your own file or folder: rename it; one in site-packages is the rest of an installation",
                 ),

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Kind, check, install, run
+from gpudiag.fix import Kind, ask, install, run
 from gpudiag.knowledge.log_lines import suspicious
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.python_packages import FAMILY
@@ -24,7 +24,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.record import Record
 
 CAUSE = Cause(
-    fix=(install("numpy<2"), check("python -m pip check", "must say that nothing is broken")),
+    fix=(install("numpy<2"), ask("python -m pip check", "must say that nothing is broken")),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
 )
@@ -67,7 +67,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
                 f"pip install {' '.join(repr(mismatch.name + _written(mismatch.takes)) for mismatch in chosen)}",
                 kind=Kind.INSTALL,
             ),
-            check("python -m pip check", "must say that nothing is broken"),
+            ask("python -m pip check", "must say that nothing is broken"),
         ),
     )
 

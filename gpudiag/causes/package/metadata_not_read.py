@@ -6,11 +6,11 @@ gpudiag reads what is installed from the folders of sys.path. A network file sys
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check
+from gpudiag.fix import ask
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=(check("python -c 'import sys; print(sys.path)'", "can all of these folders be read?"),),
+    fix=(ask("python -c 'import sys; print(sys.path)'", "can all of these folders be read?"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.not_gathered",
     row_only=True,

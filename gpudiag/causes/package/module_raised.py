@@ -14,19 +14,15 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.advice import says_most
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter, version_of
 from gpudiag.causes.shared.packages import INSTALLATION, chosen
-from gpudiag.fix import Action, Kind, fill_in, run
+from gpudiag.fix import Action, Kind, fill_in, install, new_environment
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
-        run("python -m pip install --force-reinstall --no-cache-dir 'PACKAGE'", kind=Kind.INSTALL),
-        run(
-            "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
-            "without other packages",
-            kind=Kind.INSTALL,
-        ),
+        install("--force-reinstall", "--no-cache-dir", "PACKAGE", python="python"),
+        new_environment("tensorflow[and-cuda]", note="without other packages"),
     ),
     url=INSTALLATION,
     needs_gpu=False,
@@ -48,19 +44,15 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
     which = f"{known.name}=={known.version}" if known else named or f"{own.name}=={own.version}".removesuffix("==")
     python = executable(facts)
     if named and failed.error.startswith(_OF_ANOTHER_RELEASE):
-        package = run(f"{python} -m pip install --upgrade '{named}'", kind=Kind.INSTALL)
+        package = install("--upgrade", named, python=python)
     else:
-        package = run(f"{python} -m pip install --force-reinstall --no-cache-dir '{which}'", kind=Kind.INSTALL)
+        package = install("--force-reinstall", "--no-cache-dir", which, python=python)
     seen = [f"import tensorflow raised {failed.error}"]
     seen += [f"it was raised in {failed.where}"] if failed.where else []
     said, advice = _in_the_table(failed.error)
     if named:  # what the table says of packages is for any of them
-        advice = tuple(action for action in advice if not _installs_by_pip(action))
-    fresh = run(
-        f"{python} -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
-        "without other packages",
-        kind=Kind.INSTALL,
-    )
+        advice = tuple(action for action in advice if not action.pip)
+    fresh = new_environment("tensorflow[and-cuda]", note="without other packages", python=python)
     yield Match(
         (*seen, *interpreter(facts)),
         Confidence.LIKELY if failed.where else Confidence.POSSIBLE,
@@ -69,15 +61,10 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
     )
 
 
-def _installs_by_pip(action: Action) -> bool:
-    return action.kind is Kind.INSTALL and action.command.startswith("pip ")
-
-
 def _run_by(python: str, action: Action) -> Action:
     """Return the action that uses this interpreter's pip."""
-    if not action.command.startswith("pip "):
-        return action
-    return action.replaced(command=f"{python} -m {action.command}")
+    is_install = action.pip and action.kind is Kind.INSTALL
+    return install(*action.pip, note=action.note, role=action.role, python=python) if is_install else action
 
 
 def _in_the_table(error: str) -> tuple[str, tuple[Action, ...]]:
@@ -85,9 +72,6 @@ def _in_the_table(error: str) -> tuple[str, tuple[Action, ...]]:
     event = says_most(recognised(error))
     if event is None:
         return "", ()
-    figures = defaultdict(str, event.fields)
     path = _PATH.search(error)
-    fix = (fill_in(action, figures) for action in event.message.fix)
-    if path:
-        fix = (action.replaced(command=action.command.replace(" FILE", f" {path[1]}")) for action in fix)
-    return event.message.meaning.format_map(figures), tuple(fix)
+    figures = defaultdict(str, event.fields, file=path[1] if path else "FILE")
+    return event.message.meaning.format_map(figures), tuple(fill_in(action, figures) for action in event.message.fix)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Action, Kind, check, install, note, run
+from gpudiag.fix import Action, Kind, ask, check, install, note, run
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.python_packages import (
     GPU_PACKAGE_GONE,
@@ -28,7 +28,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check(
+        ask(
             "python -c 'import sys; print(sys.version)'",
             "then a Python that has wheels: conda create -n tf python=3.11",
         ),
@@ -41,7 +41,7 @@ CAUSE = Cause(
     },
 )
 
-_UPGRADE = run("python -m pip install --upgrade pip", "an old one does not see newer wheels", kind=Kind.INSTALL)
+_UPGRADE = install("--upgrade", "pip", note="an old one does not see newer wheels", python="python")
 _IN_WSL = install(
     "tensorflow[and-cuda]", note="in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
 )
@@ -142,7 +142,7 @@ def _of_a_refused_wheel(wheel: Event, program: Program, origin: Origin) -> tuple
         )
     return (
         f"the wheel is for Python {python}, too, so the Python has 32 bits, most likely, and TensorFlow needs 64",
-        check("python -c 'import struct; print(struct.calcsize(\"P\") * 8)'", "32: install a Python of 64 bits"),
+        ask("python -c 'import struct; print(struct.calcsize(\"P\") * 8)'", "32: install a Python of 64 bits"),
     )
 
 
@@ -229,7 +229,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
             run(
                 f"conda create -n tf python={_safe(last)}; conda activate tf; pip install {name}",
                 "has wheels",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
             run(f"pip install '{name}=={listed[-1]}'", "the newest that pip lists here", kind=Kind.INSTALL)
             if listed
@@ -254,7 +254,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
         run(
             "conda create -n tf python=3.11; conda activate tf",
             "then install there: most packages have wheels for it",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     )
 
@@ -278,5 +278,5 @@ def _environment(what: str) -> Action:
     return run(
         f"conda create -n tf python={last}; conda activate tf; pip install '{what}'",
         f"{release} has wheels for Python {first} to {last}",
-        kind=Kind.INSTALL,
+        kind=Kind.NEW_ENVIRONMENT,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
-from gpudiag.fix import Kind, Role, check, install, run
+from gpudiag.fix import Kind, Role, ask, install, run
 from gpudiag.knowledge.messages.python_packages import NUMPY_2, NUMPY_NAME_GONE, NUMPY_OLDER
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -39,7 +39,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             fix=(
                 install("numpy<2"),
                 install("--upgrade", "tensorflow>=2.18", note="works with numpy 2", role=Role.ALTERNATIVE),
-                check("python -m pip list --user", "what lies in ~/.local is found first: uninstall it there")
+                ask("python -m pip list --user", "what lies in ~/.local is found first: uninstall it there")
                 if own
                 else None,
             ),

@@ -7,16 +7,13 @@ session (ConfigProto, gpu_options) work there as before.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import Kind, edit, edit_note, note
 from gpudiag.knowledge.messages.python_packages import NAME_OF_TENSORFLOW_1
 
 CAUSE = Cause(
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
-        note(
-            "tf.contrib is in no TensorFlow 2: tf_slim, tensorflow_addons, or a newer release of the program",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("tf.contrib is in no TensorFlow 2: tf_slim, tensorflow_addons, or a newer release of the program"),
         note("or TensorFlow 1.15 for GPUs of today: nvcr.io/nvidia/tensorflow:23.03-tf1-py3", kind=Kind.INSTALL),
     ),
     url="https://www.tensorflow.org/guide/migrate",

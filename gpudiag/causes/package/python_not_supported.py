@@ -13,7 +13,7 @@ from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(run("python3.13 -m venv tf && . tf/bin/activate", "or 3.10 to 3.12", kind=Kind.INSTALL),),
+    fix=(run("python3.13 -m venv tf && . tf/bin/activate", "or 3.10 to 3.12", kind=Kind.NEW_ENVIRONMENT),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.unsupported_python",
     row_only=True,

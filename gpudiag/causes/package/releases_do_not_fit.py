@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.asked_name import MissingName
-from gpudiag.fix import Action, Kind, Role, check, edit, export, install, note, run, unset
+from gpudiag.fix import Action, Kind, Role, ask, check, edit, edit_note, export, install, note, run, unset
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
@@ -34,9 +34,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("python -m pip install PACKAGE", kind=Kind.INSTALL),
-        check("python -c 'import sys; print(sys.executable)'"),
-        check("python -m pip check"),
+        install("PACKAGE", python="python"),
+        ask("python -c 'import sys; print(sys.executable)'"),
+        ask("python -m pip check"),
     ),
     url="https://packaging.python.org/en/latest/tutorials/installing-packages/",
     needs_gpu=False,
@@ -123,16 +123,14 @@ def _explain_moved_name(asked: MissingName) -> Explained:
             kind=Kind.INSTALL,
             role=Role.ALTERNATIVE,
         )
-    change = (
-        note(f"in the program, write {known.instead}", kind=Kind.EDIT_PROGRAM) if known.instead and not asker else None
-    )
+    change = edit_note(f"in the program, write {known.instead}") if known.instead and not asker else None
     if distribution == "Python":
         major, _, minor = (known.went or known.came).partition(".")
         python = f"{major}.{int(minor) - 1}" if known.went else known.came
         bring = run(
             f"conda create -n tf python={python}; conda activate tf",
             "a Python that has it; and install there",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         )
         change = change or (
             run(f"python -m pip install --upgrade {asker}", "a release for this Python", kind=Kind.INSTALL)
@@ -149,7 +147,7 @@ def _explain_moved_name(asked: MissingName) -> Explained:
     return _explained(
         what,
         *((change, bring) if change and asked.is_shown else (bring, change, newer)),
-        check("python -m pip check", "what does not fit"),
+        ask("python -m pip check", "what does not fit"),
     )
 
 
@@ -170,7 +168,7 @@ def _explain_unnamed_module(asked: MissingName) -> Explained | None:
             f"python -m pip install --upgrade {asked.asker}", "a release that fits what is installed", kind=Kind.INSTALL
         ),
         note("or an older release of the package that it asks: the line above the error names it", kind=Kind.INSTALL),
-        check("python -m pip check", "must say that nothing is broken"),
+        ask("python -m pip check", "must say that nothing is broken"),
     )
 
 
@@ -184,11 +182,10 @@ def _explain_private_part(asked: MissingName) -> Explained:
             "a release of it that fits this TensorFlow",
             kind=Kind.INSTALL,
         ),
-        note(
+        edit_note(
             "in a program: import tensorflow as tf, without compat.v1 in front, where the code says "
             "tf.compat.v1; "
-            "from tensorflow.python... import ... in place of tf.python",
-            kind=Kind.EDIT_PROGRAM,
+            "from tensorflow.python... import ... in place of tf.python"
         ),
         run("pip install 'tensorflow==X.Y'", "or the release that the program was written for", kind=Kind.INSTALL),
     )
@@ -199,7 +196,7 @@ def _explain_own_file(asked: MissingName) -> Explained:
     top, distribution = asked.top, asked.distribution
     return _explained(
         f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
-        check(f"python -c 'import {top}; print({top}.__file__)'", "in the same folder: rename the file that it prints"),
+        ask(f"python -c 'import {top}; print({top}.__file__)'", "in the same folder: rename the file that it prints"),
         run(f"rm -rf __pycache__/{top}.*", "beside it", kind=Kind.REMOVE),
         run(
             f"python -m pip install --upgrade {distribution}", "if it prints a file of site-packages", kind=Kind.INSTALL
@@ -222,12 +219,12 @@ def _explain_no_keras(asked: MissingName) -> Explained:
     top = asked.top
     return _explained(
         f"{top} is not installed for the Python that runs the program: every release of it has {asked.module}",
-        run(
-            "python -m pip install tensorflow",
-            "brings Keras; for a program of 2019 or older: 'keras<2.4' 'tensorflow<2.2', with Python 3.7",
-            kind=Kind.INSTALL,
+        install(
+            "tensorflow",
+            note="brings Keras; for a program of 2019 or older: 'keras<2.4' 'tensorflow<2.2', with Python 3.7",
+            python="python",
         ),
-        check("python -c 'import sys; print(sys.executable)'", "is it the Python that it was installed for"),
+        ask("python -c 'import sys; print(sys.executable)'", "is it the Python that it was installed for"),
         note(f"a file {top}.py or a folder {top} of your own hides it: rename that"),
     )
 
@@ -251,7 +248,7 @@ def _explain_not_installed(asked: MissingName) -> Explained:
         )
         if asked.asker
         else None,
-        check("python -c 'import sys; print(sys.executable)'", "is it the Python that the package was installed for"),
+        ask("python -c 'import sys; print(sys.executable)'", "is it the Python that the package was installed for"),
     )
 
 
@@ -263,10 +260,11 @@ def _explain_incomplete_tensorflow(asked: MissingName) -> Explained:
             "python -m pip uninstall -y tensorflow tensorflow-gpu tensorflow-cpu tensorflow-intel keras",
             kind=Kind.REMOVE,
         ),
-        run(
-            "python -m pip install --no-cache-dir tensorflow",
-            "then; a fresh environment is surest: python -m venv tf",
-            kind=Kind.INSTALL,
+        install(
+            "--no-cache-dir",
+            "tensorflow",
+            note="then; a fresh environment is surest: python -m venv tf",
+            python="python",
         ),
         note("and delete the folders tensorflow and tensorflow_core that are left in site-packages", kind=Kind.REMOVE),
     )
@@ -297,7 +295,7 @@ def _explain_another_release(asked: MissingName) -> Explained:
         "they are of releases that do not fit each other",
         bring,
         newer,
-        check("python -m pip check", "must say that nothing is broken"),
+        ask("python -m pip check", "must say that nothing is broken"),
     )
 
 
@@ -360,7 +358,7 @@ def _explain_old_or_new_keras(asked: MissingName) -> Explained | None:
             run(
                 "conda create -n old python=3.7; conda activate old; pip install keras==2.3.1 'tensorflow<2.2'",
                 "or the old pair, in its own environment",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
         )
     return None
@@ -439,7 +437,7 @@ def _explain_symbol(asked: MissingName) -> Explained | None:
         check(
             f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}", "another may come first"
         ),
-        note("in the program, import tensorflow before what else uses it", kind=Kind.EDIT_PROGRAM),
+        edit_note("in the program, import tensorflow before what else uses it"),
     )
 
 

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion
 from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Action, Kind, check, install, run
+from gpudiag.fix import Action, Kind, ask, install, run
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.origin import Origin
@@ -29,7 +29,7 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
-_CHECK = check("python -m pip check", "must say that nothing is broken")
+_CHECK = ask("python -m pip check", "must say that nothing is broken")
 
 CAUSE = Cause(
     fix=(
@@ -121,7 +121,7 @@ def _fix(requirement: StatedRequirement, origin: Origin) -> tuple[Action, Action
             run(
                 f"python -m venv another && another/bin/pip install {requirement.by}",
                 f"TensorFlow {origin.releases[1]} takes {requirement.needs}{own} alone: an environment for each",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
             again,
         )

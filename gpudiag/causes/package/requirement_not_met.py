@@ -13,13 +13,13 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter
 from gpudiag.causes.shared.packages import off_the_path
-from gpudiag.fix import Action, Kind, check, run
+from gpudiag.fix import Action, Kind, check, install, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 
 CAUSE = Cause(
     fix=(
-        run("python -m pip install 'numpy>=1.26'", kind=Kind.INSTALL),
+        install("numpy>=1.26", python="python"),
         check("{python} -m pip check", "what else does not fit"),
     ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",

@@ -8,7 +8,7 @@ Each release of TensorFlow accepts only a few versions of numpy, protobuf, Keras
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, Kind, Role, check, install, note, run
+from gpudiag.fix import Action, Kind, Role, ask, install, note, run
 from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED, REQUIREMENTS_CONFLICT
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
@@ -27,7 +27,10 @@ from gpudiag.knowledge.requirements import (
 from gpudiag.model.diagnosis import Confidence
 
 _APART = run(
-    "python -m venv another", "or each of the two in its own environment", kind=Kind.INSTALL, role=Role.ALTERNATIVE
+    "python -m venv another",
+    "or each of the two in its own environment",
+    kind=Kind.NEW_ENVIRONMENT,
+    role=Role.ALTERNATIVE,
 )
 
 CAUSE = Cause(
@@ -73,12 +76,12 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
             run(
                 f"conda create -n tf python={pythons[-1]} {package}; conda activate tf",
                 "a new environment",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
             run(
                 f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow",
                 "or use the TensorFlow of pip in a new environment",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
         ),
     )
@@ -103,7 +106,7 @@ def _not_published(program: LogAlone) -> Matches:
                 "the one before or after it",
                 kind=Kind.INSTALL,
             ),
-            check(f"pip index versions {requirement.needs}", "which there are"),
+            ask(f"pip index versions {requirement.needs}", "which there are"),
             run(
                 "pip install 'tensorflow==2.15.1'",
                 "pip itself takes no part of another system's requirements",
@@ -123,7 +126,7 @@ def _fix(easier: StatedRequirement, other: StatedRequirement) -> tuple[Action, .
             run(
                 f"conda create -n tf 'python{python.range}'",
                 f"a Python for {python.who}; and install there",
-                kind=Kind.INSTALL,
+                kind=Kind.NEW_ENVIRONMENT,
             ),
             note(
                 f"or ask for another release of {python.by or other.by}: without a version, the newest for this Python"

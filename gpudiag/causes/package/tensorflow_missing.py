@@ -42,7 +42,7 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         ),
         figures={"executable": python},
         fix=(
-            run(f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL)
+            run(f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.NEW_ENVIRONMENT)
             if newest
             else CAUSE.fix[0],
             run(

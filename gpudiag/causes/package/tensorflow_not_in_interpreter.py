@@ -7,17 +7,13 @@ another one.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, run
+from gpudiag.fix import ask, install
 from gpudiag.knowledge.messages.python_packages import NO_TENSORFLOW, NO_WHEEL
 
 CAUSE = Cause(
     fix=(
-        check("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
-        run(
-            "python -m pip install 'tensorflow[and-cuda]'",
-            "by that Python; in a notebook: %pip install",
-            kind=Kind.INSTALL,
-        ),
+        ask("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
+        install("tensorflow[and-cuda]", note="by that Python; in a notebook: %pip install", python="python"),
     ),
     url="https://www.tensorflow.org/install/pip",
     needs_gpu=False,

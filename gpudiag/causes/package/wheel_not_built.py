@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Action, Kind, Role, note, run
+from gpudiag.fix import Action, Kind, Role, install, note, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import NO_WHEEL_TO_BUILD
 from gpudiag.knowledge.origin import Origin
@@ -19,9 +19,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("conda create -n tf python=3.11; conda activate tf", kind=Kind.INSTALL),
-        run("python -m pip install --upgrade pip setuptools wheel", kind=Kind.INSTALL),
-        run("sudo apt install build-essential python3-dev", kind=Kind.INSTALL),
+        run("conda create -n tf python=3.11; conda activate tf", kind=Kind.NEW_ENVIRONMENT),
+        install("--upgrade", "pip", "setuptools", "wheel", python="python"),
+        run("sudo apt install build-essential python3-dev", kind=Kind.INSTALL_AS_ROOT),
     ),
     url="https://packaging.python.org/en/latest/discussions/package-formats/",
     needs_gpu=False,
@@ -72,17 +72,20 @@ def find(program: Program, origin: Origin) -> Matches:
 def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> tuple[Action, ...]:
     minor = int(origin.python.partition(".")[2]) if origin.python else _LAST_COMMON + 1
     older = min(minor - 1, _LAST_COMMON if origin.python or not release else _LAST_OF_MOST)
-    new_pip = run(
-        "python -m pip install --upgrade pip setuptools wheel",
-        "an old pip does not see newer wheels; then again",
-        kind=Kind.INSTALL,
+    new_pip = install(
+        "--upgrade",
+        "pip",
+        "setuptools",
+        "wheel",
+        note="an old pip does not see newer wheels; then again",
+        python="python",
     )
     other = f"python=3.{older if minor > _OLD else _LAST_COMMON}"
     why = f"{package} {release} has wheels for the Pythons of its time" if release else "one that it has wheels for"
     another_python = run(
         f"conda create -n tf {other}; conda activate tf",
         f"{why}: an older Python for an old release",
-        kind=Kind.INSTALL,
+        kind=Kind.NEW_ENVIRONMENT,
     )
     newer = run(
         f"python -m pip install --upgrade {package}", "or a newer release of it, without the pin", kind=Kind.INSTALL

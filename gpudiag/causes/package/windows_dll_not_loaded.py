@@ -67,7 +67,7 @@ def _stated(origin: Origin) -> tuple[str, tuple[Action, ...]]:
             (
                 run(
                     f"conda create -n tf python={span[1]}; conda activate tf; pip install tensorflow=={release}.*",
-                    kind=Kind.INSTALL,
+                    kind=Kind.NEW_ENVIRONMENT,
                 ),
             ),
         )

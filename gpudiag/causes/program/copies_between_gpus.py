@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import size
@@ -16,10 +16,7 @@ from gpudiag.text import size
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note(
-            "make what belongs together in one tf.device scope, unless a split of the model over GPUs is meant",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("make what belongs together in one tf.device scope, unless a split of the model over GPUs is meant"),
         edit("tf.distribute.MirroredStrategy()", "copies of the variables on each GPU, and sums of gradients by NCCL"),
     ),
     url=f"{GUIDE}#using_multiple_gpus",

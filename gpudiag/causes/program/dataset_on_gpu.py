@@ -7,7 +7,7 @@ and soft placement gives no warning. Code that the GPU should run belongs after 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
@@ -15,8 +15,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note("compute it after the dataset, in the training step or in a layer of the model", kind=Kind.EDIT_PROGRAM),
-        note("dataset.prefetch(tf.data.AUTOTUNE) lets the dataset work while the GPU does", kind=Kind.EDIT_PROGRAM),
+        edit_note("compute it after the dataset, in the training step or in a layer of the model"),
+        edit_note("dataset.prefetch(tf.data.AUTOTUNE) lets the dataset work while the GPU does"),
     ),
     url="https://www.tensorflow.org/guide/data_performance",
     needs_gpu=False,

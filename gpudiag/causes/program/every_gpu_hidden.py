@@ -9,7 +9,7 @@ program asks for GPUs by a strategy for several, by an option of their memory, o
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
 from gpudiag.model.program import Process, ProgramTrace, Setting, place
 from gpudiag.model.report import Severity
@@ -17,7 +17,7 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(note("take {where} out, or let only the program run it that needs no GPU", kind=Kind.EDIT_PROGRAM),),
+    fix=(edit_note("take {where} out, or let only the program run it that needs no GPU"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
     unless={"gpu_asked_for_not_used": "the operations that were for a GPU are named"},

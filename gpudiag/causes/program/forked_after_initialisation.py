@@ -8,7 +8,7 @@ servers.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -16,7 +16,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         edit("multiprocessing.set_start_method('spawn')", "before the first process is made"),
-        note("or start the processes before anything uses TensorFlow", kind=Kind.EDIT_PROGRAM),
+        edit_note("or start the processes before anything uses TensorFlow"),
     ),
     url="https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods",
     needs_gpu=False,

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import Function, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(
-        note(
-            "take tf.device out of {function}, and make its variables in the scope that calls it",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=(edit_note("take tf.device out of {function}, and make its variables in the scope that calls it"),),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     unless={

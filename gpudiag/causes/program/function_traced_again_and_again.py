@@ -7,7 +7,7 @@ build and place a new graph: a GPU waits meanwhile. This matters if there are ne
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -15,7 +15,7 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
         edit("@tf.function(reduce_retracing=True)", "or an input_signature with shapes of None"),
-        note("give numbers as tensors: tf.constant(3), not 3", kind=Kind.EDIT_PROGRAM),
+        edit_note("give numbers as tensors: tf.constant(3), not 3"),
     ),
     url="https://www.tensorflow.org/guide/function#controlling_retracing",
     needs_gpu=False,

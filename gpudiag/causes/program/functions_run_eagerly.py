@@ -7,7 +7,7 @@ function is started from Python, one by one, and a GPU waits for it. No graph is
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -21,12 +21,12 @@ CAUSE = Cause(
 _SWITCHES = {
     "enable_debug_mode": (
         "each function of tf.data",
-        note("take tf.data.experimental.enable_debug_mode() out", kind=Kind.EDIT_PROGRAM),
+        edit_note("take tf.data.experimental.enable_debug_mode() out"),
     ),
     "run_functions_eagerly": ("every tf.function", edit("tf.config.run_functions_eagerly(False)")),
     "run_eagerly": (
         "a model of Keras",
-        note("take run_eagerly=True out of model.compile(...)", kind=Kind.EDIT_PROGRAM),
+        edit_note("take run_eagerly=True out of model.compile(...)"),
     ),
 }
 

@@ -10,14 +10,14 @@ from collections import Counter
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
-from gpudiag.fix import Action, check, edit, note
+from gpudiag.fix import Action, ask, edit, note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("gpudiag why"),
+        ask("gpudiag why"),
         edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run there raises"),
     ),
     url=f"{GUIDE}#manual_device_placement",
@@ -63,4 +63,4 @@ def _first(program: ProgramTrace, gpus: list[str]) -> Action:
         return note(f"TensorFlow has {', '.join(gpus)} here: ask for one of these")
     if hidden is not None:
         return note(f"take out what hides every GPU: GPU {hidden.gpu} is {hidden.unused}")
-    return check("gpudiag why", "no GPU is listed")
+    return ask("gpudiag why", "no GPU is listed")

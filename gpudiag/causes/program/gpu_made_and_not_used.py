@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST, cpu_scopes, on_cpu
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note(
-            "take tf.device('/CPU:0') out of the lines above, or hide the GPUs directly after import tensorflow:",
-            kind=Kind.EDIT_PROGRAM,
+        edit_note(
+            "take tf.device('/CPU:0') out of the lines above, or hide the GPUs directly after import tensorflow:"
         ),
         edit("tf.config.set_visible_devices([], 'GPU')", "then no memory of a GPU is taken"),
     ),

@@ -7,16 +7,15 @@ is too slow for it, not the GPU: data that is prepared in one thread, small batc
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        note(
-            "dataset.cache().map(f, num_parallel_calls=tf.data.AUTOTUNE).batch(larger).prefetch(tf.data.AUTOTUNE)",
-            kind=Kind.EDIT_PROGRAM,
+        edit_note(
+            "dataset.cache().map(f, num_parallel_calls=tf.data.AUTOTUNE).batch(larger).prefetch(tf.data.AUTOTUNE)"
         ),
         edit("tf.profiler.experimental.start('logs')", "what TensorFlow waits for, in TensorBoard"),
     ),

@@ -8,13 +8,13 @@ loop hands over piece by piece.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import SMALL_BYTES, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("{where}: {instead}", kind=Kind.EDIT_PROGRAM),),
+    fix=(edit_note("{where}: {instead}"),),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     needs_gpu=False,
     symptom=True,

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST, cpu_scopes, on_cpu
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(
-        note(
-            "take tf.device('/CPU:0') out of the lines above, and make variables and tensors outside of it",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=(edit_note("take tf.device('/CPU:0') out of the lines above, and make variables and tensors outside of it"),),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,

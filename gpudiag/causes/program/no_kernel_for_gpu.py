@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
-from gpudiag.fix import Kind, edit, note
+from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import Placed, ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
@@ -23,10 +23,7 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-_ELSEWHERE = note(
-    "do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel",
-    kind=Kind.EDIT_PROGRAM,
-)
+_ELSEWHERE = edit_note("do it before the data is on the GPU, such as in tf.data, or use operations that have a kernel")
 _OF_DATA = ("Dataset", "Iterator", "Optional")
 
 

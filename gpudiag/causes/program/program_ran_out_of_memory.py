@@ -8,14 +8,14 @@ holds what the allocator wanted to add.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Action, Kind, export, note
+from gpudiag.fix import Action, edit_note, export, note
 from gpudiag.model.program import OTHER_EFFECT, TOOK_EFFECT, Booked, OutOfMemory, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("a batch of at most 60 % of the size fits", kind=Kind.EDIT_PROGRAM),
+        edit_note("a batch of at most 60 % of the size fits"),
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
     ),
     url="https://www.tensorflow.org/api_docs/python/tf/config/experimental/get_memory_info",
@@ -71,11 +71,10 @@ def _first(program: ProgramTrace, allocation: OutOfMemory, free: int) -> Action:
     if allocation.asked_bytes > allocation.limit_bytes > 0:
         return note(f"this tensor is larger than all of {allocation.device}: make it in parts of at most {_mib(free)}")
     if allocation.asked_bytes > free > 0:
-        return note(
-            f"a tensor of at most {100 * free // allocation.asked_bytes} % of this size fits: a smaller batch",
-            kind=Kind.EDIT_PROGRAM,
+        return edit_note(
+            f"a tensor of at most {100 * free // allocation.asked_bytes} % of this size fits: a smaller batch"
         )
-    return note("free what is named above, or make the batch smaller", kind=Kind.EDIT_PROGRAM)
+    return edit_note("free what is named above, or make the batch smaller")
 
 
 def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | None:
@@ -88,9 +87,7 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
         if setting.what == "logical_devices" and setting.instead is not None:
             return setting.instead
         if setting.what == "logical_devices":
-            return note(
-                f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more", kind=Kind.EDIT_PROGRAM
-            )
+            return edit_note(f"{place(setting.line)}: a memory_limit of {-(-need // _MIB)} MiB or more")
         if setting.what == "session" and _FRACTION in setting.value and card is not None and card.total_bytes:
             share = -(-100 * need // card.total_bytes) / 100
             return note(f"{place(setting.line)}: {_FRACTION} of {share:.2f} or more")

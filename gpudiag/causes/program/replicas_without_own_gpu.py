@@ -7,7 +7,7 @@ the CPU. Training goes on, each batch is computed in parts one after another, wi
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check, edit
+from gpudiag.fix import ask, edit
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
@@ -15,7 +15,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         edit("tf.distribute.MirroredStrategy()", "uses every GPU that there is"),
-        check("gpudiag why", "if there are fewer than meant"),
+        ask("gpudiag why", "if there are fewer than meant"),
     ),
     url="https://www.tensorflow.org/guide/distributed_training#mirroredstrategy",
     needs_gpu=False,

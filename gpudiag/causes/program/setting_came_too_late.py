@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(note("move the line directly after import tensorflow", kind=Kind.EDIT_PROGRAM),),
+    fix=(edit_note("move the line directly after import tensorflow"),),
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )

@@ -7,20 +7,15 @@ model, or a step, that is made outside of the scope runs on one GPU, without a w
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import ProgramTrace, Replicas, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note(
-            "make and compile the model, its optimizer and metrics below: with strategy.scope():",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-        note(
-            "in a training loop of your own, run the step by strategy.run(step, args=(batch,))", kind=Kind.EDIT_PROGRAM
-        ),
+        edit_note("make and compile the model, its optimizer and metrics below: with strategy.scope():"),
+        edit_note("in a training loop of your own, run the step by strategy.run(step, args=(batch,))"),
     ),
     url="https://www.tensorflow.org/guide/distributed_training#use_tfdistributestrategy_with_keras_modelfit",
     needs_gpu=False,

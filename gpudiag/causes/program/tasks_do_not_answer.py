@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import MOST
-from gpudiag.fix import check, note
+from gpudiag.fix import Kind, check, note
 from gpudiag.model.program import Peer, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("start {others}: the same program and cluster in TF_CONFIG, and its own 'task' there"),
+        note(
+            "start {others}: the same program and cluster in TF_CONFIG, and its own 'task' there",
+            kind=Kind.START_CONTAINER,
+        ),
         check("nc -vz {host} {port}", "from this machine, if it runs: its address in TF_CONFIG, or a firewall"),
     ),
     url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",

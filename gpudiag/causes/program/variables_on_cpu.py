@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, on_cpu
-from gpudiag.fix import Kind, note
+from gpudiag.fix import edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("make the model outside of tf.device('/CPU:0') at {where}", kind=Kind.EDIT_PROGRAM),),
+    fix=(edit_note("make the model outside of tf.device('/CPU:0') at {where}"),),
     url=f"{GUIDE}#manual_device_placement",
     needs_gpu=False,
     symptom=True,

@@ -7,14 +7,14 @@ TensorFlow raises InvalidArgumentError. Clusters that TensorFlow forms by itself
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Kind, Role, edit, note
+from gpudiag.fix import Role, edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        note("take {operations} out of {function}", kind=Kind.EDIT_PROGRAM),
+        edit_note("take {operations} out of {function}"),
         edit("@tf.function", "without jit_compile=True; of Keras: compile(jit_compile=False)", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/xla/known_issues",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.libraries import LOADER, off_the_path
-from gpudiag.fix import Role, prepend, run
+from gpudiag.fix import Role, configure, prepend
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
         prepend("LD_LIBRARY_PATH", "{folders}"),
-        run(
+        configure(
             "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig",
             "for all users",
             role=Role.ALTERNATIVE,

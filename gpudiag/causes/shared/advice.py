@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from gpudiag.fix import Action, Kind, check, distinct, export, install, note, run, start
+from gpudiag.fix import (
+    Action,
+    Kind,
+    Role,
+    ask,
+    check,
+    conda_environment,
+    distinct,
+    export,
+    install,
+    new_environment,
+    note,
+    run,
+    start,
+)
+from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import (
@@ -45,13 +59,14 @@ _OF_CONDA = {
 FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER = Version(2, 6), Version(2, 15)
 """The first and last release of TensorFlow whose Keras has the same version number."""
 _OF_COLAB = note("Colab: Runtime, Change runtime type, GPU, Save; then run every cell again")
-_GIVES_A_GPU = re.compile(r"docker run --gpus|sudo (?:modprobe nvidia|apt install (?:--reinstall )?nvidia-driver)")
+_GIVES_A_GPU = (Kind.START_CONTAINER, Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER)
 OF_TEGRA = check(
     "free -m; sudo tegrastats",
     "CPU and GPU of a Jetson share this memory: end the desktop (sudo systemctl isolate "
     "multi-user.target) and other programs, add swap",
 )
-_EXTRA = "'tensorflow[and-cuda]'"
+_EXTRA = "tensorflow[and-cuda]"
+_NVCC = "nvidia-cuda-nvcc-cu12"
 _BLACKWELL = 10
 """The major compute capability of Blackwell; later generations have higher ones."""
 _SEVERAL = 4
@@ -87,10 +102,17 @@ def libraries(origin: Origin) -> tuple[Action, ...]:
     if origin.jetson:
         return (
             _JETSON,
-            run("sudo apt install nvidia-jetpack", "CUDA and cuDNN of the board's own release", kind=Kind.INSTALL),
+            run(
+                "sudo apt install nvidia-jetpack",
+                "CUDA and cuDNN of the board's own release",
+                kind=Kind.INSTALL_AS_ROOT,
+            ),
         )
     if origin.windows and newest > LAST_FOR_WINDOWS:
-        return (_NO_GPU_ON_WINDOWS, run(f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'"))
+        return (
+            _NO_GPU_ON_WINDOWS,
+            run(f"{_conda('11.2', '8.1.0')}; pip install 'tensorflow<2.11' 'numpy<2'", kind=Kind.INSTALL),
+        )
     if newest < FIRST_WITH_EXTRA:
         newer = () if origin.windows else (install("--upgrade", "tensorflow[and-cuda]", note="or a newer one"),)
         return (*toolkit(origin), *_if_older(origin), *newer)
@@ -117,7 +139,8 @@ def toolkit(origin: Origin) -> tuple[Action, ...]:
             kind=Kind.SET_VARIABLE,
         )
     )
-    return (run(f"{_conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))}", f"{made}: {built_for(origin)}"), found)
+    line = _conda(made.cuda, _OF_CONDA.get(made.cudnn, made.cudnn))
+    return (run(line, f"{made}: {built_for(origin)}", kind=Kind.INSTALL), found)
 
 
 def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...]:
@@ -137,7 +160,7 @@ def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...
                 f"or cuDNN {least} from NVIDIA's archive, for the CUDA of this TensorFlow",
                 kind=Kind.INSTALL,
             ),
-            check(f"where cudnn64_{major}.dll", "which ones are found: another must not come first in PATH")
+            ask(f"where cudnn64_{major}.dll", "which ones are found: another must not come first in PATH")
             if origin.windows
             else check("ldconfig -p | grep libcudnn", "which ones are found: another must not come first"),
             note("on a Jetson cuDNN comes with JetPack: a newer JetPack, or NVIDIA's wheel for the installed one"),
@@ -149,7 +172,7 @@ def cudnn(origin: Origin, needed: str, exact: bool = False) -> tuple[Action, ...
                 "or NVIDIA's archive of cuDNN",
                 kind=Kind.INSTALL,
             ),
-            check(f"where cudnn64_{major}.dll", "take the folder of the older one out of PATH")
+            ask(f"where cudnn64_{major}.dll", "take the folder of the older one out of PATH")
             if origin.windows
             else check("ldconfig -p | grep libcudnn", "which ones are found; the older one must not come first"),
         )
@@ -248,9 +271,7 @@ def compiler(origin: Origin, capability: str) -> tuple[Action, ...]:
                 kind=Kind.INSTALL,
             ),
         )
-    return (
-        run("pip install --upgrade nvidia-cuda-nvcc-cu12", f"has a ptxas{least}, which XLA finds", kind=Kind.INSTALL),
-    )
+    return (install("--upgrade", "nvidia-cuda-nvcc-cu12", note=f"has a ptxas{least}, which XLA finds"),)
 
 
 OF_BLACKWELL = start(
@@ -308,37 +329,48 @@ def generality(event: Event) -> tuple[bool, int]:
     return event.message.symptom, sum(map(len, event.fields.values())) - len(event.text)
 
 
-def fitted(fix: Iterable[Action], origin: Origin) -> tuple[Action, ...]:
+def fitted(fix: Iterable[Action], origin: Origin, stage: Stage | None) -> tuple[Action, ...]:
     """Adapt a fix that was written for Linux and the newest release to the system and release of the log.
 
     NVIDIA's packages of CUDA 12 do not help an older release, a driver is not installed inside of WSL or of a
-    container, and the shell of Windows has neither ``export`` nor ``sudo``.
+    container, and the shell of Windows has neither ``export`` nor ``sudo``. ``stage`` is the one that the fault breaks.
     """
     general = tuple(fix)
-    if origin.colab and any(_GIVES_A_GPU.match(action.command) for action in general):
-        general = (_OF_COLAB, *(action for action in general if not _GIVES_A_GPU.match(action.command)))
+    if origin.colab and any(_gives_a_gpu(action) for action in general):
+        general = (_OF_COLAB, *(action for action in general if not _gives_a_gpu(action)))
     actions: list[Action] = []
     for action in general:
-        command = action.command
-        if _EXTRA in command and (origin.releases[1] < FIRST_WITH_EXTRA or not _is_plain(origin)):
-            whole = not command.startswith("pip install ")  # it makes an environment: the libraries are a part of that
-            plain = action.replaced(command=command.replace(_EXTRA, "tensorflow"))
-            actions += [plain] if whole else libraries(origin)
-        elif "nvidia-cuda-nvcc-cu12" in command and origin.is_before_12:
+        if _EXTRA in action.pip and not _has_extra(origin, action):
+            actions += _without_extra(origin, action)
+        elif _NVCC in action.pip and origin.is_before_12:
             actions += libdevice(origin)
-        elif origin.jetson and command.startswith("nvidia-smi"):
+        elif origin.jetson and stage is Stage.MEMORY and action.role is Role.CHECK and action.kind is Kind.NONE:
             actions.append(OF_TEGRA)
-        elif "nvidia-driver" in command and (elsewhere := _driver_elsewhere(origin)):
+        elif action.command and action.kind is Kind.CHANGE_DRIVER and (elsewhere := _driver_elsewhere(origin)):
             actions.append(elsewhere)
         elif origin.windows and action.change and all(action.change.values()):
             actions.append(_of_windows(action))
-        elif not (origin.windows and re.match(r"(?:sudo|unset|ldconfig|ulimit|docker|ls|find|lsmod)\b", command)):
+        elif not (origin.windows and action.command and (action.kind.is_of_linux or action.change)):
             actions.append(action)
     return distinct(actions) or general
 
 
-def _is_plain(origin: Origin) -> bool:
-    return not (origin.windows or origin.mac or origin.jetson)
+def _gives_a_gpu(action: Action) -> bool:
+    return bool(action.command) and action.kind in _GIVES_A_GPU
+
+
+def _has_extra(origin: Origin, action: Action) -> bool:
+    """Return True if the release that the action installs, the newest in a new environment, has CUDA as an extra."""
+    is_new = action.kind is Kind.NEW_ENVIRONMENT or origin.releases[1] >= FIRST_WITH_EXTRA
+    return is_new and not (origin.windows or origin.mac or origin.jetson)
+
+
+def _without_extra(origin: Origin, action: Action) -> tuple[Action, ...]:
+    if action.kind is not Kind.NEW_ENVIRONMENT or origin.jetson:
+        return libraries(origin)
+    if origin.windows:
+        return (conda_environment("tensorflow", note=action.note),)
+    return (new_environment("tensorflow", note=action.note, python="python3.12"),)
 
 
 def _driver_elsewhere(origin: Origin) -> Action | None:

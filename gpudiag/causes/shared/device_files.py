@@ -9,7 +9,7 @@ from gpudiag.cause import Evidence, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, kept_for_others, on_the_bus, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Where, note, run, start
+from gpudiag.fix import Action, Where, configure, note, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, DriverFacts, NvmlFacts, Unknown
 from gpudiag.text import counted
@@ -119,7 +119,7 @@ class NoAccess:
                 start(f"docker run --group-add {number} ...", "the number is the host's"),
                 note("in Kubernetes: securityContext.supplementalGroups", where=Where.SCHEDULER),
             )
-        return run(f"sudo usermod -aG {group} {self.user}"), note("log in again")
+        return configure(f"sudo usermod -aG {group} {self.user}"), note("log in again")
 
     def match(self, shut: tuple[DeviceNode, ...], fix: tuple[Action | None, ...] = ()) -> Match:
         """Return the match of a cause that prevents opening these ``shut`` files."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpudiag.cause import Match, Rows
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
-from gpudiag.fix import Action, Kind, check, reboot, run
+from gpudiag.fix import Action, Kind, check, configure, nvidia_smi, reboot, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
@@ -59,7 +59,7 @@ MEANINGS = (
     Meaning(
         r"MPS_\w+",
         "the MPS daemon that this process is to use does not serve it",
-        run("echo quit | nvidia-cuda-mps-control", "or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon"),
+        configure("echo quit | nvidia-cuda-mps-control", "or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon"),
     ),
     Meaning(
         "OPERATING_SYSTEM|NOT_PERMITTED",
@@ -69,7 +69,7 @@ MEANINGS = (
     Meaning(
         r"ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR|CONTAINED",
         "a GPU or its memory has an error",
-        check("nvidia-smi -q -d ECC"),
+        nvidia_smi(options="-q -d ECC"),
     ),
     Meaning(
         "UNKNOWN",
@@ -103,7 +103,7 @@ def match(
     )
 
 
-FIRST = check("nvidia-smi", "does the driver answer, and does it name each GPU")
+FIRST = nvidia_smi("does the driver answer, and does it name each GPU")
 LAST = (
     check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of it"),
     reboot("if none of these says more"),

@@ -41,7 +41,7 @@ _BY_CALL = {
 _LIBRARIES_OF_THE_DRIVER = (
     (
         re.compile("Fedora"),
-        run("sudo dnf install xorg-x11-drv-nvidia-cuda-libs", "from RPM Fusion", kind=Kind.INSTALL),
+        run("sudo dnf install xorg-x11-drv-nvidia-cuda-libs", "from RPM Fusion", kind=Kind.INSTALL_AS_ROOT),
     ),
     (
         re.compile("Red Hat|Rocky|Alma|CentOS"),
@@ -209,9 +209,11 @@ def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> A
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
     if module and "Ubuntu" in system:
-        return run(f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL)
+        return run(f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL_AS_ROOT)
     if "Debian" in system:
-        return run(f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL)
+        return run(
+            f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL_AS_ROOT
+        )
     for names, command in _LIBRARIES_OF_THE_DRIVER:
         if names.search(system):
             return command

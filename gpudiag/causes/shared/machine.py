@@ -118,7 +118,7 @@ def build_command(facts: Facts) -> Action:
     return run(
         f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}",
         "or run: sudo akmods",
-        kind=Kind.INSTALL,
+        kind=Kind.INSTALL_AS_ROOT,
     )
 
 

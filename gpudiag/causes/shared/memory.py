@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpudiag.cause import Program, Rows
 from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Action, Kind, Where, check, edit, export, run
+from gpudiag.fix import Action, Kind, Where, check, edit, export, nvidia_smi, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
@@ -90,7 +90,7 @@ def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
         return run(f"kill {' '.join(gone)}", "if nobody waits for it: what started it has ended", kind=Kind.END_PROCESS)
     if container(facts) and devices and all(map(unseen, devices)):
         return check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST)
-    return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else check("nvidia-smi")
+    return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else nvidia_smi()
 
 
 def checked(rows: Rows, message: Message) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.causes.shared.advice import libraries, unfit
-from gpudiag.fix import Action, Kind, Role, Where, check, export, note, run
+from gpudiag.fix import Action, Kind, Role, Where, ask, check, export, note, nvidia_smi, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import NEEDS_GPU
 from gpudiag.knowledge.messages.programs_and_drivers import BUILT_WITH_CUDA, BUILT_WITHOUT_CUDA, SMI_TABLE
@@ -28,17 +28,17 @@ class Why:
     confidence: Confidence = Confidence.LIKELY
 
 
-_ASK = check("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")
+_ASK = ask("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'")
 _DECIDES = check(
     'TF_CPP_VMODULE=dso_loader=1 python -c "import tensorflow as tf; print(tf.__version__, '
     "tf.test.is_built_with_cuda(), tf.config.list_physical_devices('GPU'))\"",
     "False: the build; else it names the libraries that it does not find",
 )
-_SEE = check("nvidia-smi", "must list the GPU, in the same container")
+_SEE = nvidia_smi("must list the GPU, in the same container")
 WINDOWS = Why(
     "TensorFlow 2.11 and newer has no GPU support on Windows",
     (
-        run("wsl --install", "then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'"),
+        run("wsl --install", "then TensorFlow in WSL 2: pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),
         run(
             "conda install -c conda-forge cudatoolkit=11.2 cudnn=8.1.0; pip install 'tensorflow<2.11'",
             kind=Kind.INSTALL,
@@ -201,7 +201,7 @@ def _other_build(origin: Origin) -> Action:
         return run(
             f"conda create -n tf-gpu tensorflow-gpu{exact}",
             "a new environment: conda's build with CUDA, and its CUDA",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         )
     if origin.releases[1] < ONE_PACKAGE:
         return run(

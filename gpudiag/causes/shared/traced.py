@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpudiag.cause import Match
-from gpudiag.fix import Kind, note, unset
+from gpudiag.fix import edit_note, unset
 from gpudiag.model.program import Placed, ProgramTrace, Setting, place
 
 GUIDE = "https://www.tensorflow.org/guide/gpu"
@@ -22,7 +22,7 @@ def settings(program: ProgramTrace, fate: str) -> Iterator[Match]:
             found.setdefault((setting.what, setting.line, setting.why, repr(setting.instead)), []).append(setting)
     for (what, line, why, _), several in list(found.items())[:MOST]:
         values = ", ".join(dict.fromkeys(setting.value for setting in several))
-        take_out = note(f"take it out of {place(line)}", kind=Kind.EDIT_PROGRAM) if line else unset(what)
+        take_out = edit_note(f"take it out of {place(line)}") if line else unset(what)
         yield Match(
             evidence=(
                 f"{place(line)}: {what} {values}".rstrip() if line else f"{what}={values} in the environment",

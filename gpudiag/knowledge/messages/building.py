@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, export, install, note, prepend, run
+from gpudiag.fix import Kind, ask, check, export, install, note, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -68,12 +68,14 @@ FAMILY.fault(
     fix=(
         note(
             "use bazelisk: it takes the release that the file .bazelversion names; "
-            "https://github.com/bazelbuild/bazelisk"
+            "https://github.com/bazelbuild/bazelisk",
+            kind=Kind.INSTALL,
         ),
         note(
             "a source without that file: the release at https://www.tensorflow.org/install/source#gpu, older "
             "than yours "
-            "unless the line asks for an upgrade"
+            "unless the line asks for an upgrade",
+            kind=Kind.INSTALL,
         ),
     ),
 )
@@ -115,7 +117,7 @@ FAMILY.fault(
             'Studio\\2019\\Community\\VC\\Auxiliary\\Build\\vcvars64.bat"'
             "  # your folder of it; in the same window before the program"
         ),
-        check("where cl.exe nvcc.exe", "both must be found"),
+        ask("where cl.exe nvcc.exe", "both must be found"),
     ),
     seen="nvcc, Windows",
 )
@@ -146,7 +148,7 @@ FAMILY.fault(
         run(
             "sudo apt install gcc-9 g++-9; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-9'",
             "in ./configure, too",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
         run("bazel build --jobs=4 ...", "fewer at once, if memory is short"),
     ),
@@ -179,7 +181,7 @@ FAMILY.fault(
     "#error This file requires compiler and library support for the ISO C++ 2011 standard",
     meaning="your own operation is compiled with other options than TensorFlow was",
     fix=(
-        check(
+        ask(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), "
             "*tf.sysconfig.get_link_flags())'",
             "put these on the command line of g++",
@@ -197,7 +199,7 @@ _CMAKE = (
             run(
                 "sudo apt install libopenmpi-dev openmpi-bin; mpicxx --version",
                 "or run: conda install -c conda-forge openmpi",
-                kind=Kind.INSTALL,
+                kind=Kind.INSTALL_AS_ROOT,
             ),
         ),
     ),
@@ -210,6 +212,7 @@ _CMAKE = (
                 "nvcc --version; export PATH=/usr/local/cuda/bin:$PATH CUDA_HOME=/usr/local/cuda "
                 "HOROVOD_CUDA_HOME=/usr/local/cuda",
                 "its folder; pip's packages of CUDA are libraries alone",
+                kind=Kind.SET_VARIABLE,
             ),
         ),
     ),
@@ -217,7 +220,7 @@ _CMAKE = (
         "NCCL",
         "NCCL",
         "NCCL with its headers",
-        (run("sudo apt install libnccl2 libnccl-dev; export HOROVOD_NCCL_HOME=/usr", kind=Kind.INSTALL),),
+        (run("sudo apt install libnccl2 libnccl-dev; export HOROVOD_NCCL_HOME=/usr", kind=Kind.INSTALL_AS_ROOT),),
     ),
     (
         "Tensorflow",
@@ -235,8 +238,13 @@ _CMAKE = (
         ),
     ),
     ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", (export("HOROVOD_WITHOUT_PYTORCH", "1", "if it is not needed"),)),
-    ("OpenCV", "OpenCV", "OpenCV with its headers", (run("sudo apt install libopencv-dev", kind=Kind.INSTALL),)),
-    ("HDF5", "HDF5", "HDF5 with its headers", (run("sudo apt install libhdf5-dev", kind=Kind.INSTALL),)),
+    (
+        "OpenCV",
+        "OpenCV",
+        "OpenCV with its headers",
+        (run("sudo apt install libopencv-dev", kind=Kind.INSTALL_AS_ROOT),),
+    ),
+    ("HDF5", "HDF5", "HDF5 with its headers", (run("sudo apt install libhdf5-dev", kind=Kind.INSTALL_AS_ROOT),)),
 )
 _FIND_PACKAGE = "cmake 4.4 Modules/FindPackageHandleStandardArgs.cmake:514"
 for _name, _packages, _what, _fix in _CMAKE:
@@ -255,7 +263,7 @@ FAMILY.fault(
     meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
     "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
-        check(
+        ask(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'",
             "put these into the command: -L and -l:libtensorflow_framework.so.2",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, note
+from gpudiag.fix import ask, check, edit, edit_note, note
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -28,7 +28,7 @@ FAMILY.fault(
     "Failed to find any matching files for {prefix:s}.data",
     meaning="the checkpoint is given by one of its files, and not by what the names of its files have in common",
     fix=(
-        note("give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')"),
+        edit_note("give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')"),
         edit("tf.train.latest_checkpoint('FOLDER')", "finds it"),
     ),
 )
@@ -89,18 +89,15 @@ FAMILY.fault(
     "optimizer "
     "or release",
     fix=(
-        check(
+        ask(
             "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"", "what it has"
         ),
-        note(
+        edit_note(
             "train into an empty folder: an old checkpoint of another model is in it; or the same "
             "configuration as "
-            "when it was saved",
-            kind=Kind.EDIT_PROGRAM,
+            "when it was saved"
         ),
-        note(
-            "Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits", kind=Kind.EDIT_PROGRAM
-        ),
+        edit_note("Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits"),
     ),
     confidence=Confidence.POSSIBLE,
 )

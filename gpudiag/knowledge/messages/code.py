@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, export, install, note, prepend, run
+from gpudiag.fix import Kind, ask, check, export, install, note, nvidia_smi, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -36,7 +36,7 @@ PTX_REFUSED = FAMILY.fault(
     "PTX version {:s} does not support",
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
-        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+        nvidia_smi("names the driver, and the newest CUDA that it runs"),
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to a newer driver of this distribution; then reboot",
@@ -60,7 +60,7 @@ NO_CODE_FOR_GPU = FAMILY.fault(
     "cudaErrorInvalidDeviceFunction",
     meaning="a library or an operation has no code for this GPU",
     fix=(
-        check("nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+        nvidia_smi(options="--query-gpu=name,compute_cap --format=csv"),
         install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
     ),
 )
@@ -160,7 +160,7 @@ NOT_TENSORFLOW = FAMILY.fault(
     "do not import tensorflow from its source directory",
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
-        check("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
+        ask("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
         note("remove its __pycache__ too; start the program from another folder"),
     ),
     symptom=True,

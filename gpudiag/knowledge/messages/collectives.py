@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, note
+from gpudiag.fix import check, edit, edit_note
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -44,12 +44,11 @@ FAMILY.fault(
     meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
     "can have one distribution strategy, of one size",
     fix=(
-        note(
+        edit_note(
             "make one strategy at the start of the program and keep it; for another number of GPUs start "
-            "another process",
-            kind=Kind.EDIT_PROGRAM,
+            "another process"
         ),
-        note("in a notebook: restart the kernel; in tests: one process for each strategy", kind=Kind.EDIT_PROGRAM),
+        edit_note("in a notebook: restart the kernel; in tests: one process for each strategy"),
     ),
     stage=Stage.FIRST_OP,
     seen="2.4-2.21",
@@ -61,7 +60,7 @@ FAMILY.fault(
     "the others, as NCCL does",
     fix=(
         edit("@tf.function", "on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)"),
-        note("and model.compile with run_eagerly=False, which is the default", kind=Kind.EDIT_PROGRAM),
+        edit_note("and model.compile with run_eagerly=False, which is the default"),
     ),
     symptom=True,
     stage=Stage.PROGRAM,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, install, note, reboot, run, start
+from gpudiag.fix import Kind, Role, Where, check, configure, install, note, nvidia_smi, reboot, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -14,8 +14,8 @@ FAMILY = MessageFamily(
 )
 PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin#prerequisites"
 _TOOLKIT = (
-    run("sudo apt install nvidia-container-toolkit", kind=Kind.INSTALL),
-    run("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", where=Where.HOST),
+    run("sudo apt install nvidia-container-toolkit", kind=Kind.INSTALL_AS_ROOT),
+    configure("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", where=Where.HOST),
     start("docker run --rm --gpus all ubuntu nvidia-smi", "the test"),
 )
 _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
@@ -52,7 +52,7 @@ FAMILY.fault(
         ),
         run(
             "sudo apt install --reinstall docker-ce nvidia-container-toolkit && sudo systemctl restart docker",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
 )
@@ -76,7 +76,10 @@ FAMILY.fault(
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
         run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
-        note("or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
+        note(
+            "or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            kind=Kind.START_CONTAINER,
+        ),
     ),
     stage=Stage.CONTEXT,
     seen="images of NVIDIA",
@@ -86,7 +89,10 @@ FAMILY.fault(
     "Detected {gpu} GPU, which is not supported by this container",
     meaning="the image has no code for {gpu}: the GPU is too old for it",
     fix=(
-        note("an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
+        note(
+            "an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            kind=Kind.START_CONTAINER,
+        ),
         install(
             "tensorflow==2.10.*",
             "numpy<2",
@@ -101,8 +107,11 @@ FAMILY.fault(
     "No supported GPU(s) detected to run this container",
     meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
     fix=(
-        check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "which one it is"),
-        note("the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix"),
+        nvidia_smi("which one it is", "--query-gpu=name,compute_cap --format=csv"),
+        note(
+            "the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            kind=Kind.START_CONTAINER,
+        ),
     ),
     stage=Stage.CONFIGURATION,
     symptom=True,
@@ -144,7 +153,9 @@ FAMILY.fault(
     "driver rpc error",
     meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
     fix=(
-        run("sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"),
+        configure(
+            "sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"
+        ),
         check("sudo dmesg | grep -i -e nvrm -e xid", "if it is still slow"),
     ),
     stage=Stage.DRIVER,
@@ -191,12 +202,12 @@ FAMILY.fault(
     "device error: invalid device: {device:s}",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
-        check("nvidia-smi -L", "the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0"),
+        nvidia_smi("the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0", "-L"),
         start(
             "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
             "Kubernetes, if GPUs of the node were changed; then make the pod again",
         ),
-        run(f"{_CDI}; nvidia-ctk cdi list", "for names of CDI (nvidia.com/gpu=0)"),
+        configure(f"{_CDI}; nvidia-ctk cdi list", "for names of CDI (nvidia.com/gpu=0)"),
     ),
     stage=Stage.CONFIGURATION,
 )
@@ -208,11 +219,11 @@ FAMILY.fault(
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
     "the engine looks, or it is older than a change of the GPUs",
     fix=(
-        run(f"{_CDI}; nvidia-ctk cdi list", "must show the device"),
+        configure(f"{_CDI}; nvidia-ctk cdi list", "must show the device"),
         note(
             "podman from 4.1 on, Docker from 25 on; another folder of descriptions: podman --cdi-spec-dir=/var/run/cdi"
         ),
-        check("nvidia-smi -L", "the GPUs and MIG instances that there are"),
+        nvidia_smi("the GPUs and MIG instances that there are", "-L"),
     ),
     stage=Stage.CONFIGURATION,
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
@@ -256,8 +267,8 @@ FAMILY.fault(
     "container error: cgroup subsystem devices not found",
     meaning="the container toolkit does not know this kernel's control groups (version 2)",
     fix=(
-        run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL),
-        run(
+        run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL_AS_ROOT),
+        configure(
             "sudo sed -i 's/#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
             "rootless",
             where=Where.HOST,
@@ -292,9 +303,9 @@ FAMILY.fault(
             "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit "
             "nvidia-container-toolkit-base "
             "libnvidia-container1 libnvidia-container-tools",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
-        run(
+        configure(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "again, after each change of the driver",
             where=Where.HOST,
@@ -313,7 +324,7 @@ FAMILY.fault(
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
     fix=(
-        run(
+        configure(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; podman run --device "
             "nvidia.com/gpu=all "
             "--security-opt "
@@ -321,7 +332,7 @@ FAMILY.fault(
             "CDI needs no hook",
             where=Where.HOST,
         ),
-        run(
+        configure(
             "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
             "for containers without root",
             where=Where.HOST,
@@ -373,7 +384,7 @@ FAMILY.fault(
     "failed to load CDI specification",
     "failed to construct CDI modifier",
     meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
-    fix=(run(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
+    fix=(configure(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -389,7 +400,7 @@ FAMILY.fault(
     "Incompatible {:w} detected auto",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
     fix=(
-        run(
+        configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
             "restart containerd",
             where=Where.HOST,
@@ -440,7 +451,7 @@ FAMILY.fault(
     'runtimeclass.node.k8s.io "nvidia" not found',
     meaning="the node's container engine has no runtime of the name nvidia",
     fix=(
-        run(
+        configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
             where=Where.HOST,
         ),
@@ -455,7 +466,7 @@ FAMILY.fault(
     meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
     fix=(
         start("docker run --gpus all ...", "in Kubernetes: ask for nvidia.com/gpu"),
-        run(
+        configure(
             "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
             "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' "
             "/etc/nvidia-container-runtime/config.toml",
@@ -505,6 +516,6 @@ FAMILY.fault(
     "rootless_nvml",
     "nvidia-container-cli{}: permission error: capability change failed",
     meaning="the container engine runs without root, and the toolkit must not set control groups then",
-    fix=(run("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
+    fix=(configure("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
     stage=Stage.DRIVER,
 )

@@ -7,7 +7,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, install, note, reboot, run, start, unset
+from gpudiag.fix import (
+    Action,
+    Kind,
+    Role,
+    Where,
+    ask,
+    check,
+    configure,
+    edit,
+    edit_note,
+    export,
+    install,
+    note,
+    nvidia_smi,
+    reboot,
+    run,
+    start,
+    unset,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Message, MessageFamily, Worth
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
@@ -26,7 +44,7 @@ _BUG = note("the library or the program that made the call is at fault: update i
 _ABOVE = note("look at the first error above this line: this one follows from it")
 _BLOCKING = check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
 _DRIVER = (
-    check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+    nvidia_smi("names the driver, and the newest CUDA that it runs"),
     run(
         "sudo apt install nvidia-driver-580",
         "or another way to a newer driver of this distribution; then reboot",
@@ -59,10 +77,8 @@ CODES = (
         "CUDA is used in a process that was forked from one that used it, or the driver did not start",
         (
             edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
-            note("or use no GPU, and list none, before the processes are started"),
-            check(
-                "nvidia-smi", "the driver, and the newest CUDA that it runs: it must not be older than the program's"
-            ),
+            edit_note("or use no GPU, and list none, before the processes are started"),
+            nvidia_smi("the driver, and the newest CUDA that it runs: it must not be older than the program's"),
             run(
                 "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
                 "if it fails in every program, while no GPU is in use",
@@ -78,7 +94,7 @@ CODES = (
         "CudartUnloading",
         "driver shutting down",
         "CUDA is called while the process ends",
-        (note("end threads and data pipelines before the program returns", kind=Kind.EDIT_PROGRAM),),
+        (edit_note("end threads and data pipelines before the program returns"),),
     ),
     *(
         Code(number, f"PROFILER_{name}", f"Profiler{runtime}", "", f"CUDA's profiler {state}")
@@ -125,7 +141,7 @@ CODES = (
                 "echo $CUDA_VISIBLE_DEVICES",
                 "it, and what the program sets in os.environ, must name a GPU that is here",
             ),
-            check("nvidia-smi -L", "the GPUs of this machine; the mask counts from 0"),
+            nvidia_smi("the GPUs of this machine; the mask counts from 0", "-L"),
             start("docker run --gpus all ...", "in a container; in a batch job: ask for a GPU"),
         ),
         confidence=Confidence.LIKELY,
@@ -139,7 +155,7 @@ CODES = (
         "the program asks for a GPU of a number that this process has not",
         (
             check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "the GPUs that are left are counted from 0"),
-            note("start no more processes or ranks than there are GPUs"),
+            note("start no more processes or ranks than there are GPUs", kind=Kind.START_CONTAINER),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DEVICE_COUNT,
@@ -152,7 +168,9 @@ CODES = (
         "the vGPU has no licence",
         (
             check("nvidia-smi -q | grep -i -A2 licen"),
-            run("sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail", "does it reach its server"),
+            configure(
+                "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail", "does it reach its server"
+            ),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.CONTEXT,
@@ -171,7 +189,7 @@ CODES = (
         "DeviceUninitialized",
         "invalid device context",
         "CUDA's context of the process is gone: after a fork, an earlier error, or another library that reset the GPU",
-        (_ABOVE, note("after a fork: start processes with 'spawn'", kind=Kind.EDIT_PROGRAM)),
+        (_ABOVE, edit_note("after a fork: start processes with 'spawn'")),
         stage=Stage.CONTEXT,
     ),
     Code(202, "CONTEXT_ALREADY_CURRENT", "", "", "CUDA's context is in use already", stage=Stage.CONTEXT),
@@ -199,8 +217,8 @@ CODES = (
         "exclusive-thread device already in use",
         "another process holds the GPU, which is set to serve one process",
         (
-            check("nvidia-smi", "the process that holds it"),
-            run("sudo nvidia-smi -c DEFAULT", "or let many processes use it", role=Role.ALTERNATIVE),
+            nvidia_smi("the process that holds it"),
+            configure("sudo nvidia-smi -c DEFAULT", "or let many processes use it", role=Role.ALTERNATIVE),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.CONTEXT,
@@ -212,7 +230,7 @@ CODES = (
         "peer access is not supported between these two devices",
         "these two GPUs cannot read each other's memory",
         (
-            check("nvidia-smi topo -p2p r", "which pairs can"),
+            nvidia_smi("which pairs can", "topo -p2p r"),
             export("NCCL_P2P_DISABLE", "1", "NCCL goes through the host then"),
         ),
         confidence=Confidence.LIKELY,
@@ -225,7 +243,7 @@ CODES = (
         "NvlinkUncorrectable",
         "uncorrectable NVLink error",
         "an NVLink between GPUs has failed",
-        (check("nvidia-smi nvlink -e", "errors of each link"), reboot(), _DMESG),
+        (nvidia_smi("errors of each link", "nvlink -e"), reboot(), _DMESG),
         confidence=Confidence.LIKELY,
     ),
     Code(
@@ -266,7 +284,7 @@ CODES = (
         "memory of the GPU, or a link to another one, has failed; the fault is contained in this process",
         (
             run("sudo nvidia-smi --gpu-reset -i 0", "the GPU that fails, no process using it", kind=Kind.RESET_GPU),
-            check("nvidia-smi -q -d ECC,ROW_REMAPPER"),
+            nvidia_smi(options="-q -d ECC,ROW_REMAPPER"),
             _DMESG,
         ),
         confidence=Confidence.LIKELY,
@@ -286,7 +304,7 @@ CODES = (
         "CUDA does not find a file, often because device files are missing or not given to this container",
         (
             check("ls -l /dev/nvidia* /proc/driver/nvidia", "nvidia0, nvidiactl, nvidia-uvm"),
-            run("sudo nvidia-modprobe -u -c 0"),
+            configure("sudo nvidia-modprobe -u -c 0"),
         ),
         stage=Stage.DRIVER,
     ),
@@ -307,9 +325,7 @@ CODES = (
         "shared object initialization failed",
         "the driver's library libcuda.so.1 could not be opened: there is no NVIDIA driver where the program ran",
         (
-            check(
-                "nvidia-smi", "does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix"
-            ),
+            nvidia_smi("does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix"),
             start("docker run --gpus all ...", "in a container, which gets the library from the host"),
             run(
                 "sudo apt install nvidia-driver-580",
@@ -355,10 +371,8 @@ CODES = (
         "too many resources requested for launch",
         "a kernel needs more registers or threads than this GPU has",
         (
-            note(
-                "your own operation, or one of an extension: launch fewer threads per block, or compile it for this "
-                "GPU",
-                kind=Kind.EDIT_PROGRAM,
+            edit_note(
+                "your own operation, or one of an extension: launch fewer threads per block, or compile it for this GPU"
             ),
         ),
     ),
@@ -369,7 +383,7 @@ CODES = (
         "the launch timed out and was terminated",
         "the display's watchdog ended a kernel that ran for seconds",
         (
-            note("use a GPU without a display, or a smaller batch", kind=Kind.EDIT_PROGRAM),
+            edit_note("use a GPU without a display, or a smaller batch"),
             note(
                 "Windows: raise TdrDelay in HKLM\\SYSTEM\\CurrentControlSet\\Control\\GraphicsDrivers, and reboot",
                 kind=Kind.REBOOT,
@@ -400,7 +414,7 @@ CODES = (
         "SetOnActiveProcess",
         "cannot set while device is active in this process",
         "something in the program used the GPU before its settings were made",
-        (note("configure GPUs first in the program, before other libraries use CUDA", kind=Kind.EDIT_PROGRAM),),
+        (edit_note("configure GPUs first in the program, before other libraries use CUDA"),),
         stage=Stage.CONTEXT,
     ),
     Code(
@@ -416,7 +430,7 @@ CODES = (
         "Assert",
         "device-side assert triggered",
         "an assertion in code of the GPU failed: an index or a label out of range most often",
-        (_BLOCKING, note("check labels and indices against the number of classes", kind=Kind.EDIT_PROGRAM)),
+        (_BLOCKING, edit_note("check labels and indices against the number of classes")),
         confidence=Confidence.LIKELY,
     ),
     Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be"),
@@ -442,7 +456,7 @@ CODES = (
         "CooperativeLaunchTooLarge",
         "too many blocks in cooperative launch",
         "a kernel needs more of the GPU at once than there is, as under MIG or MPS",
-        (check("nvidia-smi -L", "use a whole GPU, or a larger MIG instance"),),
+        (nvidia_smi("use a whole GPU, or a larger MIG instance", "-L"),),
     ),
     Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back"),
     Code(
@@ -526,7 +540,7 @@ CODES = (
             f"Mps{runtime}",
             "",
             f"the MPS server {meaning}",
-            (run("echo quit | nvidia-cuda-mps-control", "and start it again: nvidia-cuda-mps-control -d"),),
+            (configure("echo quit | nvidia-cuda-mps-control", "and start it again: nvidia-cuda-mps-control -d"),),
             confidence=Confidence.LIKELY,
             stage=Stage.CONTEXT,
         )
@@ -667,8 +681,8 @@ CONTEXT_REFUSED = FAMILY.fault(
             "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
             "each rank its own, before anything uses one",
         ),
-        check("nvidia-smi -q -d COMPUTE; nvidia-smi", "Exclusive_Process: who has it; end it, or wait for it"),
-        run(
+        ask("nvidia-smi -q -d COMPUTE; nvidia-smi", "Exclusive_Process: who has it; end it, or wait for it"),
+        configure(
             "sudo nvidia-smi -c DEFAULT",
             "or lets several in; on a cluster its administrators decide",
             role=Role.ALTERNATIVE,
@@ -683,7 +697,7 @@ INVALID_CONFIGURATION = FAMILY.fault(
     meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
     "libraries of another CUDA than the one that this TensorFlow was built for",
     fix=(
-        note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one", kind=Kind.EDIT_PROGRAM),
+        edit_note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one"),
         install(
             "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release it was built for"
         ),

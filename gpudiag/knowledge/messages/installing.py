@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, install, note, run, start
+from gpudiag.fix import Kind, Role, Where, ask, check, conda_environment, install, new_environment, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -13,12 +13,10 @@ FAMILY = MessageFamily(
     url="https://www.tensorflow.org/install/pip",
 )
 
-_FRESH = run(
-    "python3.12 -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'",
-    "an environment with nothing else in it",
-    kind=Kind.INSTALL,
+_FRESH = new_environment(
+    "tensorflow[and-cuda]", note="an environment with nothing else in it", python="python3.12", folder="tf"
 )
-_CONDA = "conda create -n tf python=3.12; conda activate tf; pip install 'tensorflow[and-cuda]'"
+_CONDA = conda_environment("tensorflow[and-cuda]", note="TensorFlow of pip in an environment of conda")
 
 FAMILY.fault(
     "shell_expands_extra",
@@ -46,7 +44,7 @@ FAMILY.fault(
             kind=Kind.INSTALL,
         ),
         install("tensorflow", "tensorflow-metal", note="on a Mac: no NVIDIA GPU"),
-        run("python -m pip install --upgrade pip", "on Linux: an old one does not see them", kind=Kind.INSTALL),
+        install("--upgrade", "pip", note="on Linux: an old one does not see them", python="python"),
     ),
 )
 FAMILY.fault(
@@ -84,7 +82,7 @@ FAMILY.fault(
             kind=Kind.INSTALL,
         ),
         check("nvidia-smi; conda info | grep __cuda", "here there must be a driver otherwise"),
-        run(_CONDA, "TensorFlow of pip in an environment of conda", kind=Kind.INSTALL),
+        _CONDA,
     ),
     seen="conda, mamba",
 )
@@ -108,14 +106,14 @@ CONDA_NOT_SOLVED = FAMILY.fault(
     meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
     "a Python that is too new for it",
     fix=(
-        run(_CONDA, "TensorFlow of pip in an environment of conda", kind=Kind.INSTALL),
+        _CONDA,
         run(
             "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'",
             "or conda-forge's own",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
             role=Role.ALTERNATIVE,
         ),
-        check(
+        ask(
             "conda search -c conda-forge tensorflow-gpu",
             "the releases that there are: another one, without its build "
             "string "
@@ -154,7 +152,7 @@ FAMILY.fault(
     "requirement_missing",
     "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
-    fix=(install("{needs}"), check("pip check", "must say that nothing is broken")),
+    fix=(install("{needs}"), ask("pip check", "must say that nothing is broken")),
     symptom=True,
     seen="pip",
 )
@@ -166,14 +164,14 @@ FAMILY.fault(
     "requires Python '{range:q}' but the running Python is {has:v}",
     meaning="releases of the package need another Python than the one that pip runs in",
     fix=(
-        check(
+        ask(
             "python --version",
             "TensorFlow 2.21: 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10; 2.4: 3.6-3.8; 1.15: up to 3.7",
         ),
         run(
             "conda create -n tf python=3.12; conda activate tf; pip install tensorflow",
             "one that it has wheels for",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -222,7 +220,7 @@ FAMILY.fault(
     "externally-managed-environment",
     "This environment is externally managed",
     meaning="this Python belongs to the system, and pip may not change it",
-    fix=(_FRESH, run("sudo apt install python3-venv", "if there is no module venv", kind=Kind.INSTALL)),
+    fix=(_FRESH, run("sudo apt install python3-venv", "if there is no module venv", kind=Kind.INSTALL_AS_ROOT)),
     seen="Debian 12, Ubuntu 23.04 and newer, Homebrew",
 )
 FAMILY.fault(
@@ -299,7 +297,7 @@ FAMILY.fault(
     meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
     fix=(
         _FRESH,
-        note("Windows: close all programs of Python, notebooks too, and install again"),
+        note("Windows: close all programs of Python, notebooks too, and install again", kind=Kind.END_PROCESS),
         install("--user", "tensorflow", role=Role.ALTERNATIVE),
     ),
     seen="pip, conda",
@@ -329,20 +327,18 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
     meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
     "too old for that release, most often",
     fix=(
-        run(
-            "python -m pip install --upgrade pip setuptools wheel",
-            "an old pip does not see newer wheels",
-            kind=Kind.INSTALL,
+        install(
+            "--upgrade", "pip", "setuptools", "wheel", note="an old pip does not see newer wheels", python="python"
         ),
         run(
             "conda create -n tf python=3.11; conda activate tf; pip install tensorflow",
             "a Python that wheels are made for",
-            kind=Kind.INSTALL,
+            kind=Kind.NEW_ENVIRONMENT,
         ),
         run(
             "sudo apt install build-essential python3-dev libhdf5-dev pkg-config",
             "to compile: Jetson, Raspberry Pi; conda install h5py grpcio numpy has them ready",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -356,7 +352,7 @@ FAMILY.fault(
     "No distributions at all found for {:s}",
     "Wheel installs require setuptools",
     meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
-    fix=(run("python -m pip install --upgrade pip setuptools wheel", "then again", kind=Kind.INSTALL),),
+    fix=(install("--upgrade", "pip", "setuptools", "wheel", note="then again", python="python"),),
     seen="pip",
 )
 FAMILY.fault(
@@ -367,7 +363,7 @@ FAMILY.fault(
     "ensurepip is not available",
     meaning="this Python has no pip",
     fix=(
-        run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL),
+        run("sudo apt install python3-pip python3-venv", kind=Kind.INSTALL_AS_ROOT),
         run("python -m ensurepip --upgrade", kind=Kind.INSTALL),
     ),
     seen="Python",
@@ -386,7 +382,7 @@ FAMILY.fault(
         run(
             "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update",
             "all of them, then",
-            kind=Kind.REMOVE,
+            kind=Kind.CHANGE_DRIVER,
         ),
         run(
             "sudo ubuntu-drivers install; sudo reboot",
@@ -414,7 +410,7 @@ FAMILY.fault(
             "cuda-keyring_1.1-1_all.deb",
             "of your system",
         ),
-        run("sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update"),
+        run("sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update", kind=Kind.INSTALL_AS_ROOT),
         run(
             "RUN rm -f /etc/apt/sources.list.d/cuda.list /etc/apt/sources.list.d/nvidia-ml.list",
             "in a Dockerfile, before apt-get update; or a newer image",
@@ -451,7 +447,7 @@ FAMILY.fault(
     fix=(
         run(
             "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
         note("or a newer CUDA toolkit, which knows it", kind=Kind.INSTALL),
     ),

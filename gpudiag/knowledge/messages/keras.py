@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, install, note, run
+from gpudiag.fix import Kind, Role, check, edit, edit_note, install, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -94,11 +94,10 @@ FAMILY.fault(
     fix=(
         _LEGACY,
         install("tensorflow<2.16", "keras<3", note="or the last with Keras 2, on Python up to 3.11"),
-        note(
+        edit_note(
             "or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of "
             "lr, fit in "
-            "place of fit_generator, tf.distribute in place of multi_gpu_model)",
-            kind=Kind.EDIT_PROGRAM,
+            "place of fit_generator, tf.distribute in place of multi_gpu_model)"
         ),
     ),
 )
@@ -196,7 +195,7 @@ FAMILY.fault(
     meaning="the data has the label {label}, and the model has fewer outputs: the GPU computes NaN there, without an "
     "error",
     fix=(
-        note("as many units in the last layer as there are classes; labels count from 0", kind=Kind.EDIT_PROGRAM),
+        edit_note("as many units in the last layer as there are classes; labels count from 0"),
         edit("print(set(labels))", "what the data has"),
     ),
 )
@@ -231,7 +230,7 @@ FAMILY.fault(
     "indices[{at}] = {index:s} is not in [{first:d}, {end:d})",
     meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
     fix=(
-        note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1", kind=Kind.EDIT_PROGRAM),
+        edit_note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1"),
         edit("print(x.min(), x.max())", "what the data has; on the GPU such an index gives zeros, without an error"),
     ),
 )

@@ -160,7 +160,7 @@ FAMILY.fault(
     "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
     meaning="packages of two releases of the driver are mixed, so that none can be installed",
     fix=(
-        run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.REMOVE),
+        run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.CHANGE_DRIVER),
         run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.CHANGE_DRIVER),
     ),
     confidence=Confidence.POSSIBLE,

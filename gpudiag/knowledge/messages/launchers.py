@@ -3,7 +3,7 @@ launchers."""
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, install, note, run, start
+from gpudiag.fix import Kind, ask, check, configure, edit, edit_note, install, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -11,11 +11,10 @@ FAMILY = MessageFamily(
     "batch systems, launchers and the system", stage=Stage.CONFIGURATION, seen="Linux, Slurm, Ray, Horovod, MPI"
 )
 
-_SMALLER = note(
+_SMALLER = edit_note(
     "less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a "
     "smaller batch, fewer "
-    "workers",
-    kind=Kind.EDIT_PROGRAM,
+    "workers"
 )
 
 FAMILY.fault(
@@ -105,7 +104,7 @@ FAMILY.fault(
     meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
     fix=(
         check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
-        run("sudo scontrol update nodename=NODE state=resume", "after it is repaired"),
+        configure("sudo scontrol update nodename=NODE state=resume", "after it is repaired"),
     ),
     stage=Stage.DRIVER,
     seen="Slurm",
@@ -137,11 +136,10 @@ FAMILY.fault(
     "Some ranks are stalled for more than {}",
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
     fix=(
-        note(
+        edit_note(
             "every rank must do the same operations: the same number of steps and of variables; look at the "
             "log of the "
-            "ranks that are missing",
-            kind=Kind.EDIT_PROGRAM,
+            "ranks that are missing"
         ),
         run(
             "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0",
@@ -222,7 +220,7 @@ ENDED_BY_SIGNAL = FAMILY.add(
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
     meaning="the program crashed in a library, not in Python: the lines before it say in which",
     fix=(
-        check("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
+        ask("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
         check("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
         check("pip check; pip list | grep -i -e nvidia -e tensorflow", "libraries of one release"),
     ),
@@ -281,7 +279,7 @@ FAMILY.fault(
     fix=(
         check("ray status", "GPU: used and all of them"),
         run("ray start --head --num-gpus=1", "if Ray did not find the GPUs that nvidia-smi lists"),
-        note("ask for fewer: num_gpus=0.5, or fewer workers"),
+        edit_note("ask for fewer: num_gpus=0.5, or fewer workers"),
     ),
     seen="Ray",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, export, note
+from gpudiag.fix import check, edit, edit_note, export, nvidia_smi
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -20,9 +20,9 @@ DEVICE_FULL = FAMILY.add(
     words=("allocate", "status", "cuda_error_out_of_memory", "cudaerrormemoryallocation"),
     meaning="the GPU itself has no memory left",
     fix=(
-        check("nvidia-smi", "which processes hold it; a notebook keeps its memory until its kernel is restarted"),
+        nvidia_smi("which processes hold it; a notebook keeps its memory until its kernel is restarted"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed"),
-        note("a smaller batch, or smaller inputs", kind=Kind.EDIT_PROGRAM),
+        edit_note("a smaller batch, or smaller inputs"),
     ),
 )
 HOST_FULL = FAMILY.fault(
@@ -30,11 +30,10 @@ HOST_FULL = FAMILY.fault(
     meaning="a tensor does not fit into the computer's memory, which TensorFlow's allocator {code} takes; the memory "
     "of GPUs is not what is missing",
     fix=(
-        note(
+        edit_note(
             "a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
             "of "
-            "from_tensor_slices of a whole array; no cache() in memory",
-            kind=Kind.EDIT_PROGRAM,
+            "from_tensor_slices of a whole array; no cache() in memory"
         ),
         check("free -h; ulimit -v", "memory that the computer has left, and a limit of the program's"),
     ),
@@ -55,8 +54,8 @@ POOL_FULL = FAMILY.fault(
     "ResourceExhaustedError: failed to allocate memory",
     meaning="what TensorFlow took of the GPU's memory is used up",
     fix=(
-        note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
-        check("nvidia-smi", "another process on the GPU takes some"),
+        edit_note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        nvidia_smi("another process on the GPU takes some"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
     ),
     codes=_OF_THE_HOST,
@@ -79,9 +78,7 @@ FAMILY.add(
     words=("memory_limit_", "created"),
     meaning="TensorFlow got less than 100 MB of the GPU's memory: other processes hold the rest",
     fix=(
-        check(
-            "nvidia-smi", "which processes hold it: end them; a notebook keeps its memory until its kernel is restarted"
-        ),
+        nvidia_smi("which processes hold it: end them; a notebook keeps its memory until its kernel is restarted"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "in each program that shares the GPU"),
     ),
     needs_device=True,
@@ -130,11 +127,8 @@ TORCH_FULL = FAMILY.fault(
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
     fix=(
-        check(
-            "nvidia-smi",
-            "memory and processes: end the others; a notebook keeps its memory until its kernel is restarted",
-        ),
-        note("a smaller batch, or smaller inputs", kind=Kind.EDIT_PROGRAM),
+        nvidia_smi("memory and processes: end the others; a notebook keeps its memory until its kernel is restarted"),
+        edit_note("a smaller batch, or smaller inputs"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="PyTorch",

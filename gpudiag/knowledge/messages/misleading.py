@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, install, run, start, unset
+from gpudiag.fix import Kind, check, install, nvidia_smi, run, start, unset
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -25,7 +25,7 @@ CUINIT_303 = FAMILY.misleading(
     "failed call to cuInit: UNKNOWN ERROR (303)",
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
-        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
         run(
             "sudo apt install nvidia-driver-580",

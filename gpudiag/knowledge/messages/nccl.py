@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, export, note, run, start, unset
+from gpudiag.fix import Kind, Role, check, configure, edit, edit_note, export, note, nvidia_smi, run, start, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -21,10 +21,10 @@ _SHM = (
 _NETWORK = (
     check("ip -br address", "on each host: the interface that joins them"),
     export("NCCL_SOCKET_IFNAME", "eth0", "its name, on every rank"),
-    note("open the firewall between the hosts for all TCP ports"),
+    note("open the firewall between the hosts for all TCP ports", kind=Kind.CONFIGURE),
 )
 _MEMLOCK = (
-    run("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
+    configure("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
     start("docker run --ulimit memlock=-1 ...", "in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK"),
 )
 
@@ -37,7 +37,7 @@ FAMILY.fault(
     fix=(
         edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "before anything uses a GPU"),
         start("srun --gpus-per-task=1 --gpu-bind=single:1 ...", "or a mask for each rank"),
-        note("start as many ranks on a host as it has GPUs"),
+        note("start as many ranks on a host as it has GPUs", kind=Kind.START_CONTAINER),
     ),
 )
 SHM_NOT_PERMITTED = FAMILY.fault(
@@ -166,7 +166,7 @@ FAMILY.fault(
     fix=(
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "on every rank: leaves memory to NCCL; or a limit for each GPU"),
         export("NCCL_BUFFSIZE", "1048576", "smaller buffers (4194304 if nothing is set)"),
-        check("nvidia-smi", "who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
+        nvidia_smi("who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
     ),
     stage=Stage.MEMORY,
 )
@@ -198,7 +198,7 @@ FAMILY.fault(
     "CUDA failure '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
     fix=(
-        check("nvidia-smi", "memory and other processes; a driver that is new enough for this NCCL"),
+        nvidia_smi("memory and other processes; a driver that is new enough for this NCCL"),
         _DEBUG,
     ),
     symptom=True,
@@ -211,7 +211,7 @@ FAMILY.fault(
     "Could not enable P2P between dev {:d}",
     meaning="GPUs that should exchange data cannot reach each other's memory",
     fix=(
-        check("nvidia-smi topo -p2p r", "which pairs can"),
+        nvidia_smi("which pairs can", "topo -p2p r"),
         export("NCCL_P2P_DISABLE", "1", "goes through the host: slower"),
     ),
     confidence=Confidence.POSSIBLE,
@@ -250,10 +250,7 @@ FAMILY.fault(
     "message truncated : receiving {got:d} bytes instead of {expected:d}",
     meaning="ranks exchange different amounts: they run different steps, shapes or versions of the program",
     fix=(
-        note(
-            "each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("each rank must run the same collectives in the same order; the same TensorFlow and NCCL everywhere"),
     ),
 )
 FAMILY.fault(
@@ -264,7 +261,7 @@ FAMILY.fault(
     "Call to pthread_create failed: Resource temporarily unavailable",
     "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
-    fix=(run("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
+    fix=(configure("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
 )
 FAMILY.fault(
     "nccl_nvml",
@@ -276,14 +273,14 @@ FAMILY.fault(
     "Failed to initialize NVML library",
     "Check failed: InitNvml()",
     meaning="NCCL or XLA cannot use NVML, a part of the driver",
-    fix=(check("nvidia-smi"), start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container")),
+    fix=(nvidia_smi(), start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container")),
 )
 FAMILY.fault(
     "nvls_failed",
     "Failed to bind NVLink SHARP (NVLS) Multicast memory",
     "NVLS multicast support is available but {}failed",
     meaning="NVLink SHARP does not work: the fabric manager, or confidential or virtual machines",
-    fix=(export("NCCL_NVLS_ENABLE", "0"), run("sudo systemctl restart nvidia-fabricmanager")),
+    fix=(export("NCCL_NVLS_ENABLE", "0"), configure("sudo systemctl restart nvidia-fabricmanager")),
 )
 FAMILY.fault(
     "nccl_result",
@@ -314,7 +311,7 @@ FAMILY.fault(
     "Nvshmem collective failed",
     "NCCL: invalid usage",
     meaning="a call of NCCL failed; its own lines say why",
-    fix=(_DEBUG, check("nvidia-smi", "does each GPU answer; memory that others hold")),
+    fix=(_DEBUG, nvidia_smi("does each GPU answer; memory that others hold")),
     symptom=True,
 )
 FAMILY.fault(
@@ -325,7 +322,7 @@ FAMILY.fault(
     "Expected {:d} threads to join the rendezvous, but not all of them arrived on time",
     meaning="GPUs wait for each other without end: one of them hangs, runs another program, or its rank has ended",
     fix=(
-        check("nvidia-smi", "a GPU at 100 % that does nothing; the first error of the other ranks"),
+        nvidia_smi("a GPU at 100 % that does nothing; the first error of the other ranks"),
         export("NCCL_P2P_DISABLE", "1", "does it go on then? Then it is peer access: IOMMU or ACS"),
     ),
     confidence=Confidence.POSSIBLE,
@@ -377,7 +374,12 @@ FAMILY.fault(
     "This usually implies an earlier error that caused coordination service to shut down",
     "/job:worker/replica:0/task:{:d} is down",
     meaning="a worker of the cluster has ended or was started again",
-    fix=(note("start all workers again, in the order of the cluster; the log of the one that ended names the fault"),),
+    fix=(
+        note(
+            "start all workers again, in the order of the cluster; the log of the one that ended names the fault",
+            kind=Kind.START_CONTAINER,
+        ),
+    ),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -386,19 +388,14 @@ FAMILY.fault(
     "Collective instance {:d} expected type",
     "but another member in the group expected shape",
     meaning="workers exchange tensors of different shapes: other batches, data or code",
-    fix=(
-        note(
-            "the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=(edit_note("the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program"),),
 )
 FAMILY.fault(
     "ring_topology",
     "Collective ops must be configured at program startup",
     "Collective ops are already configured",
     meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",
-    fix=(note("create the strategy first in the program, before any tensor or dataset", kind=Kind.EDIT_PROGRAM),),
+    fix=(edit_note("create the strategy first in the program, before any tensor or dataset"),),
 )
 FAMILY.fault(
     "cluster_not_reached",
@@ -412,7 +409,7 @@ FAMILY.fault(
     meaning="the workers of the cluster do not reach each other, or one was not started",
     fix=(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
-        note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy"),
+        note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy", kind=Kind.CONFIGURE),
     ),
     confidence=Confidence.POSSIBLE,
 )

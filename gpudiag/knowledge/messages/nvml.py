@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, note, reboot, run, start
+from gpudiag.fix import Kind, Role, Where, check, configure, note, reboot, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -45,7 +45,7 @@ FAMILY.fault(
     "the driver is damaged",
     fix=(
         start("docker restart CONTAINER", "or make the pod again: it gets the devices back"),
-        run(
+        configure(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             "so that it does not come again",
             where=Where.HOST,
@@ -73,7 +73,7 @@ FAMILY.fault(
         run(
             "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'",
             "in WSL, if one was installed there",
-            kind=Kind.REMOVE,
+            kind=Kind.CHANGE_DRIVER,
         ),
     ),
     stage=Stage.DRIVER,
@@ -112,6 +112,7 @@ FAMILY.fault(
             "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
             "if the host's nvidia-smi works: the first in the container, the second on the host",
             where=Where.HOST,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
         run(
             "sudo apt install nvidia-driver-580",
@@ -129,7 +130,7 @@ FAMILY.fault(
     meaning="this user may not use the GPU's device files",
     fix=(
         check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
-        run("sudo usermod -aG video,render $USER"),
+        configure("sudo usermod -aG video,render $USER"),
     ),
     stage=Stage.DRIVER,
 )
@@ -239,7 +240,7 @@ FAMILY.fault(
     "NVML_ERROR_TIMEOUT",
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
-    fix=(run("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
+    fix=(configure("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(

@@ -31,7 +31,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         r"lib(?:GL|GLU|EGL|gthread-2\.0|glib-2\.0|SM|ICE|Xext|Xrender|X11|xcb)",
         "the system's graphics, which OpenCV and viewers ask for, and images without a screen lack",
         (
-            run("sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1", kind=Kind.INSTALL),
+            run("sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1", kind=Kind.INSTALL_AS_ROOT),
             run(
                 "pip uninstall -y opencv-python; pip install opencv-python-headless",
                 "needs none of them",
@@ -45,7 +45,11 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         r"lib(?:mpi|mpi_cxx|open-rte|open-pal|pmix)",
         "MPI: it is not loaded, or of another release than the program was built with",
         (
-            run("module load openmpi", "or run: apt install libopenmpi-dev; conda install -c conda-forge openmpi"),
+            run(
+                "module load openmpi",
+                "or run: apt install libopenmpi-dev; conda install -c conda-forge openmpi",
+                kind=Kind.SET_VARIABLE,
+            ),
             install(
                 "--force-reinstall", "--no-cache-dir", "horovod", "mpi4py", note="builds them again, with that MPI"
             ),
@@ -91,7 +95,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
             run(
                 "sudo apt install libopenblas0 libatlas3-base libgfortran5 libgomp1",
                 "elsewhere; on a Raspberry Pi too",
-                kind=Kind.INSTALL,
+                kind=Kind.INSTALL_AS_ROOT,
             ),
         ),
     ),
@@ -108,7 +112,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
             run(
                 "sudo apt install libpython3-dev",
                 "or, with pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install",
-                kind=Kind.INSTALL,
+                kind=Kind.INSTALL_AS_ROOT,
             ),
         ),
     ),

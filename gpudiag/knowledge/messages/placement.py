@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, note
+from gpudiag.fix import ask, edit, edit_note
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -23,11 +23,11 @@ FAMILY.fault(
     "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
     meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
     fix=(
-        check(
+        ask(
             "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
             "lists the GPUs that TensorFlow has",
         ),
-        check("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
+        ask("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
         edit("tf.distribute.MirroredStrategy()", "takes those that are there; or lower num_gpus of the program"),
     ),
     seen="2.0-2.21",
@@ -38,12 +38,11 @@ FAMILY.fault(
     meaning="something was made before the program joined its cluster: it is on a device of job localhost, and the "
     "devices are those of job {job} now",
     fix=(
-        note(
+        edit_note(
             "create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, "
-            "tensor or model",
-            kind=Kind.EDIT_PROGRAM,
+            "tensor or model"
         ),
-        note("and build model, optimizer and metrics inside of strategy.scope()", kind=Kind.EDIT_PROGRAM),
+        edit_note("and build model, optimizer and metrics inside of strategy.scope()"),
     ),
     seen="2.0-2.21",
 )
@@ -56,7 +55,7 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
         edit(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
         ),
-        note("or put it on the CPU: with tf.device('/CPU:0')", kind=Kind.EDIT_PROGRAM),
+        edit_note("or put it on the CPU: with tf.device('/CPU:0')"),
     ),
     seen="0.6-2.21",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, edit, install, note, start
+from gpudiag.fix import ask, check, edit, edit_note, install, note, nvidia_smi, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -74,9 +74,7 @@ FAMILY.fault(
     meaning="Colab has TensorFlow 2 alone",
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
-        note(
-            "tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7", kind=Kind.EDIT_PROGRAM
-        ),
+        edit_note("tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7"),
     ),
     seen="Google Colab",
     url="https://www.tensorflow.org/guide/migrate",
@@ -96,7 +94,7 @@ FAMILY.fault(
     meaning="the notebook's kernel crashed: memory was used up, or a library of CUDA failed; the notebook hides "
     "what it printed",
     fix=(
-        check(
+        ask(
             "python program.py",
             "the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
         ),
@@ -121,7 +119,7 @@ FAMILY.fault(
             "https://download.pytorch.org/whl/cu126",
             note="a build with CUDA",
         ),
-        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+        nvidia_smi("names the driver, and the newest CUDA that it runs"),
     ),
     stage=Stage.BUILD,
     seen="PyTorch",
@@ -133,7 +131,7 @@ FAMILY.fault(
     "Driver initialization failed (cuInit)",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
-        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),

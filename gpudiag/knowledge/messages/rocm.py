@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, export, run, start, unset
+from gpudiag.fix import Kind, check, configure, export, run, start, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -21,7 +21,7 @@ _OVERRIDE = export(
     "10.3.0",
     "RX 5000 and 6000 (gfx10xx); RX 7000: 11.0.0; Vega graphics: 9.0.0: the code of the nearest GPU that ROCm has",
 )
-_GROUPS = run("sudo usermod -a -G render,video $USER", "then log in again")
+_GROUPS = configure("sudo usermod -a -G render,video $USER", "then log in again")
 _DEVICES = start(
     "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...", "in a container"
 )
@@ -59,7 +59,7 @@ FAMILY.fault(
             "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*",
             "take the folders of another ROCm out (/opt/rocm/rocblas/lib is an old place)",
         ),
-        run("sudo apt install --reinstall rocblas", "of the same release as the rest", kind=Kind.INSTALL),
+        run("sudo apt install --reinstall rocblas", "of the same release as the rest", kind=Kind.INSTALL_AS_ROOT),
     ),
     stage=Stage.FIRST_OP,
 )
@@ -106,7 +106,7 @@ FAMILY.fault(
     "hsa_init Failed, possibly no supported GPU devices",
     meaning="ROCm sees no AMD GPU: its kernel module amdgpu is not loaded, or a container was not given the GPU",
     fix=(
-        run("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo", "must list the GPU"),
+        configure("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo", "must list the GPU"),
         _DEVICES,
         check("grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES", "the program or the shell may hide it"),
         _GROUPS,
@@ -147,7 +147,11 @@ FAMILY.fault(
     "MIOpen(HIP): Error {what}",
     meaning="a library of ROCm fails or is missing: ROCm is not of the release that this tensorflow-rocm is made for, "
     "or does not support the GPU",
-    fix=(_FITTING, _NAMES, run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL)),
+    fix=(
+        _FITTING,
+        _NAMES,
+        run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL_AS_ROOT),
+    ),
     symptom=True,
     stage=Stage.FIRST_OP,
 )

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, edit, export, install, note, prepend, run, start, unset
+from gpudiag.fix import (
+    Kind,
+    Role,
+    ask,
+    check,
+    edit,
+    edit_note,
+    export,
+    install,
+    note,
+    nvidia_smi,
+    prepend,
+    run,
+    start,
+    unset,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -103,9 +118,9 @@ BLAS_FAILED = FAMILY.fault(
     "failed to initialize cublas handle",
     meaning="cuBLAS failed: no memory left for it, another process on the GPU, or a GPU that this CUDA is too old for",
     fix=(
-        check("nvidia-smi", "another process, such as a notebook that still runs, holds the memory: end it"),
+        nvidia_smi("another process, such as a notebook that still runs, holds the memory: end it"),
         _GROWTH,
-        check("nvidia-smi --query-gpu=name,compute_cap --format=csv", "from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer"),
+        nvidia_smi("from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer", "--query-gpu=name,compute_cap --format=csv"),
         _CUDA,
     ),
     symptom=True,
@@ -130,7 +145,7 @@ FFT_FAILED = FAMILY.fault(
     "Failed to create cufft 1d plan",
     "Failed to set stream for cuFFT plan",
     meaning="cuFFT failed: no memory left for it, most often",
-    fix=(_GROWTH, note("a smaller batch", kind=Kind.EDIT_PROGRAM), _CUDA),
+    fix=(_GROWTH, edit_note("a smaller batch"), _CUDA),
     symptom=True,
 )
 SOLVER_FAILED = FAMILY.fault(
@@ -174,7 +189,7 @@ FAMILY.fault(
     meaning="no algorithm could be tried: no memory left for the libraries, most often",
     fix=(
         _GROWTH,
-        note("a smaller batch", kind=Kind.EDIT_PROGRAM),
+        edit_note("a smaller batch"),
         export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials"),
     ),
     symptom=True,
@@ -200,7 +215,7 @@ FAMILY.fault(
     meaning="an operation gave NaN or infinity",
     fix=(
         edit("tf.debugging.enable_check_numerics()", "names the first operation"),
-        note("lower learning rate; loss scaling with float16", kind=Kind.EDIT_PROGRAM),
+        edit_note("lower learning rate; loss scaling with float16"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -290,15 +305,9 @@ FAMILY.fault(
     "Detected unsupported operations when trying to compile graph",
     meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
     fix=(
-        note(
-            "without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
         edit("tf.config.optimizer.set_jit(False)", "if XLA was switched on for all"),
-        note(
-            "recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile"),
     ),
     stage=Stage.CONFIGURATION,
     seen="2.1-2.21",
@@ -327,7 +336,7 @@ FAMILY.fault(
     meaning="TensorFlow could not make its devices: another process has the GPU (compute mode), no memory is left, or "
     "the driver does not work",
     fix=(
-        check("nvidia-smi", "memory, processes, and 'E. Process': then one process alone may use that GPU"),
+        nvidia_smi("memory, processes, and 'E. Process': then one process alone may use that GPU"),
         export(
             "CUDA_VISIBLE_DEVICES", "1", "another GPU, one that nobody uses; in a batch job: the one that was given"
         ),
@@ -347,9 +356,8 @@ FAMILY.fault(
     "channels, an image that is smaller than its layers need), or it is too large",
     fix=(
         note("look at count, feature_map_count and spatial in the line: none may be 0"),
-        note(
-            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large",
-            kind=Kind.EDIT_PROGRAM,
+        edit_note(
+            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large"
         ),
     ),
     seen="0.8-2.17",
@@ -363,10 +371,7 @@ FAMILY.fault(
     meaning="a function could not be compiled for the GPU; the lines above say why",
     fix=(
         _NVCC,
-        note(
-            "or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)"),
         _ABOVE,
     ),
     symptom=True,
@@ -383,7 +388,7 @@ FAMILY.fault(
     meaning="the process was forked from one that had used the GPU, and CUDA does not work in it",
     fix=(
         edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
-        note("or use no GPU, and list none, before the processes are started"),
+        edit_note("or use no GPU, and list none, before the processes are started"),
     ),
     stage=Stage.CONTEXT,
     confidence=Confidence.POSSIBLE,
@@ -438,9 +443,9 @@ FAMILY.fault(
     "StreamExecutor device {:d} is not available",
     meaning="TensorFlow cannot use the GPU; the error of CUDA says why",
     fix=(
-        check("nvidia-smi", "does the GPU answer; memory and processes on it"),
+        nvidia_smi("does the GPU answer; memory and processes on it"),
         _DMESG,
-        note("end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES"),
+        note("end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES", kind=Kind.END_PROCESS),
     ),
     stage=Stage.CONTEXT,
     symptom=True,
@@ -448,10 +453,7 @@ FAMILY.fault(
 _AFTER_LAUNCH = (
     check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
     _DMESG.replaced(note="Xid 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"),
-    note(
-        "Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches",
-        kind=Kind.EDIT_PROGRAM,
-    ),
+    edit_note("Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches"),
 )
 FAMILY.fault(
     "launch_failed",
@@ -533,7 +535,7 @@ FAMILY.fault(
     meaning="memory of the computer itself cannot be pinned: too little is free, or a limit forbids it",
     fix=(
         check("free -m; ulimit -l -v", "memory of the computer, and limits of this shell"),
-        note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file", kind=Kind.EDIT_PROGRAM),
+        edit_note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file"),
         export(
             "TF_GPU_HOST_MEM_LIMIT_IN_MB", "4096", "caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)"
         ),
@@ -574,8 +576,8 @@ FAMILY.fault(
     "Failed to allocate {bytes:s} bytes from NVSHMEM memory",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
-        note("a smaller batch, or smaller inputs: memory grows with the batch", kind=Kind.EDIT_PROGRAM),
-        check("nvidia-smi", "another process on the GPU takes some; a notebook keeps it until its kernel is restarted"),
+        edit_note("a smaller batch, or smaller inputs: memory grows with the batch"),
+        nvidia_smi("another process on the GPU takes some; a notebook keeps it until its kernel is restarted"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is in pieces"),
     ),
@@ -599,12 +601,7 @@ FAMILY.fault(
     "is being mapped to multiple {:w} devices",
     "TensorFlow device ({}) is being mapped to multiple",
     meaning="the program configures GPUs differently in two sessions or servers of one process",
-    fix=(
-        note(
-            "the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-    ),
+    fix=(edit_note("the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead"),),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
@@ -688,7 +685,7 @@ FAMILY.fault(
     meaning="deterministic operations are asked for, but XLA has no deterministic {op} for the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
-        note("without XLA it has one: model.compile(..., jit_compile=False)", kind=Kind.EDIT_PROGRAM),
+        edit_note("without XLA it has one: model.compile(..., jit_compile=False)"),
         unset(
             "TF_DETERMINISTIC_OPS",
             note="or without determinism; likewise without enable_op_determinism",
@@ -708,7 +705,7 @@ FAMILY.fault(
     "The Conv3D op currently only supports the NDHWC tensor format on the CPU",
     meaning="the model is made for a GPU (channels first), and TensorFlow uses the CPU",
     fix=(
-        check("gpudiag check", "why there is no GPU"),
+        ask("gpudiag check", "why there is no GPU"),
         edit("tf.keras.backend.set_image_data_format('channels_last')", "for the CPU"),
     ),
     stage=Stage.CONFIGURATION,
@@ -741,7 +738,7 @@ FAMILY.fault(
     meaning="an operation has no form for the devices that TensorFlow has here: it needs a GPU, or the CPU",
     fix=(
         edit("tf.config.set_soft_device_placement(True)"),
-        check("gpudiag check", "if it needs a GPU: why there is none"),
+        ask("gpudiag check", "if it needs a GPU: why there is none"),
     ),
     stage=Stage.CONFIGURATION,
     confidence=Confidence.POSSIBLE,
@@ -758,7 +755,7 @@ FAMILY.fault(
     "Cannot use GPU when TensorFlow was built without GPU support",
     "Not compiled with CUDA",
     meaning="this TensorFlow was built without CUDA",
-    fix=(run("pip uninstall -y tensorflow-cpu tensorflow && pip install 'tensorflow[and-cuda]'", kind=Kind.REMOVE),),
+    fix=(run("pip uninstall -y tensorflow-cpu tensorflow", kind=Kind.REMOVE), install("tensorflow[and-cuda]")),
     stage=Stage.BUILD,
 )
 DIRECTML_ADAPTER = FAMILY.add(
@@ -773,15 +770,11 @@ FAMILY.fault(
     "Trying to access resource {resource:s}",
     meaning="a function that XLA compiles uses a variable of another device: XLA cannot",
     fix=(
-        note(
-            "make and use the model under the same device: both in one with tf.device(...), or neither",
-            kind=Kind.EDIT_PROGRAM,
-        ),
-        note(
+        edit_note("make and use the model under the same device: both in one with tf.device(...), or neither"),
+        edit_note(
             "or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in "
             "Keras 2.11 "
-            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy",
-            kind=Kind.EDIT_PROGRAM,
+            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy"
         ),
     ),
 )
@@ -791,10 +784,7 @@ NO_XLA_COMPILER = FAMILY.fault(
     "Could not find compiler for platform {platform:w}",
     meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
     fix=(
-        note(
-            "model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
         install("tensorflow[and-cuda]", note="the wheels of pypi.org have it; in conda: a newer build"),
     ),
     seen="2.4-2.21",
@@ -811,7 +801,7 @@ PLATFORM_MISSING = FAMILY.fault(
     "Invalid device index: {:d}",
     "failed to initialize GPU machine manager",
     meaning="XLA has no platform for GPUs here: TensorFlow found no GPU, or was built without CUDA",
-    fix=(check("gpudiag check", "why there is no GPU"),),
+    fix=(ask("gpudiag check", "why there is no GPU"),),
     symptom=True,
     stage=Stage.DEVICE_COUNT,
 )
@@ -863,7 +853,7 @@ FAMILY.fault(
     "failed to enable peer access from {} to {}",
     "potential peer access pairs were reported by the driver, but no peering could be enabled",
     meaning="GPUs cannot reach each other's memory; copies go through the host",
-    fix=(check("nvidia-smi topo -p2p r", "which pairs can"), export("NCCL_P2P_DISABLE", "1", "if exchanges hang")),
+    fix=(nvidia_smi("which pairs can", "topo -p2p r"), export("NCCL_P2P_DISABLE", "1", "if exchanges hang")),
     confidence=Confidence.POSSIBLE,
     stage=Stage.CONFIGURATION,
 )
@@ -882,7 +872,7 @@ FAMILY.fault(
         run(
             "sudo apt install cuda-nvrtc-11-1",
             "if the log says that libnvrtc.so.11.1 cannot be opened: TensorRT needs it",
-            kind=Kind.INSTALL,
+            kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
     url="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
@@ -905,7 +895,7 @@ NO_KERNEL_DRIVER = FAMILY.fault(
     "no NVIDIA GPU device is present: /dev/nvidia0 does not exist",
     meaning="no NVIDIA driver runs where the program ran: none is installed, or the container was given no GPU",
     fix=(
-        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
         _DRIVER,
     ),
@@ -928,7 +918,7 @@ FAMILY.fault(
     "kernels require cuDNN {needed:v} or higher",
     "require cublasLt >= {needed:v}",
     meaning="an operation needs a newer GPU or a newer library",
-    fix=(check("nvidia-smi --query-gpu=name,compute_cap --format=csv"), install("--upgrade", "tensorflow[and-cuda]")),
+    fix=(nvidia_smi(options="--query-gpu=name,compute_cap --format=csv"), install("--upgrade", "tensorflow[and-cuda]")),
 )
 FAMILY.sign(
     "op_requires",
@@ -987,13 +977,12 @@ FAMILY.fault(
     "Check failed: work_element_count >= 0 ({:d} vs. 0)",
     meaning="an operation was given a tensor without elements, or one that is too large to be counted",
     fix=(
-        note(
+        edit_note(
             "no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part "
             "of the last "
-            "one",
-            kind=Kind.EDIT_PROGRAM,
+            "one"
         ),
-        note("if a tensor has more than 2147483647 elements: a smaller batch", kind=Kind.EDIT_PROGRAM),
+        edit_note("if a tensor has more than 2147483647 elements: a smaller batch"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="1.13-2.21",
@@ -1025,11 +1014,8 @@ FAMILY.fault(
     meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
     "channels does not fit the layer",
     fix=(
-        check("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
-        note(
-            "give the layer an input with as many channels as it was made for, such as 3 and not 4 for images",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        ask("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
+        edit_note("give the layer an input with as many channels as it was made for, such as 3 and not 4 for images"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="2.1-2.21",
@@ -1060,7 +1046,7 @@ FAMILY.add(
     "/gpu:{last}",
     fix=(
         install("--upgrade", "keras==2.3.*", note="has that corrected; or use tf.keras of the same TensorFlow"),
-        note("or multi_gpu_model with cpu_merge=False: merges on a GPU", kind=Kind.EDIT_PROGRAM),
+        edit_note("or multi_gpu_model with cpu_merge=False: merges on a GPU"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x",
@@ -1070,14 +1056,14 @@ MULTI_GPU_MODEL = FAMILY.fault(
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
     meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",
     fix=(
-        check(
+        ask(
             "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from "
             "tensorflow.python.client import "
             "device_lib; print(device_lib.list_local_devices())'",
             "what it has",
         ),
         check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "what the machine has, and what is hidden"),
-        note("gpus= as many as there are", kind=Kind.EDIT_PROGRAM),
+        edit_note("gpus= as many as there are"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x-2.3",
@@ -1090,7 +1076,7 @@ FAMILY.fault(
         edit(
             "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
         ),
-        note("or put that part on the CPU: with tf.device('/CPU:0')", kind=Kind.EDIT_PROGRAM),
+        edit_note("or put that part on the CPU: with tf.device('/CPU:0')"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x-2.21",
@@ -1103,7 +1089,7 @@ FAMILY.fault(
     ),
     meaning="the program puts an operation on {device}, which TensorFlow does not have here",
     fix=(
-        check(
+        ask(
             "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'",
             "what it has",
         ),
@@ -1122,7 +1108,7 @@ FAMILY.fault(
     "always were",
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has it"),
-        note("or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec"),
+        edit_note("or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec"),
     ),
     stage=Stage.CONFIGURATION,
     seen="2.0-2.21",

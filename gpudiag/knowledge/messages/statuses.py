@@ -5,7 +5,7 @@ cuDNN 9 divides the statuses of cuDNN 8 into finer ones; one that this table lac
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, export, install, note, run, unset
+from gpudiag.fix import Action, Kind, check, edit_note, export, install, nvidia_smi, run, unset
 from gpudiag.knowledge.fault import Confidence
 from gpudiag.knowledge.message import Message, MessageFamily, Worth
 
@@ -28,7 +28,7 @@ _CUBLAS_SAYS = ("cublas handle", "cuBLAS calls")
 FAMILY = MessageFamily("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
 _GROWTH = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries")
-_SMALLER = check("nvidia-smi", "does another process hold memory; a smaller batch")
+_SMALLER = nvidia_smi("does another process hold memory; a smaller batch")
 _SAME = install("--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries that fit each other")
 _PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
 _MEMORY = (_GROWTH, _SMALLER, _PATH)
@@ -72,14 +72,14 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
         _ALL,
         "ARCH_MISMATCH",
         "has no code for this GPU, which is older or newer than the library",
-        (check("nvidia-smi --query-gpu=name,compute_cap --format=csv"), _SAME),
+        (nvidia_smi(options="--query-gpu=name,compute_cap --format=csv"), _SAME),
         Confidence.LIKELY,
     ),
     (
         _ALL,
         "NOT_SUPPORTED",
         "does not do what was asked on this GPU, or in this release",
-        (_SAME, note("else another algorithm, type or layout")),
+        (_SAME, edit_note("else another algorithm, type or layout")),
         Confidence.POSSIBLE,
     ),
     (
@@ -151,7 +151,7 @@ _CUFFT: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     (
         "INVALID_SIZE",
         "does not do transforms of this size",
-        (note("another length or batch", kind=Kind.EDIT_PROGRAM),),
+        (edit_note("another length or batch"),),
         Confidence.POSSIBLE,
     ),
     (

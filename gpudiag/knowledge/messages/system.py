@@ -6,7 +6,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, note, run, start
+from gpudiag.fix import Action, Kind, check, configure, edit_note, note, run, start
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -32,8 +32,8 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Too many open files",
         "the program has more files and connections open than it may",
         (
-            run("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
-            note("fewer workers that read data, and files that are closed after they were read"),
+            configure("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
+            edit_note("fewer workers that read data, and files that are closed after they were read"),
         ),
     ),
     (
@@ -57,10 +57,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "memory of the computer, not of the GPU, is used up or limited",
         (
             check("free -g; ulimit -v", "how much there is, and how much the program may have"),
-            note(
-                "less in memory: a smaller batch, fewer workers, data that is read as it is needed",
-                kind=Kind.EDIT_PROGRAM,
-            ),
+            edit_note("less in memory: a smaller batch, fewer workers, data that is read as it is needed"),
         ),
     ),
     (
@@ -70,7 +67,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "a file that the program asks for is not there",
         (
             check(
-                "ls -ld FILE",
+                "ls -ld {file}",
                 "in the folder in which the program was started: a path without / at its beginning counts from there",
             ),
             note("in a container: mount its folder, docker run -v $PWD:/work -w /work ...", kind=Kind.START_CONTAINER),
@@ -82,7 +79,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Permission denied",
         "the program may not read or write a file: it belongs to another user",
         (
-            check("ls -ld FILE; id", "whose it is, and who you are"),
+            check("ls -ld {file}; id", "whose it is, and who you are"),
             start(
                 "docker run -u $(id -u):$(id -g) ...",
                 "in a container; else another folder: export KERAS_HOME=$HOME/.keras",
@@ -95,7 +92,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Read-only file system",
         "the program writes to a file system that is read-only",
         (
-            check("findmnt -T FILE", "which it is; a disk with errors is made read-only, dmesg says so"),
+            check("findmnt -T {file}", "which it is; a disk with errors is made read-only, dmesg says so"),
             run("export TMPDIR=/path/that/is/writable KERAS_HOME=/path/that/is/writable/keras", kind=Kind.SET_VARIABLE),
         ),
     ),
@@ -107,7 +104,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         (
             check("sudo dmesg | tail -n 30", "what the kernel says of the disk"),
             check(
-                "df -h FILE",
+                "df -h {file}",
                 "the file system; on Google Drive in Colab: mount it again, read fewer files of one folder",
             ),
         ),
@@ -117,7 +114,10 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         98,
         "Address already in use",
         "another process has the port already: an earlier run that has not ended, most often",
-        (check("ss -ltnp", "who has the port: end it"), note("or another port: tensorboard --port 6007")),
+        (
+            check("ss -ltnp", "who has the port: end it"),
+            note("or another port: tensorboard --port 6007", kind=Kind.START_CONTAINER),
+        ),
     ),
     (
         "connection_refused",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, install, note, prepend, start
+from gpudiag.fix import Kind, Role, edit_note, install, note, nvidia_smi, prepend, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -26,9 +26,8 @@ FAMILY.fault(
     "serializationUtils.cpp{} Version tag does not match",
     meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
     fix=(
-        note(
-            "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan",
-            kind=Kind.EDIT_PROGRAM,
+        edit_note(
+            "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan"
         ),
     ),
 )
@@ -38,7 +37,7 @@ FAMILY.fault(
     "[TRT] CUDA initialization failure with error {code:d}",
     meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
     fix=(
-        check("nvidia-smi", "names the driver, and the newest CUDA that it runs; the GPU must be listed"),
+        nvidia_smi("names the driver, and the newest CUDA that it runs; the GPU must be listed"),
         start("docker run --gpus all ...", "in a container"),
     ),
     stage=Stage.DRIVER,
@@ -86,7 +85,7 @@ FAMILY.fault(
     meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3", "has TensorFlow with TensorRT"),
-        note("or convert to ONNX (pip install tf2onnx) and build an engine with trtexec"),
+        edit_note("or convert to ONNX (pip install tf2onnx) and build an engine with trtexec"),
     ),
 )
 FAMILY.fault(
@@ -104,10 +103,7 @@ FAMILY.fault(
             "operation that "
             "it does not know"
         ),
-        note(
-            "converter.build(input_fn) with the shapes that are used makes the engines beforehand",
-            kind=Kind.EDIT_PROGRAM,
-        ),
+        edit_note("converter.build(input_fn) with the shapes that are used makes the engines beforehand"),
     ),
     confidence=Confidence.POSSIBLE,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, install, note, prepend, reboot, reset_gpu, run, start
+from gpudiag.fix import Kind, Role, check, configure, install, note, nvidia_smi, prepend, reboot, reset_gpu, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily, Worth
 
@@ -47,7 +47,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "open shared object file libcuda.so.1",
     meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
-        check("nvidia-smi", "does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
         run(
             "sudo apt install nvidia-driver-580",
@@ -112,7 +112,7 @@ NO_LIBCUDA_LINK = FAMILY.fault(
     meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
     fix=(
         prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
-        run("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig", "elsewhere"),
+        configure("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig", "elsewhere"),
     ),
     seen="cuDNN 8",
 )
@@ -143,7 +143,7 @@ FAMILY.fault(
     "bring it, or there is none: no driver, or a container that was given no GPU",
     fix=(
         start("docker run --gpus all ...", "in a container: the toolkit brings the host's library"),
-        check("nvidia-smi", "must list the GPU where the program runs"),
+        nvidia_smi("must list the GPU where the program runs"),
         check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "a folder 'stubs' must not be in it"),
     ),
     seen="1.x-2.3",
@@ -174,10 +174,11 @@ FAMILY.fault(
         note(
             "update Docker Desktop (4.31 or newer), or the package nvidia-container-toolkit (1.16 or newer); "
             "then create "
-            "the container again"
+            "the container again",
+            kind=Kind.INSTALL,
         ),
         note("or install driver 552 in Windows: https://www.nvidia.com/drivers", kind=Kind.CHANGE_DRIVER),
-        check("nvidia-smi", "under WSL and in the container: both must name the same driver"),
+        nvidia_smi("under WSL and in the container: both must name the same driver"),
     ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.DRIVER,
@@ -243,8 +244,8 @@ DEVICE_BUSY = FAMILY.fault(
     "busy or unavailable",
     meaning="another process holds the GPU, which is set to serve one process, or the GPU is in a bad state",
     fix=(
-        check("nvidia-smi", "compute mode, and the process that holds it"),
-        run("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
+        nvidia_smi("compute mode, and the process that holds it"),
+        configure("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
         reset_gpu("0", "the GPU that fails, no process using it; or reboot"),
     ),
     stage=Stage.CONTEXT,
@@ -257,7 +258,7 @@ SYSTEM_NOT_READY = FAMILY.fault(
     "SYSTEM_NOT_READY",
     meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
     fix=(
-        run("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
+        configure("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
         check("nvidia-smi -q | grep -A2 -i fabric", "must say Completed"),
     ),
 )
@@ -279,7 +280,7 @@ DRIVER_TOO_OLD = FAMILY.fault(
     "cudaErrorInsufficientDriver",
     meaning="the NVIDIA driver is too old for the CUDA that this program brings",
     fix=(
-        check("nvidia-smi", "names the driver, and the newest CUDA that it runs"),
+        nvidia_smi("names the driver, and the newest CUDA that it runs"),
         run(
             "sudo apt install nvidia-driver-580",
             "or another way to a newer driver (Windows: nvidia.com); then reboot",
@@ -321,7 +322,7 @@ CUDA_UNKNOWN = FAMILY.fault(
             "after a suspend, while no GPU is in use; or reboot",
             kind=Kind.RELOAD_DRIVER,
         ),
-        run("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
+        configure("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
         check("sudo dmesg | grep -i -e nvrm -e xid"),
     ),
     confidence=Confidence.POSSIBLE,

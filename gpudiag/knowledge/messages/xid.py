@@ -6,7 +6,7 @@ catalogue of Xids, in our own words.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, note, reboot, reset_gpu, run
+from gpudiag.fix import Action, Kind, ask, check, note, nvidia_smi, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Message, MessageFamily, Worth
 
@@ -23,7 +23,7 @@ _PROGRAM = (
 )
 _RESET = (
     reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
-    check("nvidia-smi -q -d ECC,ROW_REMAPPER", "errors of its memory"),
+    nvidia_smi("errors of its memory", "-q -d ECC,ROW_REMAPPER"),
     check("sudo dcgmi diag -r 3", "if it comes again, the GPU is to be replaced"),
 )
 _LOST = (
@@ -32,7 +32,7 @@ _LOST = (
         "check power cables, seat, temperature and the power supply; another slot if it comes again",
         kind=Kind.REPLACE_HARDWARE,
     ),
-    check("nvidia-smi -q -d TEMPERATURE,POWER"),
+    nvidia_smi(options="-q -d TEMPERATURE,POWER"),
 )
 _GSP = (
     reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
@@ -44,7 +44,7 @@ _GSP = (
     ),
 )
 _NVLINK = (
-    check("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "errors and state of each link"),
+    ask("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "errors and state of each link"),
     check(
         "sudo systemctl status nvidia-fabricmanager",
         "if NVSwitch joins the GPUs, it must run, and be of the driver's version",
@@ -134,7 +134,7 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     (
         "78",
         "a vGPU could not be started",
-        (note("the vGPU's driver must fit the host's; see the host's log"),),
+        (note("the vGPU's driver must fit the host's; see the host's log", kind=Kind.CHANGE_DRIVER),),
         Confidence.LIKELY,
     ),
     ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, Confidence.LIKELY),

@@ -33,7 +33,7 @@ class Fault(probe.GpuFaults):
         "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
         do=(
             fix.export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
-            fix.check("nvidia-smi -L", "UUIDs, which can be listed in place of numbers"),
+            fix.nvidia_smi("UUIDs, which can be listed in place of numbers", "-L"),
         ),
     )
     order_differs = note(

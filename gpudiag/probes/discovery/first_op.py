@@ -36,7 +36,7 @@ SLOW_SECOND_S = 1.0
 takes."""
 
 KEEP_LOADED = (
-    fix.run("sudo nvidia-smi -pm 1", "keeps the driver loaded; or start the service nvidia-persistenced"),
+    fix.configure("sudo nvidia-smi -pm 1", "keeps the driver loaded; or start the service nvidia-persistenced"),
     fix.check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on already: look for errors of a GPU"),
 )
 
@@ -66,8 +66,8 @@ class Fault(probe.KernelFaults):
     slow_second = warn(
         "the second operation on {device} ({pci_bus_id}) took {second_s:.1f} s, at most {allowed_s:.0f} s was expected",
         do=(
-            fix.check("nvidia-smi", "look for other programs on this GPU"),
-            fix.check("nvidia-smi -q -d PERFORMANCE", "its clocks"),
+            fix.nvidia_smi("look for other programs on this GPU"),
+            fix.nvidia_smi("its clocks", "-q -d PERFORMANCE"),
             probe.KERNEL_LOG,
         ),
     )

@@ -30,7 +30,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.KernelFaults):
     creation_failed = fail(
         "TensorFlow cannot create its devices (GPUs: {given}): {raised}{refused}",
-        do=(fix.check("nvidia-smi", "look for other processes and the compute mode"), probe.KERNEL_LOG),
+        do=(fix.nvidia_smi("look for other processes and the compute mode"), probe.KERNEL_LOG),
     )
     product_failed = fail(
         "a matrix product on {device} raised {raised}",

@@ -37,15 +37,11 @@ class Fault(probe.Faults):
     )
     listing_raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        do=(fix.check("nvidia-smi", "look for a GPU that is lost or failing"), probe.KERNEL_LOG),
+        do=(fix.nvidia_smi("look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
     cudnn_too_old = fail(
         "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
-        do=fix.run(
-            "pip install 'nvidia-cudnn-cu12>={needed},<10'",
-            "and take an older cuDNN out of LD_LIBRARY_PATH",
-            kind=fix.Kind.INSTALL,
-        ),
+        do=fix.install("nvidia-cudnn-cu12>={needed},<10", note="and take an older cuDNN out of LD_LIBRARY_PATH"),
     )
     numbered_otherwise = fail(
         "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",

@@ -36,7 +36,7 @@ class Fault(probe.Faults):
     )
     raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
-        do=(fix.check("nvidia-smi", "look for a GPU that is lost or failing"), probe.KERNEL_LOG),
+        do=(fix.nvidia_smi("look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
 
 

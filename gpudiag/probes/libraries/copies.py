@@ -38,8 +38,8 @@ class Fault(probe.ReplicaFaults):
         "of {size_bytes} copied from {source} to {target} {wrong} bytes are wrong",
         means="The path between the two, or the memory of one of them, corrupts data, and no error was raised.",
         do=(
-            fix.note("if both are GPUs, boot with iommu=pt and switch ACS off"),
-            fix.check("nvidia-smi topo -m", "how they are connected"),
+            fix.note("if both are GPUs, boot with iommu=pt and switch ACS off", kind=fix.Kind.CHANGE_DRIVER),
+            fix.nvidia_smi("how they are connected", "topo -m"),
             *probe.GPU_ERRORS,
         ),
     )

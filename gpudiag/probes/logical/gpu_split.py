@@ -39,8 +39,8 @@ class Fault(probe.KernelFaults):
         "the first tensor on {device} raised the memory of {most} by {most_bytes} and that of {pci_bus_id} by "
         "{taken_bytes}",
         do=(
-            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
-            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+            fix.nvidia_smi("run it beside the program, to see where the memory went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES", kind=fix.Kind.SET_VARIABLE),
         ),
     )
     limit_ignored = fail(

@@ -50,7 +50,7 @@ class Fault(probe.KernelFaults):
         "both parts together took {taken_bytes} of their {limit_bytes}; GPU:0 gave out {first_bytes}, "
         "GPU:1 {second_bytes}",
         means="The parts took less than their limits: the GPU was nearly full.",
-        do=fix.check("nvidia-smi", "look for what else fills this GPU, and end it"),
+        do=fix.nvidia_smi("look for what else fills this GPU, and end it"),
     )
     not_apart = fail(
         "with GPU:0 full, GPU:1 gave out {second_bytes} of {limit_bytes}, GPU:0 had given {first_bytes}",

@@ -45,7 +45,7 @@ class Fault(probe.KernelFaults):
     refused = fail(
         "TensorFlow may take {ceiling_bytes} and CUDA refused {refused_bytes} at once; it gave {allocated_bytes}",
         means="NVML and CUDA report the memory as free, and CUDA does not give it out in one piece.",
-        do=(fix.check("nvidia-smi", "see what else holds memory of this GPU"), probe.KERNEL_LOG),
+        do=(fix.nvidia_smi("see what else holds memory of this GPU"), probe.KERNEL_LOG),
     )
     not_taken = warn(
         "TensorFlow may take {ceiling_bytes}; by NVML the first tensor took {allocated_bytes}",

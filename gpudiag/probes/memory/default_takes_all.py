@@ -47,7 +47,7 @@ class Fault(probe.KernelFaults):
     not_all = warn(
         "the first tensor took {taken_bytes}, expected at least {expected_bytes}; making the device took {made_bytes}",
         do=(
-            fix.check("nvidia-smi", "look for what else fills this GPU"),
+            fix.nvidia_smi("look for what else fills this GPU"),
             fix.note("if it is empty, look for code that sets memory growth"),
         ),
     )

@@ -44,13 +44,13 @@ class Fault(probe.KernelFaults):
     )
     out_of_memory = fail(
         "a tensor of {large_bytes} could not be made: {error}",
-        do=fix.check("nvidia-smi", "look for what fills this GPU, and end it"),
+        do=fix.nvidia_smi("look for what fills this GPU, and end it"),
     )
     not_on_device = fail(
         "a tensor of {large_bytes} on {device} raised the memory of {pci_bus_id} by {grown_bytes} only",
         do=(
-            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
-            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+            fix.nvidia_smi("run it beside the program, to see where the memory went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES", kind=fix.Kind.SET_VARIABLE),
         ),
     )
     given_back = note(

@@ -43,7 +43,7 @@ class Fault(probe.KernelFaults):
     )
     not_given = fail(
         "a tensor of {within_bytes} below a ceiling of {ceiling_mib} MiB was refused: {error}",
-        do=fix.check("nvidia-smi", "look for what fills this GPU, and end it"),
+        do=fix.nvidia_smi("look for what fills this GPU, and end it"),
     )
     ceiling_ignored = fail(
         "took {last_bytes} under a ceiling of {ceiling_mib} MiB; a tensor of {beyond_bytes} {ended}",

@@ -43,15 +43,15 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     did_not_fit = fail(
         "model {number} of {model_bytes} could not be used on {device}, planned with {limit_bytes}: {error}",
-        do=fix.check("nvidia-smi", "look for what else fills this GPU, and plan fewer models on it"),
+        do=fix.nvidia_smi("look for what else fills this GPU, and plan fewer models on it"),
     )
     elsewhere = fail(
         "model {number} of {model_bytes} on {device} raised the memory of {pci_bus_id} by {rose_bytes} and "
         "that of {other} by {other_bytes}",
         means="Loading a model raised the memory of another GPU, or not that of its GPU.",
         do=(
-            fix.check("nvidia-smi", "run it beside the program, to see where the memory went"),
-            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES"),
+            fix.nvidia_smi("run it beside the program, to see where the memory went"),
+            fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES", kind=fix.Kind.SET_VARIABLE),
         ),
     )
     over_plan = fail(

@@ -74,7 +74,7 @@ class Fault(probe.KernelFaults):
     )
     not_held = fail(
         "the other process should have taken {held_bytes} of {pci_bus_id}, {what}",
-        do=(fix.check("nvidia-smi", "look for what else uses this GPU"), fix.check("gpudiag check memory.limit")),
+        do=(fix.nvidia_smi("look for what else uses this GPU"), fix.ask("gpudiag check memory.limit")),
     )
 
 
