@@ -21,7 +21,7 @@ from gpudiag.errors import CatalogueError, UsageError, nearest
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Row
-from gpudiag.probe import HEADINGS, EndedReading, Faults, GpuReading, Kind, Probe, ProbeModule, Reading, Verified
+from gpudiag.probe import HEADINGS, EndedReading, Faults, FindingKind, GpuReading, Probe, ProbeModule, Reading, Verified
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -43,7 +43,7 @@ class Entry:
     """``<area>.<name>``."""
     module: ProbeModule
     probe: Probe
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FindingKind, ...]
     reading: type[Reading] | None
     """The type of the probe's reading; None for a row of the host, which shows what causes find in the facts."""
 

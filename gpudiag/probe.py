@@ -124,7 +124,7 @@ class Probe(Record):
 
 
 @dataclass(frozen=True)
-class Kind:
+class FindingKind:
     """A kind of finding that a probe can make; its texts are format strings over its figures."""
 
     name: str
@@ -178,28 +178,28 @@ def _actions(do: Do) -> tuple[Action, ...]:
     return do if isinstance(do, tuple) else (do,)
 
 
-def fail(message: str, *, do: Do, means: str = "") -> Kind:
+def fail(message: str, *, do: Do, means: str = "") -> FindingKind:
     """Return a fault that fails the run; the name of its attribute in :class:`Faults` becomes its name."""
-    return Kind("", Severity.FAIL, message, _actions(do), means)
+    return FindingKind("", Severity.FAIL, message, _actions(do), means)
 
 
-def warn(message: str, *, do: Do, means: str = "") -> Kind:
+def warn(message: str, *, do: Do, means: str = "") -> FindingKind:
     """Return a fault that fails the run under ``--strict`` alone."""
-    return Kind("", Severity.WARNING, message, _actions(do), means)
+    return FindingKind("", Severity.WARNING, message, _actions(do), means)
 
 
-def note(message: str, *, do: Do, means: str = "") -> Kind:
+def note(message: str, *, do: Do, means: str = "") -> FindingKind:
     """Return something worth knowing that is not a fault."""
-    return Kind("", Severity.NOTE, message, _actions(do), means)
+    return FindingKind("", Severity.NOTE, message, _actions(do), means)
 
 
 class Faults:
     """Base of a probe's ``Fault``; its attributes are made by :func:`fail`, :func:`warn` or :func:`note`."""
 
     @classmethod
-    def kinds(cls) -> tuple[Kind, ...]:
+    def kinds(cls) -> tuple[FindingKind, ...]:
         """Return the probe's own kinds, then those that it shares with others."""
-        return tuple(kind for base in cls.__mro__ for kind in vars(base).values() if isinstance(kind, Kind))
+        return tuple(kind for base in cls.__mro__ for kind in vars(base).values() if isinstance(kind, FindingKind))
 
 
 class GpuFaults(Faults):

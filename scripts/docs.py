@@ -44,7 +44,7 @@ from gpudiag.knowledge.messages import FAMILIES, xid
 from gpudiag.lint import rule as lint
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
-from gpudiag.probe import Kind
+from gpudiag.probe import FindingKind
 from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
 from gpudiag.report.formats import prometheus
@@ -287,7 +287,7 @@ def _probe(entry: Entry) -> str:
 
 
 @cache
-def _shared_kinds() -> tuple[Kind, ...]:
+def _shared_kinds() -> tuple[FindingKind, ...]:
     """Return the findings that many probes can make; they are explained once."""
     kinds = [kind for entry in catalogue.entries() for kind in entry.kinds]
     return tuple(kind for number, kind in enumerate(kinds) if kinds.index(kind) == number and kinds.count(kind) >= MANY)
@@ -298,7 +298,7 @@ def shared_findings() -> str:
     return "\n".join(map(_finding, _shared_kinds())) + "\n"
 
 
-def _finding(kind: Kind) -> str:
+def _finding(kind: FindingKind) -> str:
     """Return what a finding means, its text, and what to do, as an item with items below it."""
     message = _escaped(with_names(kind.message))
     advice = _escaped("; ".join(fix.with_names(action).text for action in kind.fix))

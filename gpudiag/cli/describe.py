@@ -12,7 +12,7 @@ from gpudiag.catalogue import Entry, documentation
 from gpudiag.cli.explanation import Explanation, wrapped
 from gpudiag.model.reading import plain_reading
 from gpudiag.model.report import Report
-from gpudiag.probe import Kind, Needs
+from gpudiag.probe import FindingKind, Needs
 from gpudiag.probes.listing import Listed
 from gpudiag.text import counted, one_line, with_names
 
@@ -67,7 +67,7 @@ def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
     return text if report is None else f"{text}\n{_measured(entry, report, width)}"
 
 
-def _kinds(entry: Entry) -> tuple[Kind, ...]:
+def _kinds(entry: Entry) -> tuple[FindingKind, ...]:
     """Return the possible findings of a probe; only rows of the host need the causes for that."""
     if entry.reading is not None:
         return entry.kinds

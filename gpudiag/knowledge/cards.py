@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpudiag.record import Record
 
 
-class Card(Record):
+class NamedCard(Record):
     """A GPU that a text names."""
 
     name: str
@@ -61,7 +61,7 @@ _WITH_TI = re.compile(r"(?i)(?<![\w.])((?:1[06]|[2-5]0)[5-9]0)(?= ?(?:ti|super)\
 _MEANT = re.compile(r"(?i)\bGPUs?\b|nvidia|tesla|geforce|quadro|jetson|\bcard\b|name:")
 
 
-def cards(text: str) -> Iterator[Card]:
+def cards(text: str) -> Iterator[NamedCard]:
     """Yield the GPUs that a line of text names."""
     text = _BARE.sub(lambda found: f"{found[1]} {'RTX' if found[2] >= '2050' else 'GTX'} {found[2]}", text)
     text = _WITH_TI.sub(lambda found: f"{'RTX' if found[1] >= '2050' else 'GTX'} {found[1]}", text)
@@ -71,4 +71,4 @@ def cards(text: str) -> Iterator[Card]:
     for capability, pattern in _CARDS:
         for found in pattern.finditer(upright):
             if found[0].upper().split("-")[0] not in _SHORT or _MEANT.search(text):
-                yield Card(found[0].strip(), capability)
+                yield NamedCard(found[0].strip(), capability)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from gpudiag.knowledge.cards import Card, cards
+from gpudiag.knowledge.cards import NamedCard, cards
 from gpudiag.record import Record
 from gpudiag.text import one_line
 
@@ -207,7 +207,7 @@ class StatedFacts:
         return found["cuda"] if found else ""
 
     @cached_property
-    def cards(self) -> tuple[tuple[Card, str], ...]:
+    def cards(self) -> tuple[tuple[NamedCard, str], ...]:
         """The GPUs, each with the line that names it, the newest GPU first."""
         named = {card.name.upper(): (card, one_line(line)[:_LONGEST]) for line in self._lines for card in cards(line)}
         return tuple(sorted(named.values(), key=lambda entry: _numbers(entry[0].capability), reverse=True))

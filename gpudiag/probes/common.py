@@ -22,11 +22,11 @@ from gpudiag.probe import (
     MIB,
     SLACK_BYTES,
     Context,
+    FindingKind,
     Findings,
     GpuReading,
     Kernel,
     KernelFaults,
-    Kind,
     MemoryUse,
     Raised,
     ReplicaFaults,
@@ -210,7 +210,7 @@ class Limited(Record):
     kernel: Kernel
     """A matrix product that was computed last."""
 
-    def judged(self, limit: int, facts: Facts, least: int, ignored: Kind, unlimited: Kind) -> Findings:
+    def judged(self, limit: int, facts: Facts, least: int, ignored: FindingKind, unlimited: FindingKind) -> Findings:
         """Judge the memory: the first tensor should take at least ``least``, and nothing should take more than
         ``limit``.
 

@@ -21,7 +21,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Finding, Judged, Limits, Row
 from gpudiag.model.visibility import gpus_in_scope
-from gpudiag.probe import Kind, Reading
+from gpudiag.probe import FindingKind, Reading
 
 
 def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits) -> Judged:
@@ -33,7 +33,7 @@ def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits
     return Judged(findings=tuple(_findings(entry, facts, limits)), figure=str(entry.module.figure(facts)))
 
 
-def kinds(entry: Entry) -> tuple[Kind, ...]:
+def kinds(entry: Entry) -> tuple[FindingKind, ...]:
     """Return the kinds of findings that a probe can make or a row of the host can show."""
     if entry.reading is not None:
         return entry.kinds
@@ -41,7 +41,7 @@ def kinds(entry: Entry) -> tuple[Kind, ...]:
     for known in _shown_by(entry):
         named.setdefault(known.kind, []).append(known)
     return tuple(
-        Kind(
+        FindingKind(
             kind,
             several[0].declared.severity,
             several[0].cause,
