@@ -395,10 +395,11 @@ class Raised(Record):
 
     @property
     def brief(self) -> str:
-        """Type and message on one line, cut at 200 characters, for the message of a finding."""
+        """Type and message on one line, cut at 200 characters, for the message of a finding; a code is never cut."""
+        from gpudiag.knowledge.codes import cut
+
         said = _of_a_graph(self.message) or _NODE.sub("", self.message)
-        line = " ".join(f"{self.type}: {said}".split()).removesuffix(" name:")
-        return line if len(line) <= 200 else f"{line[:199]}…"
+        return cut(" ".join(f"{self.type}: {said}".split()).removesuffix(" name:"), 200)
 
 
 class MemoryUse(Record):

@@ -70,7 +70,7 @@ def gather() -> NvmlFacts:
         with _session(nvml):
             return _facts(nvml)
     except nvml.NVMLError as error:
-        return NvmlFacts(str(error), None, None, ())
+        return NvmlFacts(_words(nvml, error), None, None, ())
 
 
 def memory(uuid: str) -> MemoryUse:
@@ -162,6 +162,11 @@ def _session(nvml: ModuleType) -> Iterator[None]:
         _optional(nvml, nvml.nvmlShutdown)
 
 
+def _words(nvml: ModuleType, error: Any) -> str:
+    """Return NVML's words for an error, and the code of the error that it has no words for."""
+    return f"{error}, NVML_ERROR_UNKNOWN" if error.value == nvml.NVML_ERROR_UNKNOWN else str(error)
+
+
 def _facts(nvml: ModuleType) -> NvmlFacts:
     devices: list[NvmlDevice] = []
     errors: list[str] = []
@@ -169,7 +174,7 @@ def _facts(nvml: ModuleType) -> NvmlFacts:
         try:
             devices.append(_device(nvml, index))
         except nvml.NVMLError as error:  # one lost GPU must not hide the others
-            errors.append(f"GPU {index}: {error}")
+            errors.append(f"GPU {index}: {_words(nvml, error)}")
     # A driver that is busy or ill answers slowly: what is known without these must not be lost to the deadline.
     until = time.monotonic() + _HEALTH_S
     confidential = _asked(nvml, "nvmlSystemGetConfComputeState")
@@ -193,7 +198,7 @@ def _device(nvml: ModuleType, index: int) -> NvmlDevice:
     try:
         memory_info = nvml.nvmlDeviceGetMemoryInfo(handle)
     except nvml.NVMLError as error:
-        memory_error = "" if error.value in _NOT_FOR_US else str(error)
+        memory_error = "" if error.value in _NOT_FOR_US else _words(nvml, error)
     capability = _optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     mode = _optional(nvml, nvml.nvmlDeviceGetComputeMode, handle)
     mig = _optional(nvml, nvml.nvmlDeviceGetMigMode, handle)

@@ -58,6 +58,16 @@ def explained(text: str) -> str:
     return "; ".join([text, *(f"{code}: {meaning}" for code, meaning in meanings(text).items())])
 
 
+def cut(text: str, most: int) -> str:
+    """Return at most ``most`` characters of a text; the first code that it names is among them."""
+    if len(text) <= most:
+        return text
+    code = next((match for match in _CODE.finditer(text) if _meaning(match[0], match["xid"] or "")), None)
+    if code is None or code.end() < most:
+        return f"{text[: most - 1]}…"
+    return f"{text[: most - 3 - len(code[0])]} … {code[0]}"
+
+
 def _meaning(code: str, xid_number: str) -> str:
     """Return what a code means; "" if it is not known."""
     if xid_number:

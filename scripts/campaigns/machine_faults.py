@@ -411,6 +411,8 @@ def main() -> int:
     try:
         for job in as_completed(jobs):
             record = {"case": jobs[job].name, "group": jobs[job].group, "commit": commit, **job.result()}
+            if commit_measured() != commit:
+                raise SystemExit("What is measured was changed while it ran. Start it again.")
             records.keep(record)
             print(f"{record['right']:4}{record['verdict']:14}{record['fault']}  {record['why'][:90]}", flush=True)
     finally:

@@ -12,14 +12,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.knowledge.codes import MESSAGES, code_in, explained, meanings
 from gpudiag.knowledge.messages import xid
+from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.report import Broken, Finding, Judged, NoReading, Row
 from gpudiag.model.visibility import gpus_in_scope
-from gpudiag.probe import EndedReading, GpuFaults
+from gpudiag.probe import EndedReading, GpuFaults, Raised
 from gpudiag.report import FORMATS, render
 from gpudiag.run.diagnosis import diagnose
 from withheld import concluded
@@ -156,6 +158,36 @@ def test_no_format_shows_a_code_without_its_meaning(format_: str) -> None:
     for part in shown_alone(text, format_):
         assert meanings(part) == {}
     assert format_ == "prometheus" or sum(code in text for code in codes) == len(codes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("probe", "call", "stage", "code"),
+    [
+        ("discovery.first_op", "cuMemcpyHtoDAsync_v2:700", Stage.FIRST_OP, "CUDA_ERROR_ILLEGAL_ADDRESS"),
+        ("libraries.cudnn", "cudnnCreate:1001", Stage.FIRST_OP, "CUDNN_STATUS_NOT_INITIALIZED"),
+        ("libraries.cublas", "cublasCreate_v2:13", Stage.FIRST_OP, "CUBLAS_STATUS_EXECUTION_FAILED"),
+        ("libraries.nccl", "ncclCommInitRank:3", Stage.FIRST_OP, "NCCL: internal error"),
+        ("discovery.first_op", "nvmlInit_v2:999", Stage.NVML, "NVML_ERROR_UNKNOWN"),
+    ],
+)
+def test_a_call_that_fails_gives_a_head_with_its_code_at_its_stage(
+    probe: str, call: str, stage: Stage, code: str, gpudiag: Gpudiag
+) -> None:
+    done = gpudiag("check", probe, *gpudiag.simulated("2", (f"call_fails={call}",)), "--format", "json", "-q")
+    report = codec.decode(done.stdout, done.stderr)
+    head = report.diagnosis.causes[0]
+    assert (head.stage, code in head.cause) == (stage, True), head
+    assert meanings(render(report, "table", width=200, color=False)) == {}
+
+
+def test_a_code_is_not_cut_off() -> None:
+    words = "Failed copying input tensor from one device to another one " * 4
+    code = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    for message in (f"{words}: {code}: an access", f"{words[:180]} {code}", f"{code} {words}"):
+        assert len(brief := Raised("InternalError", message).brief) <= 200
+        assert code in brief
+    assert Raised("E", words).brief == f"E: {words}"[:199] + "…"
 
 
 def test_an_error_without_a_code_is_named_by_its_probe() -> None:

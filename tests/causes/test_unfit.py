@@ -175,7 +175,7 @@ def test_a_gpu_whose_memory_nvml_cannot_tell_is_a_cause_and_breaks_no_probe(gpud
     report = codec.decode(done.stdout, "standard output")
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.gpus) == ("gpu_memory_not_reported", (report.gpus[1].pci_bus_id,))
-    assert cause.cause.endswith("the memory of GPU 1: Unknown Error"), "NVML's words"
+    assert cause.cause.endswith("the memory of GPU 1: Unknown Error, NVML_ERROR_UNKNOWN"), "NVML's words"
     assert {(row.probe, report.device_label(row)): row.status for row in report.rows} == {
         ("discovery.logical_devices", "GPU 0-1"): "pass",
         ("memory.growth", "GPU 0"): "pass",

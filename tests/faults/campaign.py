@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DEADLINE_S = 60
-BOUND_S = 15.0
-"""A run may take so much longer than its deadline: what was begun is ended, and the report is written."""
 
 SHORTAGES = {
     "supervisor": {
@@ -97,8 +95,6 @@ class Outcome:
         said = any(words in reason for words in self.fault.says for reason in self.reasons)
         if self.status == 3 and self.rows and not said:
             found.append("no true reason")
-        if self.late_s > BOUND_S:
-            found.append(f"{self.late_s:.0f} s over the deadline")
         return found + [f"left {what}" for what in self.left]
 
 

@@ -157,7 +157,6 @@ def test_a_library_that_does_not_answer_is_named(gpudiag: Gpudiag, seconds: int,
     report = codec.decode(done.stdout, done.stderr)
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, "cusolverDnCreate" in cause.cause) == (rule, True)
-    assert report.duration_s < 240
     (row,) = [row for row in report.rows if row.probe == "libraries.cusolver"]
     if seconds == 25:
         assert isinstance(row.outcome, Judged | Skipped)

@@ -113,11 +113,9 @@ def test_lost_device() -> None:
     assert drive(["device_lost_after=3"], code) == [0, 0, 0, 999, 999, 15]
 
 
-def test_slow_call() -> None:
-    code = "t = time.monotonic(); cuda.cuInit(0); answers.append(time.monotonic() - t)"
-    [seconds] = drive(["slow_call=cuInit:0.3"], code)
-    assert isinstance(seconds, float)
-    assert seconds >= 0.3
+def test_a_slow_call_does_its_work() -> None:
+    """That it takes its time is shown by ``tests/hardware/test_waiting.py``, which sees a process wait in it."""
+    assert drive(["slow_call=cuInit:0.3"], "answers.append(cuda.cuInit(0))") == [0]
 
 
 def test_any_function_can_fail_from_a_call_on() -> None:

@@ -41,8 +41,8 @@ FAMILY.fault(
     "Failed to initialize NVML: Unknown Error",
     "NVML_ERROR_UNKNOWN",
     "NVMLError_Unknown",
-    meaning="NVML cannot use the driver: in a container, systemd took the device files away when it reloaded; else "
-    "the driver is damaged",
+    meaning="the driver failed, and NVML has no name for how: in a container, systemd took the device files away when "
+    "it reloaded; else a GPU has failed or the driver is damaged",
     fix=(
         start("docker restart CONTAINER", "or make the pod again: it gets the devices back"),
         configure(
