@@ -81,9 +81,10 @@ class Placed(Record):
     """The function that the operations belong to; "" if they ran eagerly."""
     why: str = ""
     """Why an operation is on the CPU: ``asked`` (a GPU was asked for), ``scope`` (the CPU was asked for), ``variable``
-    (it follows a variable or an iterator there), ``none`` (nothing was asked for), ``type`` (no kernel for the GPU has
-    this type) or ``cpu only`` (there is no kernel for the GPU at all). ``host``: TensorFlow names a GPU, and its kernel
-    for this type keeps the tensors in the computer's memory, as those for int32 do."""
+    (it follows a variable or an iterator there), ``none`` (nothing was asked for), ``strategy`` (TensorFlow's own code
+    of a strategy asked for the CPU), ``type`` (no kernel for the GPU has this type) or ``cpu only`` (there is no kernel
+    for the GPU at all). ``host``: TensorFlow names a GPU, and its kernel for this type keeps the tensors in the
+    computer's memory, as those for int32 do."""
     process: int = 0
     largest_bytes: int = 0
     """The size of the operation's largest tensor; 0 where it was not measured."""
@@ -115,7 +116,8 @@ class Function(Record):
     name: str
     """The name of the Python function."""
     line: str
-    """The line of the program that made TensorFlow trace it."""
+    """The line of the program that called it first, of the graph that ran most often; if none ran, the line that made
+    TensorFlow trace it."""
     traced: int
     """How often the Python function was run to make a graph."""
     runs: int = 0
@@ -137,6 +139,8 @@ class Function(Record):
     """The GPUs in whose ``tf.device`` scope the function was called, each with the devices that ran its operations."""
     types: tuple[str, ...] = ()
     """The types of its operations on GPUs."""
+    cpu_variables: int = 0
+    """The number of variables on the CPU that it uses."""
 
 
 class Copies(Record):
@@ -377,6 +381,10 @@ class ProgramTrace(Record):
     def has_gpu(self) -> bool:
         """True if TensorFlow made a GPU device in one of its processes."""
         return any(process.gpus for process in self.processes)
+
+    def uses(self, process: Process, device: Device) -> bool:
+        """Return whether a process ran an operation on one of its devices, or allocated memory there."""
+        return bool(device.peak_bytes or self.operations(process).get(device.name))
 
     def operations(self, process: Process) -> dict[str, int]:
         """Return how many operations of a process ran on each device.

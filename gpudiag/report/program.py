@@ -64,7 +64,7 @@ def headline(trace: ProgramTrace, report: Report) -> str:
 def settings_line(trace: ProgramTrace) -> str:
     """Return how many GPU options were set, and how many of them ended in which way."""
     if not trace.settings:
-        return "no GPU option was set"
+        return "none of the options that trace watches was set"
     fates = Counter(_GROUPS.get(fate, fate) for fate in map(_fate, trace.settings))
     order = dict.fromkeys((*_GROUPS.values(), *fates))
     return (
@@ -80,19 +80,24 @@ def _fate(setting: Setting) -> str:
 def _on_the_cpu(trace: ProgramTrace) -> str:
     """Return one clause: whether operations ran on the CPU for which TensorFlow has a kernel for GPUs."""
     fell = [placement for placement in trace.placed if placement.could_use_gpu]
+    by_strategy = any(placement.why == "strategy" for placement in trace.placed)
     if fell:
         asked = " where the CPU was asked for" if all(placement.why == "scope" for placement in fell) else ""
         types = counted(len({placement.op for placement in fell}), "type")
         return f"{types} of operation that a GPU could run ran on the CPU{asked}"
     computed = [process for process in trace.processes if process.devices and process.operations]
-    without = [process for process in computed if not process.gpus]
+    hidden_from = {use.process for use in trace.gpus if use.is_hidden}
+    without = [process for process in computed if not process.gpus and process.pid not in hidden_from]
     if without:
         return f"TensorFlow had no GPU in {len(without)} of {counted(len(computed), 'process')}"
     if not any("GPU" in device for process in trace.processes for device in trace.operations(process)):
         return "No operation was seen on a GPU"
     idle = dict.fromkeys(f"GPU {use.gpu}" for use in trace.gpus if use.devices and use.unused)
     unused = f", and none on {' and '.join(idle)}" if idle and len(trace.with_tensorflow) == 1 else ""
-    return f"No operation that a GPU could run was seen on the CPU outside of tf.data{unused}"
+    outside = "tf.data and TensorFlow's strategies" if by_strategy else "tf.data"
+    apart = sum(not process.gpus for process in computed)
+    watched = f", in the {counted(len(computed) - apart, 'process')} with a GPU" if apart else ""
+    return f"No operation that a GPU could run was seen on the CPU outside of {outside}{watched}{unused}"
 
 
 def head(trace: ProgramTrace) -> list[tuple[str, str]]:

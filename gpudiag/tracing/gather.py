@@ -253,7 +253,7 @@ def _placed(notes: Notes, pid: int) -> Iterator[Placed]:
 def _functions(notes: Notes, pid: int) -> Iterator[Function]:
     traced: dict[str, list[tuple[str, int]]] = {}
     compiled: set[str] = set()
-    runs: dict[str, int] = {}
+    called: dict[str, list[tuple[str, int]]] = {}
     graphs: dict[str, list[Note]] = {}
     for note in notes.of("counter"):
         count = notes.count(note)
@@ -262,21 +262,19 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
             if note["kernel"] == "xla":
                 compiled.add(note["op"])
         elif note["what"] in ("function", "session"):
-            name = python_name(note["op"])
-            runs[name] = runs.get(name, 0) + count
-            if note["what"] == "session":
-                traced.setdefault(name, []).append((note["line"], 0))
+            called.setdefault(python_name(note["op"]), []).append((note["line"], count))
     for note in notes.of("graph"):
         graphs.setdefault(python_name(note["function"]), []).append(note)
-    for name in dict.fromkeys((*traced, *runs)):
-        lines = traced.get(name, [])
+    for name in dict.fromkeys((*traced, *called)):
+        runs = sum(count for _, count in called.get(name, ()))
+        lines = called[name] if runs else traced.get(name, [])
         mine = graphs.get(name, [])  # one for each shape of the arguments
         clusters = [note["clusters"] for note in mine if note["clusters"] is not None]
         yield Function(
             name=name,
             line=max(lines, key=lambda item: item[1])[0] if lines else "",
-            traced=sum(count for _, count in lines),
-            runs=runs.get(name, 0),
+            traced=sum(count for _, count in traced.get(name, ())),
+            runs=runs,
             devices=_most(note["devices"] for note in mine),
             copies=max((sum(_with_host(note).values()) for note in mine), default=0),
             compiled=name in compiled,
@@ -286,6 +284,7 @@ def _functions(notes: Notes, pid: int) -> Iterator[Function]:
             between_gpus=max((note["copies"]["between GPUs"][0] for note in mine), default=0),
             scopes={note["scope"]: tuple(note["devices"]) for note in mine if "GPU" in note["scope"]},
             types=tuple(sorted({op for note in mine for ops in note.get("types", {}).values() for op in ops})),
+            cpu_variables=max((note.get("cpu_variables", 0) for note in mine), default=0),
         )
 
 

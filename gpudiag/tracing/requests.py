@@ -449,14 +449,17 @@ def is_passed_on(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]
     )
 
 
+def is_put_back(note: Note, notes: Notes) -> bool:
+    """Return whether a note of a variable sets a value that the variable had before: that asks for nothing new."""
+    earlier = notes.notes[: notes.notes.index(note)]
+    before = {other["value"] for other in earlier if other["k"] == "variable" and other["name"] == note["name"]}
+    return note["value"] in {(notes.notes[0].get("variables") or {}).get(note["name"]), *before}
+
+
 def comes_after_children(note: Note, notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
     """Return whether a process that does not use TensorFlow set a new value after it had started all its processes."""
-    before = {(notes.notes[0].get("variables") or {}).get(note["name"]), None}
-    before |= {
-        other["value"] for other in notes.of("variable") if other["name"] == note["name"] and other["t"] < note["t"]
-    }
-    if note["value"] in before:
-        return False  # it is put back
+    if note["value"] is None or is_put_back(note, notes):
+        return False
     started = [
         command["t"]
         for command in notes.of("command")

@@ -243,6 +243,8 @@ class _Judge:
             passed = note is not None and requests.is_passed_on(note, self.notes, self.family)
             if (is_late or again) and passed:
                 return  # it is for another program, whose process is judged by what it was started with
+            if is_late and note is not None and requests.is_put_back(note, self.notes):
+                return
             if note is not None and not passed and requests.comes_after_children(note, self.notes, self.family):
                 why = "the processes that this one starts had been started before"
                 before = fix.edit_note("move the line before the one that starts the process")
@@ -261,7 +263,8 @@ class _Judge:
             where = self.steps.at.get(read_at, "")
             why = f"{_when_read(name)}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
-            return Effect("too late", why, export(name, value or "", f"or set it before {before}"))
+            earlier = f"or do it before {before}"
+            return Effect("too late", why, unset(name, note=earlier) if value is None else export(name, value, earlier))
         if name == GRAPH_FLAGS and self.final.step == "imported" and (refused := effects.of_refused_flags(value or "")):
             return (
                 replace(refused, instead=_in_program(refused.instead, name, line, by_env=by_env)) if line else refused

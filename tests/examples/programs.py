@@ -118,7 +118,7 @@ _FIRST_RANK = replace(PROCESS, mask="0", operations=9)
 _SECOND_RANK = replace(_CPU_PROCESS, pid=8, mask="1")
 _NONE_OF_ONE = Setting("visible_devices", "GPU=[]", LINE, "took effect", "seen", process=8)
 _WEIGHTS = Scope("/CPU:0", LINE, 7, variables=8)
-_COPYING = Function("step", LINE, 1, 9, {"GPU:0": 9}, copies=20, process=7, types=("MatMul",))
+_COPYING = Function("step", LINE, 1, 9, {"GPU:0": 9}, copies=20, process=7, types=("MatMul",), cpu_variables=8)
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "setting_came_too_late": _settings("too late"),
     "setting_without_effect": _settings("ignored"),
@@ -427,6 +427,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "variables_on_cpu": (
         Example("a whole model", _of(scopes=(_WEIGHTS,), functions=(_COPYING,))),
         Example("a table", _of(scopes=(replace(_WEIGHTS, variables=1),), functions=(_COPYING,)), fires=False),
-        Example("copied once", _of(scopes=(_WEIGHTS,), functions=(replace(_COPYING, copies=1),)), fires=False),
+        Example("of another", _of(scopes=(_WEIGHTS,), functions=(replace(_COPYING, cpu_variables=0),)), fires=False),
     ),
 }

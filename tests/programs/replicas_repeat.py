@@ -15,6 +15,7 @@ with strategy.scope():
 @tf.function
 def train(batch):
     strategy.run(lambda part: weights.assign_sub(0.01 * tf.transpose(part) @ part), args=(batch,))
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(tf.reduce_sum, args=(batch,)), axis=None)
 
 
 for batch in images:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpudiag.causes.program import program_ran_out_of_memory
+from gpudiag.causes.program import processes_on_one_gpu, program_ran_out_of_memory
 from gpudiag.model.program import Booked, Copies, Device, GpuUse, OutOfMemory, Process, ProgramTrace, Setting
 from gpudiag.report import program as texts
 from gpudiag.tracing import gather, report, sampler
@@ -139,7 +139,7 @@ def test_the_headline_counts_how_settings_ended_and_never_says_more() -> None:
     assert texts.settings_line(_of_settings(*settings)) == (
         "7 settings: 1 took effect, 1 had another effect, 2 had none, 1 replaced, 1 not checked, 1 not reached"
     )
-    assert texts.settings_line(_of_settings()) == "no GPU option was set"
+    assert texts.settings_line(_of_settings()) == "none of the options that trace watches was set"
     read = Setting("memory_growth", "True", "a.py:1", "took effect")  # as an older gpudiag wrote
     assert texts.settings_line(_of_settings(read)) == "1 setting: 1 not checked"
 
@@ -157,6 +157,7 @@ def test_a_process_that_made_no_devices_is_not_said_to_have_no_gpu() -> None:
         ((False,), "'0'", "TensorFlow had no GPU; 1 setting: 1 replaced"),
         ((False,), "'-1'", "TensorFlow had no GPU: GPU 0 is hidden by it; 1 setting: 1 replaced"),
         ((True, False), "'0'", "TensorFlow had no GPU in 1 of 2 processes; 1 setting: 1 replaced"),
+        ((True, False), "'-1'", "No operation was seen on a GPU; 1 setting: 1 replaced"),
         ((True,), "'0'", "No operation was seen on a GPU; 1 setting: 1 replaced"),
     ],
 )
@@ -166,9 +167,24 @@ def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mas
         for pid, name in enumerate("GPU:0" if has_gpu else "CPU:0" for has_gpu in gpus)
     )
     setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", "replaced", "seen")
-    hidden = (GpuUse(0, 0, unused="hidden by it", is_hidden=True),) if mask == "'-1'" else ()
+    hidden = (GpuUse(0, len(gpus) - 1, unused="hidden by it", is_hidden=True),) if mask == "'-1'" else ()
     trace = ProgramTrace(("python",), "exit status 0", 1.0, processes, (setting,), gpus=hidden)
     assert texts.headline(trace, report.made(trace, ())) == headline
+
+
+def test_only_processes_that_use_a_gpu_share_it_and_a_parent_that_does_is_to_hide_it() -> None:
+    def process(pid: int, parent: int, *used: int, mask: str | None = None) -> Process:
+        made = [Device(f"GPU:{number}", 1 << 34, str(number), peak_bytes=number in used) for number in range(2)]
+        return Process(pid, parent, "started", (), "3", 0.0, "2.21.0", made_s=1.0, devices=tuple(made), mask=mask)
+
+    idle, first, second = process(7, 1), process(8, 7, 0), process(9, 7, 0)
+    (match,) = processes_on_one_gpu.find(ProgramTrace(("python",), "exit status 0", 9.0, (idle, first, second)))
+    assert match.figures == {"count": 2, "gpu": "0"}
+    assert not any("process 7" in line or "likewise" in line for line in match.evidence)
+    (match,) = processes_on_one_gpu.find(ProgramTrace(("python",), "exit status 0", 9.0, (process(7, 1, 0), first)))
+    assert match.fix[0] is not None
+    assert match.fix[0].command == "tf.config.set_visible_devices([], 'GPU')"
+    assert not list(processes_on_one_gpu.find(ProgramTrace(("python",), "exit status 0", 9.0, (idle, first))))
 
 
 def test_a_peak_is_told_of_what_the_card_has_if_the_limit_is_more() -> None:

@@ -44,9 +44,9 @@ FOUND = {
     },
     "replicas_repeat": {
         "replicas_given_same_data": "replicas_repeat.py:17: run is given a tensor of shape (8, 8)",
-        "variables_on_cpu": "replicas_repeat.py:23: 4 variables made",
+        "variables_on_cpu": "4 variables made in tf.device('/CPU:0')\nreplicas_repeat.py:37: step",
         "functions_run_eagerly": "replicas_repeat.py:8: enable_debug_mode True",
-        "no_kernel_for_gpu": "replicas_repeat.py:41: PyFunc, in each run of halve",
+        "no_kernel_for_gpu": "replicas_repeat.py:42: PyFunc, in each run of halve",
     },
     "hidden_by_import": {"every_gpu_hidden": "<string>:5: visible_devices GPU=[]"},
     "model_outside_scope": {"strategy_ran_nothing": "model_outside_scope.py:5"},
@@ -73,7 +73,10 @@ TOGETHER = (
 FOUND["one_after_another"] = {cause: named for name in TOGETHER for cause, named in FOUND[name].items()}
 ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager", *TOGETHER}
 """What is found in these is found in others, too."""
-LOOKED_INTO = {"session_pinned", "hidden_by_import", "fine_training", "devices_mixed_up", "settings_of_each_end"}
+LOOKED_INTO = {
+    *("session_pinned", "hidden_by_import", "fine_training", "devices_mixed_up", "settings_of_each_end"),
+    "replicas_repeat",
+}
 """Of these the tests below look at more of the report."""
 MARKED = {
     "asked_in_vain": {
@@ -199,6 +202,17 @@ def test_operations_of_every_thread_are_counted_and_those_of_tf_data_are_not(tmp
     (function,) = (candidate for candidate in program.functions if candidate.runs)
     assert (function.name, function.runs, function.devices) == ("first_gpu", 4, {"GPU:0": 3})
     assert (function.between_gpus, function.copies) == (1, 0)
+
+
+def test_what_a_strategy_puts_on_the_cpu_the_program_did_not_ask_for_and_the_end_of_the_data_is_no_step(
+    tmp_path: Path,
+) -> None:
+    report, done = _traced("replicas_repeat", tmp_path)
+    program = _is_as_it_should("replicas_repeat", report, done)
+    sums = {(placed.function, placed.device, placed.why) for placed in program.placed if placed.op == "AddN"}
+    assert sums == {("train", "CPU:0", "strategy")}
+    assert {placed.why for placed in program.placed if placed.could_use_gpu} == {"scope"}
+    assert [wait.times for wait in program.waited] == [4, 4, 4]
 
 
 def test_of_each_setting_what_it_did_is_said_and_the_headline_counts_them(tmp_path: Path) -> None:

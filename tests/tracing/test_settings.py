@@ -280,6 +280,19 @@ def _next(pid: int, parent: int, how: str = "started", **variables: str) -> Note
     return Notes((begun,), (), 0, 0.0, 0)
 
 
+def test_a_variable_that_is_put_back_after_it_was_read_asks_for_nothing() -> None:
+    back = {**_LATE, "value": None, "t": 4.0}
+    assert _fates(IMPORTED, LISTED, _LATE, back) == ["too late"]
+    assert _fates(IMPORTED, LISTED, _LATE, {**back, "value": "0"}, CUDA_VISIBLE_DEVICES="0") == [
+        "took effect",
+        "too late",
+    ]
+    (_, unset) = _judged(IMPORTED, LISTED, back, CUDA_VISIBLE_DEVICES="0")
+    assert unset.fate == "too late"
+    assert unset.instead is not None
+    assert unset.instead.command == "unset CUDA_VISIBLE_DEVICES"
+
+
 @pytest.mark.parametrize(
     ("others", "command", "fates"),
     [

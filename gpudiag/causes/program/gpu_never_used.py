@@ -39,7 +39,7 @@ _MUCH = 1 << 30
 def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
         ran = program.operations(process)
-        idle = [device for device in process.gpus if not ran.get(device.name) and not device.peak_bytes]
+        idle = [device for device in process.gpus if not program.uses(process, device)]
         used = [device for device in process.gpus if ran.get(device.name)]
         asked = _asked(program, process)
         idle = [device for device in idle if device.name in asked or _held(program, process, device) >= _MUCH]

@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
 from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.variables import FORCE_GROWTH
-from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Process, ProgramTrace, Setting, place
+from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Device, Process, ProgramTrace, Setting, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -36,7 +36,7 @@ def find(program: ProgramTrace) -> Matches:
     for process in program.processes:
         if process.how == "forked" and process.forked_when == "initialised":
             continue  # another cause
-        for gpu in dict.fromkeys(device.gpu for device in process.devices if device.gpu):
+        for gpu in dict.fromkeys(device.gpu for device in process.devices if _is_used(program, process, device)):
             users.setdefault(gpu, []).append(process)
     shared = {
         gpu: at_once
@@ -55,8 +55,13 @@ def find(program: ProgramTrace) -> Matches:
             + ((others.removeprefix("; "),) if others else ())
             + tuple(f"no process of the program uses GPU {free}" for free in _free(program)),
             figures={"count": len(processes), "gpu": gpu},
-            fix=(_own_gpu(processes[0]), CAUSE.fix[1]),
+            fix=(_own_gpu(processes), CAUSE.fix[1]),
         )
+
+
+def _is_used(program: ProgramTrace, process: Process, device: Device) -> bool:
+    """Return whether a process uses a GPU, or failed with an error, such as the lack of memory there."""
+    return bool(device.gpu) and (program.uses(process, device) or bool(process.errors))
 
 
 def _named(process: Process) -> str:
@@ -91,8 +96,14 @@ def _is_for_sharing(setting: Setting) -> bool:
     return setting.what == "logical_devices" or "per_process_gpu_memory_fraction" in setting.value
 
 
-def _own_gpu(process: Process) -> Action:
+def _own_gpu(processes: list[Process]) -> Action:
     """Return how to give each process its own GPU, by the number of the process if it has one."""
+    process = processes[0]
+    if any(other.parent == process.pid for other in processes):
+        before = (
+            f"in process {process.pid}, which started the others, before it uses TensorFlow, if they compute for it"
+        )
+        return edit("tf.config.set_visible_devices([], 'GPU')", before)
     if process.rank.startswith("TF_CONFIG"):
         return _BY_TASK
     if process.rank:

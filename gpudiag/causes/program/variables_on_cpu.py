@@ -36,7 +36,7 @@ def find(program: ProgramTrace) -> Matches:
             for function in program.functions
             if function.process == scope.process
             and function.runs >= _LEAST_RUNS
-            and function.copies >= scope.variables
+            and function.cpu_variables >= _LEAST_VARIABLES
             and any(part in op for op in function.types for part in _HEAVY)
         ]
         if scope.variables >= _LEAST_VARIABLES and using:
@@ -49,7 +49,7 @@ def find(program: ProgramTrace) -> Matches:
                     *on_cpu(fell)[:2],
                 ),
                 figures={
-                    "count": counted(scope.variables, "variable"),
+                    "count": counted(function.cpu_variables, "variable"),
                     "function": function.name,
                     "copies": function.copies,
                     "where": place(scope.line),

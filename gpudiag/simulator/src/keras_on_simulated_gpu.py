@@ -18,7 +18,8 @@ def choose_no(choice: Callable[..., Any], text: str) -> Callable[..., bool]:
     said: list[str] = []
 
     def chosen(*arguments: Any) -> bool:
-        if choice(*arguments) and not said:
+        is_compared = sys._getframe(2).f_code.co_name == "__setattr__"  # Keras reads an attribute before it sets one
+        if not is_compared and choice(*arguments) and not said:
             said.append(text)
             print(f"gpudiag simulated GPU: {text}", file=sys.stderr, flush=True)
         return False

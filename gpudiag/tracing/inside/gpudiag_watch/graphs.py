@@ -3,7 +3,7 @@
 import os
 
 from .kernels import PASSING, PLUMBING, gpu_kernel, kernels_of
-from .lines import line_of_operation
+from .lines import is_by_strategy, line_of_operation
 from .notes import note, short_device, state
 
 MOST_GRAPHS = 300
@@ -31,6 +31,7 @@ def look_at_function(name: str, scope: str) -> None:
             lambda node, asked=asked: asked.get(node, ""),
             lambda node: _operation(name, node),
             scope,
+            _cpu_variables(state.graphs[name]()),
         )
 
 
@@ -53,11 +54,11 @@ def _graphs_of(name, collected) -> list:
     return found
 
 
-def note_graphs(name, number, graphs, asked_of, operation_of, scope="") -> None:
+def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_variables=0) -> None:
     """Note the devices of graphs as they ran, the operations on the CPU, the copies and the clusters of XLA in them.
 
     ``asked_of`` returns the device that a node asked for, ``operation_of`` the operation that it was made from;
-    ``scope`` is the device scope of the call.
+    ``scope`` is the device scope of the call, ``cpu_variables`` how many variables on the CPU the function uses.
     """
     counts: dict = {}
     blamed: dict = {}
@@ -83,8 +84,9 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="") -> None:
                 op = node.op.removeprefix("_Mkl")
                 kernel = gpu_kernel(op, node.attr)
                 if kernel != "plain":
-                    line = line_of_operation(operation_of(node.name))
-                    key = (op, device, asked, kernel, line)
+                    operation = operation_of(node.name)
+                    kernel = "strategy" if kernel == "yes" and _is_for_strategy(operation, asked) else kernel
+                    key = (op, device, asked, kernel, line_of_operation(operation))
                     blamed[key] = blamed.get(key, 0) + 1
     if not counts and not receives:
         return
@@ -106,12 +108,27 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="") -> None:
         scope=scope,
         devices=counts,
         types=_types_on_gpus(graphs),
+        cpu_variables=cpu_variables,
         copies=copies,
         clusters=clusters if clusters or jit else None,
         outside=_outside(left) if jit else {},
         cpu=[(*key, times) for key, times in list(blamed.items())[:MOST_NODES]],
         cut=max(0, len(blamed) - MOST_NODES),
     )
+
+
+def _cpu_variables(graph) -> int:
+    """Return how many variables on the CPU a function uses; 0 if that is not known."""
+    try:
+        return sum("CPU" in variable.device for variable in graph.variables)
+    except Exception:  # one was deleted
+        return 0
+
+
+def _is_for_strategy(operation, asked) -> bool:
+    """Return whether TensorFlow's own code of a strategy made an operation for the CPU."""
+    files = [entry.filename for entry in operation.traceback] if operation is not None else []
+    return "CPU" in asked and is_by_strategy(reversed(files))
 
 
 def _types_on_gpus(graphs) -> dict:

@@ -62,6 +62,24 @@ def line_and_caller(depth):
     return library, False
 
 
+def is_by_strategy(files) -> bool:
+    """Return whether code of TensorFlow's strategies is among the innermost files, which are TensorFlow's."""
+    for file in files:
+        if "/tensorflow/python/distribute/" in file:
+            return True
+        if kind_of(file) not in ("tensorflow", "ours"):
+            break
+    return False
+
+
+def files_of_stack(depth):
+    """Yield the files of the frames of this thread, from the innermost."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        yield frame.f_code.co_filename
+        frame = frame.f_back
+
+
 def text_of(frame) -> str:
     """Return the text of the line that a frame is at."""
     import linecache

@@ -6,7 +6,7 @@ from .cards import free_bytes
 from .copies import count_copy
 from .graphs import look_at_function
 from .kernels import PLUMBING, gpu_kernel
-from .lines import line_and_caller, line_of_program
+from .lines import files_of_stack, is_by_strategy, line_and_caller, line_of_program
 from .notes import (
     FREQUENT,
     HEAD,
@@ -224,6 +224,8 @@ def _largest(inputs, outputs) -> int:
 def _slot_at_line(op, device, asked, why, inputs, outputs):
     """Return the counter of an operation at this line of the program; the word behind it is its largest tensor."""
     line, direct = line_and_caller(4)
+    if why == "scope" and is_by_strategy(files_of_stack(3)):
+        why = "strategy"
     slot = state.slots.get((op, device, asked, line, why))
     if slot is None:
         text = op.decode() if isinstance(op, bytes) else op

@@ -71,11 +71,13 @@ def in_iterators(module) -> None:
         return
 
     def _next_internal(self):
-        began = time.monotonic()
+        began, steps = time.monotonic(), 0
         try:
-            return following(self)
+            element = following(self)
+            steps = 1  # what raises is the end of the data
+            return element
         finally:
-            guarded(_waited, began)
+            guarded(_waited, began, steps)
 
     replace(cls, "_next_internal", _next_internal)
     begun = cls.__init__
@@ -114,7 +116,7 @@ def _pipeline(dataset) -> None:
         dataset = before[0] if len(before) == 1 else None
 
 
-def _waited(began) -> None:
+def _waited(began, steps) -> None:
     if state.words is None:
         return
     key = ("waited", line_of_program(3))
@@ -122,5 +124,5 @@ def _waited(began) -> None:
     if slot is None:
         slot = state.slots[key] = new_slot("waited", "", "", "", key[1], "", words=2)
     if slot != HEAD:
-        state.words[slot] += 1
+        state.words[slot] += steps
         state.words[slot + 1] += int((time.monotonic() - began) * 1e6)
