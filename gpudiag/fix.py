@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from shlex import quote
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import msgspec
@@ -126,11 +127,6 @@ class Action(Record):
     def clause(self) -> str:
         """The clause beside the command: the note, and the place if that is the host."""
         return ": ".join(filter(None, ("on the host" if self.where is Where.HOST else "", self.note)))
-
-    @property
-    def line(self) -> str:
-        """The action as one line that a shell accepts: the clause follows as a comment."""
-        return "  # ".join(filter(None, (self.command, self.clause))) if self.command else f"# {self.clause}"
 
     @property
     def text(self) -> str:
@@ -287,6 +283,7 @@ def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(kept)
 
 
+_WIDTH = 68
 _HEADINGS = {Role.FIX: "fix", Role.ALTERNATIVE: "or", Role.CHECK: "check", Role.PREVENT: "prevent", Role.NOTE: "note"}
 
 
@@ -297,11 +294,8 @@ class Shown(NamedTuple):
     text: str
     """The command, or the sentence of a note."""
     clause: str
+    """What is said about the command, which is shown on a line of its own: a line can be copied as it stands."""
     action: Action
-
-    @property
-    def line(self) -> str:
-        return "   ".join(filter(None, (self.text, self.clause)))
 
 
 def shown(actions: Iterable[Action]) -> Iterator[Shown]:
@@ -313,10 +307,13 @@ def shown(actions: Iterable[Action]) -> Iterator[Shown]:
 
 
 def manual(actions: Iterable[Action]) -> Iterator[str]:
-    """Yield one line for each action, with its kind and its place."""
+    """Yield the lines of each action: the command, and below it the clause, the kind and the place."""
     for item in shown(map(with_names, actions)):
-        tags = f"   [{item.action.tags}]" if item.action.tags else ""
-        yield f"{item.heading:<6} {item.line}{tags}"
+        tags = f"[{item.action.tags}]" if item.action.tags else ""
+        text = [item.text] if item.action.command else wrap(item.text, _WIDTH)
+        first, *rest = *text, *wrap(f"{item.clause} {tags}".strip(), _WIDTH)
+        yield f"{item.heading:<6} {first}"
+        yield from (f"{'':<6} {line}" for line in rest)
 
 
 def with_names(action: Action) -> Action:

@@ -24,6 +24,7 @@ from conftest import Gpudiag  # noqa: E402
 from corpus import Item, items  # noqa: E402
 from gpudiag.model.diagnosis import Diagnosis  # noqa: E402
 from gpudiag.run.diagnosis import diagnose  # noqa: E402
+from reports import fix_line  # noqa: E402
 
 REPORT = ROOT / "reports" / "diagnosis.md"
 HEAD = """# What is said of each machine of the corpus
@@ -59,7 +60,7 @@ class Row:
         wanted = self.item.after or self.item.rule
         causes = self.diagnosis.causes
         shown = (*causes, *self.diagnosis.folded)
-        fixes = [action.line for cause in shown if cause.cause_id == self.item.rule for action in cause.fix]
+        fixes = [fix_line(action) for cause in shown if cause.cause_id == self.item.rule for action in cause.fix]
         return bool(causes) and causes[0].cause_id == wanted and any(self.item.fix in line for line in fixes)
 
     def __str__(self) -> str:
@@ -70,7 +71,7 @@ class Row:
             _cell(title),
             f"`{head.cause_id}`" if head else "",
             head.confidence.value if head else "",
-            f"`{self._masked(head.fix[0].line)}`" if head and head.fix else "",
+            f"`{self._masked(fix_line(head.fix[0]))}`" if head and head.fix else "",
             trial,
             "yes" if self.is_right else "no",
             "" if self.seconds is None else f"{self.seconds:.0f}",

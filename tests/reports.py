@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from examples.facts import example, example_gpu, example_with_gpus
-from gpudiag.fix import note
+from gpudiag.fix import Action, note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
@@ -27,7 +27,12 @@ from gpudiag.model.report import (
 
 def fix_lines(cause: RootCause) -> tuple[str, ...]:
     """Return the fix of a cause as lines for a shell."""
-    return tuple(action.line for action in cause.fix)
+    return tuple(map(fix_line, cause.fix))
+
+
+def fix_line(action: Action) -> str:
+    """Return an action as a line for a shell: the clause follows as a comment."""
+    return "  # ".join(filter(None, (action.command, action.clause))) if action.command else f"# {action.clause}"
 
 
 GPUS = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(2)))

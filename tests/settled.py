@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.run import why
+from reports import fix_line
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -66,4 +67,4 @@ def answer(diagnosis: Diagnosis) -> tuple[str, str]:
     if not diagnosis.causes:
         return "", ""
     cause = diagnosis.causes[0]
-    return cause.cause_id, " ".join((cause.cause, *(action.line for action in cause.fix))).lower()
+    return cause.cause_id, " ".join((cause.cause, *(fix_line(action) for action in cause.fix))).lower()

@@ -101,14 +101,16 @@ def test_no_action_stands_twice() -> None:
 
 def test_an_action_is_shown_with_what_it_is_for() -> None:
     fix = (note("do it by hand"), export("A", "1", "if it helps", role=Role.ALTERNATIVE), note("look again"))
-    assert [(item.heading, item.line) for item in shown(fix)] == [
-        ("fix", "do it by hand"),
-        ("or", "export A=1   if it helps"),
-        ("note", "look again"),
+    assert [(item.heading, item.text, item.clause) for item in shown(fix)] == [
+        ("fix", "do it by hand", ""),
+        ("or", "export A=1", "if it helps"),
+        ("note", "look again", ""),
     ]
     assert list(manual((run("x", where=Where.HOST), unset("{name}")))) == [
-        "fix    x   on the host",
-        "fix    unset <name>   [set a variable]",
+        "fix    x",
+        "       on the host",
+        "fix    unset <name>",
+        "       [set a variable]",
     ]
 
 

@@ -13,7 +13,7 @@ from gpudiag.model.report import Limits, Row
 from gpudiag.report import words
 from gpudiag.run import diagnosis, views
 from gpudiag.run.views import with_one_voice
-from reports import fix_lines
+from reports import fix_line, fix_lines
 
 HOST = [entry for entry in catalogue.entries() if entry.area == "host"]
 
@@ -80,7 +80,7 @@ def second_answers(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
     causes = (*diagnosis.causes, *diagnosis.folded)
     said = [action for cause in causes for action in cause.fix]
     return [
-        f"{row.probe}.{finding.kind} says {words.advice(finding)!r}; {cause.cause_id} says {cause.fix[0].line!r}"
+        f"{row.probe}.{finding.kind} says {words.advice(finding)!r}; {cause.cause_id} says {fix_line(cause.fix[0])!r}"
         for row in rows
         for finding in row.findings
         if row.area == "host"

@@ -112,18 +112,17 @@ def _found(rule: CatalogueCause, report: Report, width: int) -> Iterator[str]:
     if not causes:
         yield "    The report does not name this cause."
     for cause in causes:
-        pairs = words.cause(cause)
         lines = (
-            f"    {name:<6}  {text}"
-            if name in words.COPIED
+            f"    {line.heading:<6}  {line.text}"
+            if line.is_copied
             else textwrap.fill(
-                f"    {name:<6}  {text}",
+                f"    {line.heading:<6}  {line.text}",
                 width,
                 subsequent_indent=" " * 12,
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            for name, text in pairs
+            for line in words.cause(cause)
         )
         yield "\n".join(lines)
 

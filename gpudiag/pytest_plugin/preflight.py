@@ -166,7 +166,7 @@ def _failure(report: Report) -> list[str]:
     if headline := words.headline(report):
         lines.append(headline)
     for cause in report.diagnosis.causes:
-        lines += [f"  {heading:<6}{text}" for heading, text in words.cause(cause)]
+        lines += [f"  {line.heading:<6}{line.text}" for line in words.cause(cause)]
     for row in report.rows:
         if isinstance(row.outcome, Broken):
             lines.append(f"  {words.label(report, row)}: {words.figure(row)}")

@@ -276,27 +276,37 @@ def steps(report: Report) -> str:
     )
 
 
-COPIED = ("fix", "or", "check", "prevent", "note")
-"""Headings of actions, which are on one line each, so that their commands can be copied."""
+class Line(NamedTuple):
+    """A line about a cause."""
+
+    heading: str
+    """Empty for what is said about the line before."""
+    text: str
+    is_copied: bool = False
+    """True for a command and an address, which are never broken, so that they can be copied."""
+
+    def __str__(self) -> str:
+        return f"{self.heading}: {self.text}" if self.heading else f"  {self.text}"
 
 
-def cause(root_cause: RootCause) -> list[tuple[str, str]]:
-    """Return a cause as pairs of a heading and its text: the cause itself, then its evidence and fixes."""
-    pairs = [("cause", f"{one_line(root_cause.cause)} ({root_cause.confidence.value}; {root_cause.cause_id})")]
-    pairs += [("seen", one_line(text)) for text in root_cause.evidence]
+def cause(root_cause: RootCause) -> list[Line]:
+    """Return the lines about a cause: the cause itself, then its evidence and fixes."""
+    pairs = [Line("cause", f"{one_line(root_cause.cause)} ({root_cause.confidence.value}; {root_cause.cause_id})")]
+    pairs += [Line("seen", one_line(text)) for text in root_cause.evidence]
     trial = None if root_cause.trial is None or root_cause.trial.outcome is TrialOutcome.NOT_TRIED else root_cause.trial
     tried = (
         []
         if trial is None
-        else [("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
+        else [Line("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
     )
     for item in shown(root_cause.fix):
-        pairs.append((item.heading, item.line))
+        pairs.append(Line(item.heading, item.text, bool(item.action.command)))
+        pairs += [Line("", item.clause)] if item.clause else []
         if trial is not None and item.action.change == trial.change:
-            pairs += [(heading, one_line(f"the line above, {result}")) for heading, result in tried]
+            pairs += [Line(line.heading, one_line(f"the command above, {line.text}")) for line in tried]
             tried = []
-    pairs += [(heading, one_line(result)) for heading, result in tried]  # an older report does not say which line
-    return [*pairs, ("see", root_cause.url)]
+    pairs += [Line(line.heading, one_line(line.text)) for line in tried]  # an older report does not say which command
+    return [*pairs, Line("see", root_cause.url, True)]
 
 
 def is_failure(report: Report, cause: RootCause) -> bool:

@@ -117,7 +117,7 @@ class VerdictItem(_Item):
         said = f"{report.verdict.value}: {words.outcome_counts(report)}"
         self.add_report_section("call", "gpudiag", said)
         if report.exit_code:
-            causes = [f"{name}: {text}" for cause in report.diagnosis.causes for name, text in words.cause(cause)]
+            causes = [str(line) for cause in report.diagnosis.causes for line in words.cause(cause)]
             items = {item.probe for item in self.session.items if isinstance(item, ProbeItem)}
             # That of a requirement is run also where -k leaves its item out.
             others = [

@@ -21,7 +21,7 @@ from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import RUN_ENDED, Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
-from reports import fix_lines
+from reports import fix_line, fix_lines
 
 RULES = diagnosis.rules()
 CASES = [
@@ -100,7 +100,7 @@ def test_a_cause_has_examples_of_both_kinds() -> None:
 
 def test_without_a_machine_figures_are_named() -> None:
     for rule in RULES:
-        for text in (rule.general_cause, *(action.line for action in rule.general_fix)):
+        for text in (rule.general_cause, *(fix_line(action) for action in rule.general_fix)):
             assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text), rule.id
             assert text == text.strip(), rule.id
 
@@ -225,7 +225,7 @@ def test_what_is_done_about_a_failing_gpu_names_the_others_or_nothing() -> None:
     others, reset = causes["one of two, by NVML"].fix[1:3]
     uuids = [gpu.uuid for gpu in example_with_gpus(2).nvml_devices]
     assert others.command == f"export CUDA_VISIBLE_DEVICES={','.join(uuids)}"
-    assert "--gpu-reset -i 2 " in reset.line
+    assert "--gpu-reset -i 2 " in fix_line(reset)
     assert not any("export" in line for line in fix_lines(causes["by NVML"])), "there is no other GPU"
     assert not any("-i " in line for line in fix_lines(causes["one of two, not known which"])[1:])
 

@@ -44,6 +44,7 @@ from gpudiag.probe import Kernel
 from gpudiag.probes.discovery import first_op
 from gpudiag.run import rejudging
 from gpudiag.run.diagnosis import diagnose
+from reports import fix_line
 
 MET = [
     pytest.param(cause, example, id=f"{cause}: {example.name}")
@@ -200,20 +201,20 @@ def test_who_holds_the_memory_is_said() -> None:
     assert cause.cause_id == "memory_held_by_others"
     shown = "process 4711 (of someone, python train.py ..., since 2026-11-20 08:00 UTC, whose parent has ended) holds"
     assert any(shown in line for line in cause.evidence), cause.evidence
-    assert cause.fix[0].line.startswith("kill 4711  #")
+    assert fix_line(cause.fix[0]).startswith("kill 4711  #")
 
 
 def test_a_process_that_somebody_waits_for_is_not_to_be_killed() -> None:
     assert HELD.holder is not None
     process = replace(HELD, holder=replace(HELD.holder, parent_gone=False))
     (cause,) = diagnose(held(process)).causes
-    assert cause.fix[0].line.startswith("ps -o pid,user,etime,args -p 4711")
+    assert fix_line(cause.fix[0]).startswith("ps -o pid,user,etime,args -p 4711")
 
 
 @pytest.mark.parametrize("process", [None, GpuProcess(4711, 39 << 30)])
 def test_who_is_outside_a_container_cannot_be_seen_inside(process: GpuProcess | None) -> None:
     (cause,) = diagnose(held(process, DOCKER)).causes
-    assert cause.fix[0].line == "nvidia-smi  # on the host: a container cannot see which process holds the memory"
+    assert fix_line(cause.fix[0]) == "nvidia-smi  # on the host: a container cannot see which process holds the memory"
 
 
 def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
@@ -222,9 +223,9 @@ def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
     found = diagnose(NO_GPU.on(nvml=lost, driver=driver(kernel_log=(xid,))))
     assert found.causes[0].cause_id == "gpu_lost"
     assert f"kernel log: {xid}" in found.causes[0].evidence
-    assert found.causes[0].fix[0].line == "# Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
+    assert found.causes[0].fix[0].note == "Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
     unreadable = diagnose(NO_GPU.on(nvml=lost))
-    assert unreadable.causes[0].fix[0].line == "sudo dmesg | grep -i xid  # which fault"
+    assert fix_line(unreadable.causes[0].fix[0]) == "sudo dmesg | grep -i xid  # which fault"
 
 
 def test_a_refused_gpu_says_what_was_tried_and_what_the_kernel_says() -> None:

@@ -21,6 +21,7 @@ from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.run import diagnosis
 from gpudiag.text import one_line
+from reports import fix_line
 
 SAMPLES = {
     "": "some words",
@@ -216,7 +217,7 @@ def test_what_explains_itself_is_whole() -> None:
         for text in message.texts:
             assert used <= {name for _, name, _, _ in string.Formatter().parse(text)}, text
         for action in message.fix:
-            assert PASTEABLE.match(action.line), action
+            assert PASTEABLE.match(fix_line(action)), action
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Judged, Row
 from gpudiag.model.schema_1 import action, advice, upgraded
 from gpudiag.report import words
-from reports import fix_lines, report
+from reports import fix_line, fix_lines, report
 
 SAVED = Path(__file__).parents[1] / "data" / "report-v1.json"
 
@@ -58,7 +58,7 @@ def cause(*fix: str, trial: dict[str, Any] | None = None) -> dict[str, Any]:
 )
 def test_a_line_is_an_action(line: str, read: Action) -> None:
     assert action(line) == read
-    assert read.line == line.replace("or: ", "")
+    assert fix_line(read) == line.replace("or: ", "")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_line_that_was_tried_has_its_change() -> None:
     assert fix_lines(read) == ("look", "unset A  # it hides")
     assert read.trial is not None
     assert [action.change for action in read.fix] == [None, read.trial.change]
-    assert ("tried", "the line above, here: works") in words.cause(read)
+    assert words.Line("tried", "the command above, here: works") in words.cause(read)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def wrong(diagnosis: Diagnosis) -> list[str]:
             cause in diagnosis.causes and list(Confidence).index(cause.confidence) > surest
         )
         found += [
-            f"{cause.cause_id} ({cause.confidence.value}): {line.line}"
+            f"{cause.cause_id} ({cause.confidence.value}): {line.text}"
             for line in cause.fix
             if weak and line.kind.can_harm
         ]

@@ -32,7 +32,7 @@ def test_a_fix_is_tried_in_a_new_interpreter(gpudiag: Gpudiag) -> None:
     assert cause.trial is not None
     assert (cause.trial.outcome, cause.trial.change) == ("works", {"CUDA_VISIBLE_DEVICES": None})
     uuid = codec.load(gpudiag.folder / "report.json").facts.nvml_devices[0].uuid
-    said = ["unset CUDA_VISIBLE_DEVICES", "the line above, here: works", f"export CUDA_VISIBLE_DEVICES={uuid}"]
+    said = ["unset CUDA_VISIBLE_DEVICES", "the command above, here: works", f"export CUDA_VISIBLE_DEVICES={uuid}"]
     table = gpudiag("show", "report.json").stdout
     explained = gpudiag("explain", cause.cause_id, "--report", "report.json").stdout
     assert "hides all GPUs of this machine" in explained
@@ -112,7 +112,7 @@ def test_a_log_that_is_empty_or_no_text_is_said_to_be(gpudiag: Gpudiag) -> None:
 
 def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     printed = gpudiag("explain", "mask_hides_all").stdout
-    assert "    fix    unset CUDA_VISIBLE_DEVICES   [set a variable]\n" in printed
+    assert "    fix    unset CUDA_VISIBLE_DEVICES\n           [set a variable]\n" in printed
     assert "https://" in printed
     nonsense = gpudiag("explain", "xyzzy")
     assert nonsense.stderr.endswith("'gpudiag list' lists the probes; a cause is named in a report.\n")

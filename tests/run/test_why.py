@@ -27,7 +27,7 @@ from gpudiag.knowledge.stated import StatedFacts
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
-from reports import fix_lines
+from reports import fix_line, fix_lines
 from settled import Settled
 
 LOGS = settled.load()
@@ -230,7 +230,7 @@ def test_generations_leave_no_release_out() -> None:
 )
 def test_advice_fits_the_release(needed: str, do: str) -> None:
     found = explained(f"Loaded runtime CuDNN library: 7.0.1 but source was compiled with: {needed}.")
-    assert found.causes[0].fix[0].line.startswith(do)
+    assert fix_line(found.causes[0].fix[0]).startswith(do)
 
 
 # --- what nobody knows ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from gpudiag.report import program as texts
 from gpudiag.tracing import gather, report, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD, MOST_FILES
 from gpudiag.tracing.notes import Note, Notes
+from reports import fix_line
 
 START: Note = {"k": "process", "t": 0.0, "how": "started", "pid": 7, "parent": 1, "command": ["python"], "python": "3"}
 FAILED = (
@@ -221,7 +222,7 @@ def test_the_smallest_change_that_fits_is_named(settings: Any, card: Booked, cha
     )
     (match,) = program_ran_out_of_memory.find(trace)
     assert match.fix[0] is not None
-    assert match.fix[0].line == change
+    assert fix_line(match.fix[0]) == change
     assert len(match.evidence) <= 5
 
 

@@ -156,7 +156,7 @@ def test_what_os_putenv_set_is_not_in_the_copy_of_os_environ_that_a_child_is_giv
     (lost,) = _judged(IMPORTED, LISTED, MADE, family=parents)
     assert (lost.fate, lost.line, lost.process) == ("ignored", "a.py:9", 7)
     assert lost.instead is not None
-    assert lost.instead.line == "os.environ['CUDA_VISIBLE_DEVICES'] = '1'"
+    assert lost.instead.command == "os.environ['CUDA_VISIBLE_DEVICES'] = '1'"
     for command in (_command(7), _command(8, given={})):
         assert not _judged(IMPORTED, LISTED, MADE, family={1: [_notes(put, command, start=start)]})
 

@@ -184,7 +184,7 @@ def test_a_card_that_is_another_than_nvidia_smi_calls_so_is_named() -> None:
     (setting,) = _judged(IMPORTED, _variable("CUDA_VISIBLE_DEVICES", "1"), LISTED, machine=MACHINE)
     assert setting.why == "1 is 0000:01:00.0, which nvidia-smi calls 0: CUDA counts the fastest GPU first"
     assert setting.instead is not None
-    assert setting.instead.line == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    assert setting.instead.command == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 
 
 def test_of_two_cards_each_has_its_own_limits() -> None:
@@ -263,12 +263,12 @@ def test_a_line_of_the_program_is_changed_where_it_is() -> None:
     def instead(mask: str, *, in_program: bool) -> str:
         notes = (_variable(MASK, mask), _listed(FIRST), _made()) if in_program else (_listed(FIRST), _made())
         (setting,) = _judged(IMPORTED, *notes, machine=MACHINE, **({} if in_program else {MASK: mask}))
-        return setting.instead.line if setting.instead else ""
+        return setting.instead.text if setting.instead else ""
 
     assert instead("0,7", in_program=False) == "export CUDA_VISIBLE_DEVICES=0"
     assert instead("0,7", in_program=True) == "os.environ['CUDA_VISIBLE_DEVICES'] = '0'"
     assert instead("7,8", in_program=False) == "unset CUDA_VISIBLE_DEVICES"
-    assert instead("7,8", in_program=True) == "# take it out of a.py:9"
+    assert instead("7,8", in_program=True) == "take it out of a.py:9"
 
 
 _LATE: Note = {**_variable("CUDA_VISIBLE_DEVICES", "1"), "t": 2.5}

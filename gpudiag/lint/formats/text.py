@@ -11,6 +11,7 @@ from gpudiag.text import counted, one_line, plain
 
 _COLORS = {"fail": "31", "warning": "33", "note": "36"}
 _INDENT = 4
+_BELOW = " " * (_INDENT + 6)
 
 
 def render(result: Result, *, width: int, color: bool, terminal: bool = False) -> str:
@@ -38,7 +39,10 @@ def _finding(finding: Finding, width: int, line: Callable[[str], str], *, color:
     text = one_line(finding.text)
     yield f"{' ' * _INDENT}line  {text if len(text) <= room else text[: room - 3] + '...'}"
     for action in shown(finding.fix):
-        yield _filled(f"{' ' * _INDENT}{action.heading:<5} {plain(action.line)}", width, " " * (_INDENT + 6))
+        first = f"{' ' * _INDENT}{action.heading:<5} {plain(action.text)}"
+        yield first if action.action.command else _filled(first, width, _BELOW)
+        if action.clause:
+            yield _filled(f"{_BELOW}{plain(action.clause)}", width, _BELOW)
 
 
 def _filled(text: str, width: int, indent: str = "") -> str:

@@ -34,7 +34,7 @@ def _annotations(report: Report) -> Iterator[str]:
     said = (words.summary(report), words.headline(report), words.next_step(report), words.simulation(report))
     yield _command(level, f"gpudiag: {words.verdict(report)}", *said)
     for cause in report.diagnosis.causes:
-        lines = (f"{name}: {text}" for name, text in words.cause(cause)[1:])
+        lines = map(str, words.cause(cause)[1:])
         yield _command("error" if words.is_failure(report, cause) else "warning", one_line(cause.cause), *lines)
     for failed in report.diagnosis.failed:
         yield _command("error", f"gpudiag: {failed.part} broke", failed.why)

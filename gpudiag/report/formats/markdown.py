@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudiag.fix import Shown, shown
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report, Row
 from gpudiag.report import accounts, changes, program, words
@@ -78,14 +77,8 @@ def _diagnosis(report: Report) -> Iterator[str]:
     if diagnosis.causes and not report.is_log_alone and report.program is None:
         yield escaped_text(words.steps(report))
     for cause in diagnosis.causes:
-        (_, text), *rest = words.cause(cause)
-        actions = iter(shown(cause.fix))
-        yield "\n".join(
-            [
-                f"- **{escaped_text(text)}**",
-                *(f"  - {name}: {_value(name, value, actions)}" for name, value in rest),
-            ]
-        )
+        first, *rest = words.cause(cause)
+        yield "\n".join([f"- **{escaped_text(first.text)}**", *map(_line, rest)])
     if other := words.others(diagnosis):
         yield "\n".join(f"- {name}: {escaped_text(text)}" for name, text in other)
 
@@ -180,14 +173,9 @@ def _address(text: str) -> str:
     return f"<{text}>" if _OURS.fullmatch(text) else escaped_text(text)
 
 
-def _action(item: Shown) -> str:
-    """Return an action: its command as code, and beside it the clause as text."""
-    if not item.action.command:
-        return escaped_text(item.text)
-    return " ".join(filter(None, (_code(item.text), escaped_text(item.clause))))
-
-
-def _value(heading: str, text: str, actions: Iterator[Shown]) -> str:
-    if heading in words.COPIED:
-        return _action(next(actions))
-    return _address(text) if heading == "see" else escaped_text(text)
+def _line(line: words.Line) -> str:
+    """Return a line about a cause: a command as code, and below it what is said about it as text."""
+    if line.heading == "see":
+        return f"  - see: {_address(line.text)}"
+    text = _code(line.text) if line.is_copied else escaped_text(line.text)
+    return f"  - {line.heading}: {text}" if line.heading else f"    {text}"

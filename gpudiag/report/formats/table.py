@@ -35,7 +35,6 @@ STYLES = {
     "NOT VERIFIED": "bold yellow",
 }
 """The styles of outcomes, severities and verdicts, as rich writes them."""
-_COPIED = (*words.COPIED, "see")
 """Headings of a cause's lines that people copy and paste."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
@@ -187,9 +186,9 @@ def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None
     if diagnosis.steps and of_machine and (diagnosis.causes or verbose):
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
-        for heading, text in words.cause(cause):
-            style = "bold" if heading in words.COPIED else ""
-            page.add(text, style, lead=f"  {heading:<8}  ", lead_style="dim", whole=heading in _COPIED)
+        for line in words.cause(cause):
+            style = "bold" if line.is_copied else "" if line.heading else "dim"
+            page.add(line.text, style, lead=f"  {line.heading:<8}  ", lead_style="dim", whole=line.is_copied)
     for heading, text in words.others(diagnosis):
         page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
     page.blank()

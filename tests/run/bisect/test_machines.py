@@ -21,6 +21,7 @@ from gpudiag.model.diagnosis import Bisection
 from gpudiag.run.bisect import attempt
 from gpudiag.run.bisect.parts import Variant
 from gpudiag.simulator import Machine
+from reports import fix_line
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
@@ -268,7 +269,7 @@ def test_what_is_in_the_way_is_found_without_the_catalogue(fault: Fault, gpudiag
     found, names = bisected(fault, gpudiag, machine)
     assert found.outcome == "found", found
     assert [change.name for change in found.changes] == [name.format(**names) for name in fault.found]
-    lines = [change.fix.line if change.fix else "" for change in found.changes]
+    lines = [fix_line(change.fix) if change.fix else "" for change in found.changes]
     assert lines == [line.format(**names, machine=machine.directory) for line in fault.fix]
     assert found.after == "GPUs listed: 2; a product and a convolution on each came out right"
 

@@ -46,7 +46,7 @@ from gpudiag.run.bisect.smallest import smallest
 from gpudiag.run.bisect.tries import Tries
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.session import Session
-from reports import fix_lines
+from reports import fix_line, fix_lines
 
 WORKS = Reached(imported=True, listed=2, computed=True)
 FAILS = Reached(imported=True)
@@ -114,7 +114,7 @@ def found(
     bisection = wording.bisection(
         result, around, settings, lambda _, value: value, wanted=wanted, tried=len(machine.tried), seconds=1.0
     )
-    return bisection, [change.fix.line for change in bisection.changes if change.fix]
+    return bisection, [fix_line(change.fix) for change in bisection.changes if change.fix]
 
 
 ORDINARY = {
