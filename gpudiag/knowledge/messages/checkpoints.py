@@ -40,7 +40,6 @@ FAMILY.fault(
     "SavedModel file does not exist at: {prefix:s}",
     "Could not find trained model in model_dir: {prefix:s}",
     "No file or directory found at {prefix:s}",
-    "Could not find SavedModel {}or SavedModel loader {}at path{:s} {prefix:s}",
     meaning="there is no model or checkpoint at the path that the program gives: {prefix}",
     fix=(
         check(
@@ -67,7 +66,6 @@ FAMILY.fault(
     "truncated record at {:d}",
     "Unable to open file (truncated file{}",
     "Unable to synchronously open file (truncated file{}",
-    "file is truncated{}eof = {:d}",
     meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
     fix=(check("ls -l; file NAME", "its size and kind; load or copy it again"), _LFS),
     symptom=True,

@@ -22,7 +22,6 @@ NO_MACHINE_CODE = FAMILY.fault(
 KERNEL_NOT_COMPILED = FAMILY.fault(
     "kernel_not_compiled",
     "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
-    "'cuModuleLoadDataEx({})' failed with 'CUDA_ERROR_INVALID_PTX'",
     seen="2.14-2.21",
 )
 PTX_REFUSED = FAMILY.fault(
@@ -33,7 +32,6 @@ PTX_REFUSED = FAMILY.fault(
     "cudaErrorUnsupportedPtxVersion",
     "a PTX JIT compilation failed",
     "the provided PTX was compiled with an unsupported toolchain",
-    "PTX version {:s} does not support",
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
         nvidia_smi("names the driver, and the newest CUDA that it runs"),
@@ -67,7 +65,6 @@ NO_CODE_FOR_GPU = FAMILY.fault(
 PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas_too_old",
     "ptxas fatal : Value '{target:w}' is not defined",
-    "ptxas fatal: Value '{target:w}' is not defined",
     seen="CUDA",
 )
 FAMILY.add(
@@ -140,8 +137,7 @@ CUDNN_OLDER = FAMILY.fault(
     "Loaded runtime CuDNN library: {found:v} but source was compiled with: {needed:v}",
     "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with {needed:v}",
     "Loaded runtime CuDNN library: {found:v} (compatibility version {:d}) but source was compiled with: {needed:v}",
-    "Loaded runtime CuDNN library: {found:v} but source was compiled with {needed:v}",
-    "Loaded cudnn library: {found:v} (compatibility version {:d}) but source was compiled against {needed:v}",
+    "Loaded cudnn library: {found:v} but source was compiled against {needed:v}",
     seen="0.6-2.21",
 )
 NO_LIBDEVICE = FAMILY.fault(
@@ -156,8 +152,7 @@ NOT_TENSORFLOW = FAMILY.fault(
     "No module named 'tensorflow.{:q}'",
     "partially initialized module 'tensorflow'",
     "cannot import name '{:w}' from 'tensorflow",
-    "cannot import name '{:w}' from tensorflow",
-    "do not import tensorflow from its source directory",
+    "Do not import tensorflow from its source directory",
     meaning="another file or folder of the name tensorflow is imported in place of the package",
     fix=(
         ask("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),

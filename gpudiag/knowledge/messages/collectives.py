@@ -40,7 +40,7 @@ GPUS_EXCHANGE = FAMILY.add(
 FAMILY.fault(
     "group_of_another_size",
     "is joining a group with size {new:d}, but that group has size {old:d}",
-    "is joining group with size{new:d}, but that group has size {old:d}",
+    "is joining a group with size{new:d}, but that group has size {old:d}",
     meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
     "can have one distribution strategy, of one size",
     fix=(

@@ -197,9 +197,7 @@ FAMILY.fault(
 FAMILY.fault(
     "container_unknown_device",
     "device error: {device:s} unknown device",
-    "device error: {device:s}: not found",
     "device error: unknown device id: {device:s}",
-    "device error: invalid device: {device:s}",
     meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
     fix=(
         nvidia_smi("the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0", "-L"),
@@ -214,8 +212,6 @@ FAMILY.fault(
 FAMILY.fault(
     "cdi_device",
     "unresolvable CDI devices {device:s}",
-    "unresolvable CDI devices: {device:s}",
-    "device {device:s} not found in CDI registry",
     meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
     "the engine looks, or it is older than a change of the GPUs",
     fix=(
@@ -319,7 +315,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: ldcache error: process {program:s} failed with error code: {:d}",
     "nvidia-container-cli{}: mount error: failed to add device rules: {}",
     "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
-    "could not start {program:s} mount operation failed: /proc: operation not permitted",
+    "could not start {program:s} mount operation failed: {:s} operation not permitted",
     meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
     "namespace, most "
     "often, or the host's ldconfig is elsewhere",
@@ -396,7 +392,6 @@ FAMILY.fault(
     "Incompatible platform detected",
     "invalid device discovery strategy {}",
     "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
-    "If this is a GPU node, did you configure the runtime",
     "Incompatible {:w} detected auto",
     meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
     fix=(
@@ -431,8 +426,7 @@ FAMILY.fault(
     "admission_failed",
     "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
     "UnexpectedAdmissionError",
-    "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu",
-    "device plugin is not registered",
+    "no healthy devices present; cannot allocate unhealthy devices nvidia.com/",
     meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
     fix=(
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),

@@ -129,7 +129,6 @@ FAMILY.fault(
     "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
     "Illegal instruction (core dumped)",
     "Fatal Python error: Illegal instruction",
-    "This TensorFlow binary was compiled to use {:w} instructions",
     "terminated by signal SIGILL",
     meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
     fix=(
@@ -282,7 +281,6 @@ FAMILY.fault(
     "metal_plugin_does_not_fit",
     "libmetal_plugin.dylib, {:w}): Symbol not found: {symbol:s}",
     "tensorflow-plugins/libmetal_plugin.dylib{}",
-    "libmetal_plugin.dylib' (no such file)",
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
@@ -323,8 +321,6 @@ FAMILY.fault(
     "plugin_of_another_release",
     "tfdml_plugin.dll not found",
     "tensorflow-plugins{:s}plugin.dll not found",
-    "libtfdml_plugin.so: {}",
-    "tensorflow-plugins/{:s}.so: undefined symbol: {}",
     meaning="a plug-in in the folder tensorflow-plugins is for another release of TensorFlow: that of DirectML is for "
     "2.10 alone",
     fix=(
@@ -506,7 +502,6 @@ FAMILY.fault(
     "invalid ELF header",
     "file too short",
     "is not a supported wheel on this platform",
-    "cannot open shared object file: Exec format error",
     "mach-o file, but is an incompatible architecture",
     meaning="a library is damaged, or of another kind of machine",
     fix=(_AGAIN, ask("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
@@ -546,7 +541,6 @@ FAMILY.fault(
     "No module named 'tf_keras'",
     "Keras cannot be imported. Check that it is installed",
     "cannot import name '__version__' from 'tensorflow.keras'",
-    "`tf.keras` requires `tf_keras`",
     "No module named 'keras.engine'",
     "No module named 'keras.src.engine'",
     "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
@@ -698,9 +692,7 @@ FAMILY.fault(
 FAMILY.fault(
     "typing_extensions_old",
     "cannot import name '{:q}' from 'typing_extensions'",
-    "cannot import name 'ml_dtypes'",
     "module 'ml_dtypes' has no attribute '{:q}'",
-    "cannot import name 'tf2' from 'tensorflow.python'",
     "No module named 'ml_dtypes'",
     "No module named 'wrapt'",
     "No module named 'gast'",

@@ -52,7 +52,6 @@ FAMILY.fault(
     "Could not find a version that satisfies the requirement tensorrt{what:s}",
     "No matching distribution found for tensorrt{what:s}",
     "Failed building wheel for tensorrt",
-    "The wheel package is not available. tensorrt{}",
     "Failed to build tensorrt",
     meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
     "there",
@@ -199,7 +198,6 @@ FAMILY.fault(
     "No space left on device",
     "Disk quota exceeded",
     "There is not enough space on the disk",
-    "write error: disk quota",
     "no space left on device: unknown",
     is_reason=True,
     meaning="the disk, or your share of it, is full",
@@ -319,8 +317,7 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
     "Microsoft Visual C++ 14.0 is required",
     "fatal error: Python.h: No such file or directory",
     "Building wheel for {what:s} (pyproject.toml) did not run successfully",
-    "Building wheel for {what:s} (setup.py) did not run successfully",
-    "error: Unable to find pkgconfig{}",
+    "error: pkg-config probably not installed",
     "Getting requirements to build wheel did not run successfully",
     'Command "python setup.py egg_info" failed with error code',
     "unable to execute '{:q}gcc': No such file or directory",
@@ -492,7 +489,6 @@ FAMILY.fault(
     "Existing package manager installation of the driver found",
     "[ERROR]: Install of driver component failed",
     "Installation failed. See log at /var/log/cuda-installer.log",
-    "Failed to initialize the Driver component",
     "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
     meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
     fix=(

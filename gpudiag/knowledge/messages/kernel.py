@@ -18,10 +18,9 @@ FAMILY.fault(
     "driver_does_not_know_gpu",
     "installed in this system is not supported by the {}NVIDIA {:s} driver release",
     "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
-    "installed in this system is not supported by the {:w} {:v}",
-    "installed in this system is not supported by open nvidia.ko",
-    "installed in this system requires use of the NVIDIA open kernel modules",
-    "installed in this system is supported through the NVIDIA {needed:s} Legacy drivers",
+    "installed in this system is not supported by the",
+    "installed in this system is not supported by open",
+    "supported through the NVIDIA {needed:s} Legacy drivers",
     meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
     "(open or closed)",
     fix=(
@@ -62,8 +61,7 @@ FAMILY.fault(
     "NVRM: None of the NVIDIA graphics adapters were initialized",
     "NVRM: No NVIDIA graphics adapter found",
     "nvidia: probe of {device:s} failed with error {:s}",
-    "NVRM: rpcRmApiControl_GSP failed",
-    "NVRM: kgspBootstrap{:w}: GSP boot failed",
+    "GSP boot failed at resume",
     meaning="the driver found the GPU and could not start it",
     fix=(
         _NVRM,
@@ -88,15 +86,14 @@ FAMILY.fault(
     "Failed CC version check",
     "The CC version check failed",
     "The distribution-provided pre-install script failed",
-    "bad exit status: {:d}{}dkms",
+    "KERNEL_UNAME={:s} modules{:s}(bad exit status: {:d})",
     "ERROR: Unable to build the NVIDIA kernel module",
     "ERROR: Failed to run `/usr/sbin/dkms build -m nvidia {}",
     'An error occurred while performing the step: "Building kernel modules"',
     "nvidia.ko failed to build",
-    "akmods: Failed to build nvidia{:s}",
+    "akmods: Building rpms failed; see /var/cache/akmods/nvidia",
     "/var/crash/nvidia-dkms",
     "dkms.conf for module nvidia includes a BUILD_EXCLUSIVE directive which does not match this kernel",
-    "Kernel preparation unnecessary for this kernel. Skipping... {} nvidia{} failed",
     meaning="the driver's kernel module could not be built for this kernel: its headers are missing, or the driver is "
     "older than the kernel or its compiler",
     fix=(
