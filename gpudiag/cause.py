@@ -271,7 +271,7 @@ class Cause:
     needs_gpu: bool = True
     """False if the cause is possible even if no NVIDIA GPU can be seen, as in a container that was given none."""
     last_resort: bool = False
-    """True if the cause is used only when no other cause is found: it summarizes what is known."""
+    """True if the cause is used only when no other cause is found: it summarizes what is known. A report has one."""
     general: bool = False
     """True if the cause only repeats what a message of the log says. A match whose evidence begins with a line is not
     shown if a more specific cause looks for that message or shows that line."""

@@ -106,7 +106,7 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
     failed = any(row.status == "fail" or row.crash for row in evidence.rows)
     if not first and (broken_at is not None or evidence.is_log_alone or failed):
         last = _in_order(match for match in ranked if match[0].declared.last_resort)
-        first = [cause for cause in last if broken_at is None or cause.stage is broken_at]
+        first = [cause for cause in last if broken_at is None or cause.stage is broken_at][:1]
     folded = [cause for cause in causes if cause not in first]
     first = consistency.without_contradictions(first)
     explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []

@@ -28,12 +28,7 @@ CAUSE = Cause(
     ),
     url=CODES,
     last_resort=True,
-    unless={
-        "cuinit_fails": "it says which call of TensorFlow's way failed",
-        "device_count_fails": "it says which call of TensorFlow's way failed",
-        "devices_fail": "it says which call of TensorFlow's way failed",
-        "module_raised": "no probe can pass where TensorFlow is not imported",
-    },
+    symptom=True,
 )
 _STAGES = {"host": Stage.CONFIGURATION, "memory": Stage.MEMORY}
 """The stage that a failed probe of an area breaks; the other areas compute on GPUs."""

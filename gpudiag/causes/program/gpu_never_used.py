@@ -25,7 +25,6 @@ CAUSE = Cause(
     symptom=True,
     unless={
         "strategy_ran_nothing": "the strategy that was to use the GPU ran nothing",
-        "gpu_made_and_not_used": "no operation at all ran on any GPU",
         "gpu_asked_for_not_used": "the operations that were for that GPU are named",
         "logical_devices_moved_gpu": "it says which device took the place of the GPU",
         "replicas_without_own_gpu": "the replicas have no GPU each",

@@ -21,7 +21,6 @@ CAUSE = Cause(
     symptom=True,
     unless={
         "gpu_asked_for_not_used": "the operations that were for that GPU are named",
-        "gpu_made_and_not_used": "no operation at all ran on the GPU",
     },
 )
 _LEAST = 30

@@ -20,7 +20,6 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
     unless={
-        "gpu_made_and_not_used": "no operation at all ran on the GPU",
         "mostly_on_cpu": "the operations ran where the variables are",
     },
 )
