@@ -7,6 +7,8 @@ and ``find`` looks::
 
     def find(driver: DriverFacts, program: Program, nvml: NvmlFacts | None) -> Matches: ...
 
+``find_in_log``, if there is one, looks in a program's log for what ``find`` did not see in the facts.
+
 The types of its parameters say which evidence it is given (:data:`GIVEN`). It is not called while some of that evidence
 is unknown, unless the type says ``| None``: then it is given None. It judges causes, not the texts of examples: a
 message of a log is evidence only if nothing else shows the fault. Examples are in ``tests/examples/``.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -320,6 +322,12 @@ class CatalogueCause:
     """The paragraph for ``gpudiag explain``, on one line."""
     declared: Cause
     find: Callable[..., Matches]
+    find_in_log: Callable[..., Matches] | None = None
+
+    @cached_property
+    def in_log(self) -> CatalogueCause | None:
+        """The same cause, found in a program's log alone; None if its file has no function for that."""
+        return None if self.find_in_log is None else replace(self, find=self.find_in_log, find_in_log=None)
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; all evidence that its parameters ask for must be known."""

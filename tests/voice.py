@@ -60,7 +60,7 @@ def contradictions(rows: Iterable[Row], diagnosis: Diagnosis) -> list[str]:
 ANOTHER_QUESTION = {
     (
         "host.driver.calls_interposed",
-        "driver_upgraded_without_reboot",
+        "library_and_module_differ",
     ): "a library that divides GPUs is meant to be there",
     ("host.driver.gpus_not_told", "tensorflow_shadowed"): "which TensorFlow is imported, not what describes the GPUs",
     ("host.driver.held", "cuinit_fails"): "another GPU is kept for something else",

@@ -42,7 +42,10 @@ def get(name: str) -> CatalogueCause | None:
     module = importlib.import_module(f"{__name__}.{stage.name.lower()}.{name}")
     sentence, _, why = documentation(module).partition("\n\n")
     declared: Cause = module.CAUSE
-    return CatalogueCause(name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find)
+    find_in_log = getattr(module, "find_in_log", None)
+    return CatalogueCause(
+        name, stage, " ".join(sentence.split()), " ".join(why.split()), declared, module.find, find_in_log
+    )
 
 
 @cache

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 CAUSES = {
+    "compat_library_in_program": "compat_library_refused",
     "device_files_denied": "device_files_kept_by_control_group",
+    "driver_older_than_cuda": "driver_too_old",
+    "driver_upgraded_without_reboot": "library_and_module_differ",
     "nvml_not_opened": "nvml_missing",
 }
 """Causes that were merged: the former name to the current one."""

@@ -40,6 +40,8 @@ class Looked(Record):
     steps: tuple[Step, ...] = ()
     causes: tuple[RootCause, ...] = ()
     lines: tuple[str, ...] = ()
+    by_log: bool = False
+    """True if the causes were found in a program's log, and not in the facts."""
     failed: str = ""
     """Why this part of the diagnosis broke; "" if it did not."""
 
@@ -78,6 +80,8 @@ def look(part: str, evidence: Evidence) -> Looked:
             known = get(part)
             assert known is not None, f"no cause is called {part}"
             found = Looked(causes=tuple(known.causes(evidence)))
+            if known.in_log is not None and not found.causes:
+                found = Looked(causes=tuple(known.in_log.causes(evidence)), by_log=True)
         msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report
     except (Exception, SystemExit) as error:
         return Looked(failed=f"it raised {type(error).__name__}: {error!a}")
@@ -144,30 +148,29 @@ def _without_weaker(
     machine the log is the only evidence. A cause hides only causes that are at most as certain. Only stages of
     TensorFlow's way to a GPU count: a setting, or a mistake of the program, need not be the reason.
     """
+
+    def weight(rule: CatalogueCause) -> int:
+        """Return how good a rule's evidence is: 0 for a symptom, 1 for a log, 2 for facts."""
+        if rule.declared.symptom:
+            return 0
+        return 1 if log_alone or looked[rule.id].by_log or not rule.asks_for_facts else 2
+
     ranked = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
     hiding = [
-        (_weight(rule, log_alone=log_alone), cause)
+        (weight(rule), cause)
         for rule, cause in ranked
         if cause.stage not in _OFF_THE_WAY and not rule.declared.last_resort
     ]
 
     def is_hidden(rule: CatalogueCause, cause: RootCause) -> bool:
-        weight = _weight(rule, log_alone=log_alone)
         return cause.stage not in _OFF_THE_WAY and any(
-            weight < better
+            weight(rule) < better
             and _ORDER.index(other.stage) <= _ORDER.index(cause.stage)
             and _SURENESS.index(other.confidence) <= _SURENESS.index(cause.confidence)
             for better, other in hiding
         )
 
     return [(rule, cause) for rule, cause in ranked if not is_hidden(rule, cause)]
-
-
-def _weight(rule: CatalogueCause, *, log_alone: bool) -> int:
-    """Return how good a rule's evidence is: 0 for a symptom, 1 for a log, 2 for facts."""
-    if rule.declared.symptom:
-        return 0
-    return 1 if log_alone or not rule.asks_for_facts else 2
 
 
 def _with_what_lines_name(

@@ -109,7 +109,7 @@ ITEMS = (
     Item(
         22,
         "upgraded driver, not rebooted: NVML",
-        rule="driver_upgraded_without_reboot",
+        rule="library_and_module_differ",
         fix="sudo reboot",
         machine="1",
         faults=("nvml_init=18",),
@@ -117,7 +117,7 @@ ITEMS = (
     Item(
         22,
         "upgraded driver, not rebooted: cuInit and two versions",
-        rule="driver_upgraded_without_reboot",
+        rule="library_and_module_differ",
         fix="apt-mark hold libnvidia-compute-560",
         machine=_machine(
             {"/proc/driver/nvidia/version": _VERSION_535, **_package("libnvidia-compute-560", "560.35.05-0ubuntu1")}

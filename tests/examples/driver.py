@@ -82,7 +82,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("cuInit works", example_evidence(example_facts(driver=_HOOKED)), fires=False),
         Example("none", example_evidence(example_facts(), cuinit=_MISMATCH), fires=False),
     ),
-    "driver_upgraded_without_reboot": (
+    "library_and_module_differ": (
         Example("NVML and cuInit", _upgraded()),
         Example("NVML alone", example_evidence(example_facts(driver=_OLD, nvml=_NVML_18))),
         Example("cuInit alone", example_evidence(example_facts(), cuinit=_MISMATCH)),
@@ -93,11 +93,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 example_facts(driver=_OLD, nvml=NvmlFacts("Unknown Error", None, None, ())),
                 lines=("E cuda_diagnostics.cc] kernel version 515.65.1 does not match DSO version 535.104.5 --",),
             ),
-        ),
-        Example(
-            "a log from before the reboot",
-            example_evidence(example_facts(), lines=("Failed to initialize NVML: Driver/library version mismatch",)),
-            fires=False,
         ),
         Example("of one version", example_evidence(example_facts(), listed=1), fires=False),
         Example("another error", example_evidence(example_facts(), cuinit=_NOT_READY), fires=False),

@@ -533,7 +533,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         },
         {"they agree": ("I cuda_diagnostics.cc:310] kernel version seems to match DSO: 470.57.2",)},
     ),
-    "compat_library_in_program": _both(
+    "compat_library_refused": _both(
         {
             "refused": (
                 "failed call to cuInit: CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted "
@@ -574,7 +574,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         {"cuInit": ("E cuda_driver.cc:318] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",)},
         {"a later call": ("failed to enqueue async memcpy: CUDA_ERROR_UNKNOWN: unknown error",)},
     ),
-    "driver_older_than_cuda": _both(
+    "driver_too_old": _both(
         {
             "the runtime": (
                 "cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version",

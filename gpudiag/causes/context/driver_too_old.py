@@ -1,33 +1,36 @@
-"""the driver supports CUDA {supported} at most, but this TensorFlow was built with CUDA {built}
+"""the NVIDIA driver is too old for the CUDA that {who}
 
-A driver runs every CUDA of its major version and older ones. TensorFlow lists the GPUs with an older driver too,
-without a warning; then creating its devices fails with "CUDA driver version is insufficient for CUDA runtime
-version". The CUDA libraries that pip installs do not help: the driver is what is too old.
+A driver runs the CUDA of its release and older ones, and newer ones of the same major version within limits: what is
+compiled from PTX (by XLA, or on a GPU that the binary has no code for) needs a driver of that CUDA itself. `nvidia-smi`
+shows the newest CUDA that the driver runs. No CUDA library that is installed helps: the driver is what is too old.
 """
 
 from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.cause import Cause, EveryLog, Match, Matches, Program
+from gpudiag.causes.shared.advice import driver
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import Kind, note, run
+from gpudiag.fix import Kind, Role, note, nvidia_smi, run
+from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
 from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
+from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.releases import DRIVERS, numbers
+from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        run("sudo ubuntu-drivers install", "{needed} or newer, then reboot", kind=Kind.CHANGE_DRIVER),
-        run(
-            "sudo apt install cuda-compat-12-5; export LD_LIBRARY_PATH=/usr/local/cuda-12.5/compat:$LD_LIBRARY_PATH",
-            "instead, as this is a data-centre GPU",
-            kind=Kind.INSTALL_AS_ROOT,
-        ),
+        run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.CHANGE_DRIVER),
+        nvidia_smi("shows the driver, and the newest CUDA that it runs"),
+        note("or a TensorFlow that was built for the CUDA that this driver runs", kind=Kind.INSTALL),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     finding="host.driver.old_driver",
+    needs_gpu=False,
 )
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
@@ -46,15 +49,60 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
     update = install_command(facts)
     yield Match(
         evidence=(f"the driver supports CUDA {supported}, TensorFlow was built with CUDA {built}", *said[:1]),
-        figures={
-            "supported": supported,
-            "built": built,
-            "needed": needed,
-        },
+        figures={"who": f"TensorFlow was built with: it supports CUDA {supported} at most, not {built}"},
         fix=(
             update.replaced(note=f"{needed} or newer, then reboot" + (f"; {update.note}" if update.note else "")),
-            run(keep, "instead, as this is a data-centre GPU")
+            run(keep, "instead, as this is a data-centre GPU", kind=Kind.INSTALL_AS_ROOT)
             if any(_DATA_CENTRE.search(device.name) for device in facts.nvml_devices)
             else note("the package cuda-compat, which spares that, is for data-centre GPUs alone"),
         ),
     )
+
+
+def find_in_log(program: Program, origin: Origin) -> Matches:
+    ptx = program.said(PTX_TOO_NEW)
+    said = program.said(OLD_DRIVER)
+    if not (ptx or said):
+        return
+    needed = driver(origin, ptx=not said)
+    cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
+    stated = origin.stated.driver
+    runs = origin.stated.driver_cuda
+    bring = note("or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs", kind=Kind.INSTALL)
+    if stated and said and origin.is_one and _is_enough(stated.value, origin):
+        # What TensorFlow's wheel was built for runs on this driver: another CUDA was installed for it.
+        cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""
+        needed = f"newer than {stated.value}"
+        bring = run(
+            f"conda install 'cudatoolkit<={runs or origin.generation.cuda}'",
+            "or one that this driver runs",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        )
+    if said and any("nvidia-tensorflow" in line for line in program.lines):
+        cuda = ": nvidia-tensorflow has CUDA 11, from release 23.01 on CUDA 12"
+        needed = "525.60 or newer, for CUDA 11 450.80"
+        bring = note(
+            "or a release of nvidia-tensorflow for CUDA 11, up to nv22.12: https://github.com/NVIDIA/tensorflow"
+        )
+    update = (
+        note(f"install a newer driver: {needed}: https://www.nvidia.com/drivers", kind=Kind.INSTALL)
+        if origin.windows
+        else run(
+            "sudo ubuntu-drivers install; sudo reboot",
+            f"{needed}; in a container or WSL: on the host",
+            kind=Kind.CHANGE_DRIVER,
+        )
+    )
+    yield Match(
+        (*(*said, *ptx)[:3], *((stated.line,) if stated else ())),
+        Confidence.PROVED if said else Confidence.LIKELY,
+        {"who": f"compiled the program's PTX{cuda}" if ptx and not said else f"TensorFlow uses{cuda}"},
+        fix=(update, CAUSE.fix[1], bring),
+        unfit=False,
+    )
+
+
+def _is_enough(stated: str, origin: Origin) -> bool:
+    linux, windows = DRIVERS[origin.generation.cuda]
+    return numbers(stated) >= numbers(windows if origin.windows else linux)

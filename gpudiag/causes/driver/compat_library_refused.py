@@ -1,4 +1,4 @@
-"""{who} that module {module} or this GPU does not accept
+"""{who} that {what} does not accept
 
 The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs, with
 certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package, cuInit fails.
@@ -10,17 +10,28 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Match, Matches
+from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.driver import COMPAT, not_the_drivers_own
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import export
+from gpudiag.fix import Kind, check, export, note, nvidia_smi
+from gpudiag.knowledge.messages.programs_and_drivers import COMPAT_REFUSED, TWO_VERSIONS
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts, Facts
+from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    fix=(export("LD_LIBRARY_PATH", "/opt/lib"),),
+    fix=(
+        export("LD_LIBRARY_PATH", "/opt/lib"),
+        check("echo $LD_LIBRARY_PATH", "take cuda/compat out of it; in an image: rm /usr/local/cuda/compat/libcuda*"),
+        nvidia_smi("'Driver/library version mismatch': sudo reboot instead"),
+        note("or a newer driver, or an image of an older CUDA, so that it is not needed", kind=Kind.CHANGE_DRIVER),
+    ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
+    needs_gpu=False,
+    unless={
+        "library_and_module_differ": "it names the two versions that do not fit",
+    },
 )
 
 
@@ -42,10 +53,19 @@ def find(facts: Facts, driver: DriverFacts, signs: Signs | None, error: CuInitFa
             "who": f"{folder} puts a libcuda before the driver's own"
             if folder
             else "libcuda.so.1 is a library for forward compatibility",
-            "module": driver.kernel_module or "(not known)",
+            "what": f"module {driver.kernel_module or '(not known)'} or this GPU",
         },
         fix=(away,),
         confidence=Confidence.PROVED if taken or not folder else Confidence.LIKELY,
         about=(folder,) if folder else (),
         tried=away,
     )
+
+
+def find_in_log(program: Program) -> Matches:
+    if not program.first(TWO_VERSIONS) and (said := program.said(COMPAT_REFUSED)):
+        figures: dict[str, Figure] = {
+            "who": "the program loaded a libcuda of a package for forward compatibility (cuda-compat)",
+            "what": "its GPU or driver",
+        }
+        yield Match(said, Confidence.LIKELY, figures, fix=CAUSE.fix[1:])

@@ -31,7 +31,6 @@ CAUSE = Cause(
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",
     unless={
-        "driver_upgraded_without_reboot": "two versions of the driver explain the error without HMM",
         "library_and_module_differ": "two versions of the driver explain the error without HMM",
         "device_files_kept_by_control_group": "files that cannot be opened explain the error without HMM",
     },

@@ -1,8 +1,10 @@
-"""the driver's library and its kernel module are of different versions where the program ran: {versions}
+"""the driver's libraries and its kernel module are of different versions: {versions}
 
-An upgrade of the driver's packages, most often an unattended one, replaces the libraries at once and the kernel
-module at the next start. In a container the image has the libraries of another driver, or the container
-was started before the host's driver was upgraded.
+An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
+kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
+CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on. In a
+container the image has the libraries of another driver, or the container was started before the upgrade; if the host's
+own two differ, it is the host that has to start again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.driver import TwoVersions
 from gpudiag.fix import Kind, Role, note, reboot, run
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
@@ -18,45 +21,38 @@ from gpudiag.knowledge.messages.runtime import DIAGNOSTICS
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
+    unfit=True,
     fix=(
         reboot(),
         run(
             "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-            "if no program uses a GPU",
+            "while no GPU is in use",
             kind=Kind.RELOAD_DRIVER,
             role=Role.ALTERNATIVE,
         ),
         note(
-            "in a container: remove the driver's libraries from the image, and create the container again",
+            "so that it does not come again, keep unattended upgrades from the driver's packages", kind=Kind.CONFIGURE
+        ),
+        note(
+            "in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the "
+            "image; the toolkit brings the host's. Then create the container again",
             kind=Kind.REMOVE,
         ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
+    finding="host.driver.version_mismatch",
     needs_gpu=False,
-    unless={
-        "driver_upgraded_without_reboot": "the facts say the same, with both versions",
-    },
 )
 _BOTH = ("library", "module")
-_REBOOT = reboot()
-_RELOAD = run(
-    "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-    "while no GPU is in use",
-    kind=Kind.RELOAD_DRIVER,
-    role=Role.ALTERNATIVE,
-)
-_IMAGE = note(
-    "in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the "
-    "image; the toolkit "
-    "brings the host's. Then create the container again",
-    kind=Kind.REMOVE,
-)
-
-
 _VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
 
 
-def find(program: Program, origin: Origin) -> Matches:
+def find(two: TwoVersions) -> Matches:
+    if not two.in_image:
+        yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))
+
+
+def find_in_log(program: Program, origin: Origin) -> Matches:
     said = program.all(TWO_VERSIONS) or _reported(program)
     if not said:
         return
@@ -66,11 +62,12 @@ def find(program: Program, origin: Origin) -> Matches:
     module = next((event["module"] for event in said if event["module"]), "")
     named = [f"library {library}"] if library else []
     named += [f"kernel module {module}"] if module else []
-    order = (_IMAGE, _REBOOT, _RELOAD) if origin.container else (_REBOOT, _RELOAD, _IMAGE)
+    restart, reload, _, of_image = CAUSE.fix
     yield Match(
         program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION) or tuple(text(event.line) for event in said),
         figures={"versions": ", ".join(named) or "the log does not say which"},
-        fix=(order[0], order[1], order[2]),
+        fix=(of_image, restart, reload) if origin.container else (restart, reload, of_image),
+        unfit=False,  # the log may be of another machine, or from before the reboot
     )
 
 

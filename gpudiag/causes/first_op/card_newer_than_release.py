@@ -31,7 +31,7 @@ CAUSE = Cause(
     unless={
         "cudnn_too_old": "the log names the version of cuDNN that is too old",
         "gpu_newer_than_wheel": "the facts of this machine say the same",
-        "driver_older_than_cuda": "the driver fails before any kernel is compiled",
+        "driver_too_old": "the driver fails before any kernel is compiled",
         "library_and_module_differ": "the driver fails before any kernel is compiled",
     },
 )

@@ -81,9 +81,8 @@ class TwoVersions:
             figures={
                 "module": module,
                 "library": library,
-                "libraries": f"of version {library}"
-                if library not in (module, "not known")
-                else "of another version, as the driver says",
+                "versions": f"kernel module {module}, libraries "
+                + (library if library not in (module, "not known") else "of another version, as the driver says"),
                 "packages": " ".join(packages),
             },
             stage=self.stage,
