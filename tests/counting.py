@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 try:
@@ -61,6 +63,10 @@ def lines_run(work: Callable[[], object]) -> int:
     return lines
 
 
+def _end(place: int) -> int:
+    return place
+
+
 class TooMany(Exception):  # noqa: N818  # the name states the result
     """More was looked at than was allowed."""
 
@@ -91,53 +97,67 @@ class Engine:
         self.steps = 0
         self._matcher = self._sequence(list(parsed), parsed.state.flags)
 
-    def count(self, text: str, mode: str, most: int) -> int:
+    def count(self, text: str, mode: str, most: int, begins: int | None = None) -> int:
         """Return the steps of a use of the pattern; ``mode`` is a method of :class:`re.Pattern`.
 
-        Raises :class:`TooMany` at ``most`` steps.
+        ``begins`` is the last place at which a match may begin, if not the end of the text. Raises :class:`TooMany` at
+        ``most`` steps.
         """
-        self._text, self._most, self.steps = text, most, 0
-        place = 0
-        while place <= len(text):
-            end = self._from(place, whole=mode == "fullmatch")
-            if mode in ("match", "fullmatch") or (mode == "search" and end is not None):
-                break
-            place = place + 1 if end is None or end == place else end
+        with self._reading(text, most):
+            place = 0
+            while place <= (len(text) if begins is None else begins):
+                end = self._from(place, whole=mode == "fullmatch")
+                if mode in ("match", "fullmatch") or (mode == "search" and end is not None):
+                    break
+                place = place + 1 if end is None or end == place else end
         return self.steps
 
     def find(self, text: str) -> tuple[int, int] | None:
         """Return where the first match of a search begins and ends."""
-        self._text, self._most, self.steps = text, 1 << 30, 0
-        places = ((place, self._from(place)) for place in range(len(text) + 1))
-        return next(((begin, end) for begin, end in places if end is not None), None)
+        with self._reading(text, 1 << 30):
+            places = ((place, self._from(place)) for place in range(len(text) + 1))
+            return next(((begin, end) for begin, end in places if end is not None), None)
 
-    def _from(self, place: int, *, whole: bool = False) -> int | None:
-        self._groups.clear()
+    @contextmanager
+    def _reading(self, text: str, most: int) -> Iterator[None]:
+        self._text, self._most, self.steps = text, most, 0
         deepest = sys.getrecursionlimit()
         sys.setrecursionlimit(DEEPEST)
         try:
-            return self._matcher(place, lambda end: None if whole and end != len(self._text) else end)
+            yield
         finally:
             sys.setrecursionlimit(deepest)
 
-    def _step(self) -> None:
-        self.steps += 1
+    def _from(self, place: int, *, whole: bool = False) -> int | None:
+        self._groups.clear()
+        return self._matcher(place, self._end_of_all if whole else _end)
+
+    def _end_of_all(self, place: int) -> int | None:
+        return place if place == len(self._text) else None
+
+    def _step(self, number: int = 1) -> None:
+        self.steps += number
         if self.steps > self._most:
             raise TooMany
 
     def _sequence(self, tokens: list[Any], flags: int) -> Matcher:
-        matchers = [self._token(kind, what, flags) for kind, what in tokens]
+        """Return what matches one token after the other; characters that stand together are matched by one loop."""
+        matchers: list[Matcher] = []
+        for are_single, together in groupby(tokens, lambda token: token[0] in _SINGLE):
+            if are_single:
+                matchers.append(self._characters([self._fits(kind, what, flags) for kind, what in together]))
+            else:
+                matchers += [self._token(kind, what, flags) for kind, what in together]
+        last = len(matchers) - 1
 
         def match(place: int, rest: Rest, number: int = 0) -> int | None:
-            if number == len(matchers):
-                return rest(place)
+            if number == last:
+                return matchers[last](place, rest)
             return matchers[number](place, lambda end: match(end, rest, number + 1))
 
-        return match
+        return match if last > 0 else matchers[0] if matchers else lambda place, rest: rest(place)
 
     def _token(self, kind: Any, what: Any, flags: int) -> Matcher:
-        if kind in _SINGLE:
-            return self._single(kind, what, flags)
         if kind is constants.AT:
             return self._at(what, flags)
         if kind is constants.BRANCH:
@@ -172,18 +192,25 @@ class Engine:
         each = all if kind is constants.NOT_LITERAL else any
         return cache(lambda letter: each(plain(form) for form in {letter.lower(), letter.upper()[:1]}))
 
-    def _single(self, kind: Any, what: Any, flags: int) -> Matcher:
-        fits = self._fits(kind, what, flags)
+    def _characters(self, fits: list[Callable[[str], bool]]) -> Matcher:
+        first, number = fits[0], len(fits)
 
         def match(place: int, rest: Rest) -> int | None:
-            self._step()
-            return rest(place + 1) if place < len(self._text) and fits(self._text[place]) else None
+            letters = self._text[place : place + number]
+            if not letters or not first(letters[0]):
+                self._step()
+                return None
+            fitting = 1
+            while fitting < len(letters) and fits[fitting](letters[fitting]):
+                fitting += 1
+            self._step(min(fitting + 1, number))
+            return rest(place + number) if fitting == number else None
 
         return match
 
     def _at(self, what: Any, flags: int) -> Matcher:
         def is_word(place: int) -> bool:
-            return 0 <= place < len(self._text) and re.match(r"\w", self._text[place]) is not None
+            return 0 <= place < len(self._text) and (self._text[place] == "_" or self._text[place].isalnum())
 
         def holds(place: int) -> bool:
             if what in (constants.AT_BOUNDARY, constants.AT_NON_BOUNDARY):
@@ -238,7 +265,7 @@ class Engine:
 
         def match(place: int, rest: Rest) -> int | None:
             self._step()
-            holds = place >= back and body(place - back, lambda end: end) is not None
+            holds = place >= back and body(place - back, _end) is not None
             return rest(place) if holds is wanted else None
 
         return match
@@ -264,7 +291,7 @@ class Engine:
     @staticmethod
     def _atomic(body: Matcher) -> Matcher:
         def match(place: int, rest: Rest) -> int | None:
-            end = body(place, lambda end: end)
+            end = body(place, _end)
             return None if end is None else rest(end)
 
         return match

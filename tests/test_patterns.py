@@ -281,12 +281,15 @@ def too_slow(found: Found) -> str:
     modes = {mode if mode in ("match", "fullmatch", "search") else "sub" for mode in found.modes}
     modes -= {"search", "match"} if "sub" in modes else {"match"} if "search" in modes else set()
     engine = Engine(found.pattern, found.flags)
-    for attack in sorted(attacks(found.pattern, found.flags)):
+    tried = attacks(found.pattern, found.flags)
+    for attack in sorted(tried):
+        head, *rest = attack
+        begins = len(head) if head and ("", *rest) in tried else None  # without the head, it is counted from everywhere
         for mode in sorted(modes):
             most, few = CAP, max(4, SMALL // len(attack[1]))
             for times in (few, LARGE * few):
                 try:
-                    most = MOST * engine.count(text_of(attack, times), mode, most)
+                    most = MOST * engine.count(text_of(attack, times), mode, most, begins)
                 except TooMany:
                     return told(mode, attack, times)
     return ""

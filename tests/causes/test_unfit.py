@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -99,10 +100,15 @@ def of(known: CatalogueCause, *gpus: str, stage: Stage = Stage.CONFIGURATION) ->
 
 def beside(cause: RootCause, *, folded: bool = False) -> Report:
     """Return the report of two healthy GPUs on which everything was verified, with one more cause."""
-    healthy = concluded(Evidence(example_with_gpus(2)))
-    assert healthy.verdict is Verdict.PASS
-    diagnosis = replace(healthy.diagnosis, **{"folded" if folded else "causes": (cause,)})
-    return conclude(replace(healthy, diagnosis=diagnosis))
+    diagnosis = replace(healthy().diagnosis, **{"folded" if folded else "causes": (cause,)})
+    return conclude(replace(healthy(), diagnosis=diagnosis))
+
+
+@functools.cache
+def healthy() -> Report:
+    report = concluded(Evidence(example_with_gpus(2)))
+    assert report.verdict is Verdict.PASS
+    return report
 
 
 @pytest.mark.parametrize("known", UNFIT, ids=lambda known: known.id)

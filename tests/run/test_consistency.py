@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 
@@ -42,6 +43,11 @@ def explained(*lines: str) -> Diagnosis:
     return why.explained(lines, ("gpudiag", "why")).diagnosis
 
 
+@functools.cache
+def of_log(lines: tuple[str, ...]) -> Diagnosis:
+    return explained(*lines)
+
+
 def shown(*lines: str) -> list[str]:
     return [cause.cause for cause in explained(*lines).causes]
 
@@ -75,13 +81,13 @@ def log_of_each_cause() -> dict[tuple[str, str], list[str]]:
     """Return, for each first cause of a log and its stage, the shortest log that gives it."""
     found: dict[tuple[str, str], list[str]] = {}
     for lines in sorted(LOGS.values(), key=lambda lines: sum(map(len, lines))):
-        for cause in explained(*lines).causes[:1]:
+        for cause in of_log(tuple(lines)).causes[:1]:
             found.setdefault((cause.cause_id, cause.stage.value), lines)
     return found
 
 
 def test_the_causes_of_each_log_are_consistent() -> None:
-    assert {name: found for name, lines in LOGS.items() if (found := wrong(explained(*lines)))} == {}
+    assert {name: found for name, lines in LOGS.items() if (found := wrong(of_log(tuple(lines))))} == {}
 
 
 @pytest.mark.parametrize("parts", [30, pytest.param(1, marks=pytest.mark.slow)])
