@@ -119,8 +119,8 @@ def makes_devices(name: str) -> bool:
 
 
 WEIGHTED = re.compile(
-    r"keras\.layers\.(?:\w*Conv\w*|\w*Dense|Embedding|\w*LSTM\w*|\w*GRU\w*|\w*RNN|\w+Normalization|\w*Attention"
-    r"|Bidirectional|PReLU)\Z|keras\.applications\.(?:\w+\.)?[A-Z]\w+\Z|keras\.models\.load_model\Z"
+    r"keras\.layers\.(?=\w+\Z)(?:\w*(?:Conv|LSTM|GRU)|\w*(?:Dense|RNN|Attention)\Z|\w+Normalization\Z"
+    r"|(?:Embedding|Bidirectional|PReLU)\Z)|keras\.applications\.(?:\w+\.)?[A-Z]\w+\Z|keras\.models\.load_model\Z"
 )
 """Layers with weights, which are variables, and models of such layers."""
 QUERY = frozenset({PHYSICAL, "config.get_visible_devices", "Session"}) | {
