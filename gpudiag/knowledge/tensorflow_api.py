@@ -81,11 +81,11 @@ STRATEGIES = frozenset(
     )
 )
 _NO_OPERATION = r"""
-    as_dtype|(?:constant|zeros|ones|random_\w+)_initializer|control_dependencies|custom_gradient|device|executing_eagerly
-    |function|get_\w+|grad_pass_through|gradients|group|hessians|import_graph_def|init\w*|inside_function|is_\w+|load_\w+
-    |make_\w+|no_\w+|nondifferentiable_batch_function|placeholder\w*|py_func|recompute_grad|register_\w+|\w+_scope
-    |tuple|type_spec_from_value|set_\w+|enable_\w+|disable_\w+|\w*_variables\w*|add_\w*(?:collection|names?)|wrap_function
-    |variable_\w+|case|cond|switch_case|while_loop|hparams|layers|broadcast_static_shape|assert_\w+|assign\w*|report_\w+
+    as_dtype|\w+_initializer|colocate_with|container|control_\w+|count_up_to|custom_gradient|device|executing_\w+|function
+    |grad_pass_through|gradients|group|hessians|import_graph_def|init\w*|inside_function|nondifferentiable_batch_function
+    |\w*placeholder\w*|py_func|recompute_grad|\w+_partitioner|\w+_scope|tuple|type_spec_from_value|wrap_function|case|cond
+    |(?:assert|assign|delete|dimension|disable|enable|get|is|load|make|no|register|report|reset|set|variable)_\w+|assign
+    |\w*_variables\w*|add_\w*(?:collections?|names?|ops)|switch_case|while_loop|hparams|layers|broadcast_static_shape
 """
 _OPERATION = re.compile(
     rf"""

@@ -25,6 +25,8 @@ _TELLING = re.compile(
 """Signs at a module's top level that importing it may do something."""
 _SMALL = 4096
 """The size in bytes up to which modules are also read for their constants."""
+_OF_TESTS = (f"{os.sep}tests", f"{os.sep}test")
+"""Folders of tests, which import what is beside the folder."""
 _ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
@@ -170,6 +172,11 @@ class Project:
                 return path
         return None
 
+    def tests_beside(self, conftest: Path) -> list[str]:
+        """Return the names of the test modules in the folder of a ``conftest.py``, which pytest imports after it."""
+        names = [name[:-3] for name in self._listed(str(conftest.parent.absolute())) if name.endswith(".py")]
+        return sorted(name for name in names if name.startswith("test_") or name.endswith("_test"))
+
     def _listed(self, folder: str) -> frozenset[str]:
         """Return the names of the entries of a folder; none if it is not a folder, or cannot be read."""
         found = self._entries.get(folder)
@@ -204,7 +211,7 @@ class Project:
                 at = _above(at)
             if at == _above(at):
                 at = folder
-                while "__init__.py" in self._listed(at) and at != _above(at):
+                while ("__init__.py" in self._listed(at) or at.endswith(_OF_TESTS)) and at != _above(at):
                     at = _above(at)
             self._top[folder] = at
         return self._top[folder]

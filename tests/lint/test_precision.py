@@ -232,4 +232,4 @@ def test_a_helper_that_other_files_call_may_leave_the_gpu_to_them(tmp_path: Path
     (tmp_path / "main.py").write_text("import helper\nimport gpus\nhelper.start()\ngpus.choose()\n")
     (tmp_path / "gpus.py").write_text("def choose(hvd):\n    return hvd.local_rank()\n")
     assert not check.check([tmp_path], rule.known()).found
-    assert rules_in(helper) == ["ranks_share_a_gpu"]
+    assert rules_in(helper) == ["processes_share_a_gpu"]

@@ -27,12 +27,18 @@ class Reader(Statements):
             for piece, body in self.main:
                 with self.inside(piece=piece):
                     self.block(body)
+            collected = begun
+            if self.program.module.source.path.name == "conftest.py":
+                for name in self.project.tests_beside(self.program.module.source.path):
+                    self._module(name, 0)
+                collected, self.past = self.past, begun
             done = 0
             while done < len(self.functions):
                 function = self.functions[done]
                 done += 1
                 if self._is_left_over(function):
-                    self.past = None if function.chosen else begun
+                    of_pytest = not function.decorators.isdisjoint({"fixture", "yield_fixture"})
+                    self.past = None if function.chosen else collected if of_pytest else begun
                     with self.inside(uncalled=True):
                         self._read_uncalled(function)
         except TooLongError:

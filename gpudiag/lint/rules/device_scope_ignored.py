@@ -56,7 +56,7 @@ def find(program: Program) -> Matches:
             continue
         name = event.made.constant(0, "device_name")
         index = device_index(name)
-        if event.made.api != "device" or (name is not None and index is None):
+        if event.made.api != "device" or (index is None and (name is not None or not event.effects)):
             continue
         if any(_starts_thread(other, event.made) for other in program.of(Call)):
             yield Match(event, {"what": "the threads that are started in it", "where": "inside of the function"})

@@ -67,7 +67,8 @@ def _fix(name: str, which: str) -> tuple[Action, ...]:
 def _configured(program: Program, name: str) -> Iterator[tuple[Call, Devices]]:
     """Yield the calls that configure a GPU, and the GPU; a device that is not known is one without a kind."""
     for event in program.calls(name):
-        if event.made.constant(1, "enable") is not False:
+        divided = len(elements(event.made.argument(1, "logical_devices"))) > 1
+        if event.made.constant(1, "enable") is not False and not divided:
             yield event, devices(event.made.argument(0, "device")) or Devices("", event.made)
 
 

@@ -105,11 +105,12 @@ def find(program: Program) -> Matches:
             continue
         if lost is _DATASET and is_of_tests(program):
             continue  # what is tested may be that it raises
-        if how := _how(made, event, program):
+        kept_at = event if lost is _DATASET else _kept_at(event)
+        if how := _how(made, kept_at, program):
             call = ast.unparse(made.node.func)
             method = made.name.rpartition(".")[2]
             action = lost[1].replaced(command=lost[1].command.replace("{method}", method))
-            yield Match(event, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
+            yield Match(kept_at, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
 
 
 def _lost(made: Made) -> tuple[str, Action] | None:
@@ -128,12 +129,26 @@ def _lost(made: Made) -> tuple[str, Action] | None:
     return None
 
 
+def _kept_at(event: Event) -> Event:
+    """Return the call whose result is bound or dropped: of what a function returns, the call of the function."""
+    node, frame = event.node, event.frame
+    while frame.stack and _bound(frame.piece).get(id(node)) == _RETURNED:
+        module, piece, node = frame.stack[-1]
+        changes = {"module": module, "piece": piece, "stack": frame.stack[:-1], "functions": frame.functions[:-1]}
+        frame = frame.changed(changes)
+    return event if node is event.node else Event(node, frame, event.past, event.effects)
+
+
+_RETURNED = "return"
+"""In place of a name, for a result that a function returns."""
+
+
 def _how(made: Made, event: Event, program: Program) -> str:
     """Return what became of an unused result; "" if something may use it."""
     if made.held:
         return "given to nothing" if not program.shared and not _is_read(program, made.held) else ""
-    name = _bound(event.piece).get(id(made.node))
-    if name is None or (name and made.api.endswith(tuple(f"().{method}" for method in _PURE))):
+    name = _bound(event.piece).get(id(event.node))
+    if name in (None, _RETURNED) or (name and made.api.endswith(tuple(f"().{method}" for method in _PURE))):
         return ""
     if not name:
         return "dropped"
@@ -156,8 +171,8 @@ def _bound(piece: Piece) -> dict[int, str]:
     if piece.bound is None:
         piece.bound = {}
         for node in ast.walk(piece.tree or ast.Module([], [])):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                piece.bound[id(node.value)] = ""
+            if isinstance(node, ast.Expr | ast.Return) and isinstance(node.value, ast.Call):
+                piece.bound[id(node.value)] = _RETURNED if isinstance(node, ast.Return) else ""
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
                 target = node.targets[0]
                 if isinstance(target, ast.Name):

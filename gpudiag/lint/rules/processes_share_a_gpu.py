@@ -1,0 +1,79 @@
+"""{what}: {happens}
+
+A process takes nearly all memory of each GPU that it sees, unless it sets memory growth: children that it gives a GPU
+to afterwards have what is left (2.21, simulated GPUs: 911 MiB of 16 GiB).
+
+Horovod starts a process for each GPU and leaves it to the program to choose one. Without that all ranks make their
+variables on the first GPU, and its memory runs out while the others are idle.
+
+Bad
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    model = tf.keras.Sequential()
+
+Good
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+    model = tf.keras.Sequential()
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudiag.fix import edit
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.lint.program import Call, Program
+from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK, entries, is_of_tests, mask_before, masks
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.NOTE,
+    fix=(edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "choose one after hvd.init()"),),
+    words=("horovod", MASK),
+    url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
+    cause="workers_share_gpus",
+)
+_CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_visible_devices|LOCAL_RANK|sys\.path\b")
+"""Signs that the program chooses a GPU, or imports modules that are not read and may choose one."""
+
+
+def find(program: Program) -> Matches:
+    yield from _holding_parents(program)
+    if program.mentions(_CHOSEN) or is_of_tests(program):
+        return  # a test is one process
+    for event in program.of(Call):
+        if program.shared and event.functions and not event.stack:
+            continue  # a helper of other files, which may choose the GPU
+        if re.fullmatch(r"horovod\.(?:tensorflow|keras)(?:\.\w+)*\.init", event.made.name):
+            what = "hvd.init() is called, and no GPU is chosen by hvd.local_rank()"
+            yield Match(event, {"what": what, "happens": "every rank of a machine uses GPU 0"})
+
+
+def _holding_parents(program: Program) -> Matches:
+    """Yield the first GPU that is given to a child by a process that has taken the memory of all."""
+    for event in masks(program):
+        taker = event.before("devices") if event.how == "env" and not event.module.source.is_script else None
+        if taker is None or entries(event.value) == [] or mask_before(taker) or program.mentions(_FORCED):
+            continue
+        if not any(
+            getattr(earlier, "api", "") in (api.GROWTH, api.VISIBLE, api.LOGICAL) for earlier in taker.history()
+        ):
+            what = f"a child is given a GPU whose memory this process has taken with {taker.what}"
+            yield Match(
+                event,
+                {"what": f"{what} in {taker.place(program)}", "happens": "what is left may be too little"},
+                fix=(edit("tf.config.set_visible_devices([], 'GPU')", "if this process needs no GPU"), GROWTH_FOR_EACH),
+                severity=Severity.WARNING,
+            )
+            return
+
+
+_FORCED = re.compile("TF_FORCE_GPU_ALLOW_GROWTH")

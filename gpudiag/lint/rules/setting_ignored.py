@@ -1,0 +1,127 @@
+"""{what} has no effect: {why}
+
+TF_FORCE_GPU_ALLOW_GROWTH wins over set_memory_growth, TF_CONFIG is read by strategies of several workers alone, what
+compile() is given is for the steps of fit(), evaluate() and predict(). A session hides the GPUs from the graph that it
+runs, not from Keras models and eager operations, and enable_eager_execution does something only while eager execution
+is off. Nothing of it is an error (2.21, simulated GPUs).
+
+Bad
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto()
+    config.gpu_options.allow_growth = True
+    tf.compat.v1.enable_eager_execution(config=config)
+
+Good
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from gpudiag.fix import Action, edit
+from gpudiag.knowledge import tensorflow_api as api
+from gpudiag.knowledge.variables import CLUSTER, FORCE_GROWTH
+from gpudiag.lint.program import Call, Event, Program, SetByImport, Variable
+from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.settings import asks_for_version, is_local, session_config
+from gpudiag.lint.values import Const, Table
+from gpudiag.model.report import Severity
+
+RULE = Rule(
+    severity=Severity.WARNING,
+    fix=(change("remove it, or set what is read"),),
+    words=("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
+)
+Ignored = Iterator[tuple[Event, str, str, Action]]
+
+
+def find(program: Program) -> Matches:
+    for judge in _JUDGES:
+        for event, what, why, fix in judge(program):
+            yield Match(event, {"what": what, "why": why}, fix=(fix,))
+
+
+def _growth(program: Program) -> Ignored:
+    growing = [call for call in program.calls(api.GROWTH) if call.made.constant(1, "enable") is True]
+    for event in program.events if growing else ():
+        setting = event.setting if isinstance(event, SetByImport) else event
+        if not isinstance(setting, Variable) or setting.name != FORCE_GROWTH or setting.how not in ("=", "update"):
+            continue
+        off = isinstance(setting.value, Const) and setting.value.value in ("false", "0") and setting.certain
+        if off and event.before("devices", "allocators") is None and not growing[0].frame.doubtful:
+            why = f"{FORCE_GROWTH}='false' of {setting.place(program)} wins, and all memory of each GPU is taken"
+            fix = edit(f"os.environ['{FORCE_GROWTH}'] = 'true'", "or leave the variable out")
+            yield growing[0], "set_memory_growth", why, fix
+
+
+_SEVERAL = re.compile(
+    r"MultiWorker|ParameterServer|ClusterResolver|[Ee]stimator|horovod|CollectiveAllReduce|multi_worker"
+)
+_CONFIGURED = re.compile(rf"environ(?:\.get\(|\[)['\"]{CLUSTER}['\"]|getenv\(['\"]{CLUSTER}['\"]")
+
+
+def _cluster(program: Program) -> Ignored:
+    """Yield strategies of one machine in a program that looks at TF_CONFIG and has no other strategy."""
+    if program.mentions(_CONFIGURED) and not program.mentions(_SEVERAL):
+        for event in program.calls("distribute.MirroredStrategy"):
+            why = f"MirroredStrategy is for the GPUs of one machine, and each worker of {CLUSTER} trains alone"
+            yield (
+                event,
+                CLUSTER,
+                why,
+                edit("tf.distribute.MultiWorkerMirroredStrategy()", "make it before anything else"),
+            )
+
+
+_STEPS = re.compile(r"\.(?:fit|evaluate|predict|fit_generator|\w+_on_batch|make_train_function)\b|[Tt]uner\b|export")
+_OWN_STEPS = re.compile(r"GradientTape\(")
+
+
+def _compiled(program: Program) -> Ignored:
+    """Yield compile() with options for its steps in a program that has steps of its own alone."""
+    if program.shared or program.mentions(_STEPS) or not program.mentions(_OWN_STEPS):
+        return
+    for event in program.of(Call):
+        of_model = event.api.startswith("keras.") and event.api.endswith("().compile")
+        if of_model and event.made.constant(99, "jit_compile") is True:
+            why = "it is for the steps of fit(), evaluate() and predict(), and the program has a step of its own"
+            yield event, "jit_compile of compile()", why, edit("@tf.function(jit_compile=True)", "for the step")
+
+
+def _eager(program: Program) -> Ignored:
+    for event in program.calls("enable_eager_execution"):
+        if "compat.v1" not in event.made.name or event.made.argument(0, "config") is None:
+            continue
+        switched_off = any(isinstance(call, Call) and call.api in api.WITHOUT_EAGER for call in event.history())
+        if not switched_off and not any(map(asks_for_version, event.guards)):
+            fix = change("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration")
+            yield event, "the config of enable_eager_execution", "TensorFlow 2 is in eager mode already", fix
+
+
+_RUNS_GRAPHS = re.compile(
+    r"\.run\(|disable_eager_execution|disable_v2_behavior|Graph\(\)|set_session|TF_USE_LEGACY_KERAS"
+    r"|set_visible_devices|CUDA_VISIBLE_DEVICES"
+)
+_TRAINS = re.compile(r"\.(?:fit|predict)\(")
+
+
+def _device_count(program: Program) -> Ignored:
+    if not program.mentions(_TRAINS) or program.mentions(_RUNS_GRAPHS):
+        return
+    for event in program.calls("Session"):
+        config = session_config(event.made)
+        counts = None if config is None else config.kwargs.get("device_count", config.options.get("device_count"))
+        gpus = counts.get("GPU") if isinstance(counts, Table) else None
+        if "compat" in event.made.name and is_local(event.made) and isinstance(gpus, Const) and gpus.value == 0:
+            fix = edit("tf.config.set_visible_devices([], 'GPU')", "write it directly after import tensorflow")
+            why = "it hides no GPU from Keras, which trains eagerly and not in this session"
+            yield event, "device_count of this session", why, fix
+
+
+_JUDGES: tuple[Callable[[Program], Ignored], ...] = (_growth, _cluster, _compiled, _eager, _device_count)
