@@ -16,7 +16,8 @@ from gpudiag.fix import Action, edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import ACCEPTED, CLUSTER, SETTINGS
 from gpudiag.lint.rule import change
-from gpudiag.lint.values import Const, Items, Made, Table, Value, constants
+from gpudiag.lint.settings import GROWTH_FOR_EACH
+from gpudiag.lint.values import Const, Items, Made, Table, Value, constants, devices
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
@@ -223,7 +224,27 @@ _GRAPPLER = """
 """
 """The options that tensorflow/python/eager/context.py of 2.21 reads."""
 
+
+def _one_gpu(value: Value) -> Iterator[Breach]:
+    """Judge what set_memory_growth is given: one physical GPU."""
+    device = devices(value)
+    given = f"the text {value.value!r}" if isinstance(value, Const) else ""
+    if device and not device.one:
+        given = "a list"
+    elif device and device.listing.api == "config.list_logical_devices":
+        given = "a logical device"
+    elif device and device.kind == "CPU":
+        given = "the CPU"
+    elif device and device.kind is None and device.all:
+        given = EVERY_DEVICE
+    if given:
+        why = "it takes one physical GPU, and raises ValueError"
+        yield Breach(why, (GROWTH_FOR_EACH,), severity=Severity.FAIL, shown=f"{given}, given to set_memory_growth,")
+
+
+EVERY_DEVICE = "every device, first of all the CPU"
 ARGUMENTS: dict[str, tuple[int, str, Contract]] = {
+    api.GROWTH: (0, "device", _one_gpu),
     "config.optimizer.set_experimental_options": (
         0,
         "options",

@@ -1,8 +1,9 @@
-"""{name} is beyond {shown} of {place}: the GPUs that are visible are numbered from 0
+"""{what}: the GPUs that are visible are numbered from 0
 
 The driver numbers what CUDA_VISIBLE_DEVICES shows again, and TensorFlow what set_visible_devices shows. With one
 visible GPU its name is GPU:0, whatever its place in the machine; what is put on GPU:1 runs elsewhere, and nothing is
-said (2.21, two simulated GPUs).
+said (2.21, two simulated GPUs). A process that shows itself one GPU by its rank, and chooses by its rank again, has
+none.
 
 Bad
     import os
@@ -25,18 +26,20 @@ Good
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.program import Call, Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
-from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before
+from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before, masks
 from gpudiag.lint.values import Const, devices, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("use a number from 0 to {last}"),),
+    fix=(change("take the first GPU, gpus[0], or leave the mask out"),),
     words=(MASK, "set_visible_devices"),
     cause="gpus_renumbered",
 )
@@ -55,7 +58,24 @@ def find(program: Program) -> Matches:
             beyond = next((limit for limit in limits if limit is not None and index >= limit[0]), None)
             if beyond is not None:
                 count, shown, by = beyond
-                yield Match(event, {"name": name, "shown": shown, "place": by.place(program), "last": count - 1})
+                what = f"{name} is beyond {shown} of {by.place(program)}"
+                yield Match(event, {"what": what}, fix=(change(f"use a number from 0 to {count - 1}"),))
+    yield from _by_the_same_number(program)
+
+
+def _by_the_same_number(program: Program) -> Matches:
+    starts_itself = program.mentions(_STARTS_ITSELF)
+    of_children = [mask for mask in masks(program) if mask.how == "env"] if starts_itself else []
+    for event in program.calls("device", api.VISIBLE, api.GROWTH, api.LOGICAL):
+        for index in _indexed(event):
+            mask = next((mask for mask in [mask_before(event), *of_children] if mask and _same(mask, index)), None)
+            if mask is not None:
+                written = ast.unparse(mask.value_node) if mask.value_node is not None else MASK
+                what = (
+                    f"a GPU is chosen by {ast.unparse(index)} among those that {mask.place(program)} has already masked"
+                )
+                yield Match(event, {"what": f"{what} by {written}"})
+                break
 
 
 def _shown_by_mask(event: Event) -> tuple[int, str, Event] | None:
@@ -84,3 +104,38 @@ def _indices(event: Call) -> list[tuple[str, int]]:
     argument = "devices" if event.api == api.VISIBLE else "device"
     found = [of_gpus(value) for value in elements(event.made.argument(0, argument))]
     return [(f"GPU {gpu.index}", gpu.index) for gpu in found if gpu and gpu.index is not None and gpu.index >= 0]
+
+
+_STARTS_ITSELF = re.compile(r"sys\.argv\[0\]|__file__|sys\.executable, \*sys\.argv|sys\.argv\)")
+_COMMON = frozenset({"str", "int", "args", "self", "format", "os", "environ", "sys", "config", "options", "opt", "env"})
+_RANK = re.compile(r"rank", re.IGNORECASE)
+_NUMBERED = re.compile(r"gpu:\Z|gpu:[%{]", re.IGNORECASE)
+
+
+def _indexed(event: Call) -> Iterator[ast.expr]:
+    """Yield the expressions, of unknown value, by which a call chooses a GPU."""
+    if event.api == "device":
+        name = event.made.node.args[0] if event.made.node.args else None
+        inner = [] if name is None or isinstance(name, ast.Constant) else ast.walk(name)
+        texts = (node.value for node in inner if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        if name is not None and any(map(_NUMBERED.search, texts)):
+            yield name
+        return
+    for part in elements(event.made.argument(0, "devices" if event.api == api.VISIBLE else "device")):
+        listed = devices(part)
+        if listed is not None and listed.by is not None:
+            yield listed.by
+
+
+def _same(mask: Variable, index: ast.expr) -> bool:
+    """Return whether a mask of one GPU is computed from the same value as an index."""
+    if mask.value_node is None or isinstance(mask.value_node, ast.Constant) or len(entries(mask.value) or [""]) > 1:
+        return False
+    names, others = _names(mask.value_node), _names(index)
+    ranks = [any(map(_RANK.search, those)) for those in (names, others)]
+    return bool(names & others) or all(ranks)
+
+
+def _names(node: ast.expr) -> set[str]:
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    return (found | {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}) - _COMMON

@@ -3,7 +3,8 @@
 TF_FORCE_GPU_ALLOW_GROWTH wins over set_memory_growth, TF_CONFIG is read by strategies of several workers alone, what
 compile() is given is for the steps of fit(), evaluate() and predict(). A session hides the GPUs from the graph that it
 runs, not from Keras models and eager operations, and enable_eager_execution does something only while eager execution
-is off. Nothing of it is an error (2.21, simulated GPUs).
+is off. TensorFlow numbers the visible GPUs in the order of the driver, and a session reads its ConfigProto when it is
+made. Nothing of it is an error (2.21, simulated GPUs).
 
 Bad
     import tensorflow as tf
@@ -23,31 +24,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from gpudiag.fix import Action, edit
+from gpudiag.fix import Action, edit, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER, FORCE_GROWTH
-from gpudiag.lint.program import Call, Event, Program, SetByImport, Variable
+from gpudiag.lint.program import Call, Event, Option, Program, SetByImport, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import asks_for_version, is_local, session_config
-from gpudiag.lint.values import Const, Table
+from gpudiag.lint.values import Const, Table, devices, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(change("remove it, or set what is read"),),
-    words=("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
+    words=(
+        *("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
+        *("set_visible_devices", "ConfigProto"),
+    ),
 )
-Ignored = Iterator[tuple[Event, str, str, Action]]
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A setting that is ignored, and the reason."""
+
+    event: Event
+    what: str
+    why: str
+    fix: Action
+    cause: str = ""
 
 
 def find(program: Program) -> Matches:
     for judge in _JUDGES:
-        for event, what, why, fix in judge(program):
-            yield Match(event, {"what": what, "why": why}, fix=(fix,))
+        for ignored in judge(program):
+            figures = {"what": ignored.what, "why": ignored.why}
+            yield Match(ignored.event, figures, fix=(ignored.fix,), cause=ignored.cause)
 
 
-def _growth(program: Program) -> Ignored:
+def _growth(program: Program) -> Iterator[Ignored]:
     growing = [call for call in program.calls(api.GROWTH) if call.made.constant(1, "enable") is True]
     for event in program.events if growing else ():
         setting = event.setting if isinstance(event, SetByImport) else event
@@ -57,7 +73,7 @@ def _growth(program: Program) -> Ignored:
         if off and event.before("devices", "allocators") is None and not growing[0].frame.doubtful:
             why = f"{FORCE_GROWTH}='false' of {setting.place(program)} wins, and all memory of each GPU is taken"
             fix = edit(f"os.environ['{FORCE_GROWTH}'] = 'true'", "or leave the variable out")
-            yield growing[0], "set_memory_growth", why, fix
+            yield Ignored(growing[0], "set_memory_growth", why, fix)
 
 
 _SEVERAL = re.compile(
@@ -66,24 +82,20 @@ _SEVERAL = re.compile(
 _CONFIGURED = re.compile(rf"environ(?:\.get\(|\[)['\"]{CLUSTER}['\"]|getenv\(['\"]{CLUSTER}['\"]")
 
 
-def _cluster(program: Program) -> Ignored:
+def _cluster(program: Program) -> Iterator[Ignored]:
     """Yield strategies of one machine in a program that looks at TF_CONFIG and has no other strategy."""
     if program.mentions(_CONFIGURED) and not program.mentions(_SEVERAL):
         for event in program.calls("distribute.MirroredStrategy"):
             why = f"MirroredStrategy is for the GPUs of one machine, and each worker of {CLUSTER} trains alone"
-            yield (
-                event,
-                CLUSTER,
-                why,
-                edit("tf.distribute.MultiWorkerMirroredStrategy()", "make it before anything else"),
-            )
+            fix = edit("tf.distribute.MultiWorkerMirroredStrategy()", "make it before anything else")
+            yield Ignored(event, CLUSTER, why, fix)
 
 
 _STEPS = re.compile(r"\.(?:fit|evaluate|predict|fit_generator|\w+_on_batch|make_train_function)\b|[Tt]uner\b|export")
 _OWN_STEPS = re.compile(r"GradientTape\(")
 
 
-def _compiled(program: Program) -> Ignored:
+def _compiled(program: Program) -> Iterator[Ignored]:
     """Yield compile() with options for its steps in a program that has steps of its own alone."""
     if program.shared or program.mentions(_STEPS) or not program.mentions(_OWN_STEPS):
         return
@@ -91,17 +103,19 @@ def _compiled(program: Program) -> Ignored:
         of_model = event.api.startswith("keras.") and event.api.endswith("().compile")
         if of_model and event.made.constant(99, "jit_compile") is True:
             why = "it is for the steps of fit(), evaluate() and predict(), and the program has a step of its own"
-            yield event, "jit_compile of compile()", why, edit("@tf.function(jit_compile=True)", "for the step")
+            yield Ignored(
+                event, "jit_compile of compile()", why, edit("@tf.function(jit_compile=True)", "for the step")
+            )
 
 
-def _eager(program: Program) -> Ignored:
+def _eager(program: Program) -> Iterator[Ignored]:
     for event in program.calls("enable_eager_execution"):
         if "compat.v1" not in event.made.name or event.made.argument(0, "config") is None:
             continue
         switched_off = any(isinstance(call, Call) and call.api in api.WITHOUT_EAGER for call in event.history())
         if not switched_off and not any(map(asks_for_version, event.guards)):
             fix = change("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration")
-            yield event, "the config of enable_eager_execution", "TensorFlow 2 is in eager mode already", fix
+            yield Ignored(event, "the config of enable_eager_execution", "TensorFlow 2 is in eager mode already", fix)
 
 
 _RUNS_GRAPHS = re.compile(
@@ -111,7 +125,7 @@ _RUNS_GRAPHS = re.compile(
 _TRAINS = re.compile(r"\.(?:fit|predict)\(")
 
 
-def _device_count(program: Program) -> Ignored:
+def _device_count(program: Program) -> Iterator[Ignored]:
     if not program.mentions(_TRAINS) or program.mentions(_RUNS_GRAPHS):
         return
     for event in program.calls("Session"):
@@ -121,7 +135,29 @@ def _device_count(program: Program) -> Ignored:
         if "compat" in event.made.name and is_local(event.made) and isinstance(gpus, Const) and gpus.value == 0:
             fix = edit("tf.config.set_visible_devices([], 'GPU')", "write it directly after import tensorflow")
             why = "it hides no GPU from Keras, which trains eagerly and not in this session"
-            yield event, "device_count of this session", why, fix
+            yield Ignored(event, "device_count of this session", why, fix)
 
 
-_JUDGES: tuple[Callable[[Program], Ignored], ...] = (_growth, _cluster, _compiled, _eager, _device_count)
+def _order(program: Program) -> Iterator[Ignored]:
+    for event in program.calls(api.VISIBLE):
+        found = [devices(value) for value in elements(event.made.argument(0, "devices"))]
+        order = [device.index for device in found if device and device.index is not None and device.kind == "GPU"]
+        if len(order) == len(found) and order != sorted(order):
+            fix = export("CUDA_VISIBLE_DEVICES", ",".join(map(str, order)), "it keeps the order")
+            why = "GPU:0 stays the first of the machine, though get_visible_devices shows the order that was given"
+            yield Ignored(event, "the order of set_visible_devices", why, fix, "gpus_in_another_order")
+
+
+def _changed(program: Program) -> Iterator[Ignored]:
+    """Yield what is set in a ConfigProto after the last session that was made with it."""
+    for event in program.of(Option):
+        given = [call for call in program.calls("Session") if session_config(call.made) is event.made]
+        before = [call for call in event.history() if call in given]
+        if before and len({id(call.made) for call in before}) == len({id(call.made) for call in given}):
+            fix = change("set it before the session is made")
+            yield Ignored(event, event.path, f"the session of {before[-1].place(program)} was made before", fix)
+
+
+_JUDGES: tuple[Callable[[Program], Iterator[Ignored]], ...] = (
+    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed),
+)

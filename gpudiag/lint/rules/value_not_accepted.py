@@ -12,6 +12,9 @@ per_process_gpu_memory_fraction is a fraction. Above 1 TensorFlow takes managed 
 and the host. The field allocator_type takes BFC, in upper case, or nothing. Keys of device_count are CPU and GPU:
 {'gpu': 0} and {'GPU:0': 0} hide no GPU.
 
+set_memory_growth takes one physical GPU: the errors are "Unrecognized device" and "Cannot set memory growth
+on non-GPU and non-Pluggable devices" (2.21). Inside of try and except the error is often not seen.
+
 os.putenv does not change os.environ, in which TensorFlow looks for TF_CONFIG. In a branch that is seldom run, or inside
 of try and except, the TypeError of a variable that is not a text is met late or never.
 
@@ -35,6 +38,7 @@ Good
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gpudiag.fix import edit
@@ -66,11 +70,17 @@ def find(program: Program) -> Matches:
             for breach in contract(value):
                 if name == "memory_limit" and not breach.cause and is_of_tests(program):
                     continue  # tests take little on purpose
+                if breach.shown.startswith(contracts.EVERY_DEVICE) and event.module.mentions(_SORTED):
+                    continue
                 yield _match(event, name, breach, value)
         if isinstance(event, Variable) and event.how == "putenv" and event.name in READ_BY_PYTHON:
             why = "os.putenv does not change os.environ, and TensorFlow looks for it there"
             fix = (edit(f"os.environ[{event.name!r}] = value"),)
             yield Match(event, {"given": f"{event.name} by os.putenv", "why": why}, fix=fix)
+
+
+_SORTED = re.compile(r"device_type|[\"']GPU[\"']\s*(?:in\b|==)|\.name\b[^\n]{0,80}(?:GPU|gpu)")
+"""Signs of code that checks the type of each device."""
 
 
 def _judged(event: Event) -> Iterator[tuple[str, Value, contracts.Contract]]:

@@ -1,9 +1,11 @@
-"""{name} is set in a shell and reaches no program: {why}
+"""{name} is set {where} and reaches no program: {why}
 
 A shell keeps a variable for itself unless it is exported: `NAME=value; command` and a line `NAME=value` of a script set
 it, and the command does not get it. `NAME=value command` gives it to that command. With spaces around the equals sign
 the shell looks for a command of that name. os.system and subprocess start a new shell. What it exports is gone when it
 ends, and so it is for a line of a notebook that begins with an exclamation mark and for RUN in a Dockerfile.
+
+os.environ.copy() and dict(os.environ) make a dictionary. A process that is started sees it only if it is given as env=.
 
 Bad
     import subprocess
@@ -18,9 +20,11 @@ Good
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.fix import edit
 from gpudiag.knowledge.variables import SETTINGS
-from gpudiag.lint.program import Program, Unreached
+from gpudiag.lint.program import Call, Event, Program, Unreached, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.model.report import Severity
 
@@ -49,4 +53,29 @@ def find(program: Program) -> Matches:
             fix = edit(f"os.environ[{setting.name!r}] = {value!r}", "set it in the program")
         else:
             continue
-        yield Match(event, {"name": setting.name, "why": why}, fix=(fix,))
+        yield Match(event, {"name": setting.name, "where": "in a shell", "why": why}, fix=(fix,))
+    yield from _copies(program)
+
+
+def _copies(program: Program) -> Matches:
+    """Yield the copies of the environment that have a setting and are given to no process."""
+    reported = set()
+    for event in program.of(Variable):
+        table = event.table
+        if table is not None and not table.used and event.name in SETTINGS and id(table) not in reported:
+            reported.add(id(table))
+            figures = {"name": event.name, "where": f"in a copy of the environment ({event.place(program)})"}
+            fix = edit("env=env", "give it to the process")
+            yield Match(_start(event, program), {**figures, "why": "no process is given the copy"}, fix=(fix,))
+
+
+def _start(setting: Variable, program: Program) -> Event:
+    """Return the start of a process without an environment that follows in the function, or else the setting itself."""
+    for event in program.events[program.events.index(setting) :]:
+        here = isinstance(event, Call) and event.functions == setting.functions
+        if here and isinstance(event, Call) and _STARTS.match(event.made.name) and "env" not in event.made.kwargs:
+            return event
+    return setting
+
+
+_STARTS = re.compile(r"subprocess\.(?:run|Popen|call|check_call|check_output)\Z")

@@ -1,7 +1,11 @@
-"""memory growth and logical devices exclude each other: {lost}
+"""{options} exclude each other: {lost}
 
 Memory growth belongs to a whole GPU, logical devices divide it. If growth is set first, TensorFlow says nothing, and
 growth is off, on every GPU, even if only the CPU is divided. In the other order set_memory_growth raises ValueError.
+
+The limits of virtual devices say how much memory each takes: with per_process_gpu_memory_fraction the session ends with
+"It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set"; on a machine without a GPU nothing is
+said (2.21, simulated GPUs).
 
 Bad
     import tensorflow as tf
@@ -23,7 +27,8 @@ from gpudiag.fix import Role, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Past, Program
 from gpudiag.lint.rule import Match, Matches, Rule, change
-from gpudiag.lint.values import devices
+from gpudiag.lint.settings import UNSURE, base_of, gpu_options, session_config
+from gpudiag.lint.values import Items, Made, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -32,7 +37,7 @@ RULE = Rule(
         change("remove set_memory_growth"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "set it in the environment to have both", role=Role.ALTERNATIVE),
     ),
-    words=("set_memory_growth",),
+    words=("set_memory_growth", "virtual_devices"),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="settings_exclude_each_other",
 )
@@ -47,9 +52,20 @@ def find(program: Program) -> Matches:
             continue  # what comes too late sets nothing
         place = earlier.place(program)
         if event.api == api.LOGICAL:
-            yield Match(event, {"lost": f"the growth that {place} sets is lost"})
+            yield Match(event, {"options": _GROWTH, "lost": f"the growth that {place} sets is lost"})
         elif earlier.node is not event.node and not _same_loop(event, earlier):
-            yield Match(event, {"lost": f"after {place} it raises ValueError"})
+            yield Match(event, {"options": _GROWTH, "lost": f"after {place} it raises ValueError"})
+    for event in program.calls("Session"):
+        config = session_config(event.made)
+        fraction = (gpu_options(event.made) or {}).get("per_process_gpu_memory_fraction")
+        if config is not None and fraction not in (None, 0, UNSURE) and _divides(event, config):
+            options = "per_process_gpu_memory_fraction and virtual_devices"
+            fix = change("remove the fraction: memory_limit_mb of each virtual device is its limit")
+            figures = {"options": options, "lost": "this session raises InvalidArgumentError"}
+            yield Match(event, figures, fix=(fix,), severity=Severity.FAIL)
+
+
+_GROWTH = "memory growth and logical devices"
 
 
 def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Event | None:
@@ -82,3 +98,17 @@ def _is(event: Event, name: str) -> bool:
 def _same_loop(event: Event, earlier: Event) -> bool:
     """Return whether the earlier call belongs to the previous round of a loop, and comes later in the text."""
     return earlier.module is event.module and earlier.piece is event.piece and earlier.line > event.line
+
+
+def _divides(session: Call, config: Made) -> bool:
+    """Return whether a session's configuration surely has virtual devices."""
+    given = config.kwargs.get("gpu_options")
+    inner = given.kwargs.get("experimental") if isinstance(given, Made) else None
+    listed = inner.kwargs.get("virtual_devices") if isinstance(inner, Made) else None
+    if isinstance(listed, Items) and listed.items:
+        return True
+    added = (event.made.owner for event in session.history() if isinstance(event, Call) and event.api.endswith(_ADDED))
+    return any(base_of(owner) in (config, given) for owner in added)
+
+
+_ADDED = ("experimental.virtual_devices.add", "experimental.virtual_devices.append")
