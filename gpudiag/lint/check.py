@@ -198,7 +198,7 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
     """Return the finding of a match; None if its file is not checked, or a comment there switches the rule off."""
     event = match.event
     module, piece, node = event.module, event.piece, match.node or event.node
-    edits = () if piece.rewritten else match.edits  # the places in it are not those of the cell
+    edits = () if piece.shown else match.edits  # the places in it are not those of the cell
     if module not in selected:  # in a file that is not checked: the call that leads there is
         outer = next((frame for frame in reversed(event.stack) if frame[0] in selected), None)
         if outer is None:
@@ -228,7 +228,8 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
 
 
 def _line(piece: Piece, number: int) -> str:
-    return piece.lines[number - 1] if 0 < number <= len(piece.lines) else ""
+    lines = piece.shown or piece.lines
+    return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
 def _characters(piece: Piece, line: int, column: int) -> int:

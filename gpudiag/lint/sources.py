@@ -63,8 +63,8 @@ class Piece:
     """The name that the result of each call is assigned to, by the call's identity; computed on first use."""
     is_script: bool = False
     """True for lines of a shell, or a file that is read as a shell script."""
-    rewritten: bool = False
-    """True for a cell with magics, whose text is not the cell's original text."""
+    shown: list[str] | None = None
+    """The lines as the notebook has them, if the cell has magics, which are written as Python."""
 
 
 @dataclass
@@ -249,8 +249,9 @@ def _read_notebook(source: Source) -> None:
         _parse(source, piece)
         if len(source.problems) > before and (plain := without_magics(text)) != text:
             del source.problems[before:]
-            piece.text, piece.rewritten = plain, True
+            piece.text = plain
             _parse(source, piece)
+            piece.shown = text.splitlines()
 
 
 def cells_of(content: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
         },
         set(),
     ),
+    "a fixture that comes after the import of what is tested, and a hook that comes before": (
+        {
+            "scorer.py": "import tensorflow as tf\nWEIGHTS = tf.Variable(tf.ones([4, 1]))\n",
+            "tests/test_scorer.py": "from scorer import WEIGHTS\n\ndef test_shape():\n    assert WEIGHTS.shape == (4, 1)\n",
+            "tests/conftest.py": "import os\nimport pytest\n\ndef pytest_configure(config):\n"
+            "    os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'\n\n@pytest.fixture(scope='session', autouse=True)\n"
+            "def on_cpu():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n",
+        },
+        {("variable_set_too_late", "conftest.py", 9)},
+    ),
 }
 
 
@@ -67,6 +78,7 @@ FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
 def test_folder(tmp_path: Path, name: str) -> None:
     files, expected = FOLDERS[name]
     for file, text in {"main.py": PROGRAM, **files}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
     result = check.check([tmp_path], rule.known()).result()
     assert {(finding.rule, Path(finding.file).name, finding.line) for finding in result.findings} == expected
@@ -97,3 +109,12 @@ def test_a_command_with_its_parts() -> None:
     first, second = assignments("A='x y' B=$C python t.py # D=1\n")
     assert (first.name, first.value, first.reaches, first.exported) == ("A", "x y", True, True)
     assert (second.name, second.value, second.line, second.column) == ("B", None, 1, 8)
+
+
+def test_lines_and_columns_are_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "gpu.env").write_text("A=1\n TF_FORCE_GPU_ALLOW_GROWTH=True\n")
+    cell = {"cell_type": "code", "source": ["# GPU 1\n", "!export CUDA_VISIBLE_DEVICES=1\n", "import tensorflow"]}
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    in_notebook, in_env = check.check([tmp_path], rule.known()).result().findings
+    assert (in_env.line, in_env.column, in_env.text) == (2, 2, "TF_FORCE_GPU_ALLOW_GROWTH=True")
+    assert (in_notebook.line, in_notebook.column, in_notebook.text) == (2, 1, "!export CUDA_VISIBLE_DEVICES=1")

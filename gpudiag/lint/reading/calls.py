@@ -347,10 +347,12 @@ class Calls(Expressions):
     def shell(self, text: str, node: ast.AST | None) -> None:
         """Record the settings of variables in a shell; ``node`` is the call that starts it, None for a script."""
         for assignment in assignments(text):
-            line, column = assignment.line, assignment.column
-            at = node or ast.Constant(
-                None, lineno=line, col_offset=column, end_lineno=line, end_col_offset=assignment.end
-            )
+            line, column, name = assignment.line, assignment.column, assignment.name
+            if node is None:  # where the file has it: its lines may have been written as shell code
+                written = [*self.frame.piece.lines[line - 1 : line], ""][0]
+                column = max(written.rfind(name, 0, column + len(name)), 0)
+            end = column + assignment.end - assignment.column
+            at = node or ast.Constant(None, lineno=line, col_offset=column, end_lineno=line, end_col_offset=end)
             if assignment.exported and (assignment.reaches or (node is None and not assignment.ended)):
                 value = UNKNOWN if assignment.value is None else Const(assignment.value)
                 self.set_variable(Const(assignment.name), value, at, None, None, "env")

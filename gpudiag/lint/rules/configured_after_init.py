@@ -1,8 +1,11 @@
-"""{name} comes after {what} in {place}: TensorFlow has made its devices, and it raises RuntimeError
+"""{name} comes after {what} in {place}: {happens}
 
 Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
 its devices. An operation or a tensor makes them, and so do list_logical_devices, get_memory_info, `with tf.device` and
 MirroredStrategy(). list_physical_devices does not. Inside of try and except RuntimeError the setting is just not made.
+
+device_lib.list_local_devices(), tf.test.is_gpu_available() and a Server make the GPUs of the process with options of
+their own, outside of the eager context: what a session or tf.config asks for later has no effect, and nothing is said.
 
 Bad
     import tensorflow as tf
@@ -27,13 +30,17 @@ import re
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program
 from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.settings import is_local, sets_gpu_options
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
     fix=(change("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
-    words=("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
+    words=(
+        *("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
+        *(*sorted(name.rpartition(".")[2] for name in api.FIX_ALLOCATORS), "Server(", "local_server", "Session("),
+    ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     cause="configured_too_late",
 )
@@ -45,7 +52,23 @@ def find(program: Program) -> Matches:
         if earlier is None or _repeats(event, earlier, program) or any(map(_asks, event.guards)):
             continue
         name = ast.unparse(event.made.node.func)
-        yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program)})
+        figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
+        yield Match(event, {**figures, "happens": "TensorFlow has made its devices, and it raises RuntimeError"})
+    for event in program.calls(api.GROWTH, api.LOGICAL, *_SESSIONS):
+        earlier = _maker(event)
+        if earlier is None:
+            continue
+        name = ast.unparse(event.made.node.func)
+        if event.api in _SESSIONS:
+            options = [name for name in sets_gpu_options(event.made) if name != "visible_device_list"]
+            of_server = isinstance(earlier, Call) and earlier.api in api.SERVERS
+            if not options or not (of_server or is_local(event.made)) or event.before("session"):
+                continue
+            name = options[0]
+        fix = change(f"move {earlier.what} behind it, or give the options to what makes the devices first")
+        figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
+        happens = "the GPUs are made with default options, and it has no effect any more"
+        yield Match(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)
 
 
 _ASKS = re.compile(
@@ -72,3 +95,20 @@ def _repeats(event: Call, devices: Event, program: Program) -> bool:
 def _enables(call: Call) -> object:
     value = call.made.argument(1, "enable")
     return value.value if isinstance(value, Const) else None
+
+
+_SESSIONS = ("Session", "train.MonitoredTrainingSession")
+
+
+def _maker(event: Call) -> Event | None:
+    """Return the earlier event that made the devices with default options; None if another rule reports it."""
+    first = event.before("allocators", "devices")
+    if first is None or "session" in first.effects:
+        return None
+    if "devices" in first.effects:  # tf.config raises then
+        return first if event.api in _SESSIONS and not event.module.mentions(_BY_DEFAULT) else None
+    return first
+
+
+_BY_DEFAULT = re.compile(r"TF_FORCE_GPU_ALLOW_GROWTH|set_memory_growth|_device_configuration")
+"""Signs that eager operations have options of their own."""

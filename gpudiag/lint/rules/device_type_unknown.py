@@ -1,10 +1,12 @@
-"""{name!r} names no device of TensorFlow: {happens}
+"""{what}: {happens}
 
 A device of TensorFlow is /CPU:0, /GPU:1 or /device:GPU:1. With /device:, any word is taken for a type, and if there is
 no such device soft placement chooses another, silently. Without it, an unknown word raises ValueError.
 
 The calls that list devices, or make them visible, compare their type letter by letter with CPU and GPU: of 'gpu' or
 'GPU:0' the list is empty on every machine, and set_visible_devices([], 'gpu') hides nothing (2.21, simulated GPUs).
+Without a type the list of set_visible_devices names all devices that stay visible, of every type, and TensorFlow ends
+at the first operation: "No CPU devices are available in this process".
 
 Bad
     import tensorflow as tf
@@ -27,9 +29,9 @@ import re
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, quoted, replace
+from gpudiag.lint.rule import Match, Matches, Rule, insert_after, quoted, replace
 from gpudiag.lint.settings import PLACING, device_names
-from gpudiag.lint.values import is_empty_list
+from gpudiag.lint.values import Const, is_empty_list, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -49,7 +51,8 @@ def find(program: Program) -> Matches:
         for name in device_names(event):
             if happens := _wrong(name):
                 index = re.search(r"(?<!\d)\d+\Z", name)
-                yield Match(event, {"name": name, "happens": happens, "index": index[0] if index else 0})
+                figures = {"what": f"{name!r} names no device of TensorFlow", "happens": happens}
+                yield Match(event, {**figures, "index": index[0] if index else 0})
     for event in program.calls(*api.LISTS, api.VISIBLE):
         kind = event.made.constant(1 if event.api == api.VISIBLE else 0, "device_type")
         if isinstance(kind, str) and kind not in api.DEVICE_TYPES and (right := api.device_type(kind)):
@@ -61,10 +64,30 @@ def find(program: Program) -> Matches:
                 happens = "nothing is hidden" if none else "ValueError is raised for any device of another type"
             yield Match(
                 event,
-                {"name": kind, "happens": happens, "index": 0},
+                {"what": f"{kind!r} names no device of TensorFlow", "happens": happens},
                 fix=(edit(repr(right), "write this type instead"),),
                 edits=edits,
             )
+    yield from _without_type(program)
+
+
+def _without_type(program: Program) -> Matches:
+    for event in program.calls(api.VISIBLE):
+        kind = event.made.argument(1, "device_type")
+        if kind is not None and not (isinstance(kind, Const) and kind.value is None):
+            continue
+        value = event.made.argument(0, "devices")
+        given = "GPUs" if of_gpus(value) else "an empty list" if is_empty_list(value) else ""
+        if not given:
+            continue
+        node = event.made.node
+        first = node.args[0] if node.args else node.keywords[0].value
+        call = f"{ast.unparse(node.func)}({ast.unparse(first)}, 'GPU')"
+        alone = len(node.args) + len(node.keywords) == 1
+        after = ", 'GPU'" if node.args else ", device_type='GPU'"
+        figures = {"what": f"set_visible_devices is given {given} without a type", "happens": "it hides the CPU, too"}
+        edits = (insert_after(first, after),) if alone else ()
+        yield Match(event, figures, fix=(edit(call, "name the type"),), edits=edits, severity=Severity.FAIL)
 
 
 def _wrong(name: str) -> str:

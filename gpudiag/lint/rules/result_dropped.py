@@ -4,7 +4,7 @@ TensorFlow is configured by objects that have to be given to something. A policy
 the session that is made with it, options of tf.data for the dataset that with_options returns. Transformations of a
 dataset, tf.function and wrappers of optimizers return a new object and leave the old one as it was. tf.device and the
 scope() of a strategy return a context, which holds inside of a with statement. If the result is not used, there is no
-warning.
+warning. After prefetch_to_device only prefetch() keeps the elements on the GPU: other steps run on the CPU.
 
 Bad
     import tensorflow as tf
@@ -29,11 +29,11 @@ import re
 
 from gpudiag.fix import Action, edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Event, Program
+from gpudiag.lint.program import Call, Event, Program
 from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.sources import Piece
-from gpudiag.lint.values import Made
+from gpudiag.lint.values import Made, Value
 from gpudiag.model.report import Severity
 
 _SET_POLICY = edit("tf.keras.mixed_precision.set_global_policy(policy)", "set the policy before the first layer")
@@ -111,6 +111,29 @@ def find(program: Program) -> Matches:
             method = made.name.rpartition(".")[2]
             action = lost[1].replaced(command=lost[1].command.replace("{method}", method))
             yield Match(kept_at, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
+    yield from _undone(program)
+
+
+def _undone(program: Program) -> Matches:
+    """Yield the steps of a pipeline after its copy to a GPU: their results are in the host's memory again."""
+    events = {id(event.made): event for event in program.of(Call)}
+    for event in program.of(Call):
+        applied = event.made.owner
+        step, copy = event.made.name.rpartition("().")[2], _copy(applied)
+        if copy is not None and step in ("map", "batch", "repeat") and id(applied) in events:
+            call, fix = copy.api.rpartition(".")[2], change("make the copy the last step")
+            how = f"undone, by {step}() after {events[id(applied)].place(program)}"
+            yield Match(
+                event, {"call": f"{call}()", "how": how, "lost": "the elements are on the CPU again"}, fix=(fix,)
+            )
+
+
+def _copy(value: Value | None) -> Made | None:
+    """Return the copy to a device that ``dataset.apply`` was given, or None."""
+    if not isinstance(value, Made) or not value.name.endswith("().apply"):
+        return None
+    given = value.argument(0, "transformation_func")
+    return given if isinstance(given, Made) and given.api.endswith("_to_device") else None
 
 
 def _lost(made: Made) -> tuple[str, Action] | None:
