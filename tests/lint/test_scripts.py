@@ -64,7 +64,7 @@ FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
     "a fixture that comes after the import of what is tested, and a hook that comes before": (
         {
             "scorer.py": "import tensorflow as tf\nWEIGHTS = tf.Variable(tf.ones([4, 1]))\n",
-            "tests/test_scorer.py": "from scorer import WEIGHTS\n\ndef test_shape():\n    assert WEIGHTS.shape == (4, 1)\n",
+            "tests/test_scorer.py": "from scorer import WEIGHTS\ndef test_shape():\n    assert len(WEIGHTS) == 4\n",
             "tests/conftest.py": "import os\nimport pytest\n\ndef pytest_configure(config):\n"
             "    os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'\n\n@pytest.fixture(scope='session', autouse=True)\n"
             "def on_cpu():\n    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n",
@@ -112,9 +112,9 @@ def test_a_command_with_its_parts() -> None:
 
 
 def test_lines_and_columns_are_those_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "gpu.env").write_text("A=1\n TF_FORCE_GPU_ALLOW_GROWTH=True\n")
+    (tmp_path / "gpu.env").write_text("A=1\nTF_FORCE_GPU_ALLOW_GROWTH=True\n")
     cell = {"cell_type": "code", "source": ["# GPU 1\n", "!export CUDA_VISIBLE_DEVICES=1\n", "import tensorflow"]}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     in_notebook, in_env = check.check([tmp_path], rule.known()).result().findings
-    assert (in_env.line, in_env.column, in_env.text) == (2, 2, "TF_FORCE_GPU_ALLOW_GROWTH=True")
+    assert (in_env.line, in_env.column, in_env.text) == (2, 1, "TF_FORCE_GPU_ALLOW_GROWTH=True")
     assert (in_notebook.line, in_notebook.column, in_notebook.text) == (2, 1, "!export CUDA_VISIBLE_DEVICES=1")
