@@ -134,6 +134,11 @@ class Action(Record):
         return f"{self.command} ({self.clause})" if self.command and self.clause else self.command or self.clause
 
     @property
+    def is_sentence(self) -> bool:
+        """True if the text ends as a sentence does."""
+        return self.note.endswith(".")
+
+    @property
     def tags(self) -> str:
         """The kind and the place of the action, unless it is a plain command to type here."""
         where = "" if self.where in (Where.HERE, Where.HOST) else f"in the {self.where.value}"

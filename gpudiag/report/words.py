@@ -83,7 +83,7 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
         yield f"See the cause {found.cause}: ", False
     for number, action in enumerate(found.fix):
         if number:
-            yield " " if found.fix[number - 1].note.endswith(".") else "; ", False
+            yield " " if found.fix[number - 1].is_sentence else "; ", False
         if action.command:
             yield one_line(action.command), True
         if action.clause and not (found.cause and action.command):

@@ -131,7 +131,7 @@ IMPORTS = {
         f"ImportError: cannot import name 'logging' from 'absl' ({SITE}/absl/__init__.py)",
         NOT_MET,
         "absl-py 2.5.1 is registered as installed, and files of it are gone:",
-        f"{PYTHON} -m pip install --force-reinstall --no-deps --no-cache-dir 'absl-py==2.5.1'",
+        f"{PYTHON} -m pip install --force-reinstall --no-deps --no-cache-dir absl-py==2.5.1",
         requirements=(needs("absl-py", ">=1.0.0", "2.5.1", "absl/logging/__init__.py"),),
         sure=Confidence.PROVED,
     ),
@@ -140,7 +140,7 @@ IMPORTS = {
         "C-extensions failed.",
         NOT_MET,
         "numpy 2.4.6 is a wheel for another Python:",
-        f"{PYTHON} -m pip install --force-reinstall --no-deps --no-cache-dir 'numpy==2.4.6'",
+        f"{PYTHON} -m pip install --force-reinstall --no-deps --no-cache-dir numpy==2.4.6",
         where=("ml_dtypes/__init__.py", "numpy/__init__.py"),
         requirements=(
             replace(

@@ -93,7 +93,7 @@ ITEMS = (
         3,
         "an uninstall of absl-py was interrupted",
         rule="requirement_not_met",
-        fix="-m pip install --force-reinstall --no-deps --no-cache-dir 'absl-py==",
+        fix="-m pip install --force-reinstall --no-deps --no-cache-dir absl-py==",
         machine="",
         prepare=_half_removed,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Listing, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.causes.shared.machine import said
-from gpudiag.fix import Action, Kind, ask, export, note, run
+from gpudiag.fix import Action, Kind, ask, export, install, note
 from gpudiag.knowledge.messages.way import TOO_LOW_CAPABILITY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import ONE_PACKAGE, generation, last_for, numbers
@@ -78,8 +78,4 @@ def _that_fits(capability: str, origin: Origin) -> Action | None:
         last = origin.named
     package = "tensorflow-gpu" if last < ONE_PACKAGE else "tensorflow"
     cuda = generation(last).cuda
-    return run(
-        f"pip install '{package}=={last}.*'",
-        f"its wheel of pypi.org runs on {capability}; with CUDA {cuda}",
-        kind=Kind.INSTALL,
-    )
+    return install(f"{package}=={last}.*", note=f"its wheel of pypi.org runs on {capability}; with CUDA {cuda}")

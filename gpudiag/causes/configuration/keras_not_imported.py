@@ -7,10 +7,8 @@ and every program that uses a layer ends with an error. Keras imports its backen
 
 from __future__ import annotations
 
-import shlex
-
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
-from gpudiag.fix import Kind, Role, ask, check, install, run, unset
+from gpudiag.fix import Role, ask, check, install, unset
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
@@ -31,18 +29,13 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
         release = ".".join(tensorflow.distributions[0].version.split(".")[:2]) if tensorflow.distributions else ""
         if package == "tf_keras":
             lines = (
-                run(f"pip install 'tf-keras~={release}.0'", kind=Kind.INSTALL) if release else install("tf-keras"),
+                install(f"tf-keras~={release}.0") if release else install("tf-keras"),
                 unset(_LEGACY, note="Keras 3", role=Role.ALTERNATIVE),
             )
         elif backend != "tensorflow":
             lines = (
                 unset(_BACKEND),
-                run(
-                    f"pip install {shlex.quote(backend)}",
-                    "what Keras is to compute with",
-                    kind=Kind.INSTALL,
-                    role=Role.ALTERNATIVE,
-                ),
+                install(backend, note="what Keras is to compute with", role=Role.ALTERNATIVE),
             )
         else:
             lines = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import passed_over, seen
 from gpudiag.causes.shared.multi_gpu import NCCL, where_nccl_fails
-from gpudiag.fix import Kind, install, run, unset
+from gpudiag.fix import install, unset
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.libraries import COLLECTIVES, PACKAGES, requirement
@@ -38,7 +38,7 @@ def find(facts: Facts, tensorflow: TensorflowFacts, gpus: Gpus, rows: Rows, vari
         confidence=Confidence.PROVED if by_wheel or stage is Stage.FIRST_OP else Confidence.POSSIBLE,
         figures={"library": COLLECTIVES},
         fix=(
-            run(f"pip install --force-reinstall {requirement(facts, COLLECTIVES)}", kind=Kind.INSTALL),
+            install("--force-reinstall", requirement(facts, COLLECTIVES)),
             CAUSE.fix[1] if "LD_LIBRARY_PATH" in variables else None,
         ),
         stage=stage,

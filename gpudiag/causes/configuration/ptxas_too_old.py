@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches, Unprovoked
 from gpudiag.causes.shared import advice
-from gpudiag.fix import Kind, ask, install, note, run
+from gpudiag.fix import ask, install, note
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import PTXAS_TOO_OLD
 from gpudiag.knowledge.messages.programs_and_drivers import BLAS_CALL_FAILED, CUDNN_CALL_FAILED
@@ -22,7 +22,7 @@ from gpudiag.model.report import Figure, Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("pip install --upgrade 'nvidia-cuda-nvcc-cu12'", "has a ptxas that XLA finds", kind=Kind.INSTALL),
+        install("--upgrade", "nvidia-cuda-nvcc-cu12", note="has a ptxas that XLA finds"),
         ask("python -c \"import shutil; print(shutil.which('ptxas'))\"", "take one of an older toolkit out of PATH"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list",

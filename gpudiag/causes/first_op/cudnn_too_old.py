@@ -8,6 +8,7 @@ sets it supplies its own cuDNN; a framework that is imported before TensorFlow h
 from __future__ import annotations
 
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
@@ -40,7 +41,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
     exact = numbers(loaded) > numbers(needs)  # up to 7.0 the minor version had to be the same
     if exact:
         least = f"one of {'.'.join(needs.split('.')[:2])}, not a later one"
-    figures = {"needed": least, "requirement": requirement(facts, CUDNN)}
+    figures = {"needed": least, "requirement": quote(requirement(facts, CUDNN))}
     if told is not None and alone is not None:
         yield Match(
             tuple(shown),

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
-from gpudiag.fix import Kind, Role, export, install, run
+from gpudiag.fix import Role, export, install
 from gpudiag.knowledge.messages.code import NO_LIBDEVICE
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -51,7 +51,7 @@ def find(
     base = str([*PurePath(elsewhere[0]).parents, PurePath()][:3][-1]) if elsewhere else ""
     added = f"{flags} " if flags and "xla_gpu_cuda_data_dir" not in flags else ""
     point = export("XLA_FLAGS", f"{added}--xla_gpu_cuda_data_dir={base}")
-    bring = run(f"pip install {requirement(facts, 'libdevice')}", kind=Kind.INSTALL)
+    bring = install(requirement(facts, "libdevice"))
     yield Match(
         evidence=tuple(shown),
         confidence=Confidence.PROVED if line else Confidence.LIKELY,

@@ -10,7 +10,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import Kind, check, install, nvidia_smi, run
+from gpudiag.fix import check, install, nvidia_smi
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.host.libraries import requirement
 
@@ -49,7 +49,7 @@ def find(gpus: ChosenGpus) -> Matches:
             confidence=Confidence.LIKELY,
             figures={"library": library, "gpus": " and ".join(devices)},
             fix=(
-                run(f"pip install --force-reinstall {package}", kind=Kind.INSTALL) if package and not some else None,
+                install("--force-reinstall", package) if package and not some else None,
                 others if some and others.change else None,
                 *CAUSE.fix[1:],
             ),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import Kind, ask, check, install, nvidia_smi, run, unset
+from gpudiag.fix import ask, check, install, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
@@ -64,7 +64,7 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
                 "probe": row.probe,
             },
             fix=(
-                run(f"pip install --force-reinstall {package}", kind=Kind.INSTALL),
+                install("--force-reinstall", package),
                 unset("LD_LIBRARY_PATH", note="another copy may come first by it") if shadowed else None,
                 check("ulimit -v; free -m", "limit of this shell, memory of the host") if "ALLOC" in status else None,
                 *CAUSE.fix[2:],

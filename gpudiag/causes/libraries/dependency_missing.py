@@ -9,6 +9,8 @@ another package.
 
 from __future__ import annotations
 
+from shlex import quote
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, lacks_known, seen
 from gpudiag.fix import install
@@ -36,6 +38,6 @@ def find(facts: Facts) -> Matches:
             figures={
                 "library": library.soname,
                 "names": ", ".join(lacking),
-                "requirements": " ".join(dict.fromkeys(requirement(facts, name) for name in lacking)),
+                "requirements": " ".join(dict.fromkeys(quote(requirement(facts, name)) for name in lacking)),
             },
         )

@@ -18,7 +18,7 @@ from gpudiag.causes.shared.libraries import (
     then_cusolver,
     with_cuda,
 )
-from gpudiag.fix import Kind, edit_note, install, run
+from gpudiag.fix import edit_note, install
 from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
@@ -44,16 +44,9 @@ def find(facts: Facts) -> Matches:
         return
     damaged = [package for library in missing if (package := installed(facts, library.soname)) is not None]
     absent = [library for library in missing if installed(facts, library.soname) is None]
-    commands = []
-    if absent and not any(installed(facts, name) for name in PACKAGES):
-        commands.append(f"pip install {with_cuda(facts)}")
-    elif absent:
-        commands.append(
-            f"pip install {' '.join(dict.fromkeys(requirement(facts, library.soname) for library in absent))}"
-        )
-    if damaged:
-        again = " ".join(dict.fromkeys(f"{package.name}=={package.version}" for package in damaged))
-        commands.append(f"pip install --force-reinstall --no-deps {again}")
+    is_bare = not any(installed(facts, name) for name in PACKAGES)
+    needed = [with_cuda(facts)] if absent and is_bare else [requirement(facts, library.soname) for library in absent]
+    again = dict.fromkeys(f"{package.name}=={package.version}" for package in damaged)
     first = [folder for library in missing for folder in library.damaged_folders]
     yield Match(
         evidence=(*map(seen, missing), *passed_over(missing)),
@@ -63,7 +56,8 @@ def find(facts: Facts) -> Matches:
         },
         about=tuple(library.soname for library in missing),
         fix=(
-            run("; ".join(commands), kind=Kind.INSTALL),
+            install(*dict.fromkeys(needed)) if needed else None,
+            install("--force-reinstall", "--no-deps", *again) if again else None,
             then_cusolver(facts) if any(library.soname.startswith("libcusolver") for library in absent) else None,
             edit_note(f"take {first[0]} out of {PATH}: what is in it is not a library that opens, and comes first")
             if first

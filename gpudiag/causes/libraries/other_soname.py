@@ -42,7 +42,7 @@ def find(facts: Facts) -> Matches:
                 "library": library.soname,
                 "path": library.path,
                 "own": library.own_soname,
-                "requirement": requirement(facts, library.soname),
+                "requirement": quote(requirement(facts, library.soname)),
             },
             fix=(run(f"rm {path}", kind=Kind.REMOVE) if is_another_release(library) else keep, CAUSE.fix[1]),
         )

@@ -101,7 +101,7 @@ def _not_in_the_channels(missing: Missing, program: Program) -> Match:
                 kind=Kind.INSTALL,
             ),
             ask(f"conda search -c conda-forge {missing.name}", "the versions that there are, for the pin"),
-            run(f"pip install '{pinned}'", "if it is a package of Python: below - pip: in the file", kind=Kind.INSTALL),
+            install(pinned, note="if it is a package of Python: below - pip: in the file"),
         ),
     )
 

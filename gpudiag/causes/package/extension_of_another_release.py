@@ -54,24 +54,14 @@ def find(program: ImportLog, origin: Origin) -> Matches:
 
 
 def _fix(package: str, file: str, origin: Origin) -> tuple[Action, Action]:
-    build = run(
-        f"pip install --force-reinstall --no-cache-dir --no-binary :all: {package}",
-        f"build {file} again, or",
-        kind=Kind.INSTALL,
+    build = install(
+        "--force-reinstall", "--no-cache-dir", "--no-binary", ":all:", package, note=f"build {file} again, or"
     )
     if origin.releases[0] == origin.releases[1] and (fits := companion(package, origin.releases[1])):
-        return run(
-            f"pip install '{package}=={fits}'",
-            f"the release of it for TensorFlow {origin.releases[1]}, or",
-            kind=Kind.INSTALL,
-        ), build
+        return install(f"{package}=={fits}", note=f"the release of it for TensorFlow {origin.releases[1]}, or"), build
     if pair := newest_pair(package):
-        both = run(
-            f"pip install '{package}=={pair[0]}' 'tensorflow=={pair[1]}.*'", "the newest pair, or", kind=Kind.INSTALL
-        )
-        return both, run(
-            f"pip install '{package}==VERSION'", "the release of it for the installed TensorFlow", kind=Kind.INSTALL
-        )
+        both = install(f"{package}=={pair[0]}", f"tensorflow=={pair[1]}.*", note="the newest pair, or")
+        return both, install(f"{package}==VERSION", note="the release of it for the installed TensorFlow")
     if package == "PACKAGE":  # compiled here, and not installed by pip
         flags = "python -c 'from tensorflow import sysconfig as c; print(*c.get_compile_flags(), *c.get_link_flags())'"
         built = file if file.endswith(".so") else "NAME.so"
@@ -83,8 +73,4 @@ def _fix(package: str, file: str, origin: Origin) -> tuple[Action, Action]:
                 kind=Kind.REMOVE,
             ),
         )
-    return build, run(
-        f"pip install '{package}==VERSION'",
-        "the release of it that was made for the installed TensorFlow",
-        kind=Kind.INSTALL,
-    )
+    return build, install(f"{package}==VERSION", note="the release of it that was made for the installed TensorFlow")

@@ -51,9 +51,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             Confidence.PROVED if older["wanted"] else Confidence.LIKELY,
             {"what": f"a module was built for {f'numpy {least} or newer' if least else 'another one'}"},
             fix=(
-                run(f"pip install --upgrade 'numpy>={least}'", kind=Kind.INSTALL)
-                if least
-                else install("--upgrade", "numpy"),
+                install("--upgrade", f"numpy>={least}") if least else install("--upgrade", "numpy"),
                 install(
                     "--force-reinstall",
                     "--no-cache-dir",

@@ -20,7 +20,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("pip install 'protobuf==3.20.3'", kind=Kind.INSTALL),
+        install("protobuf==3.20.3"),
         export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "slower", role=Role.ALTERNATIVE),
     ),
     url="https://protobuf.dev/news/2022-05-06/#python-updates",
@@ -41,7 +41,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
         return
     second = install("--force-reinstall", "tensorflow", note="brings a protobuf that fits", role=Role.ALTERNATIVE)
     if "Descriptors" in said.text or "regenerate your protos" in said.text:
-        first = run("pip install 'protobuf==3.20.3'", kind=Kind.INSTALL)
+        first = install("protobuf==3.20.3")
         second = export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "slower", role=Role.ALTERNATIVE)
     elif "builder" in said.text:
         first = install("--upgrade", "protobuf>=3.20.3,<4")

@@ -102,6 +102,10 @@ def _was_caught(between: tuple[str, ...]) -> bool:
     )
 
 
+def _upgrade(*packages: str, note: str = "") -> Action:
+    return install("--upgrade", *packages, note=note, python="python")
+
+
 def _explain_moved_name(asked: MissingName) -> Explained:
     """Explain a missing name if it is known which releases have it."""
     known, asker, who, wanted = asked.moved, asked.asker, asked.who, asked.wanted_anywhere
@@ -111,16 +115,11 @@ def _explain_moved_name(asked: MissingName) -> Explained:
         what = f"{who} asks for {wanted}, which {distribution} does not have from {known.went} on"
     else:
         what = f"{who} asks for {wanted}, which {distribution} has from {known.came} on: the installed one is older"
-    newer = (
-        run(f"python -m pip install --upgrade {asker}", "a release of it that does without", kind=Kind.INSTALL)
-        if asker
-        else None
-    )
+    newer = _upgrade(asker, note="a release of it that does without") if asker else None
     if asker and not known.went:
-        newer = run(
-            f"pip install '{asker}==VERSION'",
-            f"or an older release of it, for the {distribution} that is installed",
-            kind=Kind.INSTALL,
+        newer = install(
+            f"{asker}==VERSION",
+            note=f"or an older release of it, for the {distribution} that is installed",
             role=Role.ALTERNATIVE,
         )
     change = edit_note(f"in the program, write {known.instead}") if known.instead and not asker else None
@@ -132,17 +131,13 @@ def _explain_moved_name(asked: MissingName) -> Explained:
             "a Python that has it; and install there",
             kind=Kind.NEW_ENVIRONMENT,
         )
-        change = change or (
-            run(f"python -m pip install --upgrade {asker}", "a release for this Python", kind=Kind.INSTALL)
-            if asker
-            else None
-        )
+        change = change or (_upgrade(asker, note="a release for this Python") if asker else None)
         return _explained(what, change, bring)
-    upgrade = "--upgrade " if known.came else ""
-    bring = run(
-        f"python -m pip install {upgrade}'{distribution}{known.range}'",
-        "this release has it; in a notebook, restart the kernel afterwards",
-        kind=Kind.INSTALL,
+    bring = install(
+        *(("--upgrade",) if known.came else ()),
+        f"{distribution}{known.range}",
+        note="this release has it; in a notebook, restart the kernel afterwards",
+        python="python",
     )
     return _explained(
         what,
@@ -164,9 +159,7 @@ def _explain_unnamed_module(asked: MissingName) -> Explained | None:
         return None
     return _explained(
         f"{asked.asker} asks another package for {asked.name}, which the installed release of that does not have",
-        run(
-            f"python -m pip install --upgrade {asked.asker}", "a release that fits what is installed", kind=Kind.INSTALL
-        ),
+        _upgrade(asked.asker, note="a release that fits what is installed"),
         note("or an older release of the package that it asks: the line above the error names it", kind=Kind.INSTALL),
         ask("python -m pip check", "must say that nothing is broken"),
     )
@@ -177,17 +170,13 @@ def _explain_private_part(asked: MissingName) -> Explained:
     return _explained(
         f"{asked.who} uses a part of TensorFlow that is not meant for programs, or what tensorflow.compat.v1 is "
         f"already: this TensorFlow has no {asked.module}.{asked.name}",
-        run(
-            f"python -m pip install --upgrade {asked.asker or 'PACKAGE'}",
-            "a release of it that fits this TensorFlow",
-            kind=Kind.INSTALL,
-        ),
+        _upgrade(asked.asker or "PACKAGE", note="a release of it that fits this TensorFlow"),
         edit_note(
             "in a program: import tensorflow as tf, without compat.v1 in front, where the code says "
             "tf.compat.v1; "
             "from tensorflow.python... import ... in place of tf.python"
         ),
-        run("pip install 'tensorflow==X.Y'", "or the release that the program was written for", kind=Kind.INSTALL),
+        install("tensorflow==X.Y", note="or the release that the program was written for"),
     )
 
 
@@ -198,9 +187,7 @@ def _explain_own_file(asked: MissingName) -> Explained:
         f"a file {top}.py, of your own most likely, is imported in place of the package {distribution}",
         ask(f"python -c 'import {top}; print({top}.__file__)'", "in the same folder: rename the file that it prints"),
         run(f"rm -rf __pycache__/{top}.*", "beside it", kind=Kind.REMOVE),
-        run(
-            f"python -m pip install --upgrade {distribution}", "if it prints a file of site-packages", kind=Kind.INSTALL
-        ),
+        _upgrade(distribution, note="if it prints a file of site-packages"),
     )
 
 
@@ -210,7 +197,7 @@ def _explain_upper_case(asked: MissingName) -> Explained:
     return _explained(
         f"the module is called {lower}, in lower case",
         edit(f"import {lower}", f"in the program, in place of {asked.top}"),
-        run(f"python -m pip install {lower}", "if that is not installed", kind=Kind.INSTALL),
+        install(lower, note="if that is not installed", python="python"),
     )
 
 
@@ -239,12 +226,14 @@ def _explain_not_installed(asked: MissingName) -> Explained:
     """Explain a package that is not installed."""
     return _explained(
         f"the package {asked.distribution} is not installed for the Python that runs the program",
-        run(f"python -m pip install --upgrade {asked.distribution}", kind=Kind.INSTALL),
-        run(
-            f"python -m pip install --upgrade --force-reinstall {asked.asker}",
-            "with all that it needs",
-            kind=Kind.INSTALL,
+        _upgrade(asked.distribution),
+        install(
+            "--upgrade",
+            "--force-reinstall",
+            asked.asker,
+            note="with all that it needs",
             role=Role.ALTERNATIVE,
+            python="python",
         )
         if asked.asker
         else None,
@@ -274,20 +263,12 @@ def _explain_another_release(asked: MissingName) -> Explained:
     """Explain a name that the installed release of a package does not have."""
     asker, distribution, releases = asked.asker, asked.distribution, asked.origin.releases
     time = f"of the time of {asker}" if asker else "that the program's documentation names, or of its time"
-    newer = run(
-        f"pip install '{distribution}==VERSION'",
-        f"if it is too new already, a release {time}",
-        kind=Kind.INSTALL,
-        role=Role.ALTERNATIVE,
+    newer = install(
+        f"{distribution}==VERSION", note=f"if it is too new already, a release {time}", role=Role.ALTERNATIVE
     )
-    also = f" {asker}" if asker and asker != distribution else ""
-    bring = run(
-        f"python -m pip install --upgrade {distribution}{also}", "releases that fit each other", kind=Kind.INSTALL
-    )
+    bring = _upgrade(*dict.fromkeys(filter(None, (distribution, asker))), note="releases that fit each other")
     if has_companion(asker) and (fits := companion(asker, releases[1])) and releases[0] > Version(2, 1):
-        bring = run(
-            f"pip install '{asker}=={fits}' 'tensorflow=={releases[1]}.*'", "made for each other", kind=Kind.INSTALL
-        )
+        bring = install(f"{asker}=={fits}", f"tensorflow=={releases[1]}.*", note="made for each other")
     if not asker and distribution != "tensorflow":  # programs are seldom newer than what pip brings them
         bring, newer = newer.replaced(note=f"a release {time}"), bring.replaced(note=f"{bring.note}; or newer")
     return _explained(
@@ -306,11 +287,7 @@ def _explain_estimator(asked: MissingName) -> Explained:
         "brings the one that fits",
         kind=Kind.REMOVE,
     )
-    newer = run(
-        f"python -m pip install --upgrade {asked.asker or 'PACKAGE'}",
-        "a release that does without, for TensorFlow 2.16 and newer",
-        kind=Kind.INSTALL,
-    )
+    newer = _upgrade(asked.asker or "PACKAGE", note="a release that does without, for TensorFlow 2.16 and newer")
     is_without = asked.origin.releases[0] >= _FIRST_WITHOUT_ESTIMATOR
     return _explained(
         f"{asked.who} asks for tf.estimator: TensorFlow has it up to 2.15, from the package "
@@ -370,11 +347,7 @@ def _explain_keras(asked: MissingName) -> Explained:
         return explained
     asker, wanted, origin = asked.asker, asked.wanted, asked.origin
     is_3 = any(map(_KERAS_3.search, asked.program.lines)) or origin.releases[0] > _LAST_WITH_KERAS_2
-    upgrade = run(
-        f"python -m pip install --upgrade tensorflow{f' {asker}' if asker else ''}",
-        "releases that fit each other",
-        kind=Kind.INSTALL,
-    )
+    upgrade = _upgrade(*filter(None, ("tensorflow", asker)), note="releases that fit each other")
     older = install("tensorflow<2.16", "keras<3", note="the last with Keras 2, on Python up to 3.11")
     legacy = run(
         "pip install tf_keras; export TF_USE_LEGACY_KERAS=1",
@@ -391,12 +364,12 @@ def _explain_keras(asked: MissingName) -> Explained:
         fix = (
             own,
             older,
-            run("pip install 'keras==VERSION'", "or the one that the program's documentation names", kind=Kind.INSTALL),
+            install("keras==VERSION", note="or the one that the program's documentation names"),
         )
     elif origin.releases[1] < _LAST_WITH_KERAS_2:
         fix = (
             upgrade,
-            run(f"pip install '{asker}==VERSION'", "or an older one", kind=Kind.INSTALL, role=Role.ALTERNATIVE),
+            install(f"{asker}==VERSION", note="or an older one", role=Role.ALTERNATIVE),
         )
     else:
         fix = (older, legacy, upgrade)
@@ -429,10 +402,8 @@ def _explain_symbol(asked: MissingName) -> Explained | None:
     distribution = _NAMESPACES[mark["of"]]
     return _explained(
         f"a library asks for {mangled}, which is of another release of {distribution} than the one that is loaded",
-        run(
-            f"python -m pip install --force-reinstall --no-cache-dir tensorflow {distribution}",
-            "releases that fit",
-            kind=Kind.INSTALL,
+        install(
+            "--force-reinstall", "--no-cache-dir", "tensorflow", distribution, note="releases that fit", python="python"
         ),
         check(
             f"python -m pip list | grep -i {distribution}; ldconfig -p | grep {distribution}", "another may come first"

@@ -88,34 +88,24 @@ def _fix(requirement: StatedRequirement, origin: Origin) -> tuple[Action, Action
     if requirement.needs in TENSORFLOWS:
         numbers = requirement.found.split(".")
         fits = companion(requirement.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
-        fitting = run(
-            f"pip install '{requirement.by}=={fits}'",
-            "or the release of it for the TensorFlow that is installed",
-            kind=Kind.INSTALL,
-        )
-        return run(
-            f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} needs", kind=Kind.INSTALL
+        fitting = install(f"{requirement.by}=={fits}", note="or the release of it for the TensorFlow that is installed")
+        return install(
+            f"{requirement.needs}{requirement.range}", note=f"what {requirement.who} needs"
         ), fitting if fits else again
     if canonical(requirement.by) in TENSORFLOWS:
         takes = specifiers(f"=={requirement.found}")
         newer = that_takes(requirement.needs, takes) if takes is not None else None
         if newer:
-            again = run(
-                f"pip install 'tensorflow=={newer}.*'",
-                f"or a TensorFlow that takes {requirement.needs} {requirement.found}",
-                kind=Kind.INSTALL,
+            again = install(
+                f"tensorflow=={newer}.*", note=f"or a TensorFlow that takes {requirement.needs} {requirement.found}"
             )
-        return run(
-            f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} takes", kind=Kind.INSTALL
-        ), again
+        return install(f"{requirement.needs}{requirement.range}", note=f"what {requirement.who} takes"), again
     own = needed(origin.releases[1], requirement.needs) if origin.releases[0] == origin.releases[1] else ""
     ranges = specifiers(own), requirement.takes
     if own and ranges[0] is not None and ranges[1] is not None:
         if overlap(ranges[0], ranges[1]):
-            return run(
-                f"pip install '{requirement.needs}{requirement.range},{own}'",
-                f"what {requirement.who} and TensorFlow take",
-                kind=Kind.INSTALL,
+            return install(
+                f"{requirement.needs}{requirement.range},{own}", note=f"what {requirement.who} and TensorFlow take"
             ), again
         return (
             run(
@@ -125,6 +115,4 @@ def _fix(requirement: StatedRequirement, origin: Origin) -> tuple[Action, Action
             ),
             again,
         )
-    return run(
-        f"pip install '{requirement.needs}{requirement.range}'", f"what {requirement.who} needs", kind=Kind.INSTALL
-    ), again
+    return install(f"{requirement.needs}{requirement.range}", note=f"what {requirement.who} needs"), again

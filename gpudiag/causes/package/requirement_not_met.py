@@ -54,7 +54,7 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
             {"what": _what(asked), "python": python},
             fix=(
                 _removed(facts, name, elsewhere, python),
-                run(f"{python} -m pip install {_arguments(asked)}", kind=Kind.INSTALL),
+                install(*_arguments(asked), python=python),
                 CAUSE.fix[1],
             ),
         )
@@ -99,11 +99,11 @@ def _removed(facts: Facts, name: str, elsewhere: str, python: str) -> Action | N
     )
 
 
-def _arguments(asked: list[Requirement]) -> str:
+def _arguments(asked: list[Requirement]) -> tuple[str, ...]:
     """Return pip's arguments: the required version, or the installed version again if only its files are wrong."""
     first = asked[0]
     if first.in_range and first.version:
-        return f"--force-reinstall --no-deps --no-cache-dir '{first.name}=={first.version}'"
-    again = "--force-reinstall --no-deps " if first.version == "" else ""
+        return "--force-reinstall", "--no-deps", "--no-cache-dir", f"{first.name}=={first.version}"
+    again = ("--force-reinstall", "--no-deps") if first.version == "" else ()
     specifiers = dict.fromkeys(part for requirement in asked for part in requirement.specifier.split(",") if part)
-    return f"{again}'{first.name}{','.join(specifiers)}'"
+    return *again, f"{first.name}{','.join(specifiers)}"

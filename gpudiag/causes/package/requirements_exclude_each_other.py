@@ -107,11 +107,7 @@ def _not_published(program: LogAlone) -> Matches:
                 kind=Kind.INSTALL,
             ),
             ask(f"pip index versions {requirement.needs}", "which there are"),
-            run(
-                "pip install 'tensorflow==2.15.1'",
-                "pip itself takes no part of another system's requirements",
-                kind=Kind.INSTALL,
-            )
+            install("tensorflow==2.15.1", note="pip itself takes no part of another system's requirements")
             if requirement.needs in ("tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws")
             else None,
         ),
@@ -142,11 +138,7 @@ def _fix(easier: StatedRequirement, other: StatedRequirement) -> tuple[Action, .
             note=f"in place of {easier.needs}{easier.range}: for {other.who}"
             + ("" if easier.by else "; change it in your requirements"),
         ),
-        run(
-            f"pip install 'tensorflow=={newest}.*' '{easier.needs}{easier.range}'",
-            "or the newest that takes that",
-            kind=Kind.INSTALL,
-        )
+        install(f"tensorflow=={newest}.*", f"{easier.needs}{easier.range}", note="or the newest that takes that")
         if is_ours and newest
         else run(
             f"pip install {' '.join(filter(None, (easier.by, other.by)))}",
@@ -165,23 +157,9 @@ def _of_tensorflow(easier: StatedRequirement, other: StatedRequirement) -> tuple
     numbers = [part for part in wanted.range.lstrip("=<>~! ").split(".") if part.isdecimal()]
     fits = companion(asks.by, Version(int(numbers[0]), int(numbers[1]))) if len(numbers) > 1 else ""
     if fits:
-        bring = run(
-            f"pip install '{asks.by}=={fits}' 'tensorflow{wanted.range}'",
-            "the release of it for that TensorFlow",
-            kind=Kind.INSTALL,
-        )
+        bring = install(f"{asks.by}=={fits}", f"tensorflow{wanted.range}", note="the release of it for that TensorFlow")
     elif has_companion(asks.by):
-        bring = run(
-            f"pip install {asks.by}",
-            "with its own TensorFlow: each release of it is for one of TensorFlow",
-            kind=Kind.INSTALL,
-        )
+        bring = install(asks.by, note="with its own TensorFlow: each release of it is for one of TensorFlow")
     else:
-        bring = run(
-            f"pip install --upgrade {asks.by} 'tensorflow{wanted.range}'",
-            "a release of it for that TensorFlow",
-            kind=Kind.INSTALL,
-        )
-    return bring, run(
-        f"pip install 'tensorflow{asks.range}'", f"or the TensorFlow that {asks.who} needs", kind=Kind.INSTALL
-    )
+        bring = install("--upgrade", asks.by, f"tensorflow{wanted.range}", note="a release of it for that TensorFlow")
+    return bring, install(f"tensorflow{asks.range}", note=f"or the TensorFlow that {asks.who} needs")

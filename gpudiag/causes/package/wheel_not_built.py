@@ -87,9 +87,7 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
         f"{why}: an older Python for an old release",
         kind=Kind.NEW_ENVIRONMENT,
     )
-    newer = run(
-        f"python -m pip install --upgrade {package}", "or a newer release of it, without the pin", kind=Kind.INSTALL
-    )
+    newer = install("--upgrade", package, note="or a newer release of it, without the pin", python="python")
     compile_it = (
         note(
             "to compile it: the Build Tools for Visual Studio with the C++ workload, "

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, passed_over, seen, then_cusolver, with_cuda
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Kind, install, prepend, run
+from gpudiag.fix import install, prepend
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 from gpudiag.text import counted
@@ -37,11 +37,9 @@ def find(facts: Facts, listing: Listing) -> Matches:
         if library.soname != RUNTIME or good_copy(library) is not None or library.instead is not None:
             continue
         package = installed(facts, RUNTIME)
-        command = run(f"pip install {with_cuda(facts)}", kind=Kind.INSTALL)
+        command = install(with_cuda(facts))
         if package is not None:
-            command = run(
-                f"pip install --force-reinstall --no-deps {package.name}=={package.version}", kind=Kind.INSTALL
-            )
+            command = install("--force-reinstall", "--no-deps", f"{package.name}=={package.version}")
         yield Match(
             evidence=(
                 seen(library),

@@ -176,9 +176,7 @@ def another_release(facts: Facts, names: list[str]) -> Action:
     version = tensorflow_version(facts)
     if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
         return install("tensorflow[and-cuda]==2.20.0", note="or the release before, which names that folder")
-    return run(
-        f"pip install --force-reinstall {with_cuda(facts)}", "or both again, so that they fit", kind=Kind.INSTALL
-    )
+    return install("--force-reinstall", with_cuda(facts), note="or both again, so that they fit")
 
 
 def then_cusolver(facts: Facts) -> Action | None:
@@ -229,6 +227,6 @@ def tensorflow_version(facts: Facts) -> str:
 
 
 def with_cuda(facts: Facts) -> str:
-    """Return pip's argument that installs this TensorFlow with its CUDA libraries, quoted for a shell."""
+    """Return pip's argument that installs this TensorFlow with its CUDA libraries."""
     version = tensorflow_version(facts)
-    return f"'tensorflow[and-cuda]=={version}'" if version else "'tensorflow[and-cuda]'"
+    return f"tensorflow[and-cuda]=={version}" if version else "tensorflow[and-cuda]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.causes.shared.advice import libraries, unfit
-from gpudiag.fix import Action, Kind, Role, Where, ask, check, export, note, nvidia_smi, run
+from gpudiag.fix import Action, Kind, Role, Where, ask, check, export, install, note, nvidia_smi, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import NEEDS_GPU
 from gpudiag.knowledge.messages.programs_and_drivers import BUILT_WITH_CUDA, BUILT_WITHOUT_CUDA, SMI_TABLE
@@ -112,11 +112,7 @@ def _of_an_old_card(origin: Origin) -> Why | None:
     if numbers(card.capability) >= numbers(oldest_capability(origin.named)):
         return None
     instead = (
-        run(
-            f"pip install 'tensorflow=={last}.*'",
-            f"the last whose wheels run on it, with CUDA {generation(last).cuda}",
-            kind=Kind.INSTALL,
-        )
+        install(f"tensorflow=={last}.*", note=f"the last whose wheels run on it, with CUDA {generation(last).cuda}")
         if last
         else export("CUDA_VISIBLE_DEVICES", "-1", "the CPU: no release runs on it")
     )

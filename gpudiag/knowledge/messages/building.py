@@ -227,12 +227,13 @@ _CMAKE = (
         "TensorFlow's own libraries, in the Python that builds: it is not installed there, or there are two, of pip "
         "and of conda",
         (
-            run(
-                "pip install --no-cache-dir --no-build-isolation horovod[tensorflow]",
-                "in an environment with one "
+            install(
+                "--no-cache-dir",
+                "--no-build-isolation",
+                "horovod[tensorflow]",
+                note="in an environment with one "
                 "TensorFlow, of "
                 "pip: pip list | grep -i tensorflow; conda list | grep -i tensorflow",
-                kind=Kind.INSTALL,
             ),
         ),
     ),

@@ -206,11 +206,7 @@ FAMILY.fault(
             "a build with CUDA, of the release that the extension was made for",
             kind=Kind.REMOVE,
         ),
-        run(
-            "pip install 'tensorflow-addons==VERSION'",
-            "or the release of the extension that fits this TensorFlow",
-            kind=Kind.INSTALL,
-        ),
+        install("tensorflow-addons==VERSION", note="or the release of the extension that fits this TensorFlow"),
         note(
             "or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']",
             kind=Kind.INSTALL,
@@ -223,10 +219,9 @@ FAMILY.fault(
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
     "may crash",
     fix=(
-        run(
-            "pip install 'tensorflow-addons==VERSION'",
-            "the one for the installed TensorFlow: https://github.com/tensorflow/addons#python-op-compatibility-matrix",
-            kind=Kind.INSTALL,
+        install(
+            "tensorflow-addons==VERSION",
+            note="the one for the installed TensorFlow: https://github.com/tensorflow/addons#python-op-compatibility-matrix",
         ),
         export("TF_ADDONS_PY_OPS", "1", "uses Python in place of those operations, as far as it can"),
     ),
@@ -240,10 +235,9 @@ FAMILY.fault(
     "file system plugins are not loaded: {}",
     meaning="this TensorFlow I/O was made for another release of TensorFlow",
     fix=(
-        run(
-            "pip install 'tensorflow-io==VERSION'",
-            "the one for the installed TensorFlow: https://github.com/tensorflow/io#tensorflow-version-compatibility",
-            kind=Kind.INSTALL,
+        install(
+            "tensorflow-io==VERSION",
+            note="the one for the installed TensorFlow: https://github.com/tensorflow/io#tensorflow-version-compatibility",
         ),
         run(
             "pip uninstall tensorflow-io tensorflow-io-gcs-filesystem",
@@ -466,11 +460,7 @@ FAMILY.fault(
     "made for another release of TensorFlow or of the system",
     fix=(
         check("pip list | grep -i -e tensorflow -e keras", "which TensorFlow, which plug-in"),
-        run(
-            "pip install tensorflow==2.17.* tensorflow-metal==1.1.0",
-            "on a Mac, a pair that fits; for 2.18: 1.2.0",
-            kind=Kind.INSTALL,
-        ),
+        install("tensorflow==2.17.*", "tensorflow-metal==1.1.0", note="on a Mac, a pair that fits; for 2.18: 1.2.0"),
         run(
             "pip uninstall -y tensorflow-metal tensorflow-directml-plugin",
             "then TensorFlow can be imported, on the CPU",

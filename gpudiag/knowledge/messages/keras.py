@@ -119,11 +119,7 @@ FAMILY.fault(
     "from_config() missing 1 required positional argument",
     meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
     fix=(
-        run(
-            "pip install 'tensorflow==X.Y'",
-            "the release that saved it; then save it again with model.export or as .keras",
-            kind=Kind.INSTALL,
-        ),
+        install("tensorflow==X.Y", note="the release that saved it; then save it again with model.export or as .keras"),
         edit(
             "tf.keras.models.load_model(path, custom_objects=...)",
             "names your own layers; in Keras 3 a SavedModel by keras.layers.TFSMLayer",

@@ -27,7 +27,7 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import Action, edit
+from gpudiag.fix import Action, edit, fill_in
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program
 from gpudiag.lint.rule import Match, Matches, Rule, change
@@ -109,7 +109,7 @@ def find(program: Program) -> Matches:
         if how := _how(made, kept_at, program):
             call = ast.unparse(made.node.func)
             method = made.name.rpartition(".")[2]
-            action = lost[1].replaced(command=lost[1].command.replace("{method}", method))
+            action = fill_in(lost[1], {"method": method})
             yield Match(kept_at, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
     yield from _undone(program)
 

@@ -14,7 +14,6 @@ What to do
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 from gpudiag.model.facts import (
@@ -131,12 +130,12 @@ def without_libdevice(facts: Facts) -> bool:
 
 
 def requirement(facts: Facts, library: str) -> str:
-    """Return the package that holds ``library``, in TensorFlow's version range, quoted for a shell; "" if unknown."""
+    """Return the package that holds ``library``, in TensorFlow's version range; "" if unknown."""
     package = PACKAGES.get(library.partition(".")[0])
     if package is None:
         return ""
     ranges = {} if isinstance(facts.tensorflow, Unknown) else facts.tensorflow.ranges
-    return shlex.quote(package + ranges.get(package, ""))
+    return package + ranges.get(package, "")
 
 
 def installed(facts: Facts, library: str) -> Distribution | None:

@@ -97,9 +97,10 @@ def _taken(
 
 def _shown(action: Action | None) -> Action | None:
     """Return an action as it can be shown; an action with unprintable characters is not shown as a command."""
-    if action is None or printable(action.command) == action.command:
-        return action
-    return action.replaced(command=printable(action.command), change=None)
+    if action is None:
+        return None
+    same = action.replaced(command=printable(action.command))
+    return action if same == action else same.replaced(change=None)
 
 
 def _name(part: EnvironmentPart) -> str:
