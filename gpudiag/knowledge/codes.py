@@ -13,14 +13,13 @@ from collections import defaultdict
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import cuda, nccl, nvml, statuses, xid
-from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, TWO_VERSIONS
+from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.knowledge.messages.runtime import EVENT_FAILED
 
 _FAMILIES = (cuda.FAMILY, nccl.FAMILY, nvml.FAMILY, statuses.FAMILY, xid.FAMILY)
 _KINDS = [
     *(message for family in _FAMILIES for message in family.messages),
     *cuda.ELSEWHERE.values(),
-    OLD_DRIVER,
     TWO_VERSIONS,
     EVENT_FAILED,
 ]

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 CAUSES = {
+    "glibc_too_old": "system_library_too_old",
+    "glibcxx_too_old": "system_library_too_old",
+    "metal_without_wheel": "no_wheel_for_this_python",
+    "module_key_rejected": "kernel_module_not_running",
+    "no_avx": "cpu_lacks_instructions",
+    "no_module_for_kernel": "kernel_module_not_running",
+    "not_for_this_python": "no_wheel_for_this_python",
+    "nvjitlink_mismatch": "cuda_libraries_mixed",
+    "tensorflow_not_installed": "tensorflow_not_in_interpreter",
+    "two_driver_versions": "library_and_module_differ",
     "compat_library_in_program": "compat_library_refused",
     "device_files_denied": "device_files_kept_by_control_group",
     "driver_older_than_cuda": "driver_too_old",

@@ -14,7 +14,6 @@ from gpudiag.run.diagnosis import diagnose
 
 BOTH = {
     "driver_library_not_opened",
-    "driver_too_old",
     "library_not_opened",
     "module_not_built",
     "nccl_no_interface",

@@ -226,7 +226,7 @@ def test_what_explains_itself_is_whole() -> None:
         ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", "cuda_no_device"),
         ("CUDA failure: 100", "cuda_no_device"),
         ("CUDA error code (700)", "stray_access"),
-        ("cudaErrorInsufficientDriver", "driver_too_old"),
+        ("cudaErrorInsufficientDriver", "old_driver"),
         ("UNKNOWN ERROR (303)", "cuda_shared_object_init_failed"),
         ("CUDA error 4711", "cuda_number"),
         ("NVRM: Xid (PCI:0000:0b:00): 79, pid='<unknown>', GPU has fallen off the bus.", "xid_79"),

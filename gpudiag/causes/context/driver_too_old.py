@@ -14,7 +14,7 @@ from gpudiag.causes.shared.advice import driver
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, Role, note, nvidia_smi, run
-from gpudiag.knowledge.messages.programs_and_drivers import OLD_DRIVER, PTX_TOO_NEW
+from gpudiag.knowledge.messages.programs_and_drivers import PTX_TOO_NEW
 from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import DRIVERS, numbers
@@ -61,7 +61,7 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
 
 def find_in_log(program: Program, origin: Origin) -> Matches:
     ptx = program.said(PTX_TOO_NEW)
-    said = program.said(OLD_DRIVER)
+    said = program.said(DRIVER_TOO_OLD)
     if not (ptx or said):
         return
     needed = driver(origin, ptx=not said)

@@ -14,9 +14,10 @@ import re
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.driver import TwoVersions
 from gpudiag.fix import Kind, Role, note, reboot, run
+from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
-from gpudiag.knowledge.messages.programs_and_drivers import NVML_LIBRARY_VERSION, TWO_VERSIONS
+from gpudiag.knowledge.messages.programs_and_drivers import COMPAT_REFUSED, NVML_LIBRARY_VERSION, TWO_VERSIONS
 from gpudiag.knowledge.messages.runtime import DIAGNOSTICS
 from gpudiag.knowledge.origin import Origin
 
@@ -67,6 +68,8 @@ def find_in_log(program: Program, origin: Origin) -> Matches:
         program.said(TWO_VERSIONS, NVML_LIBRARY_VERSION) or tuple(text(event.line) for event in said),
         figures={"versions": ", ".join(named) or "the log does not say which"},
         fix=(of_image, restart, reload) if origin.container else (restart, reload, of_image),
+        # A program that starts between the upgrade and the reboot ends in the error of a refused cuda-compat, too.
+        explains=(event for refused in program.all(COMPAT_REFUSED) for event in recognised(refused.line)),
         unfit=False,  # the log may be of another machine, or from before the reboot
     )
 

@@ -11,7 +11,7 @@ from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_drive
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import Action, Kind, check, export, run, unset
-from gpudiag.knowledge.messages.way import TWO_DRIVER_VERSIONS
+from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 
@@ -54,7 +54,7 @@ class TwoVersions:
         if "DRIVER_MISMATCH" in error and COMPAT not in (driver.libcuda_path or ""):
             seen.append(f"cuInit: {error}")
         if module != library:  # else it has been fixed since the log was written
-            seen += [event.text for event in evidence.program.all(TWO_DRIVER_VERSIONS)][:1]
+            seen += [event.text for event in evidence.program.all(TWO_VERSIONS)][:1]
         if not seen:
             return None
         return cls(evidence.facts, driver, module, library, tuple(seen), stage_of_driver(evidence.listing))

@@ -16,7 +16,6 @@ from gpudiag.fix import (
     note,
     prepend,
     run,
-    start,
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
@@ -93,48 +92,6 @@ FAMILY.fault(
         install("--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then: pip check"),
         install("protobuf<3.21", note="for TensorFlow up to 2.11"),
         export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "for a while: slow"),
-    ),
-)
-FAMILY.fault(
-    "glibc_too_old",
-    "version `GLIBC_{needed:v}' not found",
-    meaning="the system's glibc is older than {needed}, which the package was built for",
-    fix=(
-        check("ldd --version", "of this system; official wheels of 2.18-2.21 need glibc 2.17 (x86_64: 2.27 for some)"),
-        _AGAIN.replaced(note="an official (manylinux) wheel in place of another's"),
-        start("docker run --gpus all -it tensorflow/tensorflow:latest-gpu", "or a newer distribution"),
-    ),
-)
-FAMILY.fault(
-    "glibcxx_too_old",
-    "version `GLIBCXX_{needed:v}' not found",
-    "version `CXXABI_{needed:v}' not found",
-    meaning="a libstdc++ without GLIBCXX or CXXABI {needed} is loaded first",
-    fix=(
-        run(
-            "conda install -c conda-forge libstdcxx-ng",
-            "in a conda environment: its libstdc++ comes first",
-            kind=Kind.INSTALL,
-        ),
-        run(
-            'export LD_LIBRARY_PATH="$CONDA_PREFIX/lib:$LD_LIBRARY_PATH"',
-            "if the system's is older than conda's",
-            kind=Kind.SET_VARIABLE,
-        ),
-        unset("LD_LIBRARY_PATH", note="if a folder in it brings an old one"),
-    ),
-)
-FAMILY.fault(
-    "no_avx",
-    "The TensorFlow library was compiled to use {:w} instructions, but these aren't available on your machine",
-    "Illegal instruction (core dumped)",
-    "Fatal Python error: Illegal instruction",
-    "terminated by signal SIGILL",
-    meaning="the processor, or the virtual machine's model of it, lacks instructions (AVX) that this build uses",
-    fix=(
-        check("grep -o -m1 -w avx2 /proc/cpuinfo || grep -o -m1 -w avx /proc/cpuinfo", "what it has"),
-        note("a virtual machine: give it the host's processor type (QEMU, Proxmox: host)", kind=Kind.CHANGE_DRIVER),
-        run("conda install -c conda-forge tensorflow", "or another build without AVX", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -288,30 +245,6 @@ FAMILY.fault(
     url="https://pypi.org/project/tensorflow-metal/",
 )
 FAMILY.fault(
-    "metal_without_wheel",
-    "No matching distribution found for tensorflow-metal",
-    "Could not find a version that satisfies the requirement tensorflow-metal",
-    "No matching distribution found for tensorflow-macos",
-    "Could not find a version that satisfies the requirement tensorflow-macos",
-    meaning="pip has no tensorflow-metal or tensorflow-macos for this Python or system: they are for Macs with an "
-    "Apple chip, and for a few versions of Python",
-    fix=(
-        new_environment(
-            "tensorflow",
-            "tensorflow-metal",
-            note="a native (arm64) Python 3.9 to 3.11; tensorflow-macos is not needed from 2.13 on",
-            python="python3.11",
-            folder="tf",
-        ),
-        ask(
-            "python -c 'import platform; print(platform.machine(), platform.python_version())'",
-            "must say arm64, not x86_64",
-        ),
-    ),
-    seen="macOS",
-    url="https://developer.apple.com/metal/tensorflow-plugin/",
-)
-FAMILY.fault(
     "plugin_of_another_release",
     "tfdml_plugin.dll not found",
     "tensorflow-plugins{:s}plugin.dll not found",
@@ -348,19 +281,6 @@ FAMILY.fault(
     ),
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/install.html",
-)
-FAMILY.fault(
-    "nvjitlink_mismatch",
-    "undefined symbol: __nvJitLink{symbol:w}, version libnvJitLink.so.{major:d}",
-    "undefined symbol: __nvJitLink{symbol:w}",
-    meaning="libcusparse or libcusolver meets an older libnvJitLink of another CUDA",
-    fix=(
-        unset("LD_LIBRARY_PATH", note="the older one comes first by it"),
-        install(
-            "--upgrade", "--force-reinstall", "nvidia-nvjitlink-cu12", "nvidia-cusparse-cu12", "nvidia-cusolver-cu12"
-        ),
-    ),
-    stage=Stage.LIBRARIES,
 )
 FAMILY.add(
     Worth.FAULT,
@@ -496,27 +416,6 @@ FAMILY.fault(
     meaning="a library is damaged, or of another kind of machine",
     fix=(_AGAIN, ask("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     confidence=Confidence.POSSIBLE,
-)
-FAMILY.fault(
-    "not_for_this_python",
-    "Could not find a version that satisfies the requirement tensorflow",
-    "No matching distribution found for tensorflow",
-    meaning="there is no wheel of this TensorFlow for this Python or system",
-    fix=(
-        check("python --version; uname -m", "2.18-2.21: Python 3.9-3.13 (2.21: from 3.10), 64 bits, x86_64 or aarch64"),
-        new_environment("tensorflow[and-cuda]", python="python3.12"),
-    ),
-    seen="pip",
-)
-FAMILY.fault(
-    "tensorflow_not_installed",
-    "No module named 'tensorflow'",
-    "No module named tensorflow",
-    meaning="TensorFlow is not installed for this Python",
-    fix=(
-        install("tensorflow[and-cuda]", note="the python that runs the program", python="python"),
-        ask("python -c 'import sys; print(sys.executable)'", "in a notebook: the kernel's may be another one"),
-    ),
 )
 FAMILY.fault(
     "native_runtime_failed",

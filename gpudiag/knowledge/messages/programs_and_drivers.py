@@ -141,15 +141,6 @@ CUINIT_UNKNOWN = FAMILY.fault(
     "calling cudaGetDeviceCount({:l}) in file {:s} code: {:d}, reason: unknown error",
     "CUDA unknown error - this may be due to an incorrectly set up environment",
 )
-OLD_DRIVER = FAMILY.fault(
-    "old_driver",
-    "driver version is insufficient for CUDA runtime version",
-    "cudaErrorInsufficientDriver",
-    "CUDA_ERROR_INSUFFICIENT_DRIVER",
-    "The NVIDIA driver on your system is too old (found version {found:d})",
-    "NVIDIA driver on your system is too old",
-    meaning="the driver is older than the CUDA of the program needs",
-)
 PTX_TOO_NEW = FAMILY.fault(
     "ptx_too_new",
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",

@@ -262,35 +262,14 @@ SYSTEM_NOT_READY = FAMILY.fault(
         check("nvidia-smi -q | grep -A2 -i fabric", "must say Completed"),
     ),
 )
-TWO_DRIVER_VERSIONS = FAMILY.fault(
-    "two_driver_versions",
-    "kernel version {module:s} does not match DSO version {library:s}",
-    "Driver/library version mismatch",
-    "NVML/RM version mismatch",
-    meaning="the driver's libraries and its kernel module are of different versions",
-    fix=(
-        reboot("after an upgrade of the driver the old module is loaded until then"),
-        check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "the two versions"),
-        note("in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)"),
-    ),
-)
 DRIVER_TOO_OLD = FAMILY.fault(
-    "driver_too_old",
+    "old_driver",
     "driver version is insufficient for CUDA runtime version",
     "cudaErrorInsufficientDriver",
-    meaning="the NVIDIA driver is too old for the CUDA that this program brings",
-    fix=(
-        nvidia_smi("names the driver, and the newest CUDA that it runs"),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "or another way to a newer driver (Windows: nvidia.com); then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
-        note(
-            "or a TensorFlow of an older CUDA: 2.12-2.14 have 11.8 (driver 450.80), 2.15-2.21 CUDA 12 (525.60)",
-            kind=Kind.INSTALL,
-        ),
-    ),
+    "CUDA_ERROR_INSUFFICIENT_DRIVER",
+    "The NVIDIA driver on your system is too old (found version {found:d})",
+    "NVIDIA driver on your system is too old",
+    meaning="the driver is older than the CUDA of the program needs",
 )
 GPU_FAILED = FAMILY.fault(
     "gpu_failed",

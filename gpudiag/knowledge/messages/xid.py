@@ -244,32 +244,3 @@ FAMILY.fault(
     fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.CHANGE_DRIVER),),
     stage=Stage.DRIVER,
 )
-FAMILY.fault(
-    "no_module_for_kernel",
-    "modprobe: FATAL: Module nvidia not found in directory {folder:s}",
-    "could not insert 'nvidia': No such device",
-    meaning="the kernel module of the NVIDIA driver was not built for this kernel, or finds no GPU",
-    fix=(
-        run(
-            "sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
-            kind=Kind.CHANGE_DRIVER,
-        ),
-    ),
-    stage=Stage.DRIVER,
-)
-FAMILY.fault(
-    "module_key_rejected",
-    "could not insert 'nvidia': Key was rejected by service",
-    "could not insert 'nvidia': Required key not available",
-    "Lockdown: modprobe: unsigned module loading is restricted",
-    meaning="Secure Boot refuses the kernel module of the NVIDIA driver, which is not signed",
-    fix=(
-        run(
-            "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
-            "enrol the key; then reboot and confirm it",
-            kind=Kind.CHANGE_DRIVER,
-        ),
-        note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),
-    ),
-    stage=Stage.DRIVER,
-)
