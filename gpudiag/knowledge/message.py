@@ -92,11 +92,11 @@ class MessageFamily:
         self.messages: list[Message] = []
         self._stage, self._seen, self._url = stage, seen, url
 
-    def add(
+    def fault(
         self,
-        worth: Worth,
         name: str,
         *texts: str,
+        worth: Worth = Worth.FAULT,
         meaning: str = "",
         seen: str = "",
         pattern: str = "",
@@ -110,7 +110,7 @@ class MessageFamily:
         stage: Stage | None = None,
         url: str = "",
     ) -> Message:
-        """Add a message to the table."""
+        """Add a message to the table: of a fault, unless ``worth`` says otherwise."""
         message = Message(
             name=name,
             worth=worth,
@@ -131,8 +131,30 @@ class MessageFamily:
         self.messages.append(message)
         return message
 
-    def harmless(self, name: str, *texts: str, meaning: str, seen: str = "") -> Message:
-        return self.add(Worth.HARMLESS, name, *texts, meaning=meaning, seen=seen)
+    def harmless(
+        self,
+        name: str,
+        *texts: str,
+        meaning: str,
+        seen: str = "",
+        pattern: str = "",
+        words: tuple[str, ...] = (),
+    ) -> Message:
+        return self.fault(name, *texts, worth=Worth.HARMLESS, meaning=meaning, seen=seen, pattern=pattern, words=words)
+
+    def sign(
+        self,
+        name: str,
+        *texts: str,
+        meaning: str = "",
+        seen: str = "",
+        pattern: str = "",
+        words: tuple[str, ...] = (),
+        codes: Mapping[str, Message] | None = None,
+    ) -> Message:
+        return self.fault(
+            name, *texts, worth=Worth.SIGN, meaning=meaning, seen=seen, pattern=pattern, words=words, codes=codes
+        )
 
     def misleading(
         self,
@@ -144,40 +166,6 @@ class MessageFamily:
         symptom: bool = False,
         stage: Stage | None = None,
     ) -> Message:
-        return self.add(
-            Worth.MISLEADING, name, *texts, meaning=meaning, seen=seen, fix=fix, symptom=symptom, stage=stage
-        )
-
-    def sign(self, name: str, *texts: str, meaning: str = "", seen: str = "") -> Message:
-        return self.add(Worth.SIGN, name, *texts, meaning=meaning, seen=seen)
-
-    def fault(
-        self,
-        name: str,
-        *texts: str,
-        meaning: str = "",
-        seen: str = "",
-        codes: Mapping[str, Message] | None = None,
-        fix: tuple[Action, ...] = (),
-        confidence: Confidence = Confidence.LIKELY,
-        symptom: bool = False,
-        is_reason: bool = False,
-        needs_device: bool = False,
-        stage: Stage | None = None,
-        url: str = "",
-    ) -> Message:
-        return self.add(
-            Worth.FAULT,
-            name,
-            *texts,
-            meaning=meaning,
-            seen=seen,
-            codes=codes,
-            is_reason=is_reason,
-            needs_device=needs_device,
-            fix=fix,
-            confidence=confidence,
-            symptom=symptom,
-            stage=stage,
-            url=url,
+        return self.fault(
+            name, *texts, worth=Worth.MISLEADING, meaning=meaning, seen=seen, fix=fix, symptom=symptom, stage=stage
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, ask, check, export, install, note, nvidia_smi, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("code and libraries")
 
@@ -67,8 +67,7 @@ PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas fatal : Value '{target:w}' is not defined",
     seen="CUDA",
 )
-FAMILY.add(
-    Worth.HARMLESS,
+FAMILY.harmless(
     "ptxas_compared_wrongly",
     pattern=r"You are using ptxas \d\d\.[\d.]{1,12}, which is older than \d\.[\d.]{1,12}",
     words=("ptxas",),

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from gpudiag.fix import check, edit, edit_note
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("several GPUs", stage=Stage.CONFIGURATION)
 
-NCCL_SYSTEM_ERROR = FAMILY.add(
-    Worth.FAULT,
+NCCL_SYSTEM_ERROR = FAMILY.fault(
     "nccl_system_error",
     pattern=r"(?i)NCCL(?:(?!NCCL).){0,300}(?:unhandled )?system error|ncclSystemError",
     words=("nccl", "ncclsystemerror"),
     seen="NCCL",
 )
-NCCL_WARNING = FAMILY.add(
-    Worth.FAULT,
+NCCL_WARNING = FAMILY.fault(
     "nccl_warning",
     pattern=r"(?i)NCCL WARN(?P<what>(?:(?!NCCL WARN).){0,300})",  # a log may repeat the words without end
     words=("nccl",),
@@ -29,8 +27,7 @@ NCCL_WARNING = FAMILY.add(
     symptom=True,
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
-GPUS_EXCHANGE = FAMILY.add(
-    Worth.SIGN,
+GPUS_EXCHANGE = FAMILY.sign(
     "gpus_exchange",
     pattern=r"(?i)\bNCCL INFO\b|\ball[-_ ]?reduces?\b",
     words=("nccl", "allreduce", "allreduces", "all_reduce", "all_reduces", "reduce", "reduces"),

@@ -27,7 +27,7 @@ from gpudiag.fix import (
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Message, MessageFamily, Worth
+from gpudiag.knowledge.message import Message, MessageFamily
 from gpudiag.knowledge.messages.code import NO_CODE_FOR_GPU, PTX_REFUSED, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_BUSY, DRIVER_TOO_OLD, GPU_FAILED, SYSTEM_NOT_READY
@@ -726,8 +726,7 @@ ELSEWHERE: dict[int, Message] = {
 BY_NUMBER = {str(code.number): _added(code) for code in CODES} | {
     str(number): what for number, what in ELSEWHERE.items()
 }
-FAMILY.add(
-    Worth.SIGN,
+FAMILY.sign(
     "cuda_number",
     pattern=r"(?:UNKNOWN ERROR|[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|[Ff]ailure|[Rr]esult)(?: code)?|CUresult|"
     r"cudaError_t|cuInit returned):?(?: =)? \(?(?P<code>\d{1,4})\b",
@@ -772,8 +771,7 @@ _WORDS = {
     "unknown error": 999,
 }
 """The texts of ``cudaGetErrorString``, each with its number; other programs print some of them, too."""
-FAMILY.add(
-    Worth.SIGN,
+FAMILY.sign(
     "cuda_words",
     pattern=r"(?:[Ss]tatus: (?:(?:Internal|INTERNAL): )?|reason: |"
     r"[Cc][Uu][Dd][Aa] (?:[Rr]untime )?(?:[Ee]rror|ERROR)(?: ?[(\[]?\d{1,4}[)\]]?)?[:,]? ['\"]?)"

@@ -19,7 +19,7 @@ from gpudiag.fix import (
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily(
     "the loader and imports of Python",
@@ -282,8 +282,7 @@ FAMILY.fault(
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/install.html",
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "shared_object_missing",
     pattern=r"(?:error while loading shared libraries|OSError|ImportError): (?P<library>[^\s/:]{1,200}): cannot open "
     r"shared object file",
@@ -315,8 +314,7 @@ FAMILY.fault(
     stage=Stage.LIBRARIES,
     seen="macOS",
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "static_tls",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot allocate memory in static TLS block",
     words=("tls",),
@@ -328,8 +326,7 @@ FAMILY.add(
         ),
     ),
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "exec_stack",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot enable executable stack as shared object requires",
     words=("executable",),
@@ -390,8 +387,7 @@ FAMILY.fault(
     symptom=True,
     stage=Stage.PACKAGE,
 )
-WRONG_BITS = FAMILY.add(
-    Worth.FAULT,
+WRONG_BITS = FAMILY.fault(
     "library_of_32_bits",
     pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
     words=("elfclass",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, Where, ask, check, conda_environment, install, new_environment, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily(
     "installing",
@@ -135,8 +135,7 @@ REQUIREMENTS_CONFLICT = FAMILY.fault(
         install("PACKAGE1", "PACKAGE2", note="without versions, so that pip may choose ones that fit"),
     ),
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "requirement_broken",
     pattern=r"(?<![\w.-])(?P<package>[\w.-]{1,100}) (?P<release>\d[\w.+-]{0,60}) "
     r"(?:requires|depends on|has requirement) "

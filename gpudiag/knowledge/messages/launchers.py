@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, ask, check, configure, edit, edit_note, install, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily(
     "batch systems, launchers and the system", stage=Stage.CONFIGURATION, seen="Linux, Slurm, Ray, Horovod, MPI"
@@ -56,8 +56,7 @@ FAMILY.fault(
     ),
     stage=Stage.MEMORY,
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "killed",
     pattern=r"^\W{0,3}(?:\[\d{1,3}\]\W{1,5})?(?:\d{1,8} )?Killed(?:\s{1,9}(?:\./|python|sh |bash )\S{0,200}.{0,200})?$|"
     r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
@@ -209,8 +208,7 @@ FAMILY.fault(
     confidence=Confidence.POSSIBLE,
     seen="Docker, Kubernetes",
 )
-ENDED_BY_SIGNAL = FAMILY.add(
-    Worth.FAULT,
+ENDED_BY_SIGNAL = FAMILY.fault(
     "ended_by_signal",
     pattern=r"Process finished with exit code (?:139 \(interrupted by signal 11|134 \(interrupted by signal 6|"
     r"-?\d{6,12} \(0x[cC]0000(?:005|409|374|142|135))|Fatal Python error: (?:Segmentation fault|Aborted)|"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from gpudiag.fix import check, edit, edit_note, export, nvidia_smi
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 _REFUSED = ("NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR")
 """The statuses with which a library refuses a handle."""
 
 FAMILY = MessageFamily("memory", stage=Stage.MEMORY)
 
-DEVICE_FULL = FAMILY.add(
-    Worth.FAULT,
+DEVICE_FULL = FAMILY.fault(
     "device_full",
     # A GPU that fails refuses memory, too, by another code.
     pattern=r"failed to allocate \S{1,40} \(\d{1,30} bytes\) from device(?!.{0,120}?CUDA_ERROR_(?!OUT_OF_MEMORY))|"
@@ -69,8 +68,7 @@ OOM_HINT = FAMILY.fault(
     symptom=True,
     needs_device=True,
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "pool_tiny",
     pattern=r"(?:total_region_allocated_bytes_|Total bytes in pool): \d{1,20} memory_limit_: (?P<bytes>\d{1,8}) "
     r"available bytes: \d{1,20}(?: curr_region_allocation_bytes_: \d{1,20})?|"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("what looks like an error and is none")
 
@@ -347,8 +347,7 @@ FAMILY.harmless(
     meaning="it says where XLA looks for the CUDA toolkit",
     seen="1.13-2.21",
 )
-FAMILY.add(
-    Worth.HARMLESS,
+FAMILY.harmless(
     "searched_folder",
     pattern=r"(?:nvptx_compiler|gpu_backend_lib|cuda_libdevice_path|llvm_gpu_backend)\.cc:\d{1,5}\]\s{1,9}[./]\S{0,200}$",
     words=("nvptx_compiler", "gpu_backend_lib", "cuda_libdevice_path", "llvm_gpu_backend"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, Role, check, install, prepend, run
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("libraries of others, which the loader does not find", stage=Stage.PACKAGE, seen="Linux")
 
@@ -119,8 +119,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
 )
 
 for _name, _stems, _owner, _fix in _OWNERS:
-    FAMILY.add(
-        Worth.FAULT,
+    FAMILY.fault(
         f"library_of_{_name}",
         pattern=r"(?:Could not (?:load dynamic library|dlopen library|load library) '?)?"
         rf"(?<![\w./-])(?P<library>{_stems}(?:[_-]\w{{1,30}}){{0,3}}\.so[.\d]{{0,20}})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import ask, edit, edit_note
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("placement", stage=Stage.CONFIGURATION)
 
@@ -59,8 +59,7 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
     ),
     seen="0.6-2.21",
 )
-NEEDS_GPU = FAMILY.add(
-    Worth.FAULT,
+NEEDS_GPU = FAMILY.fault(
     "needs_gpu",
     pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})",
     words=("opkernel",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import ask, check, edit, edit_note, install, note, nvidia_smi, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("the user's own program", stage=Stage.CONFIGURATION)
 
@@ -14,8 +14,7 @@ SLURM_HIDES = FAMILY.fault(
     meaning="what Slurm writes into the mask of a job step without GPUs",
 )
 _ENTRY = r"(?:-?\d+|(?:GPU|MIG)-[\w-]+|NoDevFiles)"
-MASK_PRINTED = FAMILY.add(
-    Worth.SIGN,
+MASK_PRINTED = FAMILY.sign(
     "mask_printed",
     pattern=r"CUDA_VISIBLE_DEVICES['\"\])]*\s*(?:=|:|,|is set to)\s*['\"]?"
     rf"(?P<value>{_ENTRY}(?:,\s*{_ENTRY})*|(?=['\"]))",
@@ -27,8 +26,7 @@ LOCAL_RANK = FAMILY.sign(
     "local_rank",
     seen="Horovod",
 )
-RAY_AT_WORK = FAMILY.add(
-    Worth.SIGN,
+RAY_AT_WORK = FAMILY.sign(
     "ray_at_work",
     pattern=r"\b[Rr]ay[ =v]{1,3}\d\.\d{1,2}\b|"
     r"\bray\.(?:init|remote|tune|rllib|train|util)\b|\bray::\w|[/\\]ray[/\\](?:rllib|tune|train|_private)[/\\]|"
@@ -36,15 +34,13 @@ RAY_AT_WORK = FAMILY.add(
     words=("ray", "rolloutworker", "raytrainworker", "tunerinternal", "implicitfunc", "raylet"),
     seen="Ray",
 )
-XDIST_WORKER = FAMILY.add(
-    Worth.SIGN,
+XDIST_WORKER = FAMILY.sign(
     "xdist_worker",
     pattern=r"\[gw(?P<worker>\d+)\]",
     words=("gw",),
     seen="pytest-xdist",
 )
-TEST_SKIPPED = FAMILY.add(
-    Worth.SIGN,
+TEST_SKIPPED = FAMILY.sign(
     "test_skipped",
     pattern=r"(?i)\bskipped\b(?: \[(?P<count>\d+)\])?(?:(?!skipped).){0,300}\b(?:gpus?|cuda)\b|"
     r"\b(?:gpus?|cuda)\b(?:(?!gpu|cuda)[^:]){0,300}\bskipped\b(?! \[)|"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("drivers and libraries, as programs meet them", stage=Stage.DRIVER, seen="any")
 
@@ -23,8 +23,7 @@ NO_LIBCUDA = FAMILY.fault(
     "libcuda.so.1 is missing",
     'libcuda.so.1" does not exist',
 )
-NO_CUPTI = FAMILY.add(
-    Worth.FAULT,
+NO_CUPTI = FAMILY.fault(
     "no_cupti",
     pattern=r"Could not load dynamic library '(?P<library>libcupti\.so[.\d]{0,20}|cupti64_[\w.]+\.dll)'|"
     r"(?P<missing>libcupti\.so[.\d]{0,20}): cannot open shared object file",
@@ -39,8 +38,7 @@ PROFILING_NOT_PERMITTED = FAMILY.fault(
     "ERR_NVGPUCTRPERM",
     seen="2.0-2.21, CUPTI",
 )
-CUDNN_PART = FAMILY.add(
-    Worth.FAULT,
+CUDNN_PART = FAMILY.fault(
     "cudnn_part",
     pattern=r"Could not (?:load library|locate) (?P<part>\S{0,200}?cudnn_\w{1,40}(?:\.so[.\d]{0,20}|64_\d\.dll|\.dll))|"
     r"Unable to load any of \{(?P<any>libcudnn_[^}]{1,200})\}|"
@@ -53,8 +51,7 @@ NO_ZLIB = FAMILY.fault(
     "Could not locate zlibwapi.dll",
     seen="cuDNN 8, Windows",
 )
-LIBRARIES_MIXED = FAMILY.add(
-    Worth.FAULT,
+LIBRARIES_MIXED = FAMILY.fault(
     "libraries_mixed",
     pattern=r"(?P<user>(?<![^\s:'\"(])[^\s:'\"(]{1,300}\.so[.\d]{0,20}): "
     r"(?:undefined symbol: (?P<symbol>\w{1,300}), version "
@@ -126,8 +123,7 @@ NO_DEVICE_FILE = FAMILY.fault(
     "no_device_file",
     "no NVIDIA GPU device is present: /dev/nvidia{:d} does not exist",
 )
-MASK_IN_CODE = FAMILY.add(
-    Worth.SIGN,
+MASK_IN_CODE = FAMILY.sign(
     "mask_in_code",
     pattern=r"os\.environ\[.CUDA_VISIBLE_DEVICES.\]\s*=\s*['\"](?P<value>[^'\"]*)['\"]",
     words=("cuda_visible_devices",),
@@ -249,8 +245,7 @@ BLAS_CALL_FAILED = FAMILY.fault(
     "Failed to create cuBlas handle",
     "Failed to create cuSolverDN instance",
 )
-PLUGIN_DEVICE = FAMILY.add(
-    Worth.SIGN,
+PLUGIN_DEVICE = FAMILY.sign(
     "plugin_device",
     pattern=r"PhysicalDevice\(name='/physical_device:(?!CPU|GPU|XLA_|TPU)(?P<kind>\w+):\d+'",
     words=("physicaldevice",),

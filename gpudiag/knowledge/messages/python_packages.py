@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, install, note, run
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("packages and Python", stage=Stage.PACKAGE, seen="Python")
 
@@ -54,8 +54,7 @@ PROTOBUF_ARGUMENT = FAMILY.fault(
     "got an unexpected keyword argument 'create_key'",
     "got an unexpected keyword argument 'file'",
 )
-SYSTEM_LIBRARY_OLD = FAMILY.add(
-    Worth.FAULT,
+SYSTEM_LIBRARY_OLD = FAMILY.fault(
     "system_library_old",
     pattern=r"(?:(?<![^\s:])(?P<file>/[^\s:]{1,300}): )?version [`'](?P<what>GLIBC|GLIBCXX|CXXABI)_"
     r"(?P<version>[\d.]{1,20})' not found"
@@ -87,8 +86,7 @@ DLL_NOT_FOUND = FAMILY.fault(
     "Could not find the DLL(s) '{dll:q}'. TensorFlow requires that these DLLs be installed",
     seen="up to 2.10, Windows",
 )
-NAME_OF_ANOTHER_FILE = FAMILY.add(
-    Worth.FAULT,
+NAME_OF_ANOTHER_FILE = FAMILY.fault(
     "name_of_another_file",
     pattern=r"(?i)cannot import name '(?P<lacks>[^']{0,100})' from (?:partially initialized module )?"
     r"'(?P<module>[\w.]{1,100})'[^(]{0,20}(?:\(most likely[^)]{0,60}\) )?\((?P<file>(?:[A-Za-z]:)?[\\/][^()]{1,300})\)",
@@ -98,8 +96,7 @@ PARTIAL_MODULE = FAMILY.fault(
     "partial_module",
     "partially initialized module '{module:q}' has no attribute '{lacks:q}'",
 )
-NAME_OF_TENSORFLOW_1 = FAMILY.add(
-    Worth.FAULT,
+NAME_OF_TENSORFLOW_1 = FAMILY.fault(
     "name_of_tensorflow_1",
     pattern=r"module 'tensorflow(?:\._api\.v2\.\w+)?' has no attribute '(?P<name>"
     r"Session|InteractiveSession|ConfigProto|GPUOptions|placeholder|placeholder_with_default|"
@@ -112,22 +109,19 @@ NAME_OF_TENSORFLOW_1 = FAMILY.add(
     r")'|No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
     words=("tensorflow",),
 )
-EMPTY_TENSORFLOW = FAMILY.add(
-    Worth.FAULT,
+EMPTY_TENSORFLOW = FAMILY.fault(
     "empty_tensorflow",
     pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|constant|keras|Variable|test|compat)'",
     words=("tensorflow",),
 )
-FRAMEWORK_NOT_THERE = FAMILY.add(
-    Worth.FAULT,
+FRAMEWORK_NOT_THERE = FAMILY.fault(
     "framework_not_there",
     pattern=r"(?:(?<![^\s:'\"(,])(?P<file>[^\s:'\"(,]{1,300}\.so)[,:][^:]{0,20}:? )?"
     r"(?:Library not loaded: [^\s:]{0,100}/|)"
     r"libtensorflow_(?:framework|cc)\.(?:so(?=:)|(?:so\.)?\d[\w.]{0,20})(?:: cannot open shared object file|\.dylib|$)",
     words=("libtensorflow_framework", "libtensorflow_cc"),
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "operations_not_built",
     pattern=r"NotFoundError: (?P<file>[^\s:'\"]{0,300}/_\w{1,60}_ops?\.so): cannot open shared object file",
     words=("notfounderror",),
@@ -143,15 +137,13 @@ FAMILY.add(
         ),
     ),
 )
-UNDEFINED_OF_TENSORFLOW = FAMILY.add(
-    Worth.FAULT,
+UNDEFINED_OF_TENSORFLOW = FAMILY.fault(
     "undefined_of_tensorflow",
     pattern=r"(?<![^\s:'\"])(?P<file>[^\s:'\"]{1,300}\.so[.\d]{0,20}): undefined symbol: "
     r"(?P<symbol>_Z\w{0,300}?(?:tensorflow|4absl|3tsl|9perftools8gputools|15stream_executor)\w{0,300}|TF_\w{1,100}|TFE_\w{1,100})",
     words=("symbol",),
 )
-NO_WHEEL = FAMILY.add(
-    Worth.FAULT,
+NO_WHEEL = FAMILY.fault(
     "no_wheel",
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
     r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?"
@@ -159,8 +151,7 @@ NO_WHEEL = FAMILY.add(
     words=("tensorflow",),
     seen="pip",
 )
-NO_CANDIDATE = FAMILY.add(
-    Worth.FAULT,
+NO_CANDIDATE = FAMILY.fault(
     "no_candidate",
     pattern=r"Unable to find installation candidates for (?P<name>[A-Za-z][\w.-]{0,80}) \((?P<range>[^()]{1,40})\)|"
     r"[Dd]istribution `(?P<locked>[A-Za-z][\w.-]{0,80})==(?P<pinned>[\w.]{1,40})[^`]{0,200}` can't be "
@@ -170,8 +161,7 @@ NO_CANDIDATE = FAMILY.add(
     words=("candidates", "distribution", "wheels"),
     seen="Poetry, uv",
 )
-NO_WHEEL_OF_ANOTHER = FAMILY.add(
-    Worth.FAULT,
+NO_WHEEL_OF_ANOTHER = FAMILY.fault(
     "no_wheel_of_another",
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement) "
     r"(?!tensorflow(?:-gpu|-cpu|-intel)?(?![\w-])|nvidia|tensorrt)(?P<name>[A-Za-z][\w.-]{0,80})(?:\[[\w,-]{0,60}\])?"
@@ -179,8 +169,7 @@ NO_WHEEL_OF_ANOTHER = FAMILY.add(
     words=("satisfies", "matching"),
     seen="pip",
 )
-REFUSED_WHEEL = FAMILY.add(
-    Worth.FAULT,
+REFUSED_WHEEL = FAMILY.fault(
     "refused_wheel",
     pattern=r"tensorflow\w{0,20}-(?P<release>\d[\w.]{0,20})-cp3(?P<minor>\d{1,2})-\w{1,20}-(?P<platform>\w{1,40})\.whl "
     r"is not a supported wheel on this platform",
@@ -194,8 +183,7 @@ GPU_PACKAGE_GONE = FAMILY.fault(
     "tensorflow_gpu-2.12.0.tar.gz",
     seen="pip, from December 2022 on",
 )
-NAME_NOT_THERE = FAMILY.add(
-    Worth.FAULT,
+NAME_NOT_THERE = FAMILY.fault(
     "name_not_there",
     pattern=r"cannot import name '?(?P<name>[A-Za-z_]\w{0,100})'?(?: from (?:partially initialized module )?"
     r"'?(?P<module>[A-Za-z_][\w.]{0,200}))?|"
@@ -203,20 +191,17 @@ NAME_NOT_THERE = FAMILY.add(
     r"'module' object has no attribute '(?P<lacked>\w{1,100})'",
     words=("cannot", "attribute"),
 )
-MODULE_NOT_THERE = FAMILY.add(
-    Worth.FAULT,
+MODULE_NOT_THERE = FAMILY.fault(
     "module_not_there",
     pattern=r"No module named ['\"]?(?P<module>[A-Za-z_][\w.]{0,200})",
     words=("module",),
 )
-SYMBOL_NOT_THERE = FAMILY.add(
-    Worth.FAULT,
+SYMBOL_NOT_THERE = FAMILY.fault(
     "symbol_not_there",
     pattern=r"(?:undefined symbol|[Ss]ymbol not found): (?P<symbol>_Z\w{1,400})",
     words=("symbol",),
 )
-NO_TENSORFLOW = FAMILY.add(
-    Worth.FAULT,
+NO_TENSORFLOW = FAMILY.fault(
     "no_tensorflow",
     pattern=r"No module named '?tensorflow'?(?![.\w])",
     words=("tensorflow",),
@@ -245,8 +230,7 @@ INSTALLED_TWICE = FAMILY.fault(
         run("conda remove tensorboard", "if conda installed another one", kind=Kind.REMOVE),
     ),
 )
-MACOS_OLDER = FAMILY.add(
-    Worth.FAULT,
+MACOS_OLDER = FAMILY.fault(
     "macos_older",
     pattern=r"[Ee]xpected in: (?:<[^>]{1,60}> )?'?(?P<file>/(?:usr/lib|System/Library)/[^\s']{1,300})",
     words=("expected",),

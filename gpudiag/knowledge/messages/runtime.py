@@ -19,7 +19,7 @@ from gpudiag.fix import (
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily(
     "TensorFlow and XLA on the GPU",
@@ -758,8 +758,7 @@ FAMILY.fault(
     fix=(run("pip uninstall -y tensorflow-cpu tensorflow", kind=Kind.REMOVE), install("tensorflow[and-cuda]")),
     stage=Stage.BUILD,
 )
-DIRECTML_ADAPTER = FAMILY.add(
-    Worth.SIGN,
+DIRECTML_ADAPTER = FAMILY.sign(
     "directml_adapter",
     pattern=r"DirectML: creating device on adapter (?P<number>\d{1,2}) \((?P<name>.{1,120})\)\s*$",
     words=("directml",),
@@ -1020,8 +1019,7 @@ FAMILY.fault(
     confidence=Confidence.POSSIBLE,
     seen="2.1-2.21",
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "multi_gpu_model_older_than_names",
     pattern=r"To call `multi_gpu_model` with `gpus=\d{1,3}`, we expect the following devices to be available: "
     r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \[[^\]]{0,2000}/device:GPU:(?P=last)'",
@@ -1035,8 +1033,7 @@ FAMILY.add(
     stage=Stage.CONFIGURATION,
     seen="1.x",
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "multi_gpu_model_without_cpu",
     pattern=r"To call `multi_gpu_model` with `gpus=\d{1,3}`, we expect the following devices to be available: "
     r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \['/gpu:0'[^\]]{0,2000}"

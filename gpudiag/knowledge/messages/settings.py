@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.knowledge.fault import Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("settings", stage=Stage.CONFIGURATION)
 
@@ -27,8 +27,7 @@ GUARD_IN_USE = FAMILY.sign(
     "Using memory guard allocator for GPU",
     meaning="TF_GPU_ALLOCATOR=memory_guard is in use",
 )
-CONFIGURED_TOO_LATE = FAMILY.add(
-    Worth.FAULT,
+CONFIGURED_TOO_LATE = FAMILY.fault(
     "configured_too_late",
     pattern=r"(?P<what>[A-Z][\w ]{0,40}?) cannot be modified after (?:being initialized|initialization)",
     words=("modified",),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, check, edit_note, export, install, nvidia_smi, run, unset
 from gpudiag.knowledge.fault import Confidence
-from gpudiag.knowledge.message import Message, MessageFamily, Worth
+from gpudiag.knowledge.message import Message, MessageFamily
 
 # What cublasGetStatusString gives (the strings of libcublasLt 12.5.3.2). TensorFlow built with CUDA 12 prints it in
 # place of the name (clearml/clearml-fractional-gpu, issue 4).
@@ -246,16 +246,14 @@ for _statuses, _meaning, _fix, _confidence in _CUFFT:
         *_printed("CUFFT", "_", _statuses),
     )
     _FFT |= {str(number): _message for number, name in CUFFT_NUMBERS.items() if name in _statuses.split()}
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "cufft_number",
     pattern=r"(?:cuFFT|cufft) [\w ]{0,60}: ?(?P<code>\d{1,3})\b",
     words=("cufft",),
     codes=_FFT,
     meaning="a call of cuFFT failed",
 )
-FAMILY.add(
-    Worth.FAULT,
+FAMILY.fault(
     "cudnn_status",
     pattern=r"\b(?P<status>CUDNN_STATUS_(?:BAD_PARAM|INTERNAL_ERROR|EXECUTION_FAILED|NOT_SUPPORTED)_\w{1,60})",
     words=tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Kind, Role, check, configure, install, note, nvidia_smi, prepend, reboot, reset_gpu, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily, Worth
+from gpudiag.knowledge.message import MessageFamily
 
 FAMILY = MessageFamily("on the way to a GPU", stage=Stage.DRIVER)
 
@@ -27,8 +27,7 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
     ),
     stage=Stage.LIBRARIES,
 )
-LIBRARY_QUOTED = FAMILY.add(
-    Worth.SIGN,
+LIBRARY_QUOTED = FAMILY.sign(
     "library_quoted",
     pattern=r"Could not load dynamic library '(?P<library>[^':]{1,200})"
     r"(?:'[.:\s\"`]{0,9}$|:? ?(?:No such file|cannot open))|"

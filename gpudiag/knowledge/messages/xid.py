@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpudiag.fix import Action, Kind, ask, check, note, nvidia_smi, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import Message, MessageFamily, Worth
+from gpudiag.knowledge.message import Message, MessageFamily
 
 FAMILY = MessageFamily(
     "Xid: errors in the kernel's log",
@@ -183,8 +183,7 @@ def _rows() -> dict[str, Message]:
 
 
 BY_NUMBER = _rows()
-XID = FAMILY.add(
-    Worth.FAULT,
+XID = FAMILY.fault(
     "xid",
     pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \([^)]{1,60}\): (?P<code>\d{1,4})\b",
     words=("xid",),
