@@ -131,8 +131,7 @@ FAMILY.fault(
     "Stalled ranks:{}",
     "Missing ranks:{}",
     "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting",
-    'One or more rank (marked by "missing ranks") is stalled',
-    "Some ranks are stalled for more than {}",
+    'One or more rank (marked by "!") is stalled',
     meaning="some ranks wait for others that do not take part: these run other steps, ended, or cannot be reached",
     fix=(
         edit_note(
@@ -153,9 +152,7 @@ FAMILY.fault(
 FAMILY.fault(
     "horovod_not_started",
     "Timed out waiting for tasks to start. Please check connectivity between servers",
-    "Horovod unable to start all tasks on spark in given time",
-    "Unable to determine common set of intefaces",
-    "SSH was not successful for host {:s}",
+    "ssh not successful for host {:s}",
     meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
     fix=(
         check("ssh HOST true", "from the first host, without a password, to each"),
@@ -251,7 +248,6 @@ FAMILY.fault(
     "OMPI was not built with SLURM's PMI support",
     "It looks like orte_init failed for some reason",
     "ORTE_ERROR_LOG: Not found in file",
-    "mpirun has exited due to process rank {:d} {} exiting improperly",
     "orted: command not found",
     "prterun was unable to find the specified executable file",
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
@@ -270,7 +266,6 @@ FAMILY.fault(
 FAMILY.fault(
     "ray_has_no_gpu",
     "No available node types can fulfill resource request {}'GPU': {}",
-    "cannot be scheduled right now. It requires {}'GPU': {}",
     "The following resource request cannot be scheduled right now: {}'GPU': {}",
     "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
     meaning="Ray has no node with as many free GPUs as the program asks for",

@@ -97,18 +97,6 @@ NO_HANDLE = FAMILY.fault(
     "failed to create cublas handle: the resource allocation failed",
     "failed to create cublas handle: an internal operation failed",
     "{:w} create {:w} handle: CUBLAS_STATUS_INTERNAL_ERROR",
-    "{:w} create {:w} handle: CUSOLVER_STATUS_NOT_INITIALIZED",
-    "{:w} create {:w} handle: CUSOLVER_STATUS_ALLOC_FAILED",
-    "{:w} create {:w} handle: CUSOLVER_STATUS_INTERNAL_ERROR",
-    "{:w} create {:w} handle: CUSPARSE_STATUS_NOT_INITIALIZED",
-    "{:w} create {:w} handle: CUSPARSE_STATUS_ALLOC_FAILED",
-    "{:w} create {:w} handle: CUSPARSE_STATUS_INTERNAL_ERROR",
-    "{:w} create {:w} handle: CURAND_STATUS_NOT_INITIALIZED",
-    "{:w} create {:w} handle: CURAND_STATUS_ALLOC_FAILED",
-    "{:w} create {:w} handle: CURAND_STATUS_INTERNAL_ERROR",
-    "{:w} create {:w} handle: CUFFT_STATUS_NOT_INITIALIZED",
-    "{:w} create {:w} handle: CUFFT_STATUS_ALLOC_FAILED",
-    "{:w} create {:w} handle: CUFFT_STATUS_INTERNAL_ERROR",
     meaning="a library of NVIDIA's could not start on the GPU",
 )
 JAX_FULL = FAMILY.fault(
@@ -131,7 +119,5 @@ TORCH_FULL = FAMILY.fault(
     confidence=Confidence.POSSIBLE,
     seen="PyTorch",
 )
-JAX_AT_WORK = FAMILY.sign(
-    "jax_at_work", "-packages/jax/", "-packages/jaxlib/", "-packages\\jax\\", "-packages\\jaxlib\\", seen="JAX"
-)
+JAX_AT_WORK = FAMILY.sign("jax_at_work", "-packages/jax/", "-packages/jaxlib/", "-packages\\jax\\", seen="JAX")
 TORCH_AT_WORK = FAMILY.sign("torch_at_work", "-packages/torch/", "-packages\\torch\\", seen="PyTorch")

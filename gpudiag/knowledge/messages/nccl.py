@@ -44,7 +44,6 @@ SHM_NOT_PERMITTED = FAMILY.fault(
     "shm_not_permitted",
     "Call to shm_open failed : Permission denied",
     "Call to open failed: Permission denied",
-    "Error: failed to open {file:s}: Permission denied",
     meaning="the user may not write to shared memory (/dev/shm), which NCCL needs between the GPUs of one host",
     fix=(
         check("ls -ld /dev/shm; sudo chmod 1777 /dev/shm", "drwxrwxrwt: everyone may write"),
@@ -64,7 +63,6 @@ FAMILY.fault(
     "Error while creating shared memory segment",
     "Error: failed to extend {file:s}",
     "unable to open shared memory",
-    "unable to allocate shared memory (/dev/shm)",
     meaning="shared memory (/dev/shm) is too small for NCCL",
     fix=_SHM,
 )
@@ -75,7 +73,6 @@ FAMILY.fault(
     "Call to ibv_reg_mr failed",
     "Call to ibv_reg_mr_iova2 failed",
     "Call to ibv_alloc_pd failed",
-    "Call to ibv_reg_dmabuf_mr_iova2 failed",
     meaning="InfiniBand may not lock memory: the limit (ulimit -l) is too low",
     fix=_MEMLOCK,
 )
@@ -88,8 +85,6 @@ FAMILY.fault(
     "NET/IB: Got completion from peer {peer:s} with status={status:s}",
     "NET/IB : {:s} async fatal event",
     "NET/IB : No IP interface found",
-    "Call to ibv_get_device_list failed",
-    "Call to ibv_poll_cq failed",
     meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
     fix=(
         check("ibstat; ibv_devinfo", "is the port active"),
@@ -107,9 +102,7 @@ FAMILY.fault(
     "connect to {peer:s} returned {reason}, retrying",
     "ncclOsSocketPollConnect to {peer:s} failed with error {reason}",
     "socketPollConnect: Connect to {peer:s} returned {reason}",
-    "Call to connect failed : Connection refused",
     "Call to connect failed : No route to host",
-    "Timeout waiting for connection from rank",
     meaning="the ranks cannot reach each other on the network interface that NCCL took",
     fix=_NETWORK,
 )
@@ -119,10 +112,7 @@ FAMILY.fault(
     "failed : No route to host",
     "failed : Network is unreachable",
     "failed : Cannot assign requested address",
-    "failed : Host is unreachable",
-    "failed : Host is down",
     "failed : Address already in use",
-    "failed : Name or service not known",
     meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
     "of the hosts does not have, or an interface of Docker or of a virtual machine",
     fix=(
@@ -137,8 +127,6 @@ FAMILY.fault(
     "Connection closed by remote peer {peer}",
     "Call to recv from {peer:s} failed : {}",
     "Call to recv failed : Connection reset by peer",
-    "Call to send failed : Connection reset by peer",
-    "Call to sendmsg failed: {}",
     meaning="another rank ended or failed: its log names the fault",
     fix=(note("look at the log of the other ranks for the first error: out of memory, a signal, an Xid"), _DEBUG),
     symptom=True,
@@ -149,7 +137,6 @@ FAMILY.fault(
     "NET/Socket : no interface found",
     "NET/Socket : No usable listening interface found",
     "Net : No interface found",
-    "No socket interface found",
     meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
     fix=(
         check("ip -br address", "the names"),
@@ -195,7 +182,6 @@ FAMILY.fault(
     "nccl_cuda_failure",
     "Cuda failure '{error:q}'",
     "Cuda failure {:d} '{error:q}'",
-    "CUDA failure '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
     fix=(
         nvidia_smi("memory and other processes; a driver that is new enough for this NCCL"),
@@ -257,7 +243,7 @@ FAMILY.fault(
     "nccl_limits",
     "Thread creation failed: {reason}",
     "Call to accept failed : Too many open files",
-    "Call to socket failed : Too many open files",
+    "Call to socket failed: Too many open files",
     "Call to pthread_create failed: Resource temporarily unavailable",
     "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
@@ -278,7 +264,6 @@ FAMILY.fault(
 FAMILY.fault(
     "nvls_failed",
     "Failed to bind NVLink SHARP (NVLS) Multicast memory",
-    "NVLS multicast support is available but {}failed",
     meaning="NVLink SHARP does not work: the fabric manager, or confidential or virtual machines",
     fix=(export("NCCL_NVLS_ENABLE", "0"), configure("sudo systemctl restart nvidia-fabricmanager")),
 )
@@ -342,7 +327,6 @@ FAMILY.harmless(
     "Failed to open libibverbs.so",
     "TUNER/Plugin: Could not find: libnccl-tuner.so",
     "PROFILER/Plugin: Could not find: libnccl-profiler.so",
-    "Plugin Path : plugin_path",
     meaning="optional parts of NCCL, for clusters with special networks",
     seen="NCCL",
 )
@@ -372,7 +356,6 @@ FAMILY.fault(
     "Heartbeat: Incarnation ID mismatch",
     "unexpectedly tried to connect with a different incarnation. It has likely restarted",
     "This usually implies an earlier error that caused coordination service to shut down",
-    "/job:worker/replica:0/task:{:d} is down",
     meaning="a worker of the cluster has ended or was started again",
     fix=(
         note(
@@ -403,9 +386,8 @@ FAMILY.fault(
     "DEADLINE_EXCEEDED: Barrier timed out",
     "Barrier timed out. Barrier_id: {}",
     "Barrier timed out. Id: {}",
-    "Failed to get initial cluster state",
     "Barrier timed out. This usually happens because",
-    "Shutdown barrier timed out",
+    "shutdown barrier timed out",
     meaning="the workers of the cluster do not reach each other, or one was not started",
     fix=(
         check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),

@@ -142,7 +142,6 @@ FAMILY.fault(
     "NVML_ERROR_RESET_REQUIRED",
     "NVMLError_ResetRequired",
     "GPU requires reset",
-    "Unable to determine the device handle for {gpu}: No Device",
     meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
     fix=_LOST,
     stage=Stage.DRIVER,

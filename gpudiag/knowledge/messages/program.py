@@ -52,7 +52,6 @@ FAMILY.fault(
     "colab_has_no_gpu",
     "You cannot currently connect to a GPU due to usage limits in Colab",
     "Cannot connect to GPU backend",
-    "No GPU is available in this session",
     meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
     fix=(
         note(
@@ -66,7 +65,6 @@ FAMILY.fault(
 FAMILY.fault(
     "colab_has_no_tensorflow_1",
     "Tensorflow 1 is unsupported in Colab",
-    "TensorFlow 1 is unsupported in Colab",
     meaning="Colab has TensorFlow 2 alone",
     fix=(
         edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
@@ -124,7 +122,6 @@ FAMILY.fault(
     "torch_sees_no_gpu",
     "Found no NVIDIA driver on your system",
     "CUDA driver initialization failed, you might not have a CUDA gpu",
-    "Driver initialization failed (cuInit)",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
         nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),

@@ -51,7 +51,6 @@ PROTOBUF = FAMILY.fault(
 PROTOBUF_ARGUMENT = FAMILY.fault(
     "protobuf_argument",
     "got an unexpected keyword argument 'serialized_options'",
-    "got an unexpected keyword argument 'create_key'",
     "got an unexpected keyword argument 'file'",
 )
 SYSTEM_LIBRARY_OLD = FAMILY.fault(
@@ -180,7 +179,6 @@ GPU_PACKAGE_GONE = FAMILY.fault(
     "gpu_package_gone",
     'The "tensorflow-gpu" package has been removed',
     "tensorflow-gpu-2.12.0.tar.gz",
-    "tensorflow_gpu-2.12.0.tar.gz",
     seen="pip, from December 2022 on",
 )
 NAME_NOT_THERE = FAMILY.fault(

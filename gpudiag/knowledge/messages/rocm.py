@@ -41,7 +41,6 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "Could not initialize Tensile host: No devices found",
     "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
     "Cannot read {file:s}TensileLibrary{:s} No such file or directory for GPU arch : {gpu:w}",
-    "no kernel image is available for execution on the device (HIP{}",
     meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
     fix=(_OVERRIDE, _NAMES, _FITTING),
     stage=Stage.FIRST_OP,
@@ -50,7 +49,6 @@ FAMILY.fault(
     "rocblas_files_elsewhere",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
-    "rocBLAS error: Cannot read {folder:s}/TensileLibrary_lazy{:s}: No such file or directory{}",
     meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
     "are elsewhere in this one",
     fix=(

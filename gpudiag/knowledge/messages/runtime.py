@@ -73,7 +73,6 @@ DNN_FAILED = FAMILY.fault(
     "Failed to initialize DNN support",
     "Cudnn graph failed to build",
     "No suitable {:w} plugin registered. Have you linked in a {:w}-providing plugin",
-    "Failed to find the dnn implementation",
     meaning="cuDNN cannot be used: its version does not fit, a part of it is missing, or no memory was left for it",
     fix=(_GROWTH, _CUDA, _PATH, _ABOVE),
     symptom=True,
@@ -114,8 +113,6 @@ BLAS_FAILED = FAMILY.fault(
     "failed to get the current stream value",
     "Failed initializing math mode",
     "BlasScal failed",
-    "Blas scal failed",
-    "failed to initialize cublas handle",
     meaning="cuBLAS failed: no memory left for it, another process on the GPU, or a GPU that this CUDA is too old for",
     fix=(
         nvidia_smi("another process, such as a notebook that still runs, holds the memory: end it"),
@@ -142,8 +139,6 @@ FFT_FAILED = FAMILY.fault(
     "Failed to update custom allocator for cufft plan",
     "Unable to get fft support",
     "Unable to launch fft with type",
-    "Failed to create cufft 1d plan",
-    "Failed to set stream for cuFFT plan",
     meaning="cuFFT failed: no memory left for it, most often",
     fix=(_GROWTH, edit_note("a smaller batch"), _CUDA),
     symptom=True,
@@ -162,8 +157,6 @@ SOLVER_FAILED = FAMILY.fault(
     "cuSolver execution failed",
     "cuSolver allocation failed",
     "cuSolver mapping error",
-    "Failed to create cuSolver instance",
-    "Failed to initialize cuSPARSE",
     meaning="cuSOLVER or cuSPARSE cannot be used: no memory left for it, or a library that does not fit",
     fix=(_GROWTH, _CUDA, _PATH),
     confidence=Confidence.POSSIBLE,
@@ -185,7 +178,6 @@ FAMILY.fault(
     "Failed to find fastest kernel",
     "No engine configurations found for this opGraph",
     "Failed to generate cuDNN execution plan for opGraph",
-    "Failed to allocate memory for autotuning",
     meaning="no algorithm could be tried: no memory left for the libraries, most often",
     fix=(
         _GROWTH,
@@ -210,7 +202,6 @@ FAMILY.fault(
     "numeric_check",
     "Tensor had NaN values",
     "Detected Infinity or NaN in output",
-    "InvalidArgumentError: {}: Tensor had NaN and Inf values",
     "Tensor had Inf and NaN values",
     meaning="an operation gave NaN or infinity",
     fix=(
@@ -237,8 +228,6 @@ FAMILY.fault(
     "Couldn't parse ptxas/nvlink version in output",
     "Failed to launch fatbinary",
     "Couldn't invoke {tool:s} --version",
-    "Couldn't find ptxas",
-    "NOT_FOUND: ./bin/ptxas not found",
     meaning="XLA finds no ptxas or nvlink, which compile for the GPU",
     fix=(
         _NVCC,
@@ -315,7 +304,6 @@ FAMILY.fault(
 FAMILY.fault(
     "kernel_not_jitted",
     "JIT compilation failed",
-    "JIT-compilation failed",
     meaning="an operation could not be compiled for this GPU: TensorFlow did not find libdevice.10.bc (or ptxas) of "
     "CUDA, most often",
     fix=(
@@ -349,7 +337,7 @@ FAMILY.fault(
 FAMILY.fault(
     "size_not_for_cudnn",
     "could not convert BatchDescriptor {descriptor} to cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
-    "Could not set cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
+    "could not set cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
     "Could not set cudnn filter descriptor: CUDNN_STATUS_BAD_PARAM",
     "Check failed: cudnnSetTensorNdDescriptor{}",
     meaning="a tensor of the program has a size that cuDNN does not take: a dimension is 0 (an empty batch, no "
@@ -382,8 +370,6 @@ FAMILY.fault(
     "forked_context",
     "Failed setting context: {error}",
     "os.fork() was called. os.fork() is incompatible with multithreaded code",
-    "failed to set context: {error}",
-    "Could not set the current context: {error}",
     "Cannot re-initialize CUDA in forked subprocess",
     meaning="the process was forked from one that had used the GPU, and CUDA does not work in it",
     fix=(
@@ -432,15 +418,8 @@ FAMILY.fault(
     "failed to Push CUDA context; leaking: {error}",
     "failed to release CUDA context; leaking: {error}",
     "Not able to get the device_ordinal for ptr: {:s} Error: {error}",
-    "Unable to create stream: {error}",
-    "failed to create stream: {error}",
-    "could not create CUDA stream",
-    "Could not create event: {error}",
-    "failed to allocate GPU context",
-    "failed to get device for ordinal {:d}: {error}",
-    "cudaGetDeviceCount() failed. Status: {error}",
-    "Failed to query device memory",
-    "StreamExecutor device {:d} is not available",
+    "Failed to create stream: {error}",
+    "failed to query device memory",
     meaning="TensorFlow cannot use the GPU; the error of CUDA says why",
     fix=(
         nvidia_smi("does the GPU answer; memory and processes on it"),
@@ -530,8 +509,7 @@ FAMILY.fault(
     "error registering host memory at",
     "Failed to register host memory of size {bytes:d} pinned to NUMA node",
     "Failed to register host memory at address",
-    "failed to allocate {size:s} ({bytes:d} bytes) of host memory",
-    "could not allocate CUDA host memory of size {bytes:d}",
+    "Failed to allocate {size:s} ({bytes:d} bytes) of host memory",
     meaning="memory of the computer itself cannot be pinned: too little is free, or a limit forbids it",
     fix=(
         check("free -m; ulimit -l -v", "memory of the computer, and limits of this shell"),
@@ -573,7 +551,6 @@ FAMILY.fault(
     "Failed to allocate output offsets buffer",
     "OOM when allocating temporary tensor with shape",
     "Out of {:s} memory while trying to allocate {bytes:d} bytes",
-    "Failed to allocate {bytes:s} bytes from NVSHMEM memory",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
         edit_note("a smaller batch, or smaller inputs: memory grows with the batch"),
@@ -701,8 +678,6 @@ FAMILY.fault(
     "Default AvgPoolingOp only supports NHWC",
     "Conv2DBackpropInputOp [CPU or GPU(int32)] only supports NHWC data format",
     "The CPU implementation of FusedBatchNorm only supports NHWC",
-    "only supports NHWC tensor format on the CPU",
-    "The Conv3D op currently only supports the NDHWC tensor format on the CPU",
     meaning="the model is made for a GPU (channels first), and TensorFlow uses the CPU",
     fix=(
         ask("gpudiag check", "why there is no GPU"),
@@ -752,8 +727,6 @@ FAMILY.fault(
     "GPU is not currently supported without cudnn",
     "XLA was built without libnvptxcompiler support",
     "XLA compiled without GPU collectives support",
-    "Cannot use GPU when TensorFlow was built without GPU support",
-    "Not compiled with CUDA",
     meaning="this TensorFlow was built without CUDA",
     fix=(run("pip uninstall -y tensorflow-cpu tensorflow", kind=Kind.REMOVE), install("tensorflow[and-cuda]")),
     stage=Stage.BUILD,
@@ -798,7 +771,6 @@ PLATFORM_MISSING = FAMILY.fault(
     "No executors registered for ordinal {:d}",
     "Either GPU has to be attached, or --xla_gpu_target_config_filename has to be specified",
     "Invalid device index: {:d}",
-    "failed to initialize GPU machine manager",
     meaning="XLA has no platform for GPUs here: TensorFlow found no GPU, or was built without CUDA",
     fix=(ask("gpudiag check", "why there is no GPU"),),
     symptom=True,
@@ -807,7 +779,6 @@ PLATFORM_MISSING = FAMILY.fault(
 FAMILY.fault(
     "skipping_gpus",
     "Skipping registering GPU devices...",
-    "This may be caused by a missing {:w} library",
     meaning="TensorFlow leaves the GPUs out, since a library of CUDA is missing; the lines above may name it",
     fix=(
         install(
@@ -904,7 +875,6 @@ NO_KERNEL_DRIVER = FAMILY.fault(
 FAMILY.fault(
     "library_not_opened_by_xla",
     "Unable to load {library:w} library",
-    "Failed to open {library:w} library",
     meaning="a library of CUDA cannot be opened",
     fix=(_CUDA, _PATH),
     confidence=Confidence.POSSIBLE,
@@ -973,7 +943,7 @@ FAMILY.fault(
     "nothing_to_launch",
     "Check failed: work_element_count > 0 ({:d} vs. 0)",
     "gpu_launch_config.h:{:d}] Check failed: {}",
-    "Check failed: work_element_count >= 0 ({:d} vs. 0)",
+    "Check failed: work_element_count >= 0 ({} vs. 0)",
     meaning="an operation was given a tensor without elements, or one that is too large to be counted",
     fix=(
         edit_note(
@@ -1009,7 +979,6 @@ FAMILY.fault(
     "grouped_convolution_on_cpu",
     "Fused conv implementation does not support grouped convolutions for now",
     "The CPU implementation of {op:s} does not support",
-    "Conv2D on CPU does not support grouped convolutions",
     meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
     "channels does not fit the layer",
     fix=(
@@ -1096,17 +1065,4 @@ FAMILY.fault(
     ),
     stage=Stage.CONFIGURATION,
     seen="0.6-2.2",
-)
-FAMILY.fault(
-    "no_tensorrt_in_build",
-    "TensorFlow has not been built with TensorRT support",
-    "TensorRT library is not found, and therefore TensorFlow-TensorRT",
-    meaning="this TensorFlow has no TensorRT: the wheels of 2.18 and newer are built without it, those for Windows "
-    "always were",
-    fix=(
-        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has it"),
-        edit_note("or convert the model with TensorRT itself, by ONNX: python -m tf2onnx.convert, trtexec"),
-    ),
-    stage=Stage.CONFIGURATION,
-    seen="2.0-2.21",
 )

@@ -17,8 +17,6 @@ NO_MEMORY_POOLS = FAMILY.fault(
     "Failed to create CUDA pool",
     "Failed to get CUDA pool",
     "Failed to set CUDA pool",
-    "Failed to create {:w} CUDA pool",
-    "Failed to set {:w} CUDA pool",
     "Failed to get {:w} CUDA pool",
 )
 MISALIGNED = FAMILY.fault("misaligned", "Check failed: IsAligned()")

@@ -19,11 +19,8 @@ FAMILY.fault(
     "Using an engine plan file across different models of devices is not recommended",
     "Cannot deserialize engine{}",
     "The engine plan file is not compatible with this version of TensorRT",
-    "The engine plan file is incompatible with this version of TensorRT",
-    "Serialization (Serialization Error in verifyHeader: {}",
     "Serialization assertion {} failed.Version tag does not match",
     "Version tag does not match. Note: Current Version: {has:d}, Serialized Engine Version: {needs:d}",
-    "serializationUtils.cpp{} Version tag does not match",
     meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
     fix=(
         edit_note(
@@ -46,7 +43,6 @@ FAMILY.fault(
     "tensorrt_of_another_release",
     "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
     "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
-    "Loaded TRT ver: ({has}), linked ({needs})",
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
     fix=(
         install("tensorrt=={needs}.*", note="8.5 and newer; older: NVIDIA's archive"),
@@ -79,9 +75,6 @@ FAMILY.fault(
     "tftrt_not_built",
     "Tensorflow has not been built with TensorRT support",
     "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
-    "TF-TRT is not supported on Windows",
-    "Can not find TensorRT library. Please install TensorRT",
-    "TensorRT Plugin library is not found",
     meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3", "has TensorFlow with TensorRT"),

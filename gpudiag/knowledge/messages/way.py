@@ -166,7 +166,6 @@ FAMILY.fault(
 FAMILY.fault(
     "cuinit_not_found",
     "failed call to cuInit: CUDA_ERROR_NOT_FOUND",
-    "cuInit: named symbol not found",
     meaning="the driver's libraries do not fit each other: in a container under WSL, Docker Desktop or the container "
     "toolkit is older than the driver of Windows (555 and newer) and does not mount all of it",
     fix=(
@@ -220,7 +219,6 @@ TOO_LOW_CAPABILITY = FAMILY.fault(
     ),
     "requires minimum CUDA compute capability {least:v}",
     "StreamExecutor {:w} {name} is of insufficient compute capability: {least:v} required, device is {has:v}",
-    "No CUDA device found with minimum required compute capability {least:v}",
     seen="0.5-2.21",
 )
 DEVICE_CREATED = FAMILY.sign(
@@ -254,7 +252,6 @@ SYSTEM_NOT_READY = FAMILY.fault(
     "CUDA_ERROR_SYSTEM_NOT_READY",
     "cudaErrorSystemNotReady",
     "system not yet initialized",
-    "SYSTEM_NOT_READY",
     meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
     fix=(
         configure("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
@@ -265,7 +262,6 @@ DRIVER_TOO_OLD = FAMILY.fault(
     "old_driver",
     "driver version is insufficient for CUDA runtime version",
     "cudaErrorInsufficientDriver",
-    "CUDA_ERROR_INSUFFICIENT_DRIVER",
     "The NVIDIA driver on your system is too old (found version {found:d})",
     "NVIDIA driver on your system is too old",
     meaning="the driver is older than the CUDA of the program needs",

@@ -221,7 +221,7 @@ FAMILY.fault(
     "gsp_timeout",
     "GSP RPC timeout",
     "_issueRpcAndWait: rpcRecvPoll timedout",
-    "Timeout after {:d}s of waiting for RPC response from GPU",
+    "Timeout after {:d}s of waiting for RPC response from GPU{:d}",
     meaning="the GPU's system processor (GSP) does not answer the driver",
     fix=_GSP,
 )
