@@ -88,8 +88,8 @@ _NO_OPERATION = r"""
     |\w*_variables\w*|add_\w*(?:collections?|names?|ops)|switch_case|while_loop|hparams|layers|broadcast_static_shape
 """
 _OPERATION = re.compile(
-    rf"""
-    (?!(?:{_NO_OPERATION})\Z)[a-z]\w+ | Variable | SparseTensor | TensorArray | RaggedTensor\.from_\w+
+    r"""
+    (?!(?:NO_OPERATION)\Z)[a-z]\w+ | Variable | SparseTensor | TensorArray | RaggedTensor\.from_\w+
     | (?:math|nn|linalg|image|strings|signal|sparse|ragged|bitwise|sets|audio|quantization|raw_ops|experimental\.numpy)
       \.(?!is_numeric|experimental_)(?:[a-z]\w+|SparseTensor)
     | random\.(?!set_seed)(?:experimental\.)?(?:[a-z]\w+|Generator\.\w+) | dtypes\.\w*cast
@@ -100,7 +100,9 @@ _OPERATION = re.compile(
       | backend\.(?:constant|variable|zeros|ones|random_\w+) | metrics\.[A-Z]\w+ | optimizers\.(?!Optimizer)[A-Z]\w+
       | (?:utils|preprocessing)\.\w+_dataset_from_\w+ | (?:preprocessing\.)?(?:image|text)_dataset_from_directory
       | applications\.(?:\w+\.)?[A-Z]\w+ | layers\.(?:Dropout|Random[A-Z]\w+|TextVectorization|StringLookup))
-    """,
+    """.replace("NO_OPERATION", _NO_OPERATION)
+    .replace(r"\w+", r"\w{1,60}")
+    .replace(r"\w*", r"\w{0,60}"),
     re.VERBOSE,
 )
 """Calls that run an operation, or make a tensor or a variable, in an eager program (2.21: of 200 calls of these

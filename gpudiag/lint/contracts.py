@@ -243,7 +243,13 @@ def _one_gpu(value: Value) -> Iterator[Breach]:
 
 
 EVERY_DEVICE = "every device, first of all the CPU"
+_policy = _one_of(
+    ("mixed_float16", "mixed_bfloat16", "bfloat16", "float32", "float64", ""),
+    "with float16 alone the weights are float16, too, and lose small updates; other names raise ValueError",
+    (edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "the weights stay float32"),),
+)
 ARGUMENTS: dict[str, tuple[int, str, Contract]] = {
+    "keras.mixed_precision.set_global_policy": (0, "policy", _policy),
     api.GROWTH: (0, "device", _one_gpu),
     "config.optimizer.set_experimental_options": (
         0,

@@ -233,16 +233,11 @@ def counts_all(value: Value) -> bool:
     return isinstance(value, Made) and value.name == "builtins.range" and [*map(count_of_gpus, value.args)] == [True]
 
 
-def sliced(whole: Items, part: ast.Slice) -> Value:
-    bounds: list[int | None] = []
-    for expression in (part.lower, part.upper, part.step):
-        if expression is None:
-            bounds.append(None)
-        elif isinstance(expression, ast.Constant) and isinstance(expression.value, int) and expression.value:
-            bounds.append(expression.value)
-        else:
-            return UNKNOWN
-    return items(whole.items[slice(bounds[0], bounds[1], bounds[2])])
+def sliced(whole: Items, bounds: list[Value | None]) -> Value:
+    known: list[Any] = [bound.value if isinstance(bound, Const) else bound for bound in bounds]
+    if not all(bound is None or isinstance(bound, int) for bound in known) or known[2] == 0:
+        return UNKNOWN
+    return items(whole.items[slice(*known)])
 
 
 def counted(op: ast.cmpop, number: int) -> Value:

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Option, Program, Variable
-from gpudiag.lint.values import Attribute, Const, Made, Table, Value, constants
+from gpudiag.lint.program import Call, Event, Program, Variable
+from gpudiag.lint.values import Attribute, Const, Made, Value, constants
 
 MASK = "CUDA_VISIBLE_DEVICES"
 GROWTH_FOR_EACH = edit(
@@ -27,15 +27,6 @@ def base_of(value: Value | None) -> Value | None:
     while isinstance(value, Attribute):
         value = value.of
     return value
-
-
-def gpu_option(program: Program, name: str) -> Iterator[tuple[Call | Option, Value]]:
-    """Yield each setting of an option of GPUOptions, and its value."""
-    for event in program.events:
-        if isinstance(event, Call) and event.api == "GPUOptions" and name in event.made.kwargs:
-            yield event, event.made.kwargs[name]
-        elif isinstance(event, Option) and event.path.rpartition(".")[2] == name:
-            yield event, event.value
 
 
 _TEST = re.compile(r"(?:\A|_)tests?(?:_|\Z)|conftest")
@@ -187,8 +178,3 @@ def _is_of_version(node: ast.AST) -> bool:
 
 PLACING = ("device", *sorted(api.STRATEGIES))
 """Calls that take names of devices."""
-
-
-def table_keys(value: Value | None) -> list[object]:
-    """Return the constant keys of a dictionary."""
-    return [key.value for key, _ in value.pairs if isinstance(key, Const)] if isinstance(value, Table) else []

@@ -58,11 +58,12 @@ _PROCESSES = re.compile(
     r"(?:multiprocessing|multiprocess|billiard)(?:\.(?:context|process|get_context\(\)))?\.(?:Base|Spawn|Fork)?Process\Z"
 )
 """Classes of processes that run a function of the program, or the method ``run``."""
+_THREADS = re.compile(r"threading\.Thread\Z")
 _WORKERS = r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
 _PIPELINE, _PROCESS, _REPLICA, _THREAD = "pipeline", "process", "replica", "thread"
 _EACH = "iterable"
 _CALLED: tuple[tuple[re.Pattern[str], int, str, int, str, str], ...] = (
-    (re.compile(r"threading\.Thread\Z"), 1, "target", 3, "args", _THREAD),
+    (_THREADS, 1, "target", 3, "args", _THREAD),
     (re.compile(r"ThreadPoolExecutor\(\)\.submit\Z"), 0, "fn", 1, "*", _THREAD),
     (re.compile(r"ThreadPool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "fn", 1, _EACH, _THREAD),
     (_PROCESSES, 1, "target", 3, "args", _PROCESS),
@@ -412,11 +413,12 @@ class Calls(Expressions):
         for method in made.namespace.values():
             if isinstance(method, Function) and method.owner is not None:
                 method.owner.attributes = instance.attributes  # for those that nothing is seen to call
-        if made.descends_from(_PROCESSES):
-            self.record(Call, node, NO_EFFECTS, made=Made("multiprocessing.Process", args, kwargs, node))
+        kinds = ((_PROCESSES, "multiprocessing.Process", _PROCESS), (_THREADS, "threading.Thread", _THREAD))
+        for _, name, how in (kind for kind in kinds if made.descends_from(kind[0])):
             run = made.find("run")
-            if isinstance(run, Function):
-                self._elsewhere(Method(run, instance), [], _PROCESS, instance.outer or UNKNOWN, node)
+            target = Method(run, instance) if isinstance(run, Function) else UNKNOWN
+            self.record(Call, node, NO_EFFECTS, made=Made(name, [UNKNOWN, target], {}, node))
+            self._elsewhere(target, [], how, target, node)
         for value in (*args, *kwargs.values()):
             use(value)
         return instance

@@ -195,16 +195,14 @@ class Expressions(Imports):
         return UNKNOWN
 
     def _slice(self, base: Value, part: ast.Slice) -> Value:
-        for bound in (part.lower, part.upper, part.step):
-            if bound is not None:
-                self.evaluate(bound)
+        bounds = [None if bound is None else self.evaluate(bound) for bound in (part.lower, part.upper, part.step)]
         if isinstance(base, Items):
-            return sliced(base, part)
+            return sliced(base, bounds)
         if not devices(base):
             return UNKNOWN
         if part.lower is None and part.upper is None:
             return base
-        first, end = (bound.value if isinstance(bound, ast.Constant) else None for bound in (part.lower, part.upper))
+        first, end = (bound.value if isinstance(bound, Const) and not bound.assumed else None for bound in bounds[:2])
         first = 0 if part.lower is None else first
         if isinstance(first, int) and isinstance(end, int) and 0 <= first < end <= first + UNROLLED:
             return items(Part(base, at) for at in range(first, end))

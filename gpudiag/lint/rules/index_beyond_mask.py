@@ -1,9 +1,12 @@
-"""{what}: the GPUs that are visible are numbered from 0
+"""{what}: {why}
 
 The driver numbers what CUDA_VISIBLE_DEVICES shows again, and TensorFlow what set_visible_devices shows. With one
 visible GPU its name is GPU:0, whatever its place in the machine; what is put on GPU:1 runs elsewhere, and nothing is
 said (2.21, two simulated GPUs). A process that shows itself one GPU by its rank, and chooses by its rank again, has
 none.
+
+Soft placement is on in TensorFlow 2: an operation for a GPU that is not there runs on another device, and replicas of
+MirroredStrategy share one. A global rank counts the processes of all machines.
 
 Bad
     import os
@@ -30,6 +33,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from gpudiag.fix import Role, edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
@@ -40,7 +44,7 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(change("take the first GPU, gpus[0], or leave the mask out"),),
-    words=(MASK, "set_visible_devices"),
+    words=(MASK, "set_visible_devices", "rank()", "gpu:", "GPU:"),
     cause="gpus_renumbered",
 )
 _DIVIDED = re.compile(r"_device_configuration|virtual_devices")
@@ -59,8 +63,12 @@ def find(program: Program) -> Matches:
             if beyond is not None:
                 count, shown, by = beyond
                 what = f"{name} is beyond {shown} of {by.place(program)}"
-                yield Match(event, {"what": what}, fix=(change(f"use a number from 0 to {count - 1}"),))
+                yield Match(
+                    event, {"what": what, "why": _NUMBERS}, fix=(change(f"use a number from 0 to {count - 1}"),)
+                )
     yield from _by_the_same_number(program)
+    yield from _not_counted(program)
+    yield from _of_all_machines(program)
 
 
 def _by_the_same_number(program: Program) -> Matches:
@@ -74,7 +82,7 @@ def _by_the_same_number(program: Program) -> Matches:
                 what = (
                     f"a GPU is chosen by {ast.unparse(index)} among those that {mask.place(program)} has already masked"
                 )
-                yield Match(event, {"what": f"{what} by {written}"})
+                yield Match(event, {"what": f"{what} by {written}", "why": _NUMBERS})
                 break
 
 
@@ -139,3 +147,45 @@ def _same(mask: Variable, index: ast.expr) -> bool:
 def _names(node: ast.expr) -> set[str]:
     found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     return (found | {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}) - _COMMON
+
+
+_NUMBERS = "the GPUs that are visible are numbered from 0"
+_GLOBAL = re.compile(r"\brank\(\)")
+
+
+def _of_all_machines(program: Program) -> Matches:
+    """Yield GPUs that are chosen by a rank that counts the processes of all machines."""
+    for event in program.calls("device", api.VISIBLE, api.GROWTH, api.LOGICAL):
+        ranks = [text for text in map(ast.unparse, _indexed(event)) if _GLOBAL.search(text)]
+        if ranks:
+            why = "on the second machine the numbers go beyond its GPUs"
+            fix = change("choose by the local rank: hvd.local_rank()")
+            what = f"a GPU is chosen by {ranks[0]}, which counts the processes of all machines"
+            yield Match(event, {"what": what, "why": why}, fix=(fix,), cause="workers_share_gpus")
+
+
+_COUNTED = re.compile(
+    r"list_(?:physical|logical|local)_devices|get_visible_devices|is_gpu_available|num_gpus|n_gpus?\b|ngpus?\b|gpu_count|"
+    r"device_count|set_soft_device_placement|allow_soft_placement\s*=\s*False|set_(?:logical|virtual)_device|"
+    r"experimental_list_devices|pynvml|GPUtil|nvidia-smi|_get_available_gpus|CUDA_VISIBLE_DEVICES"
+)
+
+
+def _not_counted(program: Program) -> Matches:
+    if program.mentions(_COUNTED):
+        return
+    used = {device_index(name) for event in program.calls(*PLACING) for name in device_names(event)} - {None}
+    if used == set(range(len(used))):
+        return  # it is written for so many GPUs
+    for event in program.calls(*PLACING):
+        beyond = [name for name in device_names(event) if (device_index(name) or 0) > 0]
+        if beyond:
+            figures = {"what": f"{beyond[0]!r} is used, and nothing asks how many GPUs there are"}
+            why = "with fewer it runs elsewhere, silently"
+            yield Match(event, {**figures, "why": why}, fix=_ASK, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
+
+
+_ASK = (
+    edit("tf.config.set_soft_device_placement(False)", "it raises if the GPU is missing"),
+    edit("len(tf.config.list_physical_devices('GPU'))", "ask how many there are", role=Role.ALTERNATIVE),
+)

@@ -40,7 +40,7 @@ RULE = Rule(
     fix=(change("remove it, or set what is read"),),
     words=(
         *("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
-        *("set_visible_devices", "ConfigProto"),
+        *("set_visible_devices", "ConfigProto", "set_global_policy"),
     ),
 )
 
@@ -138,6 +138,23 @@ def _device_count(program: Program) -> Iterator[Ignored]:
             yield Ignored(event, "device_count of this session", why, fix)
 
 
+_SCALED = re.compile(r"LossScale|loss_scale|scale_loss|scaled_loss|scaled_gradients|\.fit\(|DynamicLossScale")
+
+
+def _unscaled(program: Program) -> Iterator[Ignored]:
+    """Yield a policy of mixed precision in a program whose own step does not scale the loss."""
+    if program.shared or program.mentions(_SCALED) or not program.mentions(_OWN_STEPS):
+        return
+    for event in program.calls("keras.mixed_precision.set_global_policy"):
+        if event.made.constant(0, "policy") == "mixed_float16" and program.mentions(_APPLIES):
+            why = "a step with a GradientTape gets none by itself, and gradients that are small become 0"
+            fix = edit("optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)", "and scale the loss by it")
+            yield Ignored(event, "the loss scale of mixed_float16", why, fix)
+
+
+_APPLIES = re.compile(r"\.apply_gradients\(|\.apply\(")
+
+
 def _order(program: Program) -> Iterator[Ignored]:
     for event in program.calls(api.VISIBLE):
         found = [devices(value) for value in elements(event.made.argument(0, "devices"))]
@@ -159,5 +176,5 @@ def _changed(program: Program) -> Iterator[Ignored]:
 
 
 _JUDGES: tuple[Callable[[Program], Iterator[Ignored]], ...] = (
-    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed),
+    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed, _unscaled),
 )
