@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from gpudiag.fix import Action
 from gpudiag.record import Record
 
-TOOK_EFFECT, OTHER_EFFECT, NOT_CHECKED, NOT_REACHED = "took effect", "other effect", "not checked", "not reached"
-WITHOUT_EFFECT = ("overridden", "too late", "misspelt", "ignored", "refused")
-"""Fates of a setting that was intended but has no effect."""
-REPLACED = "replaced"
-FATES = (TOOK_EFFECT, OTHER_EFFECT, *WITHOUT_EFFECT, REPLACED, NOT_CHECKED, NOT_REACHED)
-"""The possible fates of a setting.
 
-``took effect``: its effect was observed; ``other effect``: it was read, but another effect was observed; ``replaced``:
-the program itself set it again before it was read; ``not checked``: no observation shows its effect.
-"""
+class SettingFate(str, Enum):
+    """What became of a setting; those that were intended and have no effect are in :data:`WITHOUT_EFFECT`."""
+
+    TOO_LATE = "too late"
+    IGNORED = "ignored"
+    OVERRIDDEN = "overridden"
+    OTHER_EFFECT = "other effect"
+    """It was read, but another effect was observed."""
+    MISSPELT = "misspelt"
+    REFUSED = "refused"
+    TOOK_EFFECT = "took effect"
+    """Its effect was observed."""
+    REPLACED = "replaced"
+    """The program itself set it again before it was read."""
+    NOT_CHECKED = "not checked"
+    """No observation shows its effect."""
+    NOT_REACHED = "not reached"
+
+
+WITHOUT_EFFECT = (
+    SettingFate.OVERRIDDEN,
+    SettingFate.TOO_LATE,
+    SettingFate.MISSPELT,
+    SettingFate.IGNORED,
+    SettingFate.REFUSED,
+)
 
 SMALL_BYTES = 1 << 14
 """The size in bytes up to which a copy takes as long as a copy of a single number."""
@@ -34,8 +53,7 @@ class Setting(Record):
     value: str
     line: str
     """``file:line`` of the program; "" if the environment in which it was started sets it."""
-    fate: str
-    """One of :data:`FATES`."""
+    fate: SettingFate
     why: str = ""
     """What was observed, or the reason why the setting has no effect."""
     instead: Action | None = None
@@ -107,7 +125,7 @@ class Scope(Record):
     line: str
     process: int = 0
     variables: int = 0
-    """The number of variables that were made on the CPU in this scope, if the scope is for the CPU."""
+    """The number of variables that were made in this scope; of a scope for the CPU, those on the CPU."""
 
 
 class Function(Record):
@@ -261,6 +279,9 @@ class Replicas(Record):
     same: tuple[tuple[str, str, str], ...] = ()
     """Lines that only ever gave all replicas identical tensors: the line, the line of the program that ran it, and the
     shape of one tensor."""
+    is_held: bool = True
+    """False if the program let go of the strategy before the first function ran: it asked it something, such as the
+    number of replicas."""
 
 
 class Peer(Record):
@@ -406,6 +427,9 @@ class ProgramTrace(Record):
     def asked(self, process: Process) -> set[str]:
         """Return the devices for which the operations and strategies of a process asked."""
         by_strategies = {
-            name for replica in self.replicas if replica.process == process.pid for name in replica.devices
+            name
+            for replica in self.replicas
+            if replica.process == process.pid and replica.is_held
+            for name in replica.devices
         }
         return by_strategies | {placed.asked for placed in self.placed if placed.process == process.pid}

@@ -18,7 +18,13 @@ CAUSES = {
     "driver_older_than_cuda": "driver_too_old",
     "driver_upgraded_without_reboot": "library_and_module_differ",
     "nvml_not_opened": "nvml_missing",
-}
+} | dict.fromkeys(
+    (
+        *("setting_came_too_late", "setting_misspelt", "setting_overridden", "setting_refused"),
+        "setting_with_other_effect",
+    ),
+    "setting_without_effect",
+)
 """Causes that were merged: the former name to the current one."""
 
 _NOT_LOOKED_FOR = "it was about no GPU and no installation, and is not looked for any more; its report explains it"

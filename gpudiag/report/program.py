@@ -5,19 +5,8 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
-from gpudiag.model.program import (
-    NOT_CHECKED,
-    NOT_REACHED,
-    OTHER_EFFECT,
-    REPLACED,
-    SMALL_BYTES,
-    TOOK_EFFECT,
-    WITHOUT_EFFECT,
-    Function,
-    ProgramTrace,
-    Setting,
-    place,
-)
+from gpudiag.model.program import SMALL_BYTES, WITHOUT_EFFECT, Function, ProgramTrace, Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Report
 from gpudiag.text import counted, one_line, size
 
@@ -28,12 +17,12 @@ _LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1
 """Less is shown with ``verbose``."""
 _GROUPS = {
-    TOOK_EFFECT: "took effect",
-    OTHER_EFFECT: "had another effect",
+    Fate.TOOK_EFFECT: "took effect",
+    Fate.OTHER_EFFECT: "had another effect",
     **dict.fromkeys(WITHOUT_EFFECT, "had none"),
-    REPLACED: "replaced",
-    NOT_CHECKED: "not checked",
-    NOT_REACHED: "not reached",
+    Fate.REPLACED: "replaced",
+    Fate.NOT_CHECKED: "not checked",
+    Fate.NOT_REACHED: "not reached",
 }
 """What the headline calls the ends of settings, in its order."""
 Section = tuple[str, list[tuple[str, str]]]
@@ -65,16 +54,16 @@ def settings_line(trace: ProgramTrace) -> str:
     """Return how many GPU options were set, and how many of them ended in which way."""
     if not trace.settings:
         return "none of the options that trace watches was set"
-    fates = Counter(_GROUPS.get(fate, fate) for fate in map(_fate, trace.settings))
-    order = dict.fromkeys((*_GROUPS.values(), *fates))
+    fates = Counter(_GROUPS[_fate(setting)] for setting in trace.settings)
+    order = dict.fromkeys(_GROUPS.values())
     return (
         f"{counted(len(trace.settings), 'setting')}: {', '.join(f'{fates[key]} {key}' for key in order if fates[key])}"
     )
 
 
-def _fate(setting: Setting) -> str:
+def _fate(setting: Setting) -> Fate:
     """Return how a setting ended; an older gpudiag wrote that it took effect, without a reason, where it was read."""
-    return NOT_CHECKED if setting.fate == TOOK_EFFECT and not setting.why else setting.fate
+    return Fate.NOT_CHECKED if setting.fate == Fate.TOOK_EFFECT and not setting.why else setting.fate
 
 
 def _on_the_cpu(trace: ProgramTrace) -> str:
@@ -147,7 +136,7 @@ def _setting(setting: Setting, *, named: bool) -> str:
     """Return what became of a setting; ``named``: in which process, because there are several."""
     process = f" in process {setting.process}" if named else ""
     why = f" ({setting.why})" if setting.why else ""
-    return one_line(f"{f'{setting.what} {setting.value}'.rstrip()}{process}: {_fate(setting)}{why}")
+    return one_line(f"{f'{setting.what} {setting.value}'.rstrip()}{process}: {_fate(setting).value}{why}")
 
 
 def _gpus(trace: ProgramTrace) -> list[tuple[str, str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudiag.model.program import NOT_CHECKED, OTHER_EFFECT, TOOK_EFFECT, GpuUse, ProgramTrace, Setting, place
+from gpudiag.model.program import GpuUse, ProgramTrace, Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.tracing.effects import MASK
 from gpudiag.tracing.observed import Observed
 
-_HOLDS = (TOOK_EFFECT, OTHER_EFFECT, NOT_CHECKED)
+_HOLDS = (Fate.TOOK_EFFECT, Fate.OTHER_EFFECT, Fate.NOT_CHECKED)
 _CHOOSES = ("visible_devices", "visible_device_list", "device_count")
 
 

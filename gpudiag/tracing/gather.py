@@ -10,7 +10,6 @@ import msgspec
 
 from gpudiag.knowledge.placement import short_device
 from gpudiag.model.program import (
-    NOT_REACHED,
     Booked,
     Cluster,
     Copies,
@@ -29,11 +28,12 @@ from gpudiag.model.program import (
     Waited,
     place,
 )
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.text import counted, printable
 from gpudiag.tracing import account, observed, requests, settings
 from gpudiag.tracing.effects import MASK
 from gpudiag.tracing.inside.gpudiag_watch.notes import MOST_FILES
-from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED, HOSTED
+from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED, FORGOTTEN_AT, VARIABLES
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
@@ -79,7 +79,7 @@ def gathered(
         clusters=tuple(cluster for notes, pid in known for cluster in _clusters(notes, pid, began, answers or {})),
         booked=booked,
         scopes=tuple(
-            Scope(note["device"], note["line"], pid, notes.count(note, HOSTED))
+            Scope(note["device"], note["line"], pid, notes.count(note, VARIABLES))
             for notes, pid in known
             for note in notes.of("counter")
             if note["what"] == "scope" and notes.count(note, ENTERED)
@@ -103,22 +103,18 @@ def made_at(processes: Iterable[Notes]) -> float | None:
 
 
 def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Return the settings without those of the environment that a child process was given as well.
+    """Return the settings, each once: a line may run again, and a child process is given its parent's environment.
 
     What one process never read of its environment is nothing to report if another one did.
     """
-    seen: set[tuple[str, ...]] = set()
-    kept: list[Setting] = []
     every = list(found)
-    read = {(setting.what, setting.value) for setting in every if not setting.line and setting.fate != NOT_REACHED}
+    read = {(setting.what, setting.value) for setting in every if not setting.line and setting.fate != Fate.NOT_REACHED}
+    kept: dict[tuple[object, ...], Setting] = {}
     for setting in every:
-        if not setting.line and setting.fate == NOT_REACHED and (setting.what, setting.value) in read:
-            continue
-        key = (setting.what, setting.value, setting.line, setting.fate) if not setting.line else (str(len(kept)),)
-        if key not in seen:
-            seen.add(key)
-            kept.append(setting)
-    return tuple(kept)
+        if setting.line or setting.fate != Fate.NOT_REACHED or (setting.what, setting.value) not in read:
+            why = (setting.why, setting.process) if setting.line else ()
+            kept.setdefault((setting.what, setting.value, setting.line, setting.fate, *why), setting)
+    return tuple(kept.values())
 
 
 def _process(notes: Notes, began: float, booked: Sequence[Booked], family: Mapping[int, Sequence[Notes]]) -> Process:
@@ -399,4 +395,7 @@ def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
             for given in notes.of("same")
             if given["slot"] == note["slot"]
         )
-        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note), same)
+        forgotten_at = notes.count(note, FORGOTTEN_AT) / 1e6
+        began = [called["t"] for called in notes.of("counter") if called["what"] == "function"]
+        is_held = not forgotten_at or any(note["t"] <= at <= forgotten_at for at in began)
+        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note), same, is_held)

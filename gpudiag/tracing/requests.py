@@ -24,10 +24,12 @@ from gpudiag.knowledge.variables import (
     instead_of,
     is_read_by_nothing,
 )
-from gpudiag.model.program import NOT_CHECKED, OTHER_EFFECT, TOOK_EFFECT, Setting, place
+from gpudiag.model.program import Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.text import counted
 from gpudiag.tracing.effects import MASK, Effect
 from gpudiag.tracing.inside.gpudiag_watch import kernels, scopes
+from gpudiag.tracing.inside.gpudiag_watch.settings import DETERMINISTIC
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
@@ -37,14 +39,6 @@ _CLUSTER_KEYS = ("cluster", "task", "environment", "rpc_layer", "session_master"
 _CLAIMED = re.compile(r"(?i)/?(?:device:)?(?P<kind>cpu|gpu|cuda)")
 _PASSING = ("PrefetchDataset", "OptionsDataset", "ModelDataset")
 """Steps of tf.data that leave an element on the GPU on which it is (measured, TensorFlow 2.21)."""
-_OPTIMIZERS = (
-    *("layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization"),
-    *("dependency_optimization", "loop_optimization", "function_optimization", "debug_stripper"),
-    *("disable_model_pruning", "scoped_allocator_optimization", "pin_to_host_optimization", "disable_meta_optimizer"),
-    *("implementation_selector", "auto_mixed_precision", "use_plugin_optimizers"),
-    *("auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl", "min_graph_nodes"),
-)
-"""Keys that tf.config.optimizer.set_experimental_options reads (context.py, 2.21)."""
 GPU_VARIABLES = (MASK, DEVICE_ORDER, FORCE_GROWTH, ALLOCATOR)
 _MAKING = kernels.PLUMBING | {"AssignAddVariableOp", "Cast", "Fill"}
 """Operations that make a variable and read it."""
@@ -115,7 +109,7 @@ def of_list(note: Note, observed: Observed) -> Effect | None:
     why = f"of {note['value']!r} the list is empty on every machine: the type is compared letter by letter"
     taken = next((grown.why for grown in observed.growth(observed.gpus) if grown.grows is False), "")
     why += f"; TensorFlow lists {counted(len(there), meant)}{f', and {taken}' if taken and meant == 'GPU' else ''}"
-    return Effect("ignored", why, edit(f"tf.config.{note['what']}({meant!r})"))
+    return Effect(Fate.IGNORED, why, edit(f"tf.config.{note['what']}({meant!r})"))
 
 
 def of_policy(note: Note, observed: Observed) -> Effect | None:
@@ -134,18 +128,18 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
     last = next((later for later in again if later["t"] >= note["t"] and later["value"] != name), None)
     if not with_it and last is not None:
         why = f"{place(last['line'])} sets it to {last['value']} later, before the first layer"
-        return Effect("overridden", why, fix.edit_note(f"take it out of {place(last['line'])}"))
+        return Effect(Fate.OVERRIDDEN, why, fix.edit_note(f"take it out of {place(last['line'])}"))
     if not with_it and sum(others.values()) and note.get("apart"):
         why = f"Keras keeps it for each thread, and this is not the main one: {_layers(others)} made elsewhere"
-        return Effect("ignored", why, fix.edit_note("call it in the thread that makes the layers"))
+        return Effect(Fate.IGNORED, why, fix.edit_note("call it in the thread that makes the layers"))
     if not with_it and sum(others.values()):
         why = f"{_layers(others)} made after it and none with it: each was given another dtype"
-        return Effect("ignored", why, fix.edit_note("take dtype= out of the layers that are to have it"))
+        return Effect(Fate.IGNORED, why, fix.edit_note("take dtype= out of the layers that are to have it"))
     if not with_it and before:
         why = f"{_layers(before)} made before it, and none after it: a layer takes the policy when it is made"
-        return Effect("too late", why, fix.edit_note("move the line before the first layer is made"))
+        return Effect(Fate.TOO_LATE, why, fix.edit_note("move the line before the first layer is made"))
     if not with_it:
-        return Effect(NOT_CHECKED, "no layer of Keras was made")
+        return Effect(Fate.NOT_CHECKED, "no layer of Keras was made")
     needed = _FASTER_SINCE.get(name)
     slow = [card for card in observed.capabilities if needed and card < needed]
     if slow:
@@ -154,14 +148,14 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
             f"{counted(with_it, 'layer')} compute with it on a GPU of compute capability {has}: units that are faster "
             f"at {name.removeprefix('mixed_')} came with {'.'.join(map(str, needed or ()))}"
         )
-        return Effect(OTHER_EFFECT, why, edit("tf.keras.mixed_precision.set_global_policy('float32')"))
+        return Effect(Fate.OTHER_EFFECT, why, edit("tf.keras.mixed_precision.set_global_policy('float32')"))
     unscaled = observed.notes.first("unscaled")
     if name == "mixed_float16" and unscaled:
         at = place(unscaled["line"])
         why = f"{at} applies gradients that no LossScaleOptimizer has scaled: below 6e-8 they are 0 in float16"
         scaler = "optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)"
-        return Effect(OTHER_EFFECT, why, edit(scaler, "and loss = optimizer.scale_loss(loss)"))
-    return Effect(TOOK_EFFECT, f"{counted(with_it, 'layer')} made with it")
+        return Effect(Fate.OTHER_EFFECT, why, edit(scaler, "and loss = optimizer.scale_loss(loss)"))
+    return Effect(Fate.TOOK_EFFECT, f"{counted(with_it, 'layer')} made with it")
 
 
 def _layers(by_policy: Mapping[str, int]) -> str:
@@ -174,18 +168,8 @@ def of_tensor_float_32(note: Note, observed: Observed) -> Effect | None:
     """Return what became of TensorFloat-32: GPUs have it since compute capability 8.0."""
     if note["value"] and observed.capabilities and all(card < (8, 0) for card in observed.capabilities):
         has = ", ".join(sorted({".".join(map(str, card)) for card in observed.capabilities}))
-        return Effect("ignored", f"GPUs have TensorFloat-32 since compute capability 8.0, and here it is {has}")
-    return Effect(NOT_CHECKED, "nothing that a program sees shows what it does")
-
-
-def of_optimizer_options(note: Note, _: Observed) -> Effect | None:
-    """Return what became of options of the graph optimizer whose names it does not know; None if it knows all."""
-    unknown = [key for key in note["value"] if key not in _OPTIMIZERS]
-    if not unknown:
-        return None
-    near = difflib.get_close_matches(unknown[0], _OPTIMIZERS, n=1)
-    instead = edit(f"tf.config.optimizer.set_experimental_options({{{near[0]!r}: True}})") if near else None
-    return Effect("ignored", f"no option of the graph optimizer is called {unknown[0]!r}", instead)
+        return Effect(Fate.IGNORED, f"GPUs have TensorFloat-32 since compute capability 8.0, and here it is {has}")
+    return Effect(Fate.NOT_CHECKED, "nothing that a program sees shows what it does")
 
 
 def of_prefetch(note: Note, _: Observed) -> Effect | None:
@@ -195,7 +179,7 @@ def of_prefetch(note: Note, _: Observed) -> Effect | None:
         return None
     why = f"{later[-1]} comes after it: its results are on the CPU, and the copy to {note['target']} is lost"
     return Effect(
-        "ignored", why, edit(f"tf.data.experimental.prefetch_to_device({note['target']!r})", "as the last step")
+        Fate.IGNORED, why, edit(f"tf.data.experimental.prefetch_to_device({note['target']!r})", "as the last step")
     )
 
 
@@ -204,7 +188,6 @@ OF_CALLS: dict[str, Callable[[Note, Observed], Effect | None]] = {
     "list_logical_devices": of_list,
     "dtype_policy": of_policy,
     "tensor_float_32": of_tensor_float_32,
-    "optimizer_options": of_optimizer_options,
     "prefetch_to_device": of_prefetch,
 }
 """What a note of a setting is called whose effect shows elsewhere than in TensorFlow's devices."""
@@ -227,7 +210,7 @@ def of_no_option(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting
                     "tf.config.experimental.set_memory_growth(gpu, True)", "of each GPU; other options: tf.config"
                 )
                 instead = edit("tf.compat.v1.Session(config=config)", f"at {at}") if at else growth
-                yield Setting("ConfigProto", value, note["line"], "ignored", why, instead, pid)
+                yield Setting("ConfigProto", value, note["line"], Fate.IGNORED, why, instead, pid)
     yield from _scopes(notes, pid, observed)
     if observed.made or notes.last_op_at:
         for note in notes.of("unused"):
@@ -251,7 +234,7 @@ def _unused(note: Note, notes: Notes, pid: int) -> Setting:
         why = f"{why}: {counted(layers, 'layer')} of Keras {'was' if layers == 1 else 'were'} made without it"
     if what == "ConfigProto":
         why = "the session was made with it before: it takes a copy, and this was set later"
-    return Setting(called, note["value"], note["line"], "ignored", why, instead, pid)
+    return Setting(called, note["value"], note["line"], Fate.IGNORED, why, instead, pid)
 
 
 def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Setting]:
@@ -272,7 +255,7 @@ def _absent(notes: Notes, pid: int, settings: Sequence[Note]) -> Iterator[Settin
         instead = api.REMOVED.get(note["name"].removeprefix("tf."), "")
         called = f"{instead}(gpu, True)" if instead.endswith("set_memory_growth") else instead
         action = edit(called) if called else fix.edit_note("take it out")
-        yield Setting(note["name"], "", note["line"], "refused", why, action, pid)
+        yield Setting(note["name"], "", note["line"], Fate.REFUSED, why, action, pid)
 
 
 def _scopes(notes: Notes, pid: int, observed: Observed) -> Iterator[Setting]:
@@ -316,35 +299,39 @@ class _Ran:
 
 def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None:
     """Return what became of the scopes of one line for a device that there is; None if it is not known, or good."""
-    words = (scopes.MADE, scopes.ENTERED, scopes.RAN, scopes.RAN_HERE, scopes.ELSEWHERE)
-    made, entered, inside, own, elsewhere = (notes.count(note, word) for word in words)
+    words = (scopes.MADE, scopes.ENTERED, scopes.RAN, scopes.RAN_HERE, scopes.ELSEWHERE, scopes.VARIABLES)
+    made, entered, inside, own, elsewhere, variables = (notes.count(note, word) for word in words)
     if elsewhere:
         why = (
             "variables that are made in it are on GPUs: the strategy in whose scope they are made places them, "
             "and makes a copy on each of its devices"
         )
-        return Effect("ignored", why, fix.edit_note("make the variable outside of strategy.scope()"))
+        return Effect(Fate.IGNORED, why, fix.edit_note("make the variable outside of strategy.scope()"))
     is_gpu, types = device.startswith("GPU"), ran.asked.get(device, set())
     again = edit(f"with tf.device('/{device}'):", "around what computes, in the thread that does")
-    if is_gpu and own and "VarHandleOp" in types and ran.types.get(device, set()) <= _MAKING and ran.heavy:
+    if is_gpu and variables and ran.types.get(device, set()) <= _MAKING and ran.heavy:
         why = (
             f"variables were made for it, and all products and convolutions ran on {', '.join(sorted(ran.heavy))}: "
             "a layer makes its weights, and a function its graph, at the first call"
         )
-        return Effect(OTHER_EFFECT, why, again.replaced(note="around what calls the model, or the function, first"))
+        return Effect(
+            Fate.OTHER_EFFECT, why, again.replaced(note="around what calls the model, or the function, first")
+        )
     if not made or types - _MAKING or (device in ran.devices if is_gpu else not ran.gpus):
         return None
     on = f"operations ran on {ran.gpus or 'the CPU'}"
     if not entered:
-        return Effect("ignored", f"it is called and not entered; {on}", again)
+        return Effect(Fate.IGNORED, f"it is called and not entered; {on}", again)
     if not inside:
-        return Effect("ignored", f"nothing ran while it was open, and it holds for what is called in it; {on}", again)
+        return Effect(
+            Fate.IGNORED, f"nothing ran while it was open, and it holds for what is called in it; {on}", again
+        )
     if is_gpu and not own:
         why = f"what ran while it was open ran in other threads, for which it does not hold; {on}"
-        return Effect("ignored", why, again)
+        return Effect(Fate.IGNORED, why, again)
     if is_gpu and not types:
         why = f"what ran while it was open is inside of another tf.device, and the inner one holds; {on}"
-        return Effect("ignored", why, fix.edit_note("take the inner tf.device out"))
+        return Effect(Fate.IGNORED, why, fix.edit_note("take the inner tf.device out"))
     return None
 
 
@@ -369,8 +356,10 @@ def of_variable(
             if imported or (note is None and named is None):
                 return None
             return Effect(
-                "ignored", f"{program} reads it, which this program does not import; TensorFlow does not", named
+                Fate.IGNORED, f"{program} reads it, which this program does not import; TensorFlow does not", named
             )
+    if name == DETERMINISTIC and notes.first("initialised"):
+        return _of_determinism(value, notes.first("determinism"))
     reads = [read for read in notes.of("read") if read["name"] == name]
     if name == CLUSTER and (wrong := _wrong_keys(reads)) is not None:
         return wrong
@@ -381,13 +370,13 @@ def of_variable(
     if name.startswith("NVIDIA_VISIBLE") and not starts:
         why = "the container runtime reads it when the container starts, and nothing in a program does"
         own = edit(f"os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}", "before the first use of TensorFlow")
-        return Effect("ignored", why, own)
+        return Effect(Fate.IGNORED, why, own)
     if name == "LD_LIBRARY_PATH" and not starts:
         why = "the loader has read it when this process started"
-        return Effect("too late", why, export(name, value, "before Python starts"))
+        return Effect(Fate.TOO_LATE, why, export(name, value, "before Python starts"))
     if name in (CLUSTER, "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"):
         effect = _read_by_python(name, note, later, reads, notes)
-        is_late = effect is not None and effect.fate == "too late"
+        is_late = effect is not None and effect.fate == Fate.TOO_LATE
         return None if is_late and is_passed_on(note, notes, family) else effect
     everywhere = [
         event for mine in family.values() for process in mine for event in process.of("read") if event["name"] == name
@@ -397,8 +386,20 @@ def of_variable(
         why = (
             f"nothing reads it: TensorFlow {version} does not know the name, and no Python of this program asked for it"
         )
-        return Effect("ignored", why, instead_of(name))
+        return Effect(Fate.IGNORED, why, instead_of(name))
     return None
+
+
+def _of_determinism(value: str, answer: Note) -> Effect:
+    """Return what became of TF_DETERMINISTIC_OPS, by TensorFlow's answer at the end of the process."""
+    if not answer or value.lower() not in ("1", "true"):
+        return Effect(Fate.NOT_CHECKED, "TensorFlow was not asked whether operations are deterministic")
+    if answer["enabled"]:
+        return Effect(Fate.TOOK_EFFECT, "TensorFlow says at the end that operations are deterministic")
+    why = "TensorFlow says at the end that operations need not be deterministic: it had read the variable before"
+    return Effect(
+        Fate.TOO_LATE, why, edit("tf.config.experimental.enable_op_determinism()", "which holds from there on")
+    )
 
 
 def _wrong_keys(reads: Sequence[Note]) -> Effect | None:
@@ -416,7 +417,7 @@ def _wrong_keys(reads: Sequence[Note]) -> Effect | None:
     given = ", ".join(map(repr, keys))
     cost = "so this process is the only worker" if meant == "cluster" else "so it is as if it were not there"
     why = f"TensorFlow reads its key {meant!r}, which it does not have: it has {given}; {cost}"
-    return Effect("ignored", why, fix.edit_note(f"call the key {meant!r} in TF_CONFIG"))
+    return Effect(Fate.IGNORED, why, fix.edit_note(f"call the key {meant!r} in TF_CONFIG"))
 
 
 def _is_executed(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> bool:
@@ -474,23 +475,19 @@ def _read_by_python(name: str, note: Note, later: Sequence[Note], reads: Sequenc
     after = [event for event in mine if event in later]
     if note.get("direct") and (mine or notes.first("initialised")):
         why = "os.putenv does not change os.environ, from which it is read"
-        return Effect("ignored", why, fix.edit_note(f"assign to os.environ[{name!r}]"))
+        return Effect(Fate.IGNORED, why, fix.edit_note(f"assign to os.environ[{name!r}]"))
     if after:
         return None
     if mine:
         who = "Keras" if mine[0]["by"] == "keras" else "TensorFlow"
         where = place(mine[-1]["line"])
-        return Effect(
-            "too late",
-            f"{who} has read it, at {where}",
-            fix.edit_note(f"move the line before {where}"),
-        )
+        return Effect(Fate.TOO_LATE, f"{who} has read it, at {where}", fix.edit_note(f"move the line before {where}"))
     strategy = notes.first("strategy")
     if name == CLUSTER and strategy and any(event is strategy for event in later):
         why = (
             f"{strategy['what']} at {place(strategy['line'])} has the GPUs of this machine alone, and does not read it"
         )
-        return Effect("ignored", why, edit("strategy = tf.distribute.MultiWorkerMirroredStrategy()"))
+        return Effect(Fate.IGNORED, why, edit("strategy = tf.distribute.MultiWorkerMirroredStrategy()"))
     return None
 
 
@@ -521,7 +518,7 @@ def of_parent(notes: Notes, pid: int, family: Mapping[int, Sequence[Notes]]) -> 
             instead = edit("env={**os.environ, ...}", f"at {where}")
         else:
             continue
-        yield Setting(name, repr(note["value"]), note["line"], "ignored", why, instead, pid)
+        yield Setting(name, repr(note["value"]), note["line"], Fate.IGNORED, why, instead, pid)
 
 
 def of_command(note: Note, pid: int) -> Iterator[Setting]:
@@ -532,7 +529,7 @@ def of_command(note: Note, pid: int) -> Iterator[Setting]:
         if not is_last:
             why = f"{name}={value} ends with ';' or '&&': it is a variable of the shell, which the commands do not get"
             instead = edit(f"{name}={value} python ...", "a blank before the command, or export")
-        yield Setting(name, repr(value), note["line"], "ignored", why, instead, pid)
+        yield Setting(name, repr(value), note["line"], Fate.IGNORED, why, instead, pid)
 
 
 def given_at(notes: Notes, family: Mapping[int, Sequence[Notes]]) -> dict[str, str]:

@@ -15,7 +15,8 @@ import msgspec
 from gpudiag import fix
 from gpudiag.fix import Action, edit, export, unset
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
-from gpudiag.model.program import NOT_CHECKED, NOT_REACHED, REPLACED, Booked, Setting, place
+from gpudiag.model.program import Booked, Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.tracing import effects, requests
 from gpudiag.tracing.effects import MASK, Effect
 from gpudiag.tracing.notes import Note, Notes
@@ -113,10 +114,7 @@ class _Steps:
 
 
 def judged(
-    notes: Notes,
-    pid: int,
-    machine: Sequence[Booked] = (),
-    family: Mapping[int, Sequence[Notes]] | None = None,
+    notes: Notes, pid: int, machine: Sequence[Booked] = (), family: Mapping[int, Sequence[Notes]] | None = None
 ) -> Iterator[Setting]:
     """Yield the settings of a process in their order, each with what became of it.
 
@@ -146,11 +144,11 @@ def _again(line: str, value: str, last: Setting) -> Effect:
     again = place(last.line)
     by_other_file = line and last.line and line.rpartition(":")[0] != last.line.rpartition(":")[0]
     if not by_other_file or value == last.value:
-        return Effect(REPLACED, f"set again at {again}")
+        return Effect(Fate.REPLACED, f"set again at {again}")
     if not last.by_import:
-        return Effect("overridden", f"{again} sets it to {last.value} later", fix.note(f"take it out of {again}"))
+        return Effect(Fate.OVERRIDDEN, f"{again} sets it to {last.value} later", fix.note(f"take it out of {again}"))
     why = f"{again} sets it to {last.value} later, when {place(last.by_import)} imports that file"
-    return Effect("overridden", why, fix.note(f"move the line behind {place(last.by_import)}, or take out {again}"))
+    return Effect(Fate.OVERRIDDEN, why, fix.note(f"move the line behind {place(last.by_import)}, or take out {again}"))
 
 
 def _target(one: Setting) -> str:
@@ -198,14 +196,14 @@ class _Judge:
             elif note["k"] == "command":
                 yield from requests.of_command(note, self.pid)
             elif note["k"] == "setting" and note["what"] in requests.OF_CALLS:
-                one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, process=self.pid)
-                effect = Effect("refused", note["error"]) if note["error"] else self._of_request(note)
+                one = Setting(note["what"], _shown(note), note["line"], Fate.NOT_CHECKED, process=self.pid)
+                effect = Effect(Fate.REFUSED, note["error"]) if note["error"] else self._of_request(note)
                 yield from () if effect is None else (_with(one, effect),)
             elif note["k"] == "setting" and note["what"] in _SESSIONS:
                 yield from self._of_config(note)
             elif note["k"] == "setting" and note["what"] != "list_local_devices":
                 by_import = note.get("by_import", "")
-                one = Setting(note["what"], _shown(note), note["line"], NOT_CHECKED, "", None, self.pid, by_import)
+                one = Setting(note["what"], _shown(note), note["line"], Fate.NOT_CHECKED, "", None, self.pid, by_import)
                 yield self._assigned(note) if note["what"] == "assigned" else _with(one, self._of_call(note))
         yield from requests.of_no_option(self.notes, self.pid, self.observed)
 
@@ -216,7 +214,7 @@ class _Judge:
         by = f"{place(setters[-1]['line'])} had set" if setters else "the environment has"
         why = f"{by} {note['before']!r}, and setdefault leaves that as it is"
         return Setting(
-            name, repr(value), note["line"], "overridden", why, edit(f"os.environ[{name!r}] = {value!r}"), self.pid
+            name, repr(value), note["line"], Fate.OVERRIDDEN, why, edit(f"os.environ[{name!r}] = {value!r}"), self.pid
         )
 
     def _of_request(self, note: Note) -> Effect | None:
@@ -226,18 +224,20 @@ class _Judge:
         """Yield what became of a variable, if it is an option of GPUs; ``note``: of the line that sets it."""
         by_import = note.get("by_import", "") if note else ""
         shown = "unset" if value is None else repr(value)
-        one = Setting(name, shown, line, NOT_CHECKED, process=self.pid, by_import=by_import)
+        one = Setting(name, shown, line, Fate.NOT_CHECKED, process=self.pid, by_import=by_import)
         known = misspelling_of(name)
         if known is not None and value is not None:
             instead = _set(known, value, line, by_env=note is None)
             if line and note is None:
                 instead = fix.edit_note(f"call it {known} in env= at {place(line)}")
-            yield _with(one, Effect("misspelt", f"nothing reads {name}", instead))
+            yield _with(one, Effect(Fate.MISSPELT, f"nothing reads {name}", instead))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
             again = None
             if last and last is not note:
-                then = Setting(name, repr(last["value"]), last["line"], "", by_import=last.get("by_import", ""))
+                then = Setting(
+                    name, repr(last["value"]), last["line"], Fate.NOT_CHECKED, by_import=last.get("by_import", "")
+                )
                 again = _again(line, shown, then)
             is_late = note is not None and self.steps.has_reached(_READ_AT[name])
             passed = note is not None and requests.is_passed_on(note, self.notes, self.family)
@@ -248,7 +248,7 @@ class _Judge:
             if note is not None and not passed and requests.comes_after_children(note, self.notes, self.family):
                 why = "the processes that this one starts had been started before"
                 before = fix.edit_note("move the line before the one that starts the process")
-                yield _with(one, Effect("too late", why, before))
+                yield _with(one, Effect(Fate.TOO_LATE, why, before))
                 return
             yield _with(
                 one,
@@ -264,7 +264,9 @@ class _Judge:
             why = f"{_when_read(name)}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
             earlier = f"or do it before {before}"
-            return Effect("too late", why, unset(name, note=earlier) if value is None else export(name, value, earlier))
+            return Effect(
+                Fate.TOO_LATE, why, unset(name, note=earlier) if value is None else export(name, value, earlier)
+            )
         if name == GRAPH_FLAGS and self.final.step == "imported" and (refused := effects.of_refused_flags(value or "")):
             return (
                 replace(refused, instead=_in_program(refused.instead, name, line, by_env=by_env)) if line else refused
@@ -273,11 +275,11 @@ class _Judge:
         if accepted is not None and value is not None and not accepted.reads(value):
             meant = accepted.meant_by(value) or accepted.usual or next(iter(accepted.words), None)
             instead = None if meant is None else _set(name, meant, line, by_env=by_env)
-            return Effect("ignored", f"{accepted.read}: {accepted.otherwise}", instead)
+            return Effect(Fate.IGNORED, f"{accepted.read}: {accepted.otherwise}", instead)
         if not self.final.has_reached(read_at):
-            return Effect(NOT_REACHED, f"TensorFlow never read it: {_when_read(name)}")
+            return Effect(Fate.NOT_REACHED, f"TensorFlow never read it: {_when_read(name)}")
         if value is None:
-            return Effect(NOT_CHECKED, "what it was without it is not known")
+            return Effect(Fate.NOT_CHECKED, "what it was without it is not known")
         effect = effects.of_variable(name, value, self.observed, self.variables)
         return replace(effect, instead=_in_program(effect.instead, name, line, by_env=by_env)) if line else effect
 
@@ -285,28 +287,30 @@ class _Judge:
         """Return what became of a function that was assigned to."""
         target, value = note["target"], note["value"]
         why = "it is a function: the assignment replaces it and sets nothing"
-        return Setting(target, f"= {value}", note["line"], "ignored", why, edit(f"{target}({value})"), self.pid)
+        return Setting(target, f"= {value}", note["line"], Fate.IGNORED, why, edit(f"{target}({value})"), self.pid)
 
     def _of_call(self, note: Note) -> Effect:
         what, error = note["what"], note["error"]
         if error:
             if "after being initialized" not in error and "after initialization" not in error:
                 growth = _REFUSED.items() if what == "memory_growth" else ()
-                return Effect("refused", error, next((action for part, action in growth if part in error), None))
+                return Effect(Fate.REFUSED, error, next((action for part, action in growth if part in error), None))
             where = self.steps.at.get("made", "")
             return Effect(
-                "too late", f"TensorFlow had made its devices{f' at {place(where)}' if where else ''}: {error}", _FIRST
+                Fate.TOO_LATE,
+                f"TensorFlow had made its devices{f' at {place(where)}' if where else ''}: {error}",
+                _FIRST,
             )
         if what not in _CONTEXT:
             return effects.of_switch(note, self.observed)
         if self.steps.maker and what != "visible_devices":
             where = self.steps.at["made"]
             why = f"the devices were made by {_MAKERS[self.steps.maker]} at {place(where)}, with other options"
-            return Effect("ignored", why, _FIRST)
+            return Effect(Fate.IGNORED, why, _FIRST)
         if self.final.error and "made" not in self.final.at:
             return effects.of_failed_devices(note, self.final.error)
         if not self.notes.first("initialised"):
-            return Effect(NOT_REACHED, "TensorFlow made no device")
+            return Effect(Fate.NOT_REACHED, "TensorFlow made no device")
         if what == "memory_growth":
             return self._of_growth(note)
         if what == "visible_devices":
@@ -318,7 +322,7 @@ class _Judge:
         if forced is not None and forced[0] != ("true" if note["value"] else "false"):
             where = f"at {place(forced[1])}" if forced[1] else "in the environment"
             why = f"{FORCE_GROWTH}={forced[0]!r}, set {where}, comes first"
-            return Effect("overridden", why, unset(FORCE_GROWTH))
+            return Effect(Fate.OVERRIDDEN, why, unset(FORCE_GROWTH))
         if (hidden := effects.of_hidden_card(note, self.observed)) is not None:
             return hidden
         allowed = bool(self.final.options.get("allow_growth"))
@@ -326,34 +330,34 @@ class _Judge:
             split = "virtual_devices" in self.final.options
             lost = "logical devices are configured, and growth is lost"
             why = lost if split else "the devices were made without growth"
-            return Effect("ignored", why, export(FORCE_GROWTH, "true", "holds for every GPU"))
+            return Effect(Fate.IGNORED, why, export(FORCE_GROWTH, "true", "holds for every GPU"))
         if not note["value"] and allowed:
             return Effect(
-                "ignored", "growth of the session's options stays on", fix.note("take allow_growth out of them")
+                Fate.IGNORED, "growth of the session's options stays on", fix.note("take allow_growth out of them")
             )
         return effects.of_growth(note, self.observed, self.variables)
 
     def _of_config(self, note: Note) -> Iterator[Setting]:
         """Yield what became of each option of a session."""
         for name, value in note["value"].items():
-            one = Setting(note["what"], f"{name}={value}", note["line"], NOT_CHECKED, process=self.pid)
+            one = Setting(note["what"], f"{name}={value}", note["line"], Fate.NOT_CHECKED, process=self.pid)
             yield _with(one, self._effect_of_option(note, name, value))
 
     def _effect_of_option(self, note: Note, name: str, value: Any) -> Effect:
         if note["error"]:
-            return Effect("refused", note["error"], _ONE_LIST if "visible_device_list" in note["error"] else None)
+            return Effect(Fate.REFUSED, note["error"], _ONE_LIST if "visible_device_list" in note["error"] else None)
         if name == "device_count":
             lower = [kind for kind in value if kind not in ("CPU", "GPU") and kind.upper() in ("CPU", "GPU")]
             if lower:
                 fixed = ", ".join(f"{kind.upper()!r}: {value[kind]}" for kind in lower)
                 why = f"device_count has no type {lower[0]!r}"
-                return Effect("misspelt", why, edit(f"device_count={{{fixed}}}"))
+                return Effect(Fate.MISSPELT, why, edit(f"device_count={{{fixed}}}"))
         first = self.final.options
         if note["what"] == "enable_eager_execution":
             if name in _GPU_OPTIONS and first.get(name) != value:
                 why = "eager execution is on already, and the configuration is not read"
                 return Effect(
-                    "ignored", why, edit("tf.config.experimental.set_memory_growth(gpu, True)", "and the like")
+                    Fate.IGNORED, why, edit("tf.config.experimental.set_memory_growth(gpu, True)", "and the like")
                 )
             return effects.of_option(name, value, self.observed, self.observed.made, self.variables)
         if name in _GPU_OPTIONS and first.get(name) != value:
@@ -361,17 +365,17 @@ class _Judge:
             where = place(self.steps.at.get("made", ""))
             if self.steps.at.get("made") == note["line"]:  # by something that is not noted, or by this line before
                 why = f"the devices had been made before, with {given or 'other options'}; later options are not read"
-                return Effect("ignored", why, _TO_MAKER)
+                return Effect(Fate.IGNORED, why, _TO_MAKER)
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
             by_session = self.steps.maker == "session"
             if self.steps.maker == "server":
-                return Effect("ignored", why, fix.note(f"give these options as config= to the Server at {where}"))
+                return Effect(Fate.IGNORED, why, fix.note(f"give these options as config= to the Server at {where}"))
             before = (
                 f"give these options to the session at {where}" if by_session else f"make this session before {where}"
             )
-            return Effect("ignored", why, fix.note(before))
+            return Effect(Fate.IGNORED, why, fix.note(before))
         if name == "allow_growth" and self.variables.get(FORCE_GROWTH, (str(value).lower(),))[0] != str(value).lower():
-            return Effect("overridden", f"{FORCE_GROWTH} comes first", unset(FORCE_GROWTH))
+            return Effect(Fate.OVERRIDDEN, f"{FORCE_GROWTH} comes first", unset(FORCE_GROWTH))
         ran = {counter["what"] for counter in self.notes.of("counter")}
         if name == "device_count" and "session" not in ran and ran & {"op", "function"}:
             gpus = sorted(
@@ -380,8 +384,8 @@ class _Judge:
             why = "it holds for what a session runs, and all was run outside of one"
             if value.get("GPU") == 0 and gpus:
                 hidden = edit("tf.config.set_visible_devices([], 'GPU')")
-                return Effect("ignored", f"{why}, on {', '.join(gpus)}", hidden)
-            return Effect(NOT_CHECKED, why)
+                return Effect(Fate.IGNORED, f"{why}, on {', '.join(gpus)}", hidden)
+            return Effect(Fate.NOT_CHECKED, why)
         return effects.of_option(name, value, self.observed, as_made(note), self.variables)
 
 

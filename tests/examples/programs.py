@@ -12,6 +12,7 @@ from gpudiag.cause import Evidence
 from gpudiag.fix import Action, edit
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.program import (
+    WITHOUT_EFFECT,
     Booked,
     Cluster,
     Copies,
@@ -28,6 +29,7 @@ from gpudiag.model.program import (
     Replicas,
     Scope,
     Setting,
+    SettingFate,
     Waited,
 )
 
@@ -45,18 +47,8 @@ def _of(**changed: Any) -> Evidence:
     return Evidence(example(), traced=replace(TRACE, **changed))
 
 
-def _setting(fate: str, instead: Action | None = None) -> Evidence:
+def _setting(fate: SettingFate, instead: Action | None = None) -> Evidence:
     return _of(settings=(Setting("memory_growth", "GPU:0=True", LINE, fate, "because", instead, 7),))
-
-
-def _settings(fate: str) -> tuple[Example, ...]:
-    return (
-        Example("of the program", _setting(fate, edit("tf.config.set_soft_device_placement(False)"))),
-        Example("nothing to write instead", _setting(fate)),
-        Example("it took effect", _setting("took effect"), fires=False),
-        Example("it was set again", _setting("replaced"), fires=False),
-        Example("no program was traced", Evidence(example()), fires=False),
-    )
 
 
 def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
@@ -68,7 +60,7 @@ _CLUSTER = Cluster("worker 0", LINE, 2.0, joined=False, peers=(_SILENT,), proces
 _BESIDE = replace(
     _CLUSTER, joined=True, address="localhost:1", peers=(Peer("worker 1", "localhost:2"), Peer("ps 0", "localhost:3"))
 )
-_GROWTH = Setting("memory_growth", "GPU:0=True", LINE, "took effect", process=7)
+_GROWTH = Setting("memory_growth", "GPU:0=True", LINE, SettingFate.TOOK_EFFECT, process=7)
 _ENDED = "still running after 60 s; ended by gpudiag, killed by SIGTERM"
 _FORKED = replace(PROCESS, pid=8, parent=7, how="forked", forked_when="initialised", used_after_fork=LINE, devices=())
 _RANK = replace(PROCESS, pid=8, rank="LOCAL_RANK=1", mask="0")
@@ -76,9 +68,9 @@ _FULL = OutOfMemory(
     "OOM when allocating", LINE, "GPU:0", 2 * GIB, 5 * GIB, 6 * GIB, (Holder("tensor", "GPU:0", GIB, 3),)
 )
 _READ = Copies("to host", LINE, 5000, 20000, process=7)
-_EAGERLY = Setting("run_functions_eagerly", "False", LINE, "took effect", process=7)
-_LIMIT = Setting("logical_devices", "GPU:0=[6144]", LINE, "took effect", process=7)
-_SHARE = Setting("session", "per_process_gpu_memory_fraction=0.5", LINE, "took effect", process=7)
+_EAGERLY = Setting("run_functions_eagerly", "False", LINE, SettingFate.TOOK_EFFECT, process=7)
+_LIMIT = Setting("logical_devices", "GPU:0=[6144]", LINE, SettingFate.TOOK_EFFECT, process=7)
+_SHARE = Setting("session", "per_process_gpu_memory_fraction=0.5", LINE, SettingFate.TOOK_EFFECT, process=7)
 _CARD = Booked(0, 12 * GIB, 0, 7 * GIB)
 _IDLE = replace(_CARD, idle_s=90.0, watched_s=100.0)
 _REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"), 7)
@@ -94,7 +86,7 @@ _RAN_NOTHING = replace(_REPLICAS, runs=0)
 _MOVED = Copies("between GPUs", LINE, 200, 200 << 10, process=7)
 _ELSEWHERE = replace(_STEP, scopes={"GPU:1": ("GPU:0", "CPU:0")})
 
-_SPLIT = Setting("logical_devices", "GPU:0=[1024, 1024]", LINE, "took effect", process=7)
+_SPLIT = Setting("logical_devices", "GPU:0=[1024, 1024]", LINE, SettingFate.TOOK_EFFECT, process=7)
 _ON_SECOND_PART = Placed("MatMul", "GPU:1", 5, "GPU:1", LINE, process=7)
 
 
@@ -111,21 +103,22 @@ def _moved(**changed: Any) -> Evidence:
 
 _CPU_PROCESS = replace(PROCESS, devices=(Device("CPU:0", 0),), operations=9)
 _HIDES = Setting(
-    "CUDA_VISIBLE_DEVICES", "'-1'", "/home/you/data.py:3", "took effect", "seen", process=7, by_import=LINE
+    "CUDA_VISIBLE_DEVICES", "'-1'", "/home/you/data.py:3", SettingFate.TOOK_EFFECT, "seen", process=7, by_import=LINE
 )
 _HIDDEN = GpuUse(0, 7, unused="hidden by data.py:3", line="/home/you/data.py:3", is_hidden=True)
 _FIRST_RANK = replace(PROCESS, mask="0", operations=9)
 _SECOND_RANK = replace(_CPU_PROCESS, pid=8, mask="1")
-_NONE_OF_ONE = Setting("visible_devices", "GPU=[]", LINE, "took effect", "seen", process=8)
+_NONE_OF_ONE = Setting("visible_devices", "GPU=[]", LINE, SettingFate.TOOK_EFFECT, "seen", process=8)
 _WEIGHTS = Scope("/CPU:0", LINE, 7, variables=8)
 _COPYING = Function("step", LINE, 1, 9, {"GPU:0": 9}, copies=20, process=7, types=("MatMul",), cpu_variables=8)
 EXAMPLES: dict[str, tuple[Example, ...]] = {
-    "setting_came_too_late": _settings("too late"),
-    "setting_without_effect": _settings("ignored"),
-    "setting_overridden": _settings("overridden"),
-    "setting_with_other_effect": _settings("other effect"),
-    "setting_misspelt": _settings("misspelt"),
-    "setting_refused": _settings("refused"),
+    "setting_without_effect": (
+        *(Example(fate.value, _setting(fate)) for fate in (*WITHOUT_EFFECT, SettingFate.OTHER_EFFECT)),
+        Example("instead", _setting(SettingFate.IGNORED, edit("tf.config.set_soft_device_placement(False)"))),
+        Example("it took effect", _setting(SettingFate.TOOK_EFFECT), fires=False),
+        Example("it was set again", _setting(SettingFate.REPLACED), fires=False),
+        Example("no program was traced", Evidence(example()), fires=False),
+    ),
     "gpu_asked_for_not_used": (
         Example("on the CPU", _placed("asked")),
         Example("on another GPU", _placed("asked", "GPU:0")),
@@ -179,13 +172,16 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "growth for all, and a GPU that is free",
             _of(
                 processes=(replace(PROCESS, rank="LOCAL_RANK=0"), replace(_RANK, rank="LOCAL_RANK=1")),
-                settings=(Setting(FORCE_GROWTH, "'true'", "", "took effect", process=7),),
+                settings=(Setting(FORCE_GROWTH, "'true'", "", SettingFate.TOOK_EFFECT, process=7),),
                 booked=(_CARD, replace(_CARD, index=1)),
             ),
         ),
         Example(
             "growth for all",
-            _of(processes=(PROCESS, _RANK), settings=(Setting(FORCE_GROWTH, "'true'", "", "took effect", process=7),)),
+            _of(
+                processes=(PROCESS, _RANK),
+                settings=(Setting(FORCE_GROWTH, "'true'", "", SettingFate.TOOK_EFFECT, process=7),),
+            ),
             fires=False,
         ),
         Example(
@@ -292,6 +288,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a model outside of its scope", _of(replicas=(_RAN_NOTHING,), functions=(_STEP,))),
         Example("it ran", _of(replicas=(replace(_RAN_NOTHING, runs=1),), functions=(_STEP,)), fires=False),
         Example("not known", _of(replicas=(_REPLICAS,), functions=(_STEP,)), fires=False),
+        Example("only asked", _of(replicas=(replace(_RAN_NOTHING, is_held=False),), functions=(_STEP,)), fires=False),
         Example(
             "another strategy ran",
             _of(replicas=(_RAN_NOTHING, replace(_REPLICAS, runs=2)), functions=(_STEP,)),
@@ -311,7 +308,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _of(
                 processes=(_TWO,),
                 functions=(_STEP,),
-                settings=(Setting("CUDA_VISIBLE_DEVICES", "'0,1'", "", "took effect"),),
+                settings=(Setting("CUDA_VISIBLE_DEVICES", "'0,1'", "", SettingFate.TOOK_EFFECT),),
             ),
         ),
         Example(
@@ -319,7 +316,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _of(
                 processes=(_TWO,),
                 functions=(_STEP,),
-                settings=(Setting("visible_devices", "GPU=[GPU:0, GPU:1]", LINE, "took effect", process=7),),
+                settings=(Setting("visible_devices", "GPU=[GPU:0, GPU:1]", LINE, SettingFate.TOOK_EFFECT, process=7),),
                 booked=tuple(replace(_CARD, index=index) for index in range(3)),
             ),
         ),

@@ -20,7 +20,7 @@ tf.keras.mixed_precision.set_global_policy("mixed_float16")
 for gpu in tf.config.list_physical_devices("GPU"):
     getattr(tf.config, "set_memory_growth", tf.config.experimental.set_memory_growth)(gpu, True)
 tf.config.run_functions_eagerly(False)
-tf.config.optimizer.set_experimental_options({"layout_optimizer": True})
+batch_size = 8 * tf.distribute.MirroredStrategy().num_replicas_in_sync
 
 
 @tf.function
@@ -39,7 +39,7 @@ def work(device: str) -> None:
 for thread in [threading.Thread(target=work, args=(f"/GPU:{number}",)) for number in range(2)]:
     thread.start()
     thread.join()
-images = tf.data.Dataset.from_tensor_slices(np.ones([64, 8], "float32")).batch(16)
+images = tf.data.Dataset.from_tensor_slices(np.ones([64, 8], "float32")).batch(batch_size)
 images = images.apply(tf.data.experimental.prefetch_to_device("/GPU:0"))
 layers = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dense(1, dtype="float32")])
 scaled = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
@@ -60,7 +60,7 @@ with tf.device("/CPU:0"):
     with tf.device("/GPU:1"):
         tf.ones([8, 8]) @ tf.ones([8, 8])
     tf.tanh(tf.ones([8, 8]))
-config = tf.compat.v1.ConfigProto()
+config = tf.compat.v1.ConfigProto(gpu_options=tf.compat.v1.GPUOptions(force_gpu_compatible=True))
 config.gpu_options.allow_growth = True
 with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
     assert isinstance(config, tf.compat.v1.ConfigProto)

@@ -20,7 +20,6 @@ with contextlib.suppress(AttributeError):
 os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2"  # FLAGS
 config = tf.compat.v1.ConfigProto()  # RECORD
 config.gpu_options.allow_growth = True
-tf.config.optimizer.set_experimental_options({"auto_mixed_precison": True})  # OPTION
 tf.device("/GPU:1")  # CALLED
 with tf.device("/GPU:1"):  # EMPTY
 
@@ -48,3 +47,4 @@ for batch in images:
 tf.distribute.MultiWorkerMirroredStrategy().run(lambda: tf.constant(1.0))
 cluster = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
 os.environ["TF_CONFIG"] = json.dumps(cluster)  # CLUSTER
+os.environ["TF_DETERMINISTIC_OPS"] = "1"  # DETERMINISM

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from gpudiag.causes.program import processes_on_one_gpu, program_ran_out_of_memory
-from gpudiag.model.program import Booked, Copies, Device, GpuUse, OutOfMemory, Process, ProgramTrace, Setting
+from gpudiag.model.program import (
+    Booked,
+    Copies,
+    Device,
+    GpuUse,
+    OutOfMemory,
+    Process,
+    ProgramTrace,
+    Setting,
+    SettingFate,
+)
 from gpudiag.report import program as texts
 from gpudiag.tracing import gather, report, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD, MOST_FILES
@@ -136,12 +146,12 @@ def _of_settings(*settings: Setting, total_bytes: int = 0) -> ProgramTrace:
 
 def test_the_headline_counts_how_settings_ended_and_never_says_more() -> None:
     ends = ("took effect", "ignored", "too late", "other effect", "not checked", "not reached", "replaced")
-    settings = tuple(Setting("memory_growth", "True", "a.py:1", end, "seen") for end in ends)
+    settings = tuple(Setting("memory_growth", "True", "a.py:1", SettingFate(end), "seen") for end in ends)
     assert texts.settings_line(_of_settings(*settings)) == (
         "7 settings: 1 took effect, 1 had another effect, 2 had none, 1 replaced, 1 not checked, 1 not reached"
     )
     assert texts.settings_line(_of_settings()) == "none of the options that trace watches was set"
-    read = Setting("memory_growth", "True", "a.py:1", "took effect")  # as an older gpudiag wrote
+    read = Setting("memory_growth", "True", "a.py:1", SettingFate.TOOK_EFFECT)  # as an older gpudiag wrote
     assert texts.settings_line(_of_settings(read)) == "1 setting: 1 not checked"
 
 
@@ -167,7 +177,7 @@ def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mas
         Process(pid, 1, "started", (), "3", 0.0, "2.21.0", operations=3, devices=(Device(name, 1 << 30),))
         for pid, name in enumerate("GPU:0" if has_gpu else "CPU:0" for has_gpu in gpus)
     )
-    setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", "replaced", "seen")
+    setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", SettingFate.REPLACED, "seen")
     hidden = (GpuUse(0, len(gpus) - 1, unused="hidden by it", is_hidden=True),) if mask == "'-1'" else ()
     trace = ProgramTrace(("python",), "exit status 0", 1.0, processes, (setting,), gpus=hidden)
     assert texts.headline(trace, report.made(trace, ())) == headline
@@ -216,7 +226,7 @@ PROCESS = Process(7, 1, "started", ("python",), "3", 0.0, "2.21.0", devices=(Dev
     ],
 )
 def test_the_smallest_change_that_fits_is_named(settings: Any, card: Booked, change: str) -> None:
-    made = tuple(Setting(what, value, "a.py:3", "took effect", process=7) for what, value in settings)
+    made = tuple(Setting(what, value, "a.py:3", SettingFate.TOOK_EFFECT, process=7) for what, value in settings)
     trace = ProgramTrace(
         ("python",), "", 1.0, processes=(PROCESS,), settings=made, out_of_memory=(FULL,), booked=(card,)
     )

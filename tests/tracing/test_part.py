@@ -76,7 +76,7 @@ def test_without_tensorflow_there_is_nothing_to_report() -> None:
     del os.environ["TF_FORCE_GPU_ALOW_GROWTH"]
     assert os.putenv is putenv
     assert not [finder for finder in sys.meta_path if finder is Finder]
-    assert [(cause.cause_id) for cause in report.causes] == ["setting_misspelt"]
+    assert [(cause.cause_id) for cause in report.causes] == ["setting_without_effect"]
     assert "test_part.py:" in report.causes[0].evidence[0]
 
 

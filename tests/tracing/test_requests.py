@@ -71,6 +71,7 @@ LAYERS = _counter(1, "layer", "float32"), _counter(2, "layer", "mixed_float16")
 ABSENT: Note = {"k": "absent", "t": 2.5, "name": "tf.config.set_memory_growth", "line": "a.py:9"}
 RECORD: Note = {"k": "record", "t": 6.0, "value": {"allow_growth": True}, "line": "a.py:9"}
 SCOPE = _counter(1, "scope", device="/gpu:1", line="a.py:9")
+DETERMINISM: Note = {"k": "determinism", "t": 6.0, "enabled": False}
 SESSION = _set("session", {"allow_growth": True}, given=True)
 
 
@@ -90,8 +91,6 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
             ["other effect"],
         ),
         ((_set("tensor_float_32", True), MADE), {}, ["ignored"]),
-        ((_set("optimizer_options", ["auto_mixed_precison"]), MADE), {}, ["ignored"]),
-        ((_set("optimizer_options", ["remapping"]), MADE), {}, []),
         ((MADE, _set("prefetch_to_device", ["PrefetchDataset", "BatchDataset", "PrefetchDataset"])), {}, ["ignored"]),
         ((MADE, _set("prefetch_to_device", ["OptionsDataset", "PrefetchDataset"])), {}, []),
         ((ABSENT, MADE), {}, ["refused"]),
@@ -107,6 +106,11 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
             (MADE, SCOPE, _counter(6, "op", "VarHandleOp", "GPU:1", asked="GPU:1")),
             {1: 1, 2: 1, 3: 1, 4: 1, 6: 1},
             ["other effect"],
+        ),
+        (
+            (MADE, SCOPE, _counter(7, "op", "VarHandleOp", "GPU:1", asked="GPU:1")),  # of another scope
+            {1: 1, 2: 1, 3: 1, 4: 1, 7: 1},
+            [],
         ),
         ((MADE, {**SCOPE, "device": "/GPU:0"}), {1: 1, 2: 1}, []),
         ((_variable("JAX_PLATFORMS"), MADE), {}, ["ignored"]),
@@ -130,6 +134,9 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
         ((MADE, {**SCOPE, "device": "/CPU:0"}), {1: 1, 2: 1, 3: 1, 6: 2}, []),
         (({**POLICY, "apart": True}, *LAYERS, MADE), {1: 3}, ["ignored"]),
         ((_variable("TF_GPU_THREAD_COUNT"), MADE), {}, ["ignored"]),
+        ((_variable("TF_DETERMINISTIC_OPS"), MADE), {}, ["not checked"]),
+        ((_variable("TF_DETERMINISTIC_OPS"), MADE, {**DETERMINISM, "enabled": True}), {}, ["took effect"]),
+        ((_variable("TF_DETERMINISTIC_OPS"), MADE, DETERMINISM), {}, ["too late"]),
         (
             (_variable("TF_GPU_THREAD_MODE", "gpu_private"), _variable("TF_GPU_THREAD_COUNT"), MADE),
             {},

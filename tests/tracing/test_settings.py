@@ -195,6 +195,14 @@ def test_of_two_cards_each_has_its_own_limits() -> None:
     assert _fates(IMPORTED, listed, second, first, _made((6256, 6256), (FIRST, SECOND))) == ["other effect"] * 2
 
 
+def test_growth_that_is_set_for_each_gpu_before_one_is_chosen_is_no_mistake() -> None:
+    listed, second = _listed(FIRST, SECOND, names=TWO), _set("memory_growth", True, TWO[1])
+    chosen = _set("visible_devices", [TWO[0]], "GPU")
+    made = _made((6256,), (FIRST, (*SECOND[:4], None)), allow_growth=True, visible_device_list="0")
+    assert _fates(IMPORTED, listed, GROWTH, second, chosen, made, GREW) == ["took effect", "not checked", "took effect"]
+    assert _fates(IMPORTED, listed, second, chosen, made, GREW)[0] == "ignored"
+
+
 def test_the_options_of_a_second_session_are_compared_with_what_the_first_made() -> None:
     share = {"per_process_gpu_memory_fraction": 0.25}
     first = _session("a.py:4", (2048,), **share)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import edit, edit_note
 from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -33,7 +34,7 @@ _SWITCHES = {
 
 def find(program: ProgramTrace) -> Matches:
     for setting in program.settings:
-        if setting.what in _SWITCHES and setting.value == "True" and setting.fate == "took effect":
+        if setting.what in _SWITCHES and setting.value == "True" and setting.fate is Fate.TOOK_EFFECT:
             what, instead = _SWITCHES[setting.what]
             yield Match(
                 evidence=(f"{place(setting.line)}: {setting.what} {setting.value}",),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
 from gpudiag.fix import edit, export
-from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Device, Process, ProgramTrace, place
+from gpudiag.model.program import Device, Process, ProgramTrace, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 from gpudiag.text import size
 
@@ -68,7 +69,7 @@ def _asked(program: ProgramTrace, process: Process) -> set[str]:
     several = [
         setting
         for setting in program.settings
-        if setting.fate in (TOOK_EFFECT, NOT_CHECKED)
+        if setting.fate in (Fate.TOOK_EFFECT, Fate.NOT_CHECKED)
         and (setting.process == process.pid or not setting.line)
         and (setting.what == MASK or (setting.what == "visible_devices" and len(process.gpus) < len(program.booked)))
         and "," in setting.value

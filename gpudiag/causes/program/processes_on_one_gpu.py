@@ -11,7 +11,8 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
 from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.variables import FORCE_GROWTH
-from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Device, Process, ProgramTrace, Setting, place
+from gpudiag.model.program import Device, Process, ProgramTrace, Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -84,7 +85,7 @@ def _free(program: ProgramTrace) -> list[int]:
 def _shares(program: ProgramTrace, process: Process) -> bool:
     """Return whether a setting keeps the process from taking a whole GPU: growth, a limit or a fraction."""
     return any(
-        setting.fate in (TOOK_EFFECT, NOT_CHECKED) and _is_for_sharing(setting)
+        setting.fate in (Fate.TOOK_EFFECT, Fate.NOT_CHECKED) and _is_for_sharing(setting)
         for setting in program.settings
         if setting.process == process.pid or not setting.line
     )

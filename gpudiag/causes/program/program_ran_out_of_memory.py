@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import Action, edit_note, export, note
-from gpudiag.model.program import OTHER_EFFECT, TOOK_EFFECT, Booked, OutOfMemory, ProgramTrace, place
+from gpudiag.model.program import Booked, OutOfMemory, ProgramTrace, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -82,7 +83,7 @@ def _raised(program: ProgramTrace, need: int, card: Booked | None) -> Action | N
     if card is not None and need > card.total_bytes - card.before_bytes:
         return None
     for setting in program.settings:
-        if setting.fate not in (TOOK_EFFECT, OTHER_EFFECT):
+        if setting.fate not in (Fate.TOOK_EFFECT, Fate.OTHER_EFFECT):
             continue
         if setting.what == "logical_devices" and setting.instead is not None:
             return setting.instead

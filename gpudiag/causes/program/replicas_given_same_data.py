@@ -1,4 +1,4 @@
-"""all {replicas} replicas of {strategy} are given the same data: the GPUs repeat each other's work
+"""{strategy} gives all {replicas} replicas the same data: the GPUs repeat each other's work
 
 Strategy.run passes a plain tensor to each replica as it is: only what a distributed dataset yields is divided. Each GPU
 computes the whole batch again, a step takes as long as on one GPU, and sums over the replicas are too large.

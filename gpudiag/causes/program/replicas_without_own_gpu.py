@@ -1,4 +1,4 @@
-"""{strategy} has {replicas} replicas, and TensorFlow has not a GPU for each
+"""the {replicas} replicas of {strategy} do not have a GPU each
 
 A strategy is not refused if the devices that it is given do not exist: by soft placement the replicas share a GPU, or
 the CPU. Training goes on, each batch is computed in parts one after another, without a warning.

@@ -1,17 +1,30 @@
-"""{setting} {where} has no effect
+"""{setting} {where} {outcome}
 
-TensorFlow accepts it and does not use it: a function was assigned to instead of called, a value is not one that it
-reads, growth is lost beside logical devices, the GPUs were made before, by another session or by
-tf.test.is_gpu_available(), with other options. Or nothing looks at it: nothing ran in a scope, no session was made with
-a ConfigProto, a list of 'gpu' is empty, a shell that set a variable has ended, and JAX reads another.
+Each option has one moment at which it is read: TF_ENABLED_DEVICE_TYPES at the import, CUDA_VISIBLE_DEVICES and
+TF_XLA_FLAGS at the first query of devices, TF_CONFIG when a strategy for several workers is made, a policy of Keras
+when a layer is made, most else when TensorFlow makes its devices, which the first tensor does. A function that is
+called later raises RuntimeError, which programs often catch; a variable that is set later does nothing.
+
+TensorFlow and the CUDA driver ignore without a message what they do not know, and read the rest as it is written: a
+list of GPUs ends at the first entry that is none, limits may add up to more than the card has, a limit in bytes is read
+as MiB, GPU 1 of CUDA is another card than GPU 1 of nvidia-smi. Settings that exclude each other raise ValueError, a
+function that TensorFlow does not have raises AttributeError, and an unknown flag in TF_XLA_FLAGS ends the process.
+
+Some settings come before others: TF_FORCE_GPU_ALLOW_GROWTH is read inside the allocator, after everything that the
+program has set, and the first session or tf.test.is_gpu_available() fixes the options of all devices. And nothing looks
+at a scope in which nothing runs, a ConfigProto without a session, a list of 'gpu', which is empty, a variable of a
+shell that has ended, or a function that is assigned to instead of called.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.traced import GROWTH_GUIDE, settings
-from gpudiag.fix import export
-from gpudiag.model.program import ProgramTrace
+from collections.abc import Iterable
+
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.traced import GROWTH_GUIDE
+from gpudiag.fix import Kind, export, note, unset
+from gpudiag.model.program import ProgramTrace, Setting, place
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -20,7 +33,44 @@ CAUSE = Cause(
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )
+_MOST = 24
+_OUTCOMES = {
+    Fate.TOO_LATE: "comes too late to have an effect",
+    Fate.IGNORED: "has no effect",
+    Fate.OVERRIDDEN: "is overridden",
+    Fate.OTHER_EFFECT: "does something else than it asks for",
+    Fate.MISSPELT: "is read by nothing: the name is probably misspelled",
+    Fate.REFUSED: "is refused by TensorFlow",
+}
 
 
 def find(program: ProgramTrace) -> Matches:
-    yield from settings(program, "ignored")
+    """Yield a match for each line and kind of setting that did not do what it asks for; several GPUs count once."""
+    found: dict[tuple[str, ...], list[Setting]] = {}
+    for setting in sorted(program.settings, key=lambda setting: list(Fate).index(setting.fate)):
+        if setting.fate in _OUTCOMES:
+            key = (setting.what, setting.line, setting.fate, setting.why, repr(setting.instead))
+            found.setdefault(key, []).append(setting)
+    for (what, line, _, why, _), several in list(found.items())[:_MOST]:
+        values = ", ".join(dict.fromkeys(setting.value for setting in several))
+        take_out = note(f"take it out of {place(line)}", kind=Kind.EDIT_PROGRAM) if line else unset(what)
+        yield Match(
+            evidence=(
+                f"{place(line)}: {what} {values}".rstrip() if line else f"{what}={values} in the environment",
+                why,
+            ),
+            figures={
+                "setting": _named(what, several),
+                "where": f"at {place(line)}" if line else "in the environment",
+                "outcome": _OUTCOMES[several[0].fate],
+            },
+            fix=(several[0].instead or take_out,),
+        )
+
+
+def _named(what: str, several: Iterable[Setting]) -> str:
+    """Return how settings are named in a sentence; for a session, its relevant options."""
+    if what not in ("session", "server", "enable_eager_execution"):
+        return what
+    options = dict.fromkeys(setting.value.partition("=")[0] for setting in several)
+    return f"{' and '.join(options)} of the {what.partition('_')[0]}"

@@ -30,7 +30,13 @@ _COORDINATES = "ParameterServer"
 def find(program: ProgramTrace) -> Matches:
     for strategy in program.replicas:
         gpus = [device for device in strategy.devices if device.startswith("GPU")]
-        if strategy.runs != 0 or len(gpus) < 2 or _COORDINATES in strategy.strategy or _another_ran(program, strategy):
+        if (
+            strategy.runs != 0
+            or not strategy.is_held
+            or len(gpus) < 2
+            or _COORDINATES in strategy.strategy
+            or _another_ran(program, strategy)
+        ):
             continue
         process = next((process for process in program.processes if process.pid == strategy.process), None)
         ran = program.operations(process) if process is not None else {}

@@ -38,7 +38,7 @@ def find(program: ProgramTrace) -> Matches:
             and function.cpu_variables >= _LEAST_VARIABLES
             and any(part in op for op in function.types for part in _HEAVY)
         ]
-        if scope.variables >= _LEAST_VARIABLES and using:
+        if "CPU" in scope.device.upper() and scope.variables >= _LEAST_VARIABLES and using:
             function = max(using, key=lambda function: function.runs)
             fell = [placed for placed in program.placed if placed.function == function.name and placed.could_use_gpu]
             yield Match(

@@ -11,7 +11,8 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
 from gpudiag.fix import Role, export
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.program import NOT_CHECKED, TOOK_EFFECT, Cluster, ProgramTrace, Setting
+from gpudiag.model.program import Cluster, ProgramTrace, Setting
+from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -51,7 +52,7 @@ def find(program: ProgramTrace) -> Matches:
 def _may_grow(setting: Setting) -> bool:
     by_session = setting.what == "session" and setting.value.startswith("allow_growth")
     is_growth = by_session or setting.what in ("memory_growth", "TF_FORCE_GPU_ALLOW_GROWTH")
-    return is_growth and setting.fate in (TOOK_EFFECT, NOT_CHECKED)
+    return is_growth and setting.fate in (Fate.TOOK_EFFECT, Fate.NOT_CHECKED)
 
 
 def _on_this_host(cluster: Cluster) -> list[str]:

@@ -16,13 +16,12 @@ from .settings import (
     device_policy,
     logical_devices,
     memory_growth,
+    note_determinism,
     options_of,
     visible_devices,
     watch_method,
     watch_property,
 )
-
-_THREAD_COUNTS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")
 
 
 def in_context(module) -> None:
@@ -34,8 +33,7 @@ def in_context(module) -> None:
     watch_method(cls, "set_visible_devices", visible_devices, "settings of visible devices")
     watch_method(cls, "set_memory_growth", memory_growth, "settings of memory growth")
     watch_method(cls, "set_logical_device_configuration", logical_devices, "settings of logical devices")
-    for name in ("soft_device_placement", "log_device_placement", *_THREAD_COUNTS):
-        watch_property(cls, name)
+    watch_property(cls, "soft_device_placement")
     watch_property(cls, "device_policy", device_policy)
     made, listed = getattr(cls, "_initialize_logical_devices", None), getattr(cls, "_initialize_physical_devices", None)
     if made is None:
@@ -173,6 +171,7 @@ def context_made(context) -> None:
 
 def _at_end() -> None:
     guarded(note_unused)
+    guarded(note_determinism)
     guarded(flush)
     guarded(sample)
 

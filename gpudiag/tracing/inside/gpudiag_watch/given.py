@@ -144,11 +144,19 @@ def _made(thing, name) -> None:
     where = cls.__module__.replace("_", "").partition(".")[0] if cls.__name__ == "Options" else ""
     shown = "%s.%s" % (cls.__module__.split(".")[2], cls.__name__) if where else cls.__name__
     value = getattr(thing, "name", "") if name == "DTypePolicy" else ""
+    state.made[id(thing)] = (_reference(thing), shown, str(value), line)
+
+
+def _reference(thing):
+    """Return a function that returns an object, which it keeps alive only if it is a tuple: these have no weak one."""
+
+    def held():
+        return thing
+
     try:
-        kept = ref(thing)
-    except TypeError:  # a tuple
-        kept = lambda thing=thing: thing  # noqa: E731  (what holds it has no name)
-    state.made[id(thing)] = (kept, shown, str(value), line)
+        return ref(thing)
+    except TypeError:
+        return held
 
 
 def _returning(original):
@@ -185,6 +193,7 @@ class _Record:
 
     def __call__(self, *positional, **named):
         made = self._cls(*positional, **named)
+        state.configs = [entry for entry in state.configs if all(entry[0] is not value for value in named.values())]
         guarded(_record_made, made, type(made).__name__)
         return made
 
@@ -258,19 +267,17 @@ def _gives_elsewhere(line, anywhere) -> bool:
     import linecache
 
     file, _, number = line.rpartition(":")
-    number = int(number)
-    inside = lambda node: node.lineno <= number <= node.end_lineno  # noqa: E731  (two uses below)
     blocks = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
     tree = ast.parse("".join(linecache.getlines(file)))
     names = {
         getattr(target, "id", getattr(target, "attr", ""))
         for node in ast.walk(tree)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and inside(node)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _spans(node, int(number))
         for target in getattr(node, "targets", None) or [node.target]
     }
 
     def gives(node, is_apart) -> bool:
-        if isinstance(node, blocks) and not inside(node):
+        if isinstance(node, blocks) and not _spans(node, int(number)):
             own = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
             if names <= own:
                 return False  # a parameter of the same name
@@ -285,15 +292,22 @@ def _gives_elsewhere(line, anywhere) -> bool:
     return bool(names) and gives(tree, anywhere)
 
 
+def _spans(node, line) -> bool:
+    return node.lineno <= line <= node.end_lineno
+
+
+def _is_of_libraries(holder) -> bool:
+    return type(holder).__module__.startswith(("tensorflow", "keras", "tf_keras"))
+
+
 def _held_by_tensorflow(things) -> set:
     """Return the ids of those to which an object of a class of TensorFlow's, or of Keras, refers."""
     import gc
 
     found = set()
-    of_libraries = lambda holder: type(holder).__module__.startswith(("tensorflow", "keras", "tf_keras"))  # noqa: E731
     for thing in things:
         for holder in gc.get_referrers(thing):
             attributes = gc.get_referrers(holder) if isinstance(holder, (dict, list, tuple)) else ()
-            if of_libraries(holder) or any(of_libraries(owner) for owner in attributes):
+            if any(map(_is_of_libraries, (holder, *attributes))):
                 found.add(id(thing))
     return found

@@ -126,9 +126,9 @@ def _cpu_variables(graph) -> int:
 
 
 def _is_for_strategy(operation, asked) -> bool:
-    """Return whether TensorFlow's own code of a strategy made an operation for the CPU."""
+    """Return whether TensorFlow's own code of a strategy made an operation, and not for a GPU."""
     files = [entry.filename for entry in operation.traceback] if operation is not None else []
-    return "CPU" in asked and is_by_strategy(reversed(files))
+    return "GPU" not in asked and is_by_strategy(reversed(files))
 
 
 def _types_on_gpus(graphs) -> dict:
@@ -197,13 +197,16 @@ def _operation(function, node):
             operation = graph.get_operation_by_name(prefix)
         except Exception:  # noqa: S112  (there is none of this name)
             continue
-        if number < len(parts):
-            try:
-                inner = operation.get_attr("f").name
-            except Exception:
-                inner = ""
-            found = _operation(inner, "/".join(parts[number:])) if inner and inner != function else None
-            if found is not None:
-                return found
-        return operation
+        branch = _BRANCHES.get(parts[number]) if number < len(parts) else None
+        rest = "/".join(parts[number + 2 :] if branch else parts[number:])  # cond/then/_12/...
+        try:
+            inner = operation.get_attr(branch or "f").name
+        except Exception:
+            inner = ""
+        found = _operation(inner, rest) if rest and inner not in ("", function) else None
+        return found or operation
     return None
+
+
+_BRANCHES = {"then": "then_branch", "else": "else_branch", "body": "body", "cond": "cond"}
+"""What a node of a branch or a loop has in its name, to the attribute of the operation that names its function."""

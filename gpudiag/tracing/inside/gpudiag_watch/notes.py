@@ -75,7 +75,7 @@ class State:
         self.strategies = {}
         self.scopes = {}
         self.entered = {}
-        self.cpu_scopes = []
+        self.alive = {}
         self.layers = {}
         self.configs = []
         self.given_configs = []

@@ -13,15 +13,10 @@ _CONTAINERS = frozenset(("InputLayer", "Model"))
 def in_config(module) -> None:
     """Watch functions of tf.config that are not methods of the context."""
     watch_method(module, "enable_tensor_float_32_execution", _tensor_float_32, "whether TensorFloat-32 was asked for")
-    watch_method(module, "set_optimizer_experimental_options", _optimizer, "options of the graph optimizer")
 
 
 def _tensor_float_32(enabled):
     return {"what": "tensor_float_32", "target": "", "value": bool(enabled)}
-
-
-def _optimizer(options):
-    return {"what": "optimizer_options", "target": "", "value": sorted(map(str, options))[:64]}
 
 
 def watch_lists(context_class) -> None:

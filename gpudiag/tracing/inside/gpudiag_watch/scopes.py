@@ -1,7 +1,9 @@
 """Scopes of devices and strategies: whether they were entered, and whether anything ran in them."""
 
 import sys
+import time
 from _thread import get_ident
+from _weakref import ref
 
 from .lines import kind_of, line_and_caller, line_of_program
 from .notes import HEAD, guarded, missing, new_slot, note, replace, short_device, state
@@ -9,10 +11,12 @@ from .notes import HEAD, guarded, missing, new_slot, note, replace, short_device
 _MOST_SCOPES = 1000
 _ASKING = frozenset(("device", "device_v2"))
 """Functions of TensorFlow through which a program makes a scope of a device."""
-MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, HOSTED = range(6)
+MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, VARIABLES = range(6)
 """Words of the counter of a line that makes device scopes: how many, how often one was entered, how often something
-ran before it was left, in this process and in the thread that entered it, and how many variables were made in one for
-the CPU, on GPUs and on the CPU."""
+ran before it was left, in this process and in the thread that entered it, and how many variables were made in it: on
+GPUs in one for the CPU, and all others."""
+FORGOTTEN_AT = 1
+"""The word of the counter of a strategy with the time at which the program let go of it."""
 _MOST_LEAVES = 64
 _DISTRIBUTED = frozenset(("DistributedIteratorBase", "DistributedIterator", "PerReplica"))
 """Classes of what a strategy gives each replica its own part of."""
@@ -41,20 +45,14 @@ def watch_device_scopes(context_module) -> None:
         slot = state.scopes.get(id(self))
         if slot is not None and state.words is not None:
             state.words[slot + ENTERED] += 1
-            state.entered[id(self)] = _ran()
-            if "CPU" in self._device_name.upper():
-                state.cpu_scopes.append((id(self), get_ident(), slot))
+            state.entered[id(self)] = _ran(), get_ident(), slot, "CPU" in self._device_name.upper()
 
     def left(self, *error):
-        before = state.entered.pop(id(self), None)
-        if state.cpu_scopes and state.cpu_scopes[-1][0] == id(self):
-            state.cpu_scopes.pop()
-        if before is not None:
-            slot = state.scopes.pop(id(self), None)
-            if slot is not None and state.words is not None:
-                after = _ran()
-                state.words[slot + RAN] += before != after
-                state.words[slot + RAN_HERE] += before[0] != after[0]
+        before, _, slot, _ = state.entered.pop(id(self), (None, 0, HEAD, False))
+        if before is not None and state.scopes.pop(id(self), None) is not None and state.words is not None:
+            after = _ran()
+            state.words[slot + RAN] += before != after
+            state.words[slot + RAN_HERE] += before[0] != after[0]
         leave(self, *error)
 
     replace(cls, "__init__", init)
@@ -77,11 +75,13 @@ def _count_scope(scope, device_name, frame) -> None:
 
 
 def variable_made(device) -> None:
-    """Count a variable that was made in a scope of this thread for the CPU: strategies make it on GPUs all the same."""
-    _, thread, slot = state.cpu_scopes[-1]
-    if thread == get_ident() and slot != HEAD and state.words is not None:
-        if "GPU" not in device:
-            state.words[slot + HOSTED] += 1
+    """Count a variable that was made in a scope of this thread: in one for the CPU, strategies make it on GPUs."""
+    here = get_ident()
+    own = ((slot, for_cpu) for _, thread, slot, for_cpu in reversed(list(state.entered.values())) if thread == here)
+    slot, is_for_cpu = next(own, (HEAD, False))
+    if slot != HEAD and state.words is not None:
+        if not is_for_cpu or "GPU" not in device:
+            state.words[slot + VARIABLES] += 1
         elif state.strategies:
             state.words[slot + ELSEWHERE] += 1
 
@@ -142,13 +142,22 @@ def _given(extended, slot, args, kwargs) -> None:
     note("same", slot=slot, line=own, called=line, shape=str(tuple(shape)))
 
 
+def _forgotten(key, slot) -> None:
+    """Note when the program let go of a strategy, in microseconds since the epoch."""
+    state.strategies.pop(key, None)
+    if state.words is not None and slot != HEAD:
+        state.words[slot + FORGOTTEN_AT] = int(time.time() * 1e6)
+
+
 def _strategy(strategy) -> None:
     if type(strategy).__name__.startswith("_Default"):
         return
     extended = strategy.extended
     devices = [short_device(str(device)) for device in extended.worker_devices][:256]
-    slot = new_slot("strategy", type(strategy).__name__, "", "", "", "")
+    slot = new_slot("strategy", type(strategy).__name__, "", "", "", "", words=2)
     state.strategies[id(extended)] = slot
+    key = id(extended)
+    state.alive[key] = ref(strategy, lambda _: _forgotten(key, slot))
     note(
         "strategy",
         what=type(strategy).__name__,

@@ -8,6 +8,7 @@ from .notes import cut, guarded, like, missing, note, replace, short_device, sta
 from .processes import environment, stage_of_tensorflow, task_of_cluster, version_of_tensorflow
 
 _MOST_CONFIGS = 20
+DETERMINISTIC = "TF_DETERMINISTIC_OPS"
 PLAIN = (bool, int, float)  # the program's Python may be older than unions of types
 
 
@@ -102,6 +103,13 @@ def _local_devices(session_config=None):
 
 def _eager(config=None, device_policy=None, execution_mode=None):
     return {"what": "enable_eager_execution", "target": "", "value": options_of(config)} if config is not None else None
+
+
+def note_determinism() -> None:
+    """Note whether operations had to be deterministic, at the end: asking makes TensorFlow read the variable."""
+    asked = sys.modules.get("tensorflow.python.util._pywrap_determinism")
+    if asked is not None and state.initialised and (DETERMINISTIC in state.put or DETERMINISTIC in environment()):
+        note("determinism", enabled=bool(asked.is_enabled()))
 
 
 def watch_property(cls, name, describe=None):
