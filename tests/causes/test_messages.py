@@ -17,7 +17,6 @@ BOTH = {
     "library_not_opened",
     "module_not_built",
     "nccl_no_interface",
-    "no_code_for_gpu",
     "no_kernel_for_gpu",
     "nvml_missing",
 }

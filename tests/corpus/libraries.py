@@ -106,7 +106,7 @@ ITEMS = (
     Item(
         2,
         "the CUDA runtime is in a toolkit that nobody names",
-        rule="runtime_off_the_path",
+        rule="library_off_the_path",
         fix="cuda-12.6/lib64:$LD_LIBRARY_PATH",
         machine="2x16GiB",
         prepare=_toolkit("libcudart.so.12"),

@@ -199,7 +199,7 @@ ITEMS = (
     Item(
         105,
         "CUDA was installed by conda, TensorFlow by pip",
-        rule="runtime_off_the_path",
+        rule="library_off_the_path",
         fix="conda/lib:$LD_LIBRARY_PATH",
         machine="1",
         prepare=_toolkit_of_conda,

@@ -126,15 +126,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "library_off_the_path": (
         Example("in a toolkit", _evidence(example_absent("libcufft.so.11", _TOOLKIT_COPY))),
-        Example("no copy of it", _evidence(example_absent("libcufft.so.11")), fires=False),
-        Example("it opens", _evidence(), fires=False),
-    ),
-    "runtime_off_the_path": (
         Example(
-            "in a toolkit",
+            "the runtime in a toolkit",
             _evidence(example_absent(RUNTIME, example_copy(RUNTIME, "/usr/local/cuda-12.6/lib64", "12.6.77"))),
         ),
-        Example("no copy of it", _evidence(example_absent(RUNTIME)), fires=False),
+        Example("no copy of it", _evidence(example_absent("libcufft.so.11")), fires=False),
+        Example("no copy of the runtime", _evidence(example_absent(RUNTIME)), fires=False),
         Example("it opens", _evidence(), fires=False),
     ),
     "runtime_missing": (

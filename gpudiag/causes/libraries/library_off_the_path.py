@@ -4,7 +4,8 @@ TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no 
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
 at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here the library is on the
 machine (a CUDA toolkit, conda, a package), in a folder that is neither in LD_LIBRARY_PATH nor in the loader's cache,
-or after a damaged copy.
+or after a damaged copy. If it is the CUDA runtime, libcudart, which TensorFlow opens first, the log says "Could not
+find cuda drivers on your machine", which is wrong: the driver has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -29,4 +30,5 @@ CAUSE = Cause(
 
 
 def find(facts: Facts) -> Matches:
+    yield from off_the_path(facts, CAUSE, runtime=True, packaged=None)
     yield from off_the_path(facts, CAUSE, runtime=False, packaged=False)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match
 from gpudiag.fix import Action, Kind, export, install, note, prepend, run, unset
+from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import SLOW_S, Facts, Library, LibraryCopy, TimedCall, Unknown
 from gpudiag.model.report import Gpu
 from gpudiag.probes.discovery import trace
@@ -164,6 +165,7 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
         if packaged
         else (first, *cause.fix[1:]),
         tried=first,
+        stage=Stage.RUNTIME_LIBRARY if runtime else None,
     )
 
 

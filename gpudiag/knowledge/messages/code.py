@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, ask, check, export, install, note, nvidia_smi, prepend, run
+from gpudiag.fix import Kind, ask, check, install, note, nvidia_smi, prepend, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -13,10 +13,6 @@ NO_MACHINE_CODE = FAMILY.fault(
     "not built with CUDA kernel binaries compatible with compute capability {has:v}",
     meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
     "start, which takes minutes",
-    fix=(
-        export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps what was compiled; the second start is fast"),
-        install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
-    ),
     stage=Stage.CONFIGURATION,
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(
@@ -57,10 +53,6 @@ NO_CODE_FOR_GPU = FAMILY.fault(
     "CUDA runtime implicit initialization on GPU:{:d} failed. Status: device kernel image is invalid",
     "cudaErrorInvalidDeviceFunction",
     meaning="a library or an operation has no code for this GPU",
-    fix=(
-        nvidia_smi(options="--query-gpu=name,compute_cap --format=csv"),
-        install("--upgrade", "tensorflow[and-cuda]", note="a release that was built for this GPU"),
-    ),
 )
 PTXAS_TOO_OLD = FAMILY.fault(
     "ptxas_too_old",

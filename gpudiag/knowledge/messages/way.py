@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, configure, install, note, nvidia_smi, prepend, reboot, reset_gpu, run, start
+from gpudiag.fix import Kind, Role, check, configure, install, note, nvidia_smi, reboot, reset_gpu, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -109,10 +109,6 @@ NO_LIBCUDA_LINK = FAMILY.fault(
     "no_libcuda_link",
     "libcuda.so: cannot open shared object file",
     meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
-    fix=(
-        prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "under WSL"),
-        configure("sudo ln -s libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so && sudo ldconfig", "elsewhere"),
-    ),
     seen="cuDNN 8",
 )
 CUINIT_FAILED = FAMILY.fault("cuinit_failed", "Failed call to cuInit: {error}")
