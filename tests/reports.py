@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
+
 from examples.facts import example, example_gpu, example_with_gpus
-from gpudiag.fix import Action, note
+from gpudiag.fix import Action, Where, note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
@@ -33,6 +36,19 @@ def fix_lines(cause: RootCause) -> tuple[str, ...]:
 def fix_line(action: Action) -> str:
     """Return an action as a line for a shell: the clause follows as a comment."""
     return "  # ".join(filter(None, (action.command, action.clause))) if action.command else f"# {action.clause}"
+
+
+def unreadable(action: Action) -> str:
+    """Return what Python or a shell says of a command that cannot be pasted; "" if it can."""
+    try:
+        if action.where is Where.PROGRAM:
+            code = action.command.replace("...", "x")
+            ast.parse(f"{code} pass" if code.endswith(":") else f"{code}\ndef f(): pass")
+        else:
+            shlex.split(action.command)
+    except (SyntaxError, ValueError) as error:
+        return f"{action.command}: {error}"
+    return ""
 
 
 GPUS = tuple(Gpu.of(device, device.uuid) for device in map(example_gpu, range(2)))

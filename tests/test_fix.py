@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from gpudiag.fix import (
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import ContainerFacts
+from reports import unreadable
 
 _PACKAGE = Path(gpudiag.__file__).parent
 LOOKS = (Kind.NONE, Kind.LOOK_AT_SYSTEM)
@@ -82,6 +85,24 @@ def test_a_command_has_no_comment_and_a_note_stands_beside_it() -> None:
     assert [(name, action.note) for name, action in every if action.note.startswith(("#", "or: "))] == []
     assert [name for name, action in every if not action.command and not action.note] == []
     assert [name for name, action in every if (action.role is Role.NOTE) is not (action.command == "")] == []
+
+
+class Figure:
+    """A figure of any format."""
+
+    def __format__(self, form: str) -> str:
+        return "x"
+
+    __repr__ = __str__ = lambda self: "x"
+
+
+def test_every_command_is_one_that_python_or_a_shell_reads() -> None:
+    words: defaultdict[str, Figure] = defaultdict(Figure)
+    every = [action for _, fix in declared() for action in fix if action.command]
+    commands = [action.replaced(command=action.command.format_map(words)) for action in every]
+    assert [why for action in commands if (why := unreadable(action))] == []
+    script = "\n".join(action.command for action in commands if action.where is not Where.PROGRAM)
+    assert subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False).stderr == ""
 
 
 def test_what_comes_first_is_no_alternative() -> None:

@@ -21,7 +21,7 @@ from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import RUN_ENDED, Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
-from reports import fix_line, fix_lines
+from reports import fix_line, fix_lines, unreadable
 
 RULES = diagnosis.rules()
 CASES = [
@@ -30,17 +30,6 @@ CASES = [
     for example in several
 ]
 
-
-PASTEABLE = re.compile(
-    r"# \S|[A-Z_]+=\S* \w|/\S+/python -m |"
-    r"(?:apptainer|patchelf|apt-file|assert|bazel|cat|conda|curl|df|docker|echo|env|export|find|findmnt|for|free|from|gcc|gpudiag|grep|horovodrun|ibstat|if|"
-    r"import|ip|kill|kubectl|ldconfig|ldd|ls|lsmod|lspci|lxc|mkdir|module|mpirun|mv|nc|nerdctl|nvcc|nvidia-ctk|nvidia-smi|pip|podman|print|printf|"
-    r"ps|pytest|poetry|python(?:3(?:\.\d+)?)?|ray|@ray\.\w+|reg|resources:|rm|rocm-smi|rocminfo|FROM|RUN|runtimeClassName:|sbatch|scontrol|sinfo|"
-    r"singularity|srun|ss|ssh|sudo|systemctl|tail|uname|"
-    r"@tf\.\w+|os\.environ|multiprocessing\.\w+|device_count=|"
-    r"tf\.\w+|torch\.\w+|tune\.\w+|mokutil|ren|set|ulimit|unset|where|which|winget|with|wsl)(?:\W|$)"
-)
-"""A command, a line of a program or of a file, or a sentence after ``#``."""
 
 HIDES_ALL = re.compile(r"export CUDA_VISIBLE_DEVICES=(?:GPU-)?(?:\.|\s|$)")
 """A mask that names no GPU: pasted, it leaves TensorFlow none."""
@@ -57,7 +46,7 @@ def test_a_cause_is_found_in_its_examples_and_not_in_those_that_are_nearly_the_s
         assert cause.evidence
         assert cause.fix
         assert cause.url.startswith("https://")
-        assert [line for line in fix_lines(cause) if not PASTEABLE.match(line)] == []
+        assert [why for action in cause.fix if (why := unreadable(action))] == []
         assert [line for line in fix_lines(cause) if HIDES_ALL.match(line)] == []
         assert cause.trial is None or cause.trial.change in [action.change for action in cause.fix]
 

@@ -3,7 +3,7 @@ launchers."""
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, ask, check, configure, edit, edit_note, install, note, run, start
+from gpudiag.fix import Kind, ask, check, configure, edit_note, install, note, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -253,7 +253,7 @@ FAMILY.fault(
     meaning="MPI could not start the ranks: Open MPI is of different releases on the hosts, is not found there, or "
     "was not built for this batch system",
     fix=(
-        edit(
+        check(
             "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done",
             "must be the same on each",
         ),
