@@ -397,12 +397,9 @@ def constants(value: Value | None) -> Iterator[Any]:
     return (element.value for element in elements(value) if isinstance(element, Const))
 
 
-_COUNTS = frozenset({"builtins.len"})
-
-
 def count_of_gpus(value: Value) -> bool:
     """Return whether a value is the number of devices that were listed."""
-    return isinstance(value, Made) and value.name in _COUNTS and bool(value.args) and devices(value.args[0]) is not None
+    return isinstance(value, Made) and value.name == "builtins.len" and devices([*value.args, None][0]) is not None
 
 
 _FALSE_TEXTS = frozenset({"0", "false", "no", "off", "none"})

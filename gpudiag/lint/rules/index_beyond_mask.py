@@ -161,7 +161,7 @@ def _of_all_machines(program: Program) -> Matches:
             why = "on the second machine the numbers go beyond its GPUs"
             fix = change("choose by the local rank: hvd.local_rank()")
             what = f"a GPU is chosen by {ranks[0]}, which counts the processes of all machines"
-            yield Match(event, {"what": what, "why": why}, fix=(fix,), cause="workers_share_gpus")
+            yield Match(event, {"what": what, "why": why}, fix=(fix,), severity=Severity.NOTE)
 
 
 _COUNTED = re.compile(

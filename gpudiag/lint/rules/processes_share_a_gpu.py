@@ -63,6 +63,9 @@ def _holding_parents(program: Program) -> Matches:
         taker = event.before("devices") if event.how == "env" and not event.module.source.is_script else None
         if taker is None or entries(event.value) == [] or mask_before(taker) or program.mentions(_FORCED):
             continue
+        placed = any(context.api == "device" for context in taker.frame.contexts)
+        if placed or getattr(taker, "api", "").startswith(("data.", "config.")):
+            continue  # it may have computed on the CPU alone
         if not any(
             getattr(earlier, "api", "") in (api.GROWTH, api.VISIBLE, api.LOGICAL) for earlier in taker.history()
         ):

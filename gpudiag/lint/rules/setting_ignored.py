@@ -76,9 +76,7 @@ def _growth(program: Program) -> Iterator[Ignored]:
             yield Ignored(growing[0], "set_memory_growth", why, fix)
 
 
-_SEVERAL = re.compile(
-    r"MultiWorker|ParameterServer|ClusterResolver|[Ee]stimator|horovod|CollectiveAllReduce|multi_worker"
-)
+_SEVERAL = re.compile(r"MultiWorker|ParameterServer|ClusterResolver|[Ee]stimator|horovod|AllReduceStrat|multi_worker")
 _CONFIGURED = re.compile(rf"environ(?:\.get\(|\[)['\"]{CLUSTER}['\"]|getenv\(['\"]{CLUSTER}['\"]")
 
 
@@ -103,9 +101,8 @@ def _compiled(program: Program) -> Iterator[Ignored]:
         of_model = event.api.startswith("keras.") and event.api.endswith("().compile")
         if of_model and event.made.constant(99, "jit_compile") is True:
             why = "it is for the steps of fit(), evaluate() and predict(), and the program has a step of its own"
-            yield Ignored(
-                event, "jit_compile of compile()", why, edit("@tf.function(jit_compile=True)", "for the step")
-            )
+            fix = edit("@tf.function(jit_compile=True)", "for the step")
+            yield Ignored(event, "jit_compile of compile()", why, fix)
 
 
 def _eager(program: Program) -> Iterator[Ignored]:
