@@ -215,6 +215,17 @@ def reboot(note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action("sudo reboot", note, role, Where.HERE, Kind.REBOOT)
 
 
+def install_driver(note: str = "", *, role: Role = Role.FIX, where: Where = Where.HERE) -> Action:
+    """Return the command that installs NVIDIA's driver."""
+    return Action("sudo apt install nvidia-driver-580", note, role, where, Kind.CHANGE_DRIVER)
+
+
+def reload_uvm(note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that loads the module again that a suspend leaves without its device."""
+    command = "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm"
+    return Action(command, note, role, Where.HERE, Kind.RELOAD_DRIVER)
+
+
 def reset_gpu(indices: str, note: str = "", *, role: Role = Role.FIX) -> Action:
     """Return the command that resets GPUs, by NVML's indices, such as ``0,1``."""
     return Action(f"sudo nvidia-smi --gpu-reset -i {indices}", note, role, Where.HERE, Kind.RESET_GPU)
@@ -233,6 +244,11 @@ def ask(command: str, note: str = "") -> Action:
 def nvidia_smi(note: str = "", options: str = "") -> Action:
     """Return the check that asks NVIDIA's driver about its GPUs."""
     return ask(f"nvidia-smi {options}".rstrip(), note)
+
+
+def kernel_log(note: str = "") -> Action:
+    """Return the check that shows what the kernel's log has from NVIDIA's driver."""
+    return check("sudo dmesg | grep -i -e nvrm -e xid", note)
 
 
 def edit(code: str, note: str = "", *, role: Role = Role.FIX) -> Action:

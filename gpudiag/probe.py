@@ -153,7 +153,7 @@ def mib(number: float) -> str:
     return f"{number / MIB:.0f} MiB"
 
 
-KERNEL_LOG = fix.check("sudo dmesg | grep -i -e nvrm -e xid", "look for errors of the GPU")
+KERNEL_LOG = fix.kernel_log("look for errors of the GPU")
 LOOK = (fix.nvidia_smi("look for other processes"), KERNEL_LOG)
 GPU_ERRORS = (fix.nvidia_smi("errors of the GPU's memory", "-q -d ECC"), KERNEL_LOG)
 KEEP_KERNELS = fix.export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps compiled kernels; with CUDA_CACHE_PATH on a disk")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
 from gpudiag.causes.shared.libraries import slowest
-from gpudiag.fix import Role, check, configure
+from gpudiag.fix import Role, configure, kernel_log
 from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
@@ -21,7 +21,7 @@ CAUSE = Cause(
         configure(
             "sudo systemctl enable --now nvidia-persistenced", "the same, also after a reboot", role=Role.ALTERNATIVE
         ),
-        check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on: a GPU may fail"),
+        kernel_log("if persistence mode is on: a GPU may fail"),
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
     finding="host.driver.call_slow",

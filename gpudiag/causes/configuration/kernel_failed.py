@@ -9,7 +9,7 @@ in rare cases the GPU, its memory or its overclocking.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import Kind, check, kernel_log, note
 from gpudiag.knowledge.messages.code import STRAY_ACCESS
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -22,7 +22,7 @@ CAUSE = Cause(
             kind=Kind.CONFIGURE,
         ),
         check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed then"),
-        check("sudo dmesg | grep -i -e nvrm -e xid", "Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's"),
+        kernel_log("Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/",
     needs_gpu=False,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
-from gpudiag.fix import Role, check, note, nvidia_smi, reset_gpu
+from gpudiag.fix import Role, kernel_log, note, nvidia_smi, reset_gpu
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
     fix=(
         nvidia_smi("who is on the GPU, and its mode now", "-q -d COMPUTE,PIDS"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
         note("there is no other GPU to choose here"),
         reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
-from gpudiag.fix import Action, check, note, nvidia_smi, start, unset
+from gpudiag.fix import Action, kernel_log, note, nvidia_smi, start, unset
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import SIMULATED, Limits
@@ -52,7 +52,7 @@ def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
     if len(facts.nvml_devices) >= required and MASK in facts.variables:
         return unset(MASK, note="because it hides GPUs"), ()
     if missing := missing_gpus(facts):
-        return check("sudo dmesg | grep -i -e nvrm -e xid", "why a GPU is missing"), missing
+        return kernel_log("why a GPU is missing"), missing
     if container:
         return start("docker run --gpus all ...", "or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
     return nvidia_smi("the GPUs of this machine", "-L"), ()

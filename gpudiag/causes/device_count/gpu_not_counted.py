@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import check
+from gpudiag.fix import kernel_log
 from gpudiag.model.missing import uncounted_gpus
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(
-        check("sudo dmesg | grep -i -e nvrm -e xid", "why; to do without it, name the others in CUDA_VISIBLE_DEVICES"),
-    ),
+    fix=(kernel_log("why; to do without it, name the others in CUDA_VISIBLE_DEVICES"),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.not_counted",
     row_only=True,

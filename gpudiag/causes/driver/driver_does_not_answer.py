@@ -12,13 +12,13 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.fix import check, configure, reboot
+from gpudiag.fix import check, configure, kernel_log, reboot
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
         check("ls -l /dev/nvidia*; grep nvidia /proc/devices", "the numbers must be the same"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
         configure("sudo nvidia-modprobe -c 0 -u", "gives the files the module's numbers"),
         reboot("if that does not help"),
     ),

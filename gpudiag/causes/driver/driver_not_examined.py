@@ -7,13 +7,13 @@ answer, the driver most often hangs, and TensorFlow would hang in the same call.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import check, nvidia_smi
+from gpudiag.fix import kernel_log, nvidia_smi
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
     fix=(
         nvidia_smi("if it hangs too, the driver is stuck: look for Xid in dmesg, and reboot"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.not_gathered",

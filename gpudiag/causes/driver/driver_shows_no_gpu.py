@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import NoDevice
-from gpudiag.fix import Kind, check, reboot, run
+from gpudiag.fix import kernel_log, reboot, reload_uvm
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     fix=(
-        run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no GPU is in use", kind=Kind.RELOAD_DRIVER),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        reload_uvm("while no GPU is in use"),
+        kernel_log(),
         reboot(),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

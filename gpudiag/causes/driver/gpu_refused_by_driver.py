@@ -12,14 +12,14 @@ from dataclasses import replace
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.causes.shared.gpu_state import KernelLog, meaning
-from gpudiag.fix import Kind, check, note
+from gpudiag.fix import Kind, kernel_log, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TriedFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("sudo dmesg | grep -i -e nvrm -e xid", "the reason"),
+        kernel_log("the reason"),
         note(
             '"not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
             kind=Kind.CHANGE_DRIVER,

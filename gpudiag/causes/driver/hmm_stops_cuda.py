@@ -13,7 +13,7 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.machine import WholeDriver, operating_system
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, check, run
+from gpudiag.fix import Kind, check, reload_uvm, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -22,11 +22,7 @@ CAUSE = Cause(
             "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
-        run(
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
-            "if no program uses a GPU; or reboot",
-            kind=Kind.RELOAD_DRIVER,
-        ),
+        reload_uvm("if no program uses a GPU; or reboot"),
         check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then say Y"),
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
-from gpudiag.fix import Kind, configure, run
+from gpudiag.fix import Kind, configure, reload_uvm, run
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        run(
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no program uses a GPU", kind=Kind.RELOAD_DRIVER
-        ),
+        reload_uvm("while no program uses a GPU"),
         run(
             "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1' | sudo tee "
             "/etc/modprobe.d/nvidia-suspend.conf",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
-from gpudiag.fix import check
+from gpudiag.fix import check, kernel_log
 from gpudiag.model.report import Finding
 
 CAUSE = Cause(
     unfit=True,
     fix=(
         check("{errors}", "errors of its memory"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
         check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import ask, check, install, nvidia_smi, unset
+from gpudiag.fix import ask, check, install, kernel_log, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
@@ -29,7 +29,7 @@ CAUSE = Cause(
         install("--force-reinstall", "nvidia-cudnn-cu12"),
         unset("LD_LIBRARY_PATH"),
         nvidia_smi("does the driver answer, and is it new enough"),
-        check("sudo dmesg | grep -i -e nvrm -e xid", "errors of the GPU"),
+        kernel_log("errors of the GPU"),
         ask("gpudiag check {probe} -v", "again, with the whole log"),
     ),
     url="https://www.tensorflow.org/install/pip",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows
 from gpudiag.causes.shared.last_resort import CODES, FIRST, LOOK
 from gpudiag.causes.shared.steps import FirstFailed
-from gpudiag.fix import ask, check
+from gpudiag.fix import ask, kernel_log
 from gpudiag.knowledge.codes import code_in, meaning_of
 from gpudiag.knowledge.log_lines import is_error, text
 from gpudiag.knowledge.message import Event
@@ -24,7 +24,7 @@ CAUSE = Cause(
         ask("gpudiag check -v {probe}", "again, with its log"),
         FIRST,
         LOOK,
-        check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel reports of the GPU"),
+        kernel_log("what the kernel reports of the GPU"),
     ),
     url=CODES,
     last_resort=True,

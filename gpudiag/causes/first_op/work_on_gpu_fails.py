@@ -12,13 +12,13 @@ import re
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
-from gpudiag.fix import Kind, check, nvidia_smi, run
+from gpudiag.fix import Kind, check, kernel_log, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("sudo dmesg | grep -i -e nvrm -e xid", "which fault: NVIDIA's table of Xid errors says what to do"),
+        kernel_log("which fault: NVIDIA's table of Xid errors says what to do"),
         nvidia_smi("errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
         run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU; or reboot", kind=Kind.RESET_GPU),
         check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),

@@ -10,12 +10,12 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, indices, named
-from gpudiag.fix import check, note, reset_gpu
+from gpudiag.fix import kernel_log, note, reset_gpu
 
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("sudo dmesg | grep -i -e nvrm -e xid", "which fault"),
+        kernel_log("which fault"),
         note("there is no other GPU to choose here"),
         reset_gpu("{index}", "no program using it; or reboot"),
     ),

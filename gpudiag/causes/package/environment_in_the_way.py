@@ -11,7 +11,7 @@ knowledge of the fault, so it finds what no other cause knows; `--bisect 0` swit
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Action, ask, check, distinct, unset
+from gpudiag.fix import Action, ask, distinct, kernel_log, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
@@ -43,7 +43,7 @@ def find(bisection: Bisection) -> Matches:
             "works": "gets its GPU" if bisection.wanted else "can be imported",
             "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
-        fix=(*_lines(changes), *([check("sudo dmesg | grep -i -e nvrm -e xid", "why that GPU fails")] if gpus else [])),
+        fix=(*_lines(changes), *([kernel_log("why that GPU fails")] if gpus else [])),
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpudiag.cause import Match, Rows
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
-from gpudiag.fix import Action, Kind, check, configure, nvidia_smi, reboot, run
+from gpudiag.fix import Action, check, configure, kernel_log, nvidia_smi, reboot, reload_uvm
 from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
@@ -18,7 +18,7 @@ IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
-UVM_AGAIN = run("sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm", "while no GPU is in use", kind=Kind.RELOAD_DRIVER)
+UVM_AGAIN = reload_uvm("while no GPU is in use")
 LOOK = check("nvidia-smi -q | grep -i -e error -e pending")
 """The check for a closer look; some codes have another command."""
 
@@ -105,7 +105,7 @@ def match(
 
 FIRST = nvidia_smi("does the driver answer, and does it name each GPU")
 LAST = (
-    check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of it"),
+    kernel_log("what the kernel says of it"),
     reboot("if none of these says more"),
 )
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, ask, check, install, note, nvidia_smi, prepend, run
+from gpudiag.fix import ask, check, install, install_driver, note, nvidia_smi, prepend
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -31,11 +31,7 @@ PTX_REFUSED = FAMILY.fault(
     meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
     fix=(
         nvidia_smi("names the driver, and the newest CUDA that it runs"),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "or another way to a newer driver of this distribution; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        install_driver("or another way to a newer driver of this distribution; then reboot"),
         install(
             "--upgrade",
             "tensorflow[and-cuda]",

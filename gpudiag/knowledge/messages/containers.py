@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, configure, install, note, nvidia_smi, reboot, run, start
+from gpudiag.fix import (
+    Kind,
+    Role,
+    Where,
+    check,
+    configure,
+    install,
+    install_driver,
+    kernel_log,
+    note,
+    nvidia_smi,
+    reboot,
+    run,
+    start,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -75,7 +89,7 @@ FAMILY.fault(
     "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
     meaning="the driver of the host ({has}) is older than the image needs ({needs})",
     fix=(
-        run("sudo apt install nvidia-driver-580", "then reboot", kind=Kind.CHANGE_DRIVER, where=Where.HOST),
+        install_driver("then reboot", where=Where.HOST),
         note(
             "or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
             kind=Kind.START_CONTAINER,
@@ -156,7 +170,7 @@ FAMILY.fault(
         configure(
             "sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"
         ),
-        check("sudo dmesg | grep -i -e nvrm -e xid", "if it is still slow"),
+        kernel_log("if it is still slow"),
     ),
     stage=Stage.DRIVER,
 )
@@ -166,12 +180,7 @@ FAMILY.fault(
     "unsupported CUDA version: driver {:v} < image {needed:v}",
     meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
     fix=(
-        run(
-            "sudo apt install nvidia-driver-580",
-            "under WSL in Windows; one of that CUDA or newer",
-            kind=Kind.CHANGE_DRIVER,
-            where=Where.HOST,
-        ),
+        install_driver("under WSL in Windows; one of that CUDA or newer", where=Where.HOST),
         note("or an older image", kind=Kind.INSTALL),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; GPUs of data centres only"),
     ),
@@ -184,12 +193,7 @@ FAMILY.fault(
     "unsatisfied condition: arch{arch}",
     meaning="the image asks for a driver or a kind of GPU that this machine does not have",
     fix=(
-        run(
-            "sudo apt install nvidia-driver-580",
-            "under WSL in Windows",
-            kind=Kind.CHANGE_DRIVER,
-            where=Where.HOST,
-        ),
+        install_driver("under WSL in Windows", where=Where.HOST),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check"),
     ),
     stage=Stage.DRIVER,

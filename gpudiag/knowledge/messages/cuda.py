@@ -19,9 +19,12 @@ from gpudiag.fix import (
     edit_note,
     export,
     install,
+    install_driver,
+    kernel_log,
     note,
     nvidia_smi,
     reboot,
+    reload_uvm,
     run,
     start,
     unset,
@@ -39,17 +42,13 @@ FAMILY = MessageFamily(
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
 )
 
-_DMESG = check("sudo dmesg | grep -i -e nvrm -e xid", "what the kernel says of the GPU")
+_DMESG = kernel_log("what the kernel says of the GPU")
 _BUG = note("the library or the program that made the call is at fault: update it, and report the line before this one")
 _ABOVE = note("look at the first error above this line: this one follows from it")
 _BLOCKING = check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
 _DRIVER = (
     nvidia_smi("names the driver, and the newest CUDA that it runs"),
-    run(
-        "sudo apt install nvidia-driver-580",
-        "or another way to a newer driver of this distribution; then reboot",
-        kind=Kind.CHANGE_DRIVER,
-    ),
+    install_driver("or another way to a newer driver of this distribution; then reboot"),
 )
 
 
@@ -79,11 +78,7 @@ CODES = (
             edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
             edit_note("or use no GPU, and list none, before the processes are started"),
             nvidia_smi("the driver, and the newest CUDA that it runs: it must not be older than the program's"),
-            run(
-                "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
-                "if it fails in every program, while no GPU is in use",
-                kind=Kind.RELOAD_DRIVER,
-            ),
+            reload_uvm("if it fails in every program, while no GPU is in use"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -327,11 +322,7 @@ CODES = (
         (
             nvidia_smi("does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix"),
             start("docker run --gpus all ...", "in a container, which gets the library from the host"),
-            run(
-                "sudo apt install nvidia-driver-580",
-                "or another way to the driver of this distribution; then reboot",
-                kind=Kind.CHANGE_DRIVER,
-            ),
+            install_driver("or another way to the driver of this distribution; then reboot"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER_LIBRARY,
@@ -507,12 +498,7 @@ CODES = (
                 'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v compat | paste -sd:)"',
                 kind=Kind.SET_VARIABLE,
             ),
-            run(
-                "sudo apt install nvidia-driver-580",
-                "one that is as new as the image's CUDA",
-                kind=Kind.CHANGE_DRIVER,
-                where=Where.HOST,
-            ),
+            install_driver("one that is as new as the image's CUDA", where=Where.HOST),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, note, reboot, run
+from gpudiag.fix import Kind, check, install_driver, kernel_log, note, reboot, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -66,11 +66,7 @@ FAMILY.fault(
     fix=(
         _NVRM,
         note("switch the machine off and on: the GPU may hang; check its power cables and its slot", kind=Kind.REBOOT),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "or another release of the driver; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        install_driver("or another release of the driver; then reboot"),
     ),
     symptom=True,
 )
@@ -102,11 +98,7 @@ FAMILY.fault(
             kind=Kind.CHANGE_DRIVER,
         ),
         check("cat /var/lib/dkms/nvidia/*/build/make.log | tail -30", "what the compiler says"),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "a driver that knows this kernel; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        install_driver("a driver that knows this kernel; then reboot"),
     ),
 )
 FAMILY.fault(
@@ -195,6 +187,6 @@ FAMILY.fault(
     "BUG: soft lockup - CPU#{:d} stuck for {:s}",
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
-    fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "what the GPU's driver says before it"), reboot()),
+    fix=(kernel_log("what the GPU's driver says before it"), reboot()),
     confidence=Confidence.POSSIBLE,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, install, nvidia_smi, run, start, unset
+from gpudiag.fix import check, install, install_driver, nvidia_smi, start, unset
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -27,11 +27,7 @@ CUINIT_303 = FAMILY.misleading(
     fix=(
         nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "or another way to the driver of this distribution; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        install_driver("or another way to the driver of this distribution; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,
 )

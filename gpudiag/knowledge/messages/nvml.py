@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, configure, note, reboot, run, start
+from gpudiag.fix import Kind, Role, Where, check, configure, install_driver, kernel_log, note, reboot, run, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -114,12 +114,7 @@ FAMILY.fault(
             where=Where.HOST,
             kind=Kind.INSTALL_AS_ROOT,
         ),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "of this distribution; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-            where=Where.HOST,
-        ),
+        install_driver("of this distribution; then reboot", where=Where.HOST),
     ),
 )
 FAMILY.fault(
@@ -208,7 +203,7 @@ FAMILY.fault(
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
-    fix=(run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),),
+    fix=(install_driver("of this distribution; then reboot"),),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -239,7 +234,7 @@ FAMILY.fault(
     "NVML_ERROR_TIMEOUT",
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
-    fix=(configure("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), check("sudo dmesg | grep -i -e nvrm -e xid")),
+    fix=(configure("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), kernel_log()),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import ask, check, edit, edit_note, install, note, nvidia_smi, start
+from gpudiag.fix import ask, check, edit, edit_note, install, kernel_log, note, nvidia_smi, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -126,7 +126,7 @@ FAMILY.fault(
     fix=(
         nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
     ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.DRIVER,

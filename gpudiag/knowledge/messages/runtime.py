@@ -11,6 +11,8 @@ from gpudiag.fix import (
     edit_note,
     export,
     install,
+    install_driver,
+    kernel_log,
     note,
     nvidia_smi,
     prepend,
@@ -37,12 +39,8 @@ _CUDA = install(
 _PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
 _ABOVE = note("the errors above this line name the fault")
 _NVCC = install("nvidia-cuda-nvcc-cu12", note="ptxas, nvlink and libdevice of CUDA 12")
-_DRIVER = run(
-    "sudo apt install nvidia-driver-580",
-    "or another way to a newer driver of this distribution; then reboot",
-    kind=Kind.CHANGE_DRIVER,
-)
-_DMESG = check("sudo dmesg | grep -i -e nvrm -e xid")
+_DRIVER = install_driver("or another way to a newer driver of this distribution; then reboot")
+_DMESG = kernel_log()
 
 # --- cuDNN, cuBLAS and others ----------------------------------------------------------------------------------------
 

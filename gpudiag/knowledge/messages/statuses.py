@@ -5,7 +5,17 @@ cuDNN 9 divides the statuses of cuDNN 8 into finer ones; one that this table lac
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, edit_note, export, install, nvidia_smi, run, unset
+from gpudiag.fix import (
+    Action,
+    check,
+    edit_note,
+    export,
+    install,
+    install_driver,
+    kernel_log,
+    nvidia_smi,
+    unset,
+)
 from gpudiag.knowledge.fault import Confidence
 from gpudiag.knowledge.message import Message, MessageFamily
 
@@ -65,7 +75,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
         "EXECUTION_FAILED LAUNCH_FAILURE PREEXISTING_FAILURE",
         "could not run a kernel on the GPU: no memory left, a kernel that failed before it, or a GPU that its code is "
         "too old for",
-        (_GROWTH, _SMALLER, check("sudo dmesg | grep -i -e nvrm -e xid"), _SAME),
+        (_GROWTH, _SMALLER, kernel_log(), _SAME),
         Confidence.POSSIBLE,
     ),
     (
@@ -111,7 +121,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
         "lacks a library that it needs, or a driver that is new enough",
         (
             _SAME,
-            run("sudo apt install nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),
+            install_driver("of this distribution; then reboot"),
         ),
         Confidence.LIKELY,
     ),

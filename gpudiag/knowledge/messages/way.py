@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, configure, install, note, nvidia_smi, reboot, reset_gpu, run, start
+from gpudiag.fix import (
+    Kind,
+    Role,
+    check,
+    configure,
+    install,
+    install_driver,
+    kernel_log,
+    note,
+    nvidia_smi,
+    reboot,
+    reload_uvm,
+    reset_gpu,
+    run,
+    start,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -48,11 +63,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     fix=(
         nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
-        run(
-            "sudo apt install nvidia-driver-580",
-            "or another way to the driver of this distribution; then reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        install_driver("or another way to the driver of this distribution; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,
 )
@@ -287,13 +298,9 @@ CUDA_UNKNOWN = FAMILY.fault(
     meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
     "that failed",
     fix=(
-        run(
-            "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
-            "after a suspend, while no GPU is in use; or reboot",
-            kind=Kind.RELOAD_DRIVER,
-        ),
+        reload_uvm("after a suspend, while no GPU is in use; or reboot"),
         configure("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
-        check("sudo dmesg | grep -i -e nvrm -e xid"),
+        kernel_log(),
     ),
     confidence=Confidence.POSSIBLE,
 )

@@ -6,7 +6,7 @@ catalogue of Xids, in our own words.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, ask, check, note, nvidia_smi, reboot, reset_gpu, run
+from gpudiag.fix import Action, Kind, ask, check, kernel_log, note, nvidia_smi, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Message, MessageFamily
 
@@ -189,7 +189,7 @@ XID = FAMILY.fault(
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
-    fix=(check("sudo dmesg | grep -i -e nvrm -e xid", "all that it reported"), *_UPDATE),
+    fix=(kernel_log("all that it reported"), *_UPDATE),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(

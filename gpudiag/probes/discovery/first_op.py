@@ -37,7 +37,7 @@ takes."""
 
 KEEP_LOADED = (
     fix.configure("sudo nvidia-smi -pm 1", "keeps the driver loaded; or start the service nvidia-persistenced"),
-    fix.check("sudo dmesg | grep -i -e nvrm -e xid", "if persistence mode is on already: look for errors of a GPU"),
+    fix.kernel_log("if persistence mode is on already: look for errors of a GPU"),
 )
 
 PROBE = probe.Probe(
