@@ -31,10 +31,10 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
     The parts are independent: a part that raises is listed as failed, and the others still count.
     """
-    return composed(evidence, {part: look(part, evidence) for part in parts(evidence)})
+    return combine(evidence, {part: look(part, evidence) for part in parts(evidence)})
 
 
-class Looked(Record):
+class PartResult(Record):
     """The result of one part of the diagnosis."""
 
     steps: tuple[Step, ...] = ()
@@ -58,34 +58,34 @@ def parts(evidence: Evidence) -> tuple[str, ...]:
     return (_STEPS, *(rule.id for rule in _applicable(evidence)), _NAMED, _HARMLESS, _MISLEADING, _SUSPICIOUS)
 
 
-def look(part: str, evidence: Evidence) -> Looked:
+def look(part: str, evidence: Evidence) -> PartResult:
     """Return the result of one of :func:`parts`; if the part raises, the result has the error."""
     try:
         if part == _STEPS:
-            found = Looked(steps=steps.trace(evidence))
+            result = PartResult(steps=steps.trace(evidence))
         elif part == _NAMED:
             matches = messages.matches(evidence.program, evidence.origin)
-            found = Looked(causes=tuple(known.cause_of(match, evidence) for known, match in matches))
+            result = PartResult(causes=tuple(known.cause_of(match, evidence) for known, match in matches))
         elif part == _HARMLESS:
             log = evidence.program if evidence.lines else _of_trace(evidence).worrying
             without = of_no_gpu(evidence.program, evidence.origin) if evidence.lines else ()
-            found = Looked(lines=(*log.named(Worth.HARMLESS), *without))
+            result = PartResult(lines=(*log.named(Worth.HARMLESS), *without))
         elif part == _MISLEADING:
             log = evidence.program if evidence.lines else _of_trace(evidence)
-            found = Looked(lines=log.named(Worth.MISLEADING))
+            result = PartResult(lines=log.named(Worth.MISLEADING))
         elif part == _SUSPICIOUS:
             no_gpu = is_without_gpu(evidence.program, evidence.origin)
-            found = Looked(lines=suspicious(evidence.program.lines, without_gpu=no_gpu))
+            result = PartResult(lines=suspicious(evidence.program.lines, without_gpu=no_gpu))
         else:
             known = get(part)
             assert known is not None, f"no cause is called {part}"
-            found = Looked(causes=tuple(known.causes(evidence)))
-            if known.in_log is not None and not found.causes:
-                found = Looked(causes=tuple(known.in_log.causes(evidence)), by_log=True)
-        msgspec.json.encode(found)  # a text that JSON cannot hold must not cost the whole report
+            result = PartResult(causes=tuple(known.causes(evidence)))
+            if known.in_log is not None and not result.causes:
+                result = PartResult(causes=tuple(known.in_log.causes(evidence)), by_log=True)
+        msgspec.json.encode(result)  # a text that JSON cannot hold must not cost the whole report
     except (Exception, SystemExit) as error:
-        return Looked(failed=f"it raised {type(error).__name__}: {error!a}")
-    return found
+        return PartResult(failed=f"it raised {type(error).__name__}: {error!a}")
+    return result
 
 
 def _of_trace(evidence: Evidence) -> Log:
@@ -93,14 +93,14 @@ def _of_trace(evidence: Evidence) -> Log:
     return Log(line for row in evidence.rows if row.probe == TRACE for line in row.log)
 
 
-def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
+def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
     """Combine the results of all parts into the diagnosis; a missing part counts as failed."""
-    trace = looked[_STEPS].steps if _STEPS in looked else ()
+    trace = results[_STEPS].steps if _STEPS in results else ()
     broken_at = next((step.stage for step in trace if step.status == "failed"), None)
-    found = {name for name, result in looked.items() if result.causes}
-    rules = [rule for rule in _applicable(evidence) if rule.id in looked and found.isdisjoint(rule.declared.unless)]
-    ranked = _without_weaker(rules, looked, log_alone=evidence.is_log_alone)
-    named = looked[_NAMED].causes if _NAMED in looked else ()
+    matched = {name for name, result in results.items() if result.causes}
+    rules = [rule for rule in _applicable(evidence) if rule.id in results and matched.isdisjoint(rule.declared.unless)]
+    ranked = _without_weaker(rules, results, log_alone=evidence.is_log_alone)
+    named = results[_NAMED].causes if _NAMED in results else ()
     causes = _with_what_lines_name([match for match in ranked if not match[0].declared.last_resort], named)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage not in _OFF_THE_WAY), broken_at)
@@ -118,18 +118,18 @@ def composed(evidence: Evidence, looked: Mapping[str, Looked]) -> Diagnosis:
         steps=trace,
         causes=tuple(consistency.with_safe_fix(cause, first) for cause in first),
         folded=tuple(consistency.with_safe_fix(cause, (cause,)) for cause in folded),
-        harmless=_of_lines(_HARMLESS, looked, explained),
-        misleading=_of_lines(_MISLEADING, looked, explained),
-        failed=tuple(Failed(part, result.failed) for part, result in looked.items() if result.failed),
+        harmless=_of_lines(_HARMLESS, results, explained),
+        misleading=_of_lines(_MISLEADING, results, explained),
+        failed=tuple(Failed(part, result.failed) for part, result in results.items() if result.failed),
         origin=str(evidence.origin) if evidence.lines else "",
-        unexplained=() if causes or first else _of_lines(_SUSPICIOUS, looked, ()),
+        unexplained=() if causes or first else _of_lines(_SUSPICIOUS, results, ()),
     )
 
 
-def _of_lines(part: str, looked: Mapping[str, Looked], explained: Iterable[str]) -> tuple[str, ...]:
+def _of_lines(part: str, results: Mapping[str, PartResult], explained: Iterable[str]) -> tuple[str, ...]:
     """Return a part's findings about lines of the log, without lines that a cause already shows."""
     better = {event.message.meaning for line in explained for event in recognised(line) if event.message.meaning}
-    lines = looked[part].lines if part in looked else ()
+    lines = results[part].lines if part in results else ()
     return tuple(line for line in lines if not line.endswith(tuple(better)))
 
 
@@ -140,7 +140,7 @@ def _applicable(evidence: Evidence) -> list[CatalogueCause]:
 
 
 def _without_weaker(
-    rules: Sequence[CatalogueCause], looked: Mapping[str, Looked], *, log_alone: bool
+    rules: Sequence[CatalogueCause], results: Mapping[str, PartResult], *, log_alone: bool
 ) -> list[tuple[CatalogueCause, RootCause]]:
     """Return the causes of the rules without those that better evidence hides, for the same stage or an earlier one.
 
@@ -153,9 +153,9 @@ def _without_weaker(
         """Return how good a rule's evidence is: 0 for a symptom, 1 for a log, 2 for facts."""
         if rule.declared.symptom:
             return 0
-        return 1 if log_alone or looked[rule.id].by_log or not rule.asks_for_facts else 2
+        return 1 if log_alone or results[rule.id].by_log or not rule.asks_for_facts else 2
 
-    ranked = [(rule, cause) for rule in rules for cause in looked[rule.id].causes]
+    ranked = [(rule, cause) for rule in rules for cause in results[rule.id].causes]
     hiding = [
         (weight(rule), cause)
         for rule, cause in ranked

@@ -37,7 +37,7 @@ from gpudiag.model.report import Broken, Gpu, Judged, Limits, NoReading, Row, Sk
 from gpudiag.probe import Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
-from gpudiag.run.diagnosis import Looked
+from gpudiag.run.diagnosis import PartResult
 
 PART_S = 10.0
 """Time limit for one cause or judge; they normally take milliseconds."""
@@ -70,7 +70,7 @@ class Done(Record):
     """The result of a part: the new outcome of a row, or the finding of a part of the diagnosis."""
 
     outcome: Judged | Skipped | Broken | None = None
-    looked: Looked | None = None
+    part: PartResult | None = None
 
 
 Parts = Iterator[tuple[str, Callable[[], Done]]]
@@ -123,7 +123,7 @@ def _diagnosis(subject: JudgedSubject) -> Parts:
     """Yield the parts of the diagnosis."""
     evidence = subject.evidence
     for part in diagnosis.parts(evidence):
-        yield part, lambda part=part: Done(looked=diagnosis.look(part, evidence))  # type: ignore[misc]
+        yield part, lambda part=part: Done(part=diagnosis.look(part, evidence))  # type: ignore[misc]
 
 
 _WORK: dict[str, Callable[[JudgedSubject], Parts]] = {"rows": _rows, "diagnosis": _diagnosis}
@@ -189,8 +189,8 @@ def here(kind: str, subject: JudgedSubject) -> Worked:
 def diagnosed(subject: JudgedSubject, work: Work = here) -> Diagnosis:
     """Return the diagnosis of ``subject``; it names the parts that could not be examined."""
     worked = work("diagnosis", subject)
-    looked = {part: done.looked for part, done in worked.done.items() if done.looked is not None}
-    found = diagnosis.composed(subject.evidence, looked)
+    results = {part: done.part for part, done in worked.done.items() if done.part is not None}
+    found = diagnosis.combine(subject.evidence, results)
     failed = [Failed(part, why) for part, why in worked.failed.items()]
     if worked.unfinished:
         failed.append(Failed(REST, worked.unfinished))

@@ -11,7 +11,7 @@ from gpudiag.cause import CatalogueCause, Cause, Evidence, Matches, Program
 from gpudiag.fix import run
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
 from gpudiag.model.facts import Facts
-from gpudiag.run.diagnosis import Looked, composed
+from gpudiag.run.diagnosis import PartResult, combine
 
 _SHOWN_BY = ("symptom", "log", "facts")
 """The kinds of evidence, the weakest first."""
@@ -45,11 +45,11 @@ def test_only_better_evidence_that_is_as_certain_hides_a_cause(monkeypatch: pyte
     for weak, strong in itertools.product(_KINDS, _KINDS):
         known = (_known("weak", *weak[:2]), _known("strong", *strong[:2]))
         monkeypatch.setattr("gpudiag.run.diagnosis.rules", lambda known=known: known)
-        looked = {
-            name: Looked(causes=(_cause(name, stage, confidence),))
+        results = {
+            name: PartResult(causes=(_cause(name, stage, confidence),))
             for name, (_, stage, confidence) in (("weak", weak), ("strong", strong))
         }
-        found = composed(evidence, looked)
+        found = combine(evidence, results)
         named = {cause.cause_id for cause in (*found.causes, *found.folded)}
         is_better = _SHOWN_BY.index(strong[0]) > _SHOWN_BY.index(weak[0])
         is_before = _STAGES.index(strong[1]) <= _STAGES.index(weak[1])

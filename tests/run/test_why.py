@@ -277,7 +277,7 @@ def test_a_cause_leaves_no_line_unexplained() -> None:
 
 
 def test_a_cause_that_hangs_on_a_log_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hangs(part: str, evidence: Evidence) -> diagnosis.Looked:
+    def hangs(part: str, evidence: Evidence) -> diagnosis.PartResult:
         if part == "no_room_for_libraries":
             re.search("(a+)+$", "a" * 64 + "b")  # 2 ** 64 ways
         return look(part, evidence)
