@@ -393,7 +393,7 @@ def main() -> int:
     parser.add_argument("--records", type=Path, default=Path("machine-faults.jsonl"), help="kept from run to run")
     parser.add_argument("--jobs", type=int, default=2, help="how many faults to run at the same time")
     parser.add_argument("--part", type=part_of, default=(0, 1), metavar="K/N", help="only the K-th of N parts")
-    parser.add_argument("--only", default="", help="only faults whose name contains this, and these again")
+    parser.add_argument("--only", action="append", help="only faults whose name contains this, and again; repeatable")
     arguments = parser.parse_args()
     commit, records = commit_measured(), Records(arguments.records)
     if not records.has("", commit):
@@ -403,7 +403,7 @@ def main() -> int:
     called, by_program = records.by_case[""]["called"], records.by_case[""]["program"]
     planned = list(cases(called))
     number, parts = arguments.part
-    chosen = [case for case in planned[number::parts] if arguments.only in case.name]
+    chosen = [case for case in planned[number::parts] if any(text in case.name for text in arguments.only or ("",))]
     left = [case for case in chosen if arguments.only or not records.has(case.name, commit)]
     print(f"commit {commit}: {len(planned)} faults, {len(chosen)} of this part, {len(left)} to run", flush=True)
     pool = ThreadPoolExecutor(arguments.jobs)
