@@ -225,7 +225,7 @@ def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
     assert f"kernel log: {xid}" in found.causes[0].evidence
     assert found.causes[0].fix[0].note == "Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
     unreadable = diagnose(NO_GPU.on(nvml=lost))
-    assert fix_line(unreadable.causes[0].fix[0]) == "sudo dmesg | grep -i xid  # which fault"
+    assert fix_line(unreadable.causes[0].fix[0]) == "sudo dmesg | grep -i xid  # shows which fault it is"
 
 
 def test_a_refused_gpu_says_what_was_tried_and_what_the_kernel_says() -> None:

@@ -173,7 +173,7 @@ def test_the_reason_of_the_operating_system_comes_before_what_a_program_conclude
         "E0000 ptxas exited with non-zero error code 65280, output: ptxas fatal   : Could not open output file "
         "'/tmp/tempfile-host-abc': No space left on device"
     )
-    assert shown(full) == ["the disk, or your share of it, is full"]
+    assert shown(full) == ["the disk is full, or your quota is used up"]
     assert "ptxas" in shown(full.replace(": No space left on device", ""))[0]
     assert "/dev/shm" in shown("OSError: [Errno 28] No space left on device: '/dev/shm/pym-12-abc'")[0]
 

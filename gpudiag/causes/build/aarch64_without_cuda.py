@@ -1,7 +1,7 @@
 """{own} is the aarch64 wheel, which is built without CUDA
 
-The aarch64 wheels on PyPI are for the CPU. The extra [and-cuda] installs gigabytes of NVIDIA's packages beside them
-nevertheless, and none of them is ever opened: paths and drivers are not the reason.
+The aarch64 wheels on PyPI are for the CPU. The extra [and-cuda] still installs gigabytes of NVIDIA's packages beside
+them, but TensorFlow opens none of them: paths and drivers are not the reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""nvcc of {toolkit} does not know {architecture}: {why}
+"""nvcc of {toolkit} does not support {architecture}: {why}
 
-Each CUDA compiles for some compute capabilities: a GPU that is newer needs a newer toolkit, and toolkits leave old GPUs
-out (12.0: up to 3.7, 13.0: up to 7.2). A capability of the build's configuration may also be one that no toolkit has.
+Each CUDA toolkit compiles for a range of compute capabilities: a newer GPU needs a newer toolkit, and newer toolkits
+drop old GPUs (12.0: up to 3.7, 13.0: up to 7.2). A capability of the build's configuration may also be one that no
+toolkit has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CAUSE = Cause(
     fix=(
         check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
-            "what it knows, what the GPU has",
+            "compare what nvcc supports with the GPU's compute capability",
         ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list",
@@ -54,7 +55,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         why = f"CUDA {first_with} is the first with code for {capability}"
         first = run(
             f"conda install -c nvidia cuda-toolkit={first_with}",
-            "or newer; or an older capability, as PTX",
+            "or a newer toolkit; or compile PTX for an older capability",
             kind=Kind.INSTALL,
         )
     else:

@@ -1,4 +1,4 @@
-"""the build description of {distribution} cannot be read, so it is not known whether it is built with CUDA
+"""the build description of {distribution} cannot be read, so it is unknown whether it is built with CUDA
 
 gpudiag reads tensorflow/python/platform/build_info.py without importing TensorFlow. Builds that are not from PyPI may
 lack it.

@@ -1,6 +1,6 @@
 """{own} is a build without CUDA, which never looks for a GPU
 
-tensorflow-cpu, and builds for the CPU of conda and others, list no GPU, and print not one line about it.
+tensorflow-cpu, and builds for the CPU of conda and others, list no GPU, and print nothing about it.
 tf.test.is_built_with_cuda() is False there.
 """
 
@@ -36,11 +36,11 @@ def find(facts: Facts, build: CpuBuild) -> Matches:
         first = run(f"{executable(facts)} -m pip uninstall -y {own.name}", f"in {own.location}", kind=Kind.REMOVE)
         second = note(f"{hides.name} {hides.version} in {hides.location} is then the one that is imported")
         if USER_SITE.search(own.location):
-            hide = export("PYTHONNOUSERSITE", "1", "leaves out what is in ~/.local")
+            hide = export("PYTHONNOUSERSITE", "1", "makes Python ignore ~/.local")
             first, second = hide, first.replaced(note=f"{first.note}; for good")
     elif conda and own.name == "tensorflow" and own.location.startswith(conda):
         first = run("conda install 'tensorflow=*=cuda*'", "conda chose the build for the CPU", kind=Kind.INSTALL)
-        second = note("where conda sees no driver, such as on a login node: CONDA_OVERRIDE_CUDA=12.6 before that line")
+        second = note("if conda sees no driver, as on a login node, put CONDA_OVERRIDE_CUDA=12.6 before the command")
     yield Match(
         evidence=(*shown(installed), "is_cuda_build is False"),
         figures={"own": f"{own.name} {own.version}{f' in {own.location}' if hides else ''}"},

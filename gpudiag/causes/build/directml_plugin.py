@@ -17,8 +17,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         run("pip uninstall -y {plugin}", kind=Kind.REMOVE),
-        install("tensorflow[and-cuda]", note="in WSL2, for NVIDIA GPUs under Windows"),
-        install("tensorflow-cpu==2.10.1", note="instead, to keep the plug-in"),
+        install("tensorflow[and-cuda]", note="run it in WSL 2, if the GPU is NVIDIA's"),
+        install("tensorflow-cpu==2.10.1", note="if you want to keep the plug-in instead"),
     ),
     url="https://github.com/microsoft/tensorflow-directml-plugin",
     needs_gpu=False,

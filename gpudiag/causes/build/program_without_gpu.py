@@ -1,7 +1,7 @@
 """the TensorFlow that ran the program had no GPU: {why}
 
-"available devices are [CPU:0]" and an empty list of GPUs are what follows, and not the cause. If no line above says
-what is missing, it is most often a TensorFlow without GPU support: `tensorflow` before 2.1 (`tensorflow-gpu` had it),
+"available devices are [CPU:0]" and an empty list of GPUs are consequences, not the cause. If no line above says what is
+missing, it is most often a TensorFlow without GPU support: `tensorflow` before 2.1 (`tensorflow-gpu` had it),
 `tensorflow-cpu`, 2.11 and newer on Windows, or one of conda that was chosen for a machine without GPU.
 """
 
@@ -28,7 +28,7 @@ from gpudiag.model.diagnosis import Confidence, Stage
 
 _SOFT = edit(
     "tf.config.set_soft_device_placement(True)",
-    "runs it on the CPU; 1.x: tf.ConfigProto(allow_soft_placement=True) of the session",
+    "runs it on the CPU; in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
 )
 _HAS = re.compile(r"only has: \[([^\]]{0,2000})")
 CAUSE = Cause(

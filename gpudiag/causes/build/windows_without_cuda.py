@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=(
         run("wsl --install", "in PowerShell", kind=Kind.INSTALL),
         install("tensorflow[and-cuda]", note="in WSL"),
-        install("tensorflow<2.11", note="instead, with Python 3.10, CUDA 11.2 and cuDNN 8.1"),
+        install("tensorflow<2.11", note="if you want no WSL, with Python 3.10, CUDA 11.2 and cuDNN 8.1"),
     ),
     url="https://www.tensorflow.org/install/pip#windows-native",
     views=("host.tensorflow.no_cuda",),

@@ -1,7 +1,7 @@
 """TF_GPU_ALLOCATOR={value!r} has no effect: no allocator has that name
 
 TensorFlow compares the value letter by letter with cuda_malloc_async, cuda_malloc and memory_guard, and uses its own
-allocator for any other, without a line.
+allocator for any other value, without a message.
 """
 
 from __future__ import annotations

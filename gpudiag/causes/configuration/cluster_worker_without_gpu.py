@@ -1,4 +1,4 @@
-"""{who} has no GPU: if the others have one, they wait for it, or compute at its pace
+"""{who} has no GPU: workers that have one wait for it, or run at its speed
 
 MultiWorkerMirroredStrategy exchanges gradients after each step. A worker whose TensorFlow found no GPU falls back to
 the CPU without an error, and the cluster hangs, or is as slow as that worker, and none of them says why. From one
@@ -22,7 +22,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         ask("gpudiag check --require-gpus 1", "on every worker, before training"),
-        note("do what the report of a worker that fails names as its fix"),
+        note("apply the fix that the report of a failing worker names"),
     ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     needs_gpu=False,

@@ -18,8 +18,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         unset("CUDA_CACHE_DISABLE"),
-        export("CUDA_CACHE_PATH", "/tmp/nv-cache", "if the home folder is the reason: any folder that stays"),  # noqa: S108
-        export("CUDA_CACHE_MAXSIZE", "4294967296", "bytes, so that all kernels have room"),
+        export("CUDA_CACHE_PATH", "/tmp/nv-cache", "if the home folder is the reason, set any folder that is kept"),  # noqa: S108
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "makes room for all kernels (in bytes)"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )

@@ -22,7 +22,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         edit_note("put the line directly after import tensorflow, before other imports that build models"),
-        note("to find what comes first, move the next line up until it holds:"),
+        note("move the next line up in the program until it no longer fails, to find what comes first:"),
         edit("from tensorflow.python.eager import context; assert context.context()._context_handle is None"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "with no change to the program", role=Role.ALTERNATIVE),
     ),

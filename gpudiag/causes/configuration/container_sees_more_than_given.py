@@ -1,4 +1,4 @@
-"""this container was given {given}, but sees {seen}: it takes the memory of GPUs that belong to others
+"""this container was given {given}, but sees {seen}: TensorFlow takes the memory of other containers' GPUs
 
 NVIDIA_VISIBLE_DEVICES names what the container runtime, or the device plugin of Kubernetes, gave. A privileged
 container still sees every device of the host, and so does one whose spec sets the variable itself and bypasses the
@@ -21,13 +21,16 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        export("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "those that were given"),
+        export(
+            "CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "shows only the GPUs that were given"
+        ),
         note(
-            "in the pod: securityContext: {{privileged: false}}; docker run: without --privileged",
+            "start it without privileges; in a pod: securityContext: {{privileged: false}}; docker "
+            "run: without --privileged",
             kind=Kind.START_CONTAINER,
         ),
         note(
-            "do not set NVIDIA_VISIBLE_DEVICES in the pod: resources.limits nvidia.com/gpu is what asks for GPUs",
+            "do not set NVIDIA_VISIBLE_DEVICES in the pod: request GPUs by resources.limits nvidia.com/gpu",
             kind=Kind.START_CONTAINER,
         ),
     ),
@@ -45,7 +48,7 @@ def find(inside: InContainer, facts: Facts) -> Matches:
     named = [gpu.uuid for gpu in gpus if gpu.uuid in given]
     if any(name.startswith("GPU-") for name in given) and not named:
         return  # the names of a host that gives others to its containers
-    choose = export(MASK, ",".join(named), "those that were given") if named else None
+    choose = export(MASK, ",".join(named), "shows only the GPUs that were given") if named else None
     yield Match(
         evidence=(inside.marks, f"{VISIBLE}={value!r}", f"{len(gpus)} GPUs are visible, {MASK} does not hide them"),
         confidence=Confidence.LIKELY,

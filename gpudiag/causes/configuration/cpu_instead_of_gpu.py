@@ -25,9 +25,13 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        edit("assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'", "after import tensorflow"),
-        edit("tf.config.set_soft_device_placement(False)", "an operation that cannot run on the GPU raises"),
-        ask("gpudiag check --require-gpus 1", "before the program, as a step that fails without a GPU"),
+        edit(
+            "assert tf.config.list_physical_devices('GPU'), 'TensorFlow lists no GPU'", "put it after import tensorflow"
+        ),
+        edit(
+            "tf.config.set_soft_device_placement(False)", "makes an operation that cannot run on the GPU raise an error"
+        ),
+        ask("gpudiag check --require-gpus 1", "run it before the program: this step fails without a GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
     needs_gpu=False,
@@ -36,7 +40,7 @@ CAUSE = Cause(
         "program_without_gpu": "it says why there was no GPU",
     },
 )
-_WHY = ask("gpudiag check", "where the program ran: why TensorFlow lists no GPU there")
+_WHY = ask("gpudiag check", "run it where the program ran: it says why TensorFlow lists no GPU there")
 _HEAVY = ("BatchMatMulV2", "Conv2D", "Conv3D", "MatMul")
 """Operations that TensorFlow puts on a GPU wherever there is one."""
 

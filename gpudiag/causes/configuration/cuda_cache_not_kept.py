@@ -1,4 +1,4 @@
-"""{name} needs kernels that are compiled when they are first used, and what was compiled is lost at the end: {why}
+"""kernels for {name} are compiled again at each start, because the compiled code cannot be kept: {why}
 
 TensorFlow has no machine code for this GPU, so that the driver compiles each kernel, for minutes. It keeps the results
 in CUDA_CACHE_PATH, or ~/.nv/ComputeCache. If that folder cannot be written, as in a container with a read-only home, or
@@ -18,8 +18,8 @@ CAUSE = Cause(
     symptom=True,
     fix=(
         unset("CUDA_CACHE_DISABLE"),
-        export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container: of a volume"),
-        export("CUDA_CACHE_MAXSIZE", "4294967296", "bytes; all of TensorFlow's kernels fit"),
+        export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container, use a folder of a volume"),
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "makes room for all of TensorFlow's kernels (in bytes)"),
     ),
     url="https://developer.nvidia.com/blog/cuda-pro-tip-understand-fat-binaries-jit-caching/",
 )
@@ -38,7 +38,9 @@ def find(variables: Variables, rows: Rows, tried: TriedFacts | None) -> Matches:
         figures={"name": compiled[0].figures["name"], "why": why},
         fix=(
             unset(_OFF) if off else None,
-            export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container: of a volume") if failed else None,
+            export("CUDA_CACHE_PATH", "/a/folder/that/stays", "in a container, use a folder of a volume")
+            if failed
+            else None,
             CAUSE.fix[2],
         ),
     )

@@ -20,7 +20,7 @@ from gpudiag.probes.discovery import physical_devices
 CAUSE = Cause(
     unfit=True,
     severity=Severity.WARNING,
-    fix=(install("{package}>=9.3,<9.11"), ask("pip check", "says whether something else asks for a newer one")),
+    fix=(install("{package}>=9.3,<9.11"), ask("pip check", "shows whether another package requires a newer one")),
     url="https://docs.nvidia.com/deeplearning/cudnn/backend/v9.11.0/reference/support-matrix.html",
 )
 _LAST_CUDNN = (9, 10)
@@ -65,9 +65,9 @@ def find(gpus: ChosenGpus, installed: TensorflowFacts | None) -> Matches:
         },
         fix=(
             CAUSE.fix[0],
-            note("take the other cuDNN, which is loaded instead, out of LD_LIBRARY_PATH")
+            note("remove the other cuDNN, which is loaded instead, from LD_LIBRARY_PATH")
             if strange or (loaded and not by_pip)
-            else ask("pip check", "says whether something else asks for a newer one"),
+            else ask("pip check", "shows whether another package requires a newer one"),
         ),
         gpus=tuple(gpu.pci_bus_id for gpu, _ in old),
     )

@@ -1,4 +1,4 @@
-"""CUDA_DEVICE_ORDER={value!r} chooses no GPU: CUDA_VISIBLE_DEVICES is meant, probably
+"""CUDA_DEVICE_ORDER={value!r} selects no GPU: probably CUDA_VISIBLE_DEVICES is meant
 
 CUDA_DEVICE_ORDER says in which order CUDA counts the GPUs, FASTEST_FIRST or PCI_BUS_ID, and CUDA ignores every other
 value without a message. Which GPUs a program sees is CUDA_VISIBLE_DEVICES: until that is set it uses all of them.

@@ -17,11 +17,13 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        configure("sudo nvidia-smi -pm 1", "persistence mode: the driver stays loaded"),
+        configure("sudo nvidia-smi -pm 1", "switches persistence mode on: the driver stays loaded"),
         configure(
-            "sudo systemctl enable --now nvidia-persistenced", "the same, also after a reboot", role=Role.ALTERNATIVE
+            "sudo systemctl enable --now nvidia-persistenced",
+            "does the same, also after a reboot",
+            role=Role.ALTERNATIVE,
         ),
-        kernel_log("if persistence mode is on: a GPU may fail"),
+        kernel_log("if persistence mode is already on, shows whether a GPU fails"),
     ),
     url="https://docs.nvidia.com/deploy/driver-persistence/index.html",
     finding="host.driver.call_slow",

@@ -1,8 +1,8 @@
-"""the program takes an element of a list of GPUs that is empty or shorter than it assumes
+"""the program's index into the list of GPUs is out of range: the list is empty or shorter than it assumes
 
-tf.config.list_physical_devices('GPU') gives an empty list if TensorFlow can use no GPU; it raises nothing.
-`gpus[0]` then ends in IndexError, which says nothing about the reason. The reason is named before this cause, or
-TensorFlow's own lines above the traceback hint at it.
+tf.config.list_physical_devices('GPU') gives an empty list if TensorFlow can use no GPU; it raises nothing. `gpus[0]`
+then ends in IndexError, which says nothing about the reason. The reason is named before this cause, or TensorFlow's own
+lines above the traceback hint at it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from gpudiag.fix import ask
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=(ask("gpudiag check host.environment --debug", "and report what it prints"),),
+    fix=(ask("gpudiag check host.environment --debug", "report what it prints"),),
     url="https://www.tensorflow.org/guide/gpu",
     finding="host.environment.not_gathered",
     row_only=True,

@@ -19,12 +19,15 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "has Blackwell's; driver 570 on"),
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            "has code for Blackwell; needs driver 570 or newer",
+        ),
         note(
             "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",
             kind=Kind.INSTALL,
         ),
-        export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps what was compiled, if compiling works"),
+        export("CUDA_CACHE_MAXSIZE", "4294967296", "keeps the compiled code, if compiling works"),
     ),
     url="https://github.com/tensorflow/tensorflow/issues/89272",
     views=(

@@ -22,7 +22,7 @@ CAUSE = Cause(
     fix=(
         export("CUDA_VISIBLE_DEVICES", "-1", "the CPU"),
         note(
-            "or an earlier TensorFlow that was built for it; this shows for what the installed one was built:",
+            "or install an earlier TensorFlow that was built for it; this shows what the installed one was built for:",
             kind=Kind.INSTALL,
         ),
         ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"),

@@ -1,8 +1,8 @@
-"""{tests} skipped because there was no GPU, and the run passed without them
+"""{tests} skipped because there was no GPU, but the test run passed
 
 Marks such as skipif(not tf.config.list_physical_devices('GPU')) are right on a laptop. On a runner that is there for
-its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why
-TensorFlow lists none is another cause, named before this one if it was found.
+its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why TensorFlow
+lists none is another cause, named before this one if it was found.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        ask("gpudiag check --require-gpus 1", "as a step before the tests: it fails without a GPU"),
-        edit_note("in conftest.py, for the runner that has one:"),
+        ask("gpudiag check --require-gpus 1", "run it as a step before the tests: it fails without a GPU"),
+        edit_note("put this into conftest.py, for the runner that has a GPU:"),
         edit(
             "if os.environ.get('REQUIRE_GPU') and not "
             "tf.config.list_physical_devices('GPU'): pytest.exit('no GPU', returncode=1)"

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} means other GPUs to CUDA than to nvidia-smi: {shown}, not {meant}
+"""CUDA_VISIBLE_DEVICES={value!r} selects {shown}, not {meant}: CUDA numbers the GPUs in another order than nvidia-smi
 
 CUDA counts the fastest GPU first, nvidia-smi counts in PCI order. On a machine with unequal cards the same number names
 two GPUs: a program runs on another card than the one that nvidia-smi shows under that number.
@@ -16,11 +16,11 @@ from gpudiag.model.visibility import apply_mask, indices_are_ambiguous, mask_in_
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA counts as nvidia-smi does"),
+        export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "makes CUDA count as nvidia-smi does"),
         export(
             "CUDA_VISIBLE_DEVICES",
             "{uuids}",
-            "the GPUs of these numbers in nvidia-smi, in any order of CUDA",
+            "selects the GPUs that have these numbers in nvidia-smi, whatever CUDA's order",
             role=Role.ALTERNATIVE,
         ),
     ),

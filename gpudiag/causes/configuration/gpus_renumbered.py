@@ -21,7 +21,10 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         edit_note("{table}"),
-        note("or by UUID, outside the program: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0", kind=Kind.SET_VARIABLE),
+        note(
+            "or select the GPU outside the program by UUID: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0",
+            kind=Kind.SET_VARIABLE,
+        ),
     ),
     url="https://www.tensorflow.org/guide/gpu",
     unless={

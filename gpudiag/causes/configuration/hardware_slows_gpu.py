@@ -16,14 +16,14 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        nvidia_smi("look again while a program computes", "-q -d PERFORMANCE,TEMPERATURE,POWER -i {index}"),
+        nvidia_smi("run it again while a program computes", "-q -d PERFORMANCE,TEMPERATURE,POWER -i {index}"),
         note("{do}"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )
 _REASONS = {
-    "hot": ("it is too hot", "look at fans, dust and the flow of air through the machine"),
-    "power_brake": ("its power supply asks for less", "look at the power supplies and cables; one may have failed"),
+    "hot": ("it is too hot", "check fans, dust and the air flow through the machine"),
+    "power_brake": ("its power supply asks for less", "check the power supplies and cables; one may have failed"),
 }
 
 

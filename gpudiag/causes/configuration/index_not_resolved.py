@@ -1,5 +1,5 @@
-"""CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, and CUDA shows {shown} of {meant} GPUs, so it is not
-known which are meant: your programs may get others than were checked
+"""CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, and CUDA shows {shown} of {meant} GPUs, so it is unknown
+which are meant: your programs may get other GPUs than those checked
 
 With unequal GPUs an index names another GPU for CUDA than for nvidia-smi. gpudiag asks CUDA which it shows; here CUDA
 shows fewer than the list names.

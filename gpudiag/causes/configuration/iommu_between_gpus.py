@@ -1,4 +1,4 @@
-"""{gpus} GPUs hang when they exchange data, and the IOMMU is on between them
+"""{gpus} GPUs hang when they exchange data; the IOMMU between them is on
 
 GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access control
 (ACS), sends that traffic up to the processor, where on many machines it stalls or is corrupted: training stops at the
@@ -20,12 +20,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        export("NCCL_P2P_DISABLE", "1", "to confirm: slower, and it runs"),
+        export("NCCL_P2P_DISABLE", "1", "confirms the cause if the program then runs, more slowly"),
         note(
             "boot with iommu=pt or {off}: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
             kind=Kind.CHANGE_DRIVER,
         ),
-        check("sudo lspci -vvv | grep ACSCtl", "should show SrcValid-: switch ACS off in the firmware"),
+        check("sudo lspci -vvv | grep ACSCtl", "must show SrcValid-; if not, switch ACS off in the firmware"),
     ),
     url=NCCL + "#pci-access-control-services-acs",
     views=("host.collectives.iommu_translates",),

@@ -15,7 +15,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
-        export("NCCL_P2P_DISABLE", "1", "only if training stops at the first all-reduce; for good: boot with iommu=pt"),
+        export("NCCL_P2P_DISABLE", "1", "if training stops at the first all-reduce; permanently: boot with iommu=pt"),
     ),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
     finding="host.collectives.iommu_translates",

@@ -14,7 +14,7 @@ from gpudiag.model.facts import TensorflowFacts
 CAUSE = Cause(
     fix=(
         install("--force-reinstall", "keras"),
-        ask("python -c 'import keras'", "says the whole error"),
+        ask("python -c 'import keras'", "shows the whole error"),
     ),
     url="https://keras.io/getting_started/",
     views=("libraries.mixed_precision.keras_not_imported",),
@@ -35,17 +35,17 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
         elif backend != "tensorflow":
             lines = (
                 unset(_BACKEND),
-                install(backend, note="what Keras is to compute with", role=Role.ALTERNATIVE),
+                install(backend, note="installs the backend that Keras is set to use", role=Role.ALTERNATIVE),
             )
         else:
             lines = (
                 install("--force-reinstall", "keras"),
-                check("cat ~/.keras/keras.json", "does it name another backend?"),
+                check("cat ~/.keras/keras.json", "look whether it names another backend"),
             )
         seen = [f"{name}={variables[name]}" for name in (_BACKEND, _LEGACY) if name in variables]
         yield Match(
             evidence=(found.message, *seen),
             figures=found.figures,
             about=tuple(name for name in (_BACKEND, _LEGACY) if name in variables),
-            fix=(*lines, ask(f"python -c 'import {package}'", "says the whole error")),
+            fix=(*lines, ask(f"python -c 'import {package}'", "shows the whole error")),
         )

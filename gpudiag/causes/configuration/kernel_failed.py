@@ -1,4 +1,4 @@
-"""a kernel of the program failed on the GPU: it read or wrote where it must not, or the GPU has a fault
+"""a kernel of the program failed on the GPU: it accessed memory illegally, or the GPU has a fault
 
 After CUDA_ERROR_ILLEGAL_ADDRESS and similar errors every further call of the process fails, and the line names what was
 called then, not the kernel that failed: kernels run later than they are called. Most often it is your own operation or
@@ -21,8 +21,10 @@ CAUSE = Cause(
             "update the NVIDIA driver; on Windows, raise the limit of its watchdog for the display (TdrDelay), too",
             kind=Kind.CONFIGURE,
         ),
-        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed then"),
-        kernel_log("Xid 13 and 31: a program's; 48, 63, 64, 79, 94, 95: the GPU's"),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation that failed"),
+        kernel_log(
+            "look for an Xid: 13 and 31 are faults of a program; 48, 63, 64, 79, 94 and 95 are faults of the GPU"
+        ),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/",
     needs_gpu=False,

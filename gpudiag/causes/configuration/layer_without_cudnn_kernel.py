@@ -1,4 +1,4 @@
-"""a recurrent layer runs without cuDNN's kernel, which is several times as fast: {argument} rules it out
+"""a recurrent layer cannot use cuDNN's kernel, which is several times as fast, because of {argument}
 
 cuDNN supports LSTM and GRU layers only with their usual arguments: activation tanh, recurrent_activation sigmoid, no
 recurrent_dropout, not unrolled, with bias, reset_after of the GRU. With other arguments TensorFlow uses a general,
@@ -17,7 +17,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(edit_note("leave {argument} out; in place of recurrent_dropout: dropout, or layers of Dropout between"),),
+    fix=(edit_note("remove {argument}; instead of recurrent_dropout use dropout, or Dropout layers in between"),),
     url="https://www.tensorflow.org/api_docs/python/tf/keras/layers/LSTM",
     needs_gpu=False,
 )

@@ -1,4 +1,4 @@
-"""something in the program that wrote the log asks for {asked}, of another release of {library}
+"""the program that wrote the log needs {asked}, which is of another release of {library}
 
 TensorFlow 2.18 to 2.21 opens libraries of CUDA 12 and cuDNN 9. A program that asks for libcudart.so.11.0 or a library
 of cuDNN 8 is an older TensorFlow (2.17 and before: cuDNN 8; 2.14 and before: CUDA 11), or an extension, or another
@@ -20,8 +20,13 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("pip list | grep -i -e tensorflow -e torch -e jax -e nvidia", "by the program's interpreter"),
-        install("--upgrade", "tensorflow[and-cuda]", note="brings {ours}; likewise a release of the extension for it"),
+        check(
+            "pip list | grep -i -e tensorflow -e torch -e jax -e nvidia",
+            "run it with the program's Python: shows what needs the library",
+        ),
+        install(
+            "--upgrade", "tensorflow[and-cuda]", note="brings {ours}; upgrade the extension to a release for it as well"
+        ),
     ),
     url="https://www.tensorflow.org/install/source#gpu",
     needs_gpu=False,

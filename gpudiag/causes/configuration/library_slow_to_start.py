@@ -22,13 +22,14 @@ from gpudiag.probes.comparison import LibraryFaults
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        export("CUDA_MODULE_LOADING", "LAZY", "each kernel is loaded when it is first used"),
+        export("CUDA_MODULE_LOADING", "LAZY", "loads each kernel when it is first used"),
         check(
-            "dd if={file} of=/dev/null bs=1M", "how fast its file is read: below 100 MB/s, install it on a local disk"
+            "dd if={file} of=/dev/null bs=1M",
+            "shows how fast the file is read: if it is below 100 MB/s, install it on a local disk",
         ),
         check(
             "ls -ld ~/.nv/ComputeCache; df -h ~",
-            "kernels that the driver compiled are kept here, if that can be written",
+            "must be writable: the driver keeps compiled kernels here",
         ),
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),

@@ -13,7 +13,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(configure("ulimit -l unlimited", "in a container: docker run --ulimit memlock=-1; only if NCCL fails"),),
+    fix=(configure("ulimit -l unlimited", "if NCCL fails; in a container: docker run --ulimit memlock=-1"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.low_memlock",
     row_only=True,

@@ -14,7 +14,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host; only if NCCL fails"),),
+    fix=(start("docker run --shm-size=1g --ulimit memlock=-1 ...", "if NCCL fails; or use --ipc=host"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.small_shm",
     row_only=True,

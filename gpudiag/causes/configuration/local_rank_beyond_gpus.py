@@ -1,9 +1,9 @@
-"""the program uses {rank} as the number of a GPU, but the number of visible GPUs is {gpus}
+"""the program uses {rank} as a GPU's number, but the number of visible GPUs is {gpus}
 
 Horovod, torchrun and mpirun start several processes on a machine and number them: the local rank. Programs take it as
-the index of their GPU. If more processes are started than GPUs are visible, or if the launcher already gave
-each process its own GPU, which is then GPU:0 for each of them, that index does not exist: "IndexError: list
-index out of range", or an invalid visible_device_list.
+the index of their GPU. If more processes are started than GPUs are visible, or if the launcher already gave each
+process its own GPU, which is then GPU:0 for each of them, that index does not exist: "IndexError: list index out of
+range", or an invalid visible_device_list.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("horovodrun -np {gpus} ...", "as many processes on each machine as GPUs are visible"),
-        edit_note("if each process sees its own GPU: gpus[0] instead of gpus[hvd.local_rank()]"),
+        start("horovodrun -np {gpus} ...", "start as many processes on each machine as GPUs are visible"),
+        edit_note("use gpus[0] instead of gpus[hvd.local_rank()] if each process sees only its own GPU"),
         edit_note("{table}"),
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",

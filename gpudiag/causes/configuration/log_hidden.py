@@ -12,7 +12,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(unset("TF_CPP_MIN_LOG_LEVEL", note="while you look for a fault"),),
+    fix=(unset("TF_CPP_MIN_LOG_LEVEL", note="do this while you look for a fault"),),
     url="https://www.tensorflow.org/guide/gpu#setup",
     finding="host.environment.log_hidden",
     row_only=True,

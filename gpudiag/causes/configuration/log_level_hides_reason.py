@@ -16,7 +16,10 @@ from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(unset("TF_CPP_MIN_LOG_LEVEL"), export("TF_CPP_VMODULE", "dso_loader=1", "for the names of libraries")),
+    fix=(
+        unset("TF_CPP_MIN_LOG_LEVEL"),
+        export("TF_CPP_VMODULE", "dso_loader=1", "makes the log name missing libraries"),
+    ),
     url="https://www.tensorflow.org/guide/gpu#setup",
     views=("host.environment.log_hidden",),
 )

@@ -15,7 +15,11 @@ from gpudiag.model.visibility import choices, mask_in_force
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(export("CUDA_VISIBLE_DEVICES", "{right}", "indices from 0 to {last}, or UUIDs of nvidia-smi -L, each once"),),
+    fix=(
+        export(
+            "CUDA_VISIBLE_DEVICES", "{right}", "name indices from 0 to {last}, or UUIDs of nvidia-smi -L, each once"
+        ),
+    ),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     finding="host.environment.entries_ignored",

@@ -1,6 +1,6 @@
 """this process sees GPU {others} of the node, but Slurm gave the job GPU {given}
 
-Slurm says which GPUs a job has by CUDA_VISIBLE_DEVICES, and keeps it from the others only if the administrator has set
+Slurm sets CUDA_VISIBLE_DEVICES to the job's GPUs, but blocks the other GPUs only if the administrator has set
 ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,
 sudo or a container that loses it, then computes on GPUs of other jobs: both run out of memory, and its own GPU is idle.
 """
@@ -20,8 +20,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {given}"),
-        edit_note("take the line that sets CUDA_VISIBLE_DEVICES out of the program: Slurm sets it"),
-        note("the administrator: ConstrainDevices=yes in cgroup.conf", kind=Kind.ASK_ADMIN),
+        edit_note("remove the line that sets CUDA_VISIBLE_DEVICES from the program: Slurm sets it"),
+        note("ask the administrator to set ConstrainDevices=yes in cgroup.conf", kind=Kind.ASK_ADMIN),
     ),
     url="https://slurm.schedmd.com/gres.html",
 )

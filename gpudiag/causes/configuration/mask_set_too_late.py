@@ -1,4 +1,4 @@
-"""the program uses GPU {beyond}, which CUDA_VISIBLE_DEVICES={value!r} was to hide: it was set too late
+"""CUDA_VISIBLE_DEVICES={value!r} was set too late: the program uses GPU {beyond}, which it should hide
 
 The CUDA driver reads the variable once, when it is initialised (cuInit). An assignment to os.environ after that changes
 nothing, and gives no message. "import tensorflow" does not initialise it yet; the first listing of devices or operation
@@ -25,7 +25,7 @@ CAUSE = Cause(
         run("CUDA_VISIBLE_DEVICES={value} python program.py", kind=Kind.SET_VARIABLE),
         edit(
             "import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}",
-            "first lines of the program",
+            "put it into the program's first lines",
             role=Role.ALTERNATIVE,
         ),
         edit_note("or after the import: tf.config.set_visible_devices(...), before any other call of TensorFlow"),

@@ -19,7 +19,12 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{whole}", "whole GPUs"),
-        export("CUDA_VISIBLE_DEVICES", "{instance}", "or an instance; a process for each", role=Role.ALTERNATIVE),
+        export(
+            "CUDA_VISIBLE_DEVICES",
+            "{instance}",
+            "or use one MIG instance, with a process for each",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     url=MIG_GUIDE,
 )

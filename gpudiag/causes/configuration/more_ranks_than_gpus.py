@@ -1,4 +1,5 @@
-"""{launcher} started {processes} processes on this machine, and there {are} for them: they share, and run out of memory
+"""{launcher} started {processes} processes on this machine, but there {are} for them: they share GPUs, and run out of
+memory
 
 TensorFlow takes nearly all memory of each GPU that it sees when it first computes. If more processes are started on a
 machine than it has GPUs for them, the second on the same GPU fails, out of memory, or hangs in the first collective:
@@ -20,7 +21,11 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         start("mpirun -np 2 ..."),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are meant to share; NCCL still refuses two on one GPU"),
+        export(
+            "TF_FORCE_GPU_ALLOW_GROWTH",
+            "true",
+            "if they are meant to share a GPU; NCCL still refuses two ranks on one GPU",
+        ),
     ),
     url="https://horovod.readthedocs.io/en/stable/gpus.html",
 )
@@ -40,7 +45,7 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
         return
     how = {
         "Slurm": start(f"srun --ntasks-per-node={gpus} --gpus-per-task=1 ..."),
-        "Horovod": start(f"horovodrun -np {gpus} ...", "for each machine as many as it has GPUs"),
+        "Horovod": start(f"horovodrun -np {gpus} ...", "start as many processes on each machine as it has GPUs"),
         "torchrun": note(f"torchrun --nproc-per-node={gpus} ..."),
     }
     yield Match(
@@ -52,7 +57,9 @@ def find(launcher: Launcher, facts: Facts) -> Matches:
             "are": "is 1 GPU" if gpus == 1 else f"are {gpus} GPUs",
         },
         fix=(
-            how.get(launcher.name, note(f"mpirun -np {gpus} ...  # for each machine as many as it has GPUs")),
+            how.get(
+                launcher.name, note(f"mpirun -np {gpus} ...  # start as many processes on each machine as it has GPUs")
+            ),
             CAUSE.fix[1],
         ),
     )

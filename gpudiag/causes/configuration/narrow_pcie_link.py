@@ -1,9 +1,9 @@
-"""{gpu} is connected by {now} but could use {most}: every copy to it takes many times as long
+"""{gpu} is connected by {now} but supports {most}: every copy to it takes many times as long
 
 A GPU that was put into a slot with one lane, on a riser cable for mining, or whose contacts are bad works without an
 error and gets its data slowly; training that reads much is a fraction as fast. Idle GPUs lower the speed of their link,
-so it counts only while the GPU is awake. Eight lanes, or four for a GPU in a separate box, are usual, and are not
-meant here.
+so it counts only while the GPU is awake. Eight lanes, or four for a GPU in a separate box, are usual, and are not meant
+here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CAUSE = Cause(
             kind=Kind.REPLACE_HARDWARE,
         ),
         check(
-            "sudo lspci -vv | grep -i -e nvidia -e LnkSta:", "says (downgraded) if a link is narrower than it could be"
+            "sudo lspci -vv | grep -i -e nvidia -e LnkSta:", "shows (downgraded) if a link is narrower than it could be"
         ),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",

@@ -17,8 +17,11 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("docker run --ulimit memlock=-1 --shm-size=1g ...", "without a container: ulimit -l unlimited"),
-        export("NCCL_IB_DISABLE", "1", "to confirm, or for good if InfiniBand is not to be used"),
+        start(
+            "docker run --ulimit memlock=-1 --shm-size=1g ...",
+            "if the program runs outside a container: ulimit -l unlimited",
+        ),
+        export("NCCL_IB_DISABLE", "1", "confirms the cause; keep it if you do not want InfiniBand"),
     ),
     url=NCCL,
     views=("host.collectives.low_memlock",),

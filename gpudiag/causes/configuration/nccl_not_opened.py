@@ -1,4 +1,4 @@
-"""NCCL ({library}) cannot be opened: what several GPUs compute together fails, each GPU alone works
+"""NCCL ({library}) cannot be opened: several GPUs cannot compute together, but each GPU alone works
 
 TensorFlow's wheels open NCCL when GPUs first exchange data, and not when they list the GPUs: one GPU works, and
 MirroredStrategy and other collectives fail with "unhandled system error", which NCCL itself never printed.

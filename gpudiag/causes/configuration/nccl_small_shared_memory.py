@@ -30,8 +30,8 @@ CAUSE = Cause(
     fix=(
         start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
         note("Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm", kind=Kind.START_CONTAINER),
-        check("ls -l /dev/shm/nccl-*", "left by programs that were killed: remove them when none runs"),
-        check("NCCL_DEBUG=WARN python program.py", "names what failed, if it does so again"),
+        check("ls -l /dev/shm/nccl-*", "shows files left by killed programs: remove them when no program runs"),
+        check("NCCL_DEBUG=WARN python program.py", "shows what failed, if it fails again"),
     ),
     url=NCCL,
     views=("host.collectives.small_shm",),

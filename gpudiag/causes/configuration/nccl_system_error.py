@@ -27,8 +27,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         check("NCCL_DEBUG=WARN python program.py 2>&1 | tee app.log; gpudiag check --log app.log"),
-        export("NCCL_IB_DISABLE", "1", "is it InfiniBand?"),
-        export("NCCL_SOCKET_IFNAME", "eth0", "is it the interface? Name the one that joins the machines"),
+        export("NCCL_IB_DISABLE", "1", "if the program then works, InfiniBand is the fault"),
+        export("NCCL_SOCKET_IFNAME", "eth0", "if the interface is the fault; name the one that connects the machines"),
     ),
     url=NCCL,
     unless={

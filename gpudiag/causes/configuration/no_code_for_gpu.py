@@ -17,11 +17,9 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        nvidia_smi("of the GPU", "--query-gpu=name,compute_cap --format=csv"),
+        nvidia_smi("shows the GPU's compute capability", "--query-gpu=name,compute_cap --format=csv"),
         ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info()[\"cuda_compute_capabilities\"])'"),
-        note(
-            "take a TensorFlow that has this capability, or build the extension that failed for it", kind=Kind.INSTALL
-        ),
+        note("use a TensorFlow that has this capability, or build the failing extension for it", kind=Kind.INSTALL),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{gpu} has {active} of {links} NVLinks up, and the other GPUs of its kind have more: collectives are slow, or hang
+"""{gpu} has only {active} of {links} NVLinks up; other GPUs of its kind have more: collectives are slow, or hang
 
 The cards are of one kind, so they should have the same number of links. A link is down after an error, a card or bridge
 that sits badly, or a fabric that was not set up again. NCCL then goes over PCI Express, or stops at the first
@@ -17,9 +17,13 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        nvidia_smi("which links; nvidia-smi nvlink -e: their errors", "nvlink -s -i {index}"),
-        run("sudo nvidia-smi --gpu-reset", "all GPUs together, no program using them; or reboot", kind=Kind.RESET_GPU),
-        note("if they stay down: have the bridge, or the card, put in again or replaced", kind=Kind.REPLACE_HARDWARE),
+        nvidia_smi("shows which links are down; nvidia-smi nvlink -e shows their errors", "nvlink -s -i {index}"),
+        run(
+            "sudo nvidia-smi --gpu-reset",
+            "resets all GPUs together, if no program uses them; or reboot",
+            kind=Kind.RESET_GPU,
+        ),
+        note("have the bridge or card reseated or replaced if the links stay down", kind=Kind.REPLACE_HARDWARE),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html#nvlink",
 )

@@ -1,8 +1,8 @@
-"""LD_LIBRARY_PATH supplies older copies ({names}, from {folders}) than this environment's own packages
+"""LD_LIBRARY_PATH puts older copies ({names}, from {folders}) before this environment's own packages
 
 LD_LIBRARY_PATH comes before the folders of NVIDIA's packages. A shell profile, a module or a base image that sets it
-makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with: that shows
-late, in a crash or an error of a single operation.
+makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with: that shows late,
+in a crash or an error of a single operation.
 """
 
 from __future__ import annotations

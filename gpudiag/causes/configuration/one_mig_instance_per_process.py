@@ -1,4 +1,4 @@
-"""{instances} MIG instances are given, but CUDA shows a process only one of them, {first}
+"""{instances} MIG instances are selected, but CUDA shows each process only the first, {first}
 
 CUDA enumerates a single MIG instance in a process, however many CUDA_VISIBLE_DEVICES or the container names. So
 TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one replica.
@@ -16,8 +16,12 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("CUDA_VISIBLE_DEVICES={first} python program.py", "a process for each instance", kind=Kind.SET_VARIABLE),
-        configure("sudo nvidia-smi -mig 0", "or the whole GPU, for one program over all of the memory"),
+        run(
+            "CUDA_VISIBLE_DEVICES={first} python program.py",
+            "start one process for each instance",
+            kind=Kind.SET_VARIABLE,
+        ),
+        configure("sudo nvidia-smi -mig 0", "or use the whole GPU, if one program needs all of the memory"),
     ),
     url=MIG_GUIDE,
 )

@@ -1,4 +1,4 @@
-"""Slurm gave this job {given} GPUs on this node, and the program sees {visible}: the others are idle
+"""Slurm gave this job {given} GPUs on this node, but the program sees only {visible}: the others are idle
 
 A line in the program or in the script of the job sets CUDA_VISIBLE_DEVICES, and so leaves out GPUs that the job has and
 pays for. Slurm sets the variable itself, to the GPUs of the job or of the task.
@@ -19,8 +19,8 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         unset("CUDA_VISIBLE_DEVICES", note="GPU 0, 1, 2, 3"),
-        edit_note("take the line that sets CUDA_VISIBLE_DEVICES out of the program or the job's script: Slurm sets it"),
-        edit_note("if the program needs no more, ask for fewer: sbatch --gpus-per-node={visible} ..."),
+        edit_note("remove the line that sets CUDA_VISIBLE_DEVICES from the program or the job's script: Slurm sets it"),
+        edit_note("request fewer GPUs if the program needs no more: sbatch --gpus-per-node={visible} ..."),
     ),
     url="https://slurm.schedmd.com/gres.html",
     unless={

@@ -16,8 +16,10 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        run("pip uninstall PLUGIN", "the package that brings {kinds}, or hide its devices", kind=Kind.REMOVE),
-        edit("tf.config.set_visible_devices([], '{kind}')", "before the first operation", role=Role.ALTERNATIVE),
+        run("pip uninstall PLUGIN", "name the package that brings {kinds}; or hide its devices", kind=Kind.REMOVE),
+        edit(
+            "tf.config.set_visible_devices([], '{kind}')", "must come before the first operation", role=Role.ALTERNATIVE
+        ),
     ),
     url="https://www.tensorflow.org/install/gpu_plugins",
     needs_gpu=False,

@@ -19,10 +19,10 @@ from gpudiag.model.visibility import gpus_in_scope, other_use
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "in a pod that needs GPUs"),
-        check("env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]", "in a pod that needs none"),
+        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "if the pod needs GPUs"),
+        check("env: [{{name: NVIDIA_VISIBLE_DEVICES, value: void}}]", "if the pod needs none"),
         note(
-            "in the node's config.toml of the toolkit: accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+            "set accept-nvidia-visible-devices-envvar-when-unprivileged=false in the toolkit's config.toml on the node",
             kind=Kind.START_CONTAINER,
         ),
     ),

@@ -1,4 +1,4 @@
-"""{gpu} may use {limit} of {sold} W, and computes at {clock} of {most} MHz because of that
+"""{gpu} is limited to {limit} of {sold} W, and therefore runs at {clock} of {most} MHz
 
 An administrator, or a service that saves energy, has set a limit of power far below the card's own. It is kept until
 the driver is loaded again. Every program runs, and nothing says why it is slow.
@@ -15,8 +15,8 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        nvidia_smi("look again while a program computes", "-q -d PERFORMANCE,POWER -i {index}"),
-        configure("sudo nvidia-smi -i {index} -pl {sold}", "watts, as the card was sold"),
+        nvidia_smi("run it again while a program computes", "-q -d PERFORMANCE,POWER -i {index}"),
+        configure("sudo nvidia-smi -i {index} -pl {sold}", "sets the card's original limit in watts"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )

@@ -1,4 +1,4 @@
-"""the profiler does not find its library {name}; everything else works without it
+"""{name}, the profiler's library, was not found; everything else works without it
 
 TensorFlow's profiler, and the TensorBoard callback with profile_batch, open CUPTI of the CUDA that TensorFlow was built
 for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/local/cuda may be another release.
@@ -17,7 +17,7 @@ CAUSE = Cause(
     fix=(
         install("nvidia-cuda-cupti-cu12"),
         prepend("LD_LIBRARY_PATH", "/usr/local/cuda/extras/CUPTI/lib64"),
-        edit_note("or profile nothing: TensorBoard(profile_batch=0)"),
+        edit_note("or switch profiling off: TensorBoard(profile_batch=0)"),
     ),
     url="https://www.tensorflow.org/guide/profiler#install_the_profiler_and_gpu_prerequisites",
     needs_gpu=False,

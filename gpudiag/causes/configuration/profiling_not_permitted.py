@@ -1,4 +1,5 @@
-"""the profiler may not read the GPU's counters, which the driver keeps for administrators; everything else works
+"""permission denied: the driver lets only administrators read the GPU's counters, so the profiler cannot; everything
+else works
 
 Since the drivers of 2019 (418.43, on Windows 419.17) the module's option NVreg_RestrictProfilingToAdminUsers is on.
 TensorFlow's profiler, and the TensorBoard callback with profile_batch, then trace nothing of the GPU, and say so once
@@ -21,7 +22,7 @@ CAUSE = Cause(
             kind=Kind.CHANGE_DRIVER,
         ),
         start("docker run --cap-add=SYS_ADMIN ..."),
-        edit_note("or profile nothing: TensorBoard(profile_batch=0)"),
+        edit_note("or switch profiling off: TensorBoard(profile_batch=0)"),
     ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
     "performance-counters",
@@ -31,11 +32,11 @@ _FOR_ALL = run(
     "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee "
     "/etc/modprobe.d/nv-prof.conf && sudo "
     "update-initramfs -u && sudo reboot",
-    "Fedora: dracut --force",
+    "on Fedora: dracut --force",
     kind=Kind.CHANGE_DRIVER,
     where=Where.HOST,
 )
-_IN_CONTAINER = start("docker run --cap-add=SYS_ADMIN ...", "in a container, for its root")
+_IN_CONTAINER = start("docker run --cap-add=SYS_ADMIN ...", "if it runs in a container, as root")
 _ON_WINDOWS = note(
     "NVIDIA Control Panel, Desktop, Enable Developer Settings; Manage GPU Performance Counters: all users"
 )

@@ -1,8 +1,7 @@
-"""the program that wrote the log could not use a GPU; started from here, TensorFlow can
+"""the program that wrote the log could not use a GPU, but TensorFlow started from here can
 
-A log is of the process that wrote it: of another container, virtual environment, job or service, with other
-variables, or of another day. A program can also hide the GPU from itself, with os.environ before its first use of
-TensorFlow.
+A log is of the process that wrote it: of another container, virtual environment, job or service, with other variables,
+or of another day. A program can also hide the GPU from itself, with os.environ before its first use of TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""the ptxas that XLA found is too old for the GPU: it does not know {target}
+"""the ptxas that XLA found is too old for the GPU: it does not support {target}
 
-XLA compiles kernels with the ptxas of a CUDA toolkit that it finds in NVIDIA's package, in --xla_gpu_cuda_data_dir,
-or on PATH. One that is older than the GPU does not know its generation: 10.0 and 12.0 (Blackwell) came with CUDA
-12.8, 9.0 (Hopper) and 8.9 (Ada) with 11.8. XLA then lets the driver compile, or fails if it must not.
+XLA compiles kernels with the ptxas of a CUDA toolkit that it finds in NVIDIA's package, in --xla_gpu_cuda_data_dir, or
+on PATH. One that is older than the GPU does not know its generation: 10.0 and 12.0 (Blackwell) came with CUDA 12.8, 9.0
+(Hopper) and 8.9 (Ada) with 11.8. XLA then lets the driver compile, or fails if it must not.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from gpudiag.model.report import Figure, Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        install("--upgrade", "nvidia-cuda-nvcc-cu12", note="has a ptxas that XLA finds"),
-        ask("python -c \"import shutil; print(shutil.which('ptxas'))\"", "take one of an older toolkit out of PATH"),
+        install("--upgrade", "nvidia-cuda-nvcc-cu12", note="brings a ptxas that XLA finds"),
+        ask(
+            "python -c \"import shutil; print(shutil.which('ptxas'))\"",
+            "if it is from an older toolkit, remove that from PATH",
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list",
     needs_gpu=False,

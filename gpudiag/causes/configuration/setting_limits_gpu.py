@@ -59,7 +59,10 @@ def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[t
     if with_mps and 0 < _number(variables, _MPS_THREADS) < 100 * _PART:
         yield _MPS_THREADS, f"lets each program use {variables[_MPS_THREADS]} % of the multiprocessors of a GPU"
     if variables.get(_BLOCKING) == "1":
-        yield _BLOCKING, "makes every program wait for each kernel of CUDA: it is for finding errors, and slow"
+        yield _BLOCKING, "makes every program wait for each CUDA kernel: this is slow, and meant for finding "
+
+
+"errors"
 
 
 def _number(variables: Variables, name: str) -> int:

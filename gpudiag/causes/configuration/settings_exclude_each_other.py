@@ -20,7 +20,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         edit_note("remove set_memory_growth: the limits of the logical devices bound the program already"),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "to have both: remove it nevertheless", role=Role.ALTERNATIVE),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if you want both, remove it nevertheless", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
@@ -30,7 +30,7 @@ _EXCLUSIVE = {
         "memory growth",
         "logical devices",
         edit_note("remove set_memory_growth: the limits of the logical devices bound the program already"),
-        export(FORCE_GROWTH, "true", "or, to have both: remove it nevertheless"),
+        export(FORCE_GROWTH, "true", "or, if you want both, remove it nevertheless"),
     ),
     "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set": (
         "per_process_gpu_memory_fraction",

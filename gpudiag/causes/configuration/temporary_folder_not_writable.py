@@ -23,7 +23,7 @@ from gpudiag.text import size
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        check("df -h /tmp", "full: make room"),
+        check("df -h /tmp", "if it is full, make room"),
         run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"', kind=Kind.SET_VARIABLE),
     ),
     url="https://github.com/jax-ml/jax/issues/11190",
@@ -48,12 +48,12 @@ def find(tried: TriedFacts, broken: FirstFailed | None) -> Matches:
         fix=(
             check(f"df -h {quote(folder.path)}; df -i {quote(folder.path)}", "make room there")
             if folder.error in (None, *_FULL)
-            else check("ulimit -f unlimited", "in the shell or unit that starts the program")
+            else check("ulimit -f unlimited", "run it in the shell, or set it in the unit, that starts the program")
             if folder.error == "EFBIG"
             else None,
             run('mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"', kind=Kind.SET_VARIABLE)
             if home
-            else export("TMPDIR", "/dev/shm", "or another folder that this user may write to"),  # noqa: S108
+            else export("TMPDIR", "/dev/shm", "or use another folder that this user may write to"),  # noqa: S108
         ),
         stage=stage,
     )

@@ -1,4 +1,4 @@
-"""TF_CONFIG: this is {task} of {workers} workers, and the others cannot be seen from here
+"""TF_CONFIG: this is {task} of {workers} workers; the others cannot be checked from here
 
 A worker without a GPU delays or stops all of them, and none says why. gpudiag sees one machine, so each worker needs
 its own check before training.

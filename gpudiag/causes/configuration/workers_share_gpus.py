@@ -22,7 +22,7 @@ from gpudiag.text import counted
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        edit_note("first lines of conftest.py:"),
+        edit_note("put these lines first into conftest.py:"),
         edit(
             "import os; worker = os.environ.get('PYTEST_XDIST_WORKER', 'gw0'); "
             "os.environ['CUDA_VISIBLE_DEVICES'] = {uuids}[int(worker[2:]) % {gpus}]"
@@ -30,7 +30,7 @@ CAUSE = Cause(
         run("pytest -n {gpus}"),
         run(
             "TF_FORCE_GPU_ALLOW_GROWTH=true pytest -n ...",
-            "or more workers than GPUs, if their tests are small",
+            "if the tests are small, several workers can share a GPU",
             role=Role.ALTERNATIVE,
             kind=Kind.SET_VARIABLE,
         ),

@@ -1,8 +1,8 @@
-"""TF_GPU_ALLOCATOR=cuda_malloc_async ends the process: this GPU, driver or system has no memory pools
+"""TF_GPU_ALLOCATOR=cuda_malloc_async aborts the process: this GPU, driver or system does not support memory pools
 
-The allocator uses the memory pools of CUDA 11.2 and later. If the GPU, the driver, a hypervisor (vGPU) or the
-operating system (WSL, containers with an old driver) does not support them, TensorFlow does not fall back: it writes
-a fatal line and aborts when it makes its devices.
+The allocator uses the memory pools of CUDA 11.2 and later. If the GPU, the driver, a hypervisor (vGPU) or the operating
+system (WSL, containers with an old driver) does not support them, TensorFlow does not fall back: it writes a fatal line
+and aborts when it makes its devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpudiag.model.facts import Facts, Unknown
 CAUSE = Cause(
     fix=(
         unset("TF_GPU_ALLOCATOR"),
-        edit_note("take os.environ['TF_GPU_ALLOCATOR'] out of the program, if it is there"),
+        edit_note("if the program sets os.environ['TF_GPU_ALLOCATOR'], remove that line"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html",
 )

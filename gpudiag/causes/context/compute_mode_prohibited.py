@@ -1,4 +1,4 @@
-"""GPU {index} lets no program compute (compute mode prohibited)
+"""GPU {index} is closed to all programs (compute mode prohibited)
 
 An administrator can close a GPU to CUDA, for instance the one that drives the screens. TensorFlow lists it all the
 same, and fails when it creates its devices, on all GPUs: "device(s) is/are busy or unavailable".

@@ -25,8 +25,8 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.CHANGE_DRIVER),
-        nvidia_smi("shows the driver, and the newest CUDA that it runs"),
-        note("or a TensorFlow that was built for the CUDA that this driver runs", kind=Kind.INSTALL),
+        nvidia_smi("shows the driver's version and the newest CUDA that it supports"),
+        note("or install a TensorFlow that was built for a CUDA that this driver supports", kind=Kind.INSTALL),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     finding="host.driver.old_driver",
@@ -52,7 +52,7 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
         figures={"who": f"TensorFlow was built with: it supports CUDA {supported} at most, not {built}"},
         fix=(
             update.replaced(note=f"{needed} or newer, then reboot" + (f"; {update.note}" if update.note else "")),
-            run(keep, "instead, as this is a data-centre GPU", kind=Kind.INSTALL_AS_ROOT)
+            run(keep, "or keep the driver: this is a data-centre GPU", kind=Kind.INSTALL_AS_ROOT)
             if any(_DATA_CENTRE.search(device.name) for device in facts.nvml_devices)
             else note("the package cuda-compat, which spares that, is for data-centre GPUs alone"),
         ),
@@ -68,7 +68,9 @@ def find_in_log(program: Program, origin: Origin) -> Matches:
     cuda = f" (CUDA {origin.generation.cuda})" if origin.is_one else ""
     stated = origin.stated.driver
     runs = origin.stated.driver_cuda
-    bring = note("or a TensorFlow (in conda: a cudatoolkit) of the CUDA that this driver runs", kind=Kind.INSTALL)
+    bring = note(
+        "or install a TensorFlow (in conda: a cudatoolkit) for a CUDA that this driver supports", kind=Kind.INSTALL
+    )
     if stated and said and origin.is_one and _is_enough(stated.value, origin):
         # What TensorFlow's wheel was built for runs on this driver: another CUDA was installed for it.
         cuda = f": {stated.value} runs up to CUDA {runs}, and a newer one is loaded, such as conda's" if runs else ""

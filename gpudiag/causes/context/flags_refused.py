@@ -1,4 +1,4 @@
-"""{variable} {what} ({refused}), and XLA ends every program for that
+"""{variable} {what} ({refused}), so XLA aborts every program
 
 XLA reads the variables XLA_FLAGS and TF_XLA_FLAGS when TensorFlow makes its devices, or before. A flag that this
 release does not know, most often one that was removed since or that JAX's newer XLA has, a value that it cannot read,
@@ -34,14 +34,14 @@ def find(variables: Variables, rows: Rows, log: EveryLog, alone: LogAlone | None
         variable, refused, what = found["file_in"], [found["file"]], "names a file that cannot be read"
     elif found["unknown_in"]:
         variable, refused = found["unknown_in"], _TOKEN.findall(found["flags"])
-        what = "holds what this TensorFlow does not know"
+        what = "contains a flag that this TensorFlow does not know"
     elif garbled := found["garbled"]:  # printed by several threads at once
         inner = re.search(r"--[a-z]\w+", garbled)
-        refused, what = [garbled], "holds a value that cannot be read"
+        refused, what = [garbled], "contains a value that cannot be read"
         variable = "TF_XLA_FLAGS" if "--tf_" in garbled else "XLA_FLAGS"
         right = export(variable, f"{inner[0]}") if inner else None
     else:
-        refused, what = [f"--{found['name']}={found['value']}"], "holds a value that cannot be read"
+        refused, what = [f"--{found['name']}={found['value']}"], "contains a value that cannot be read"
         holding = [name for name in _VARIABLES if refused[0] in _TOKEN.findall(variables.get(name, ""))]
         variable = holding[0] if holding else "XLA_FLAGS"
     value = variables.get(variable, "")

@@ -1,10 +1,10 @@
-"""GPU {index} lets one process in at a time (compute mode exclusive_process), and {holder}
+"""GPU {index} serves only one process at a time (compute mode exclusive_process), and {holder}
 
 In the compute mode exclusive_process, which clusters set, the second process that makes a context on the GPU is
-refused. TensorFlow lists the GPU all the same; then creating its devices fails with "busy or unavailable", and in
-2.21 every later call into TensorFlow in that process blocks for ever. The second process is often one's own: a
-notebook that is still open, a second worker, pytest -n. Under MPS the mode is right, and programs must find the
-daemon (CUDA_MPS_PIPE_DIRECTORY).
+refused. TensorFlow lists the GPU all the same; then creating its devices fails with "busy or unavailable", and in 2.21
+every later call into TensorFlow in that process blocks for ever. The second process is often one's own: a notebook that
+is still open, a second worker, pytest -n. Under MPS the mode is right, and programs must find the daemon
+(CUDA_MPS_PIPE_DIRECTORY).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CAUSE = Cause(
         note("there is no other GPU to choose here"),
         configure(
             "sudo nvidia-smi -i {index} -c 0",
-            "lets several in; on a cluster its administrators decide",
+            "lets several processes in; on a cluster the administrators decide",
             role=Role.ALTERNATIVE,
         ),
     ),

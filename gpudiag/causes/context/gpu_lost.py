@@ -24,7 +24,7 @@ from gpudiag.model.missing import lost_gpus
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("sudo dmesg | grep -i xid", "which fault"),
+        check("sudo dmesg | grep -i xid", "shows which fault it is"),
         note("there is no other GPU to choose here"),
         reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),
         note("if a reset does not help: switch the machine off and on, then look at power and slot", kind=Kind.REBOOT),
@@ -70,7 +70,7 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
         },
         fix=(
-            note(fault) if (fault := kernel.xid) else check("sudo dmesg | grep -i xid", "which fault"),
+            note(fault) if (fault := kernel.xid) else check("sudo dmesg | grep -i xid", "shows which fault it is"),
             other,
             gpus.reset(indices),
             CAUSE.fix[3],

@@ -15,7 +15,7 @@ from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
     fix=(
-        nvidia_smi("who is on the GPU, and its mode now", "-q -d COMPUTE,PIDS"),
+        nvidia_smi("shows the processes on the GPU, and its compute mode", "-q -d COMPUTE,PIDS"),
         kernel_log(),
         note("there is no other GPU to choose here"),
         reset_gpu("0", "or reboot: if its hardware or firmware has failed", role=Role.ALTERNATIVE),

@@ -1,4 +1,5 @@
-"""TF_GPU_ALLOCATOR=memory_guard ends the process: TensorFlow refuses the memory that its own debugging allocator gives
+"""TF_GPU_ALLOCATOR=memory_guard aborts the process: TensorFlow rejects the unaligned memory of its own debugging
+allocator
 
 The allocator puts 16 bytes before each tensor, to notice who writes there. Most operations check that a tensor begins
 at a multiple of 32 or 64 bytes, as the processor's vector instructions ask for, and abort, on every GPU (2.21).
@@ -13,7 +14,7 @@ from gpudiag.knowledge.variables import ALLOCATOR
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
-    fix=(unset("TF_GPU_ALLOCATOR"), note("to look for writes out of bounds: compute-sanitizer python program.py")),
+    fix=(unset("TF_GPU_ALLOCATOR"), note("use compute-sanitizer python program.py to look for writes out of bounds")),
     url="https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/index.html",
 )
 

@@ -18,9 +18,9 @@ from gpudiag.model.facts import GpuState, NvmlDevice
 CAUSE = Cause(
     unfit=True,
     fix=(
-        reset_gpu("0", "no program using it; or reboot"),
+        reset_gpu("0", "if no program uses it; or reboot"),
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000"),
-        nvidia_smi("Pending must say: No", "-q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}"),
+        nvidia_smi("must show Pending: No", "-q -d ROW_REMAPPER,PAGE_RETIREMENT,ECC -i {index}"),
     ),
     url="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
 )
@@ -50,7 +50,7 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
         fix=(
             note("have the card replaced", kind=Kind.REPLACE_HARDWARE)
             if spent
-            else reset_gpu(f"{indices(faulty)}", "no program using it; or reboot"),
+            else reset_gpu(f"{indices(faulty)}", "if no program uses it; or reboot"),
             other,
             CAUSE.fix[2],
         ),

@@ -1,4 +1,4 @@
-"""several processes, and parts of a GPU (MIG): each process can use one part, and sees it as GPU 0
+"""several processes use parts of a GPU (MIG): each process can use only one part, and sees it as GPU 0
 
 CUDA gives a process one MIG instance, the first that its mask names. A rank that takes the device of its number, as
 Horovod's examples do, finds none from the second on. NCCL does not join instances of one GPU.
@@ -17,12 +17,12 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        nvidia_smi("the UUID of each instance: MIG-...", "-L"),
+        nvidia_smi("shows the UUID of each instance: MIG-...", "-L"),
         edit_note(
             "give each rank its own, before TensorFlow is imported: os.environ['CUDA_VISIBLE_DEVICES'] = "
             "UUIDS[int(os.environ['OMPI_COMM_WORLD_LOCAL_RANK'])], and let it use device 0"
         ),
-        configure("sudo nvidia-smi -mig 0", "or whole GPUs, which NCCL can join", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -mig 0", "or use whole GPUs, which NCCL can connect", role=Role.ALTERNATIVE),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{name}={value!r} keeps TensorFlow from creating its GPU devices: it reads {read}, and refuses everything else
+"""{name}={value!r} stops TensorFlow from creating its GPU devices: it accepts only {read}
 
 TF_GPU_THREAD_MODE reads global, gpu_private and gpu_shared, in upper or lower case. TF_GPU_THREAD_COUNT is read only
 with the last two, and must be a whole number.

@@ -24,7 +24,7 @@ CAUSE = Cause(
         export(
             "TF_GPU_THREAD_MODE",
             "global",
-            "or gpu_private or gpu_shared: it reads no other value",
+            "or gpu_private or gpu_shared: TensorFlow accepts no other value",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -66,7 +66,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
                 figures={
                     "name": name,
                     "value": value,
-                    "what": "TensorFlow cannot use it" if exact else "the error that TensorFlow ends in has it",
+                    "what": "TensorFlow cannot use it" if exact else "TensorFlow's error contains it",
                 },
                 fix=(CAUSE.fix[0], instead),
                 tried=CAUSE.fix[0],
@@ -78,7 +78,7 @@ def find(variables: Variables, errors: Errors, program: Program) -> Matches:
                 evidence=(text(said.line),),
                 figures={"name": name, "value": said["value"], "what": "TensorFlow could not use it in the program"},
                 fix=(
-                    edit_note(f"take {name} out of the program, and out of the environment that starts it"),
+                    edit_note(f"remove {name} from the program, and from the environment that starts it"),
                     instead,
                 ),
                 stage=Stage.CONFIGURATION,

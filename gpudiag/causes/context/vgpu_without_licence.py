@@ -19,11 +19,15 @@ from gpudiag.model.facts import Facts
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("nvidia-smi -q | grep -i -A 2 licens", "must say: Licensed"),
+        check("nvidia-smi -q | grep -i -A 2 licens", "must show: Licensed"),
         configure(
-            "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e", "{where}asks again, and says why"
+            "sudo systemctl restart nvidia-gridd; sudo journalctl -u nvidia-gridd -e",
+            "{where}asks for the licence again, and shows why it fails",
         ),
-        check("ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf", "{where}the token and the product"),
+        check(
+            "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf",
+            "{where}must list the licence token and the configuration with the product",
+        ),
     ),
     url="https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html",
 )

@@ -1,8 +1,8 @@
-"""CUDA starts in WSL and gets no context on the GPU: the driver, WSL and Windows do not fit one another
+"""CUDA starts in WSL but gets no context on the GPU: the driver, WSL and Windows do not fit together
 
-In WSL the GPU belongs to Windows's driver, which knows no exclusive compute mode and cannot be reset from there. If
-it lists the GPU and then says "busy or unavailable" or "unknown error", one of the three is of another age, is a
-preview with a fault, or Windows has lost the GPU.
+In WSL the GPU belongs to Windows's driver, which knows no exclusive compute mode and cannot be reset from there. If it
+lists the GPU and then says "busy or unavailable" or "unknown error", one of the three is much older or newer, is a
+faulty preview, or Windows has lost the GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CAUSE = Cause(
             "then, in Windows: its newest update, and the newest driver from https://www.nvidia.com/drivers",
             kind=Kind.CHANGE_DRIVER,
         ),
-        note("of a preview of Windows (Insider): the next build, or the one before", kind=Kind.INSTALL),
+        note("use the next or the previous build if Windows is a preview (Insider)", kind=Kind.INSTALL),
     ),
     url=URL,
 )

@@ -1,7 +1,7 @@
-"""the CUDA driver starts but does not count its GPUs: {code}{meaning}
+"""the CUDA driver starts but cannot count its GPUs: {code}{meaning}
 
-After cuInit TensorFlow asks how many GPUs there are. That this fails although the driver started is rare: a
-GPU that failed in between, or a library that stands between the program and the driver.
+After cuInit TensorFlow asks how many GPUs there are. That this fails although the driver started is rare: a GPU that
+failed in between, or a library that stands between the program and the driver.
 """
 
 from __future__ import annotations

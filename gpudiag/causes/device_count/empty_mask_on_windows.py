@@ -1,6 +1,6 @@
 """CUDA_VISIBLE_DEVICES was set to an empty text, which hides no GPU on Windows
 
-To set a variable to an empty text removes it on Windows, so that CUDA shows every GPU. On Linux it hides all.
+On Windows, setting a variable to an empty text removes it, so CUDA shows every GPU. On Linux it hides all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
-        edit("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "before TensorFlow is imported: hides all, on each system"),
+        edit(
+            "os.environ['CUDA_VISIBLE_DEVICES'] = '-1'",
+            "hides all GPUs on every system; must come before TensorFlow is imported",
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,

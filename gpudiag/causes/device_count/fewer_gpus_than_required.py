@@ -47,15 +47,15 @@ def find(facts: Facts, limits: Limits) -> Matches:
 def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
     """Return how to get the missing GPUs, and further evidence that they are missing."""
     if job := slurm_job(facts):
-        return start(f"sbatch --gpus-per-node={required} ...", "the job asks for too few"), (f"Slurm job {job}",)
+        return start(f"sbatch --gpus-per-node={required} ...", "if the job requests too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name
     if len(facts.nvml_devices) >= required and MASK in facts.variables:
-        return unset(MASK, note="because it hides GPUs"), ()
+        return unset(MASK, note="makes the hidden GPUs visible"), ()
     if missing := missing_gpus(facts):
-        return kernel_log("why a GPU is missing"), missing
+        return kernel_log("shows why a GPU is missing"), missing
     if container:
         return start("docker run --gpus all ...", "or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
-    return nvidia_smi("the GPUs of this machine", "-L"), ()
+    return nvidia_smi("lists the GPUs of this machine", "-L"), ()
 
 
 def _nvml(nvml: NvmlFacts | Unknown, *, count_simulated: bool) -> str:

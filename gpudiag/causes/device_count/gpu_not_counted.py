@@ -1,4 +1,4 @@
-"""NVML does not count every GPU on the PCI bus; missing: {pci}
+"""GPU {pci} is on the PCI bus, but NVML does not report it
 
 The driver could not start that GPU, or is too new or too old for it. The kernel's log says which.
 """
@@ -13,7 +13,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(kernel_log("why; to do without it, name the others in CUDA_VISIBLE_DEVICES"),),
+    fix=(kernel_log("shows why; if you can do without this GPU, name the others in CUDA_VISIBLE_DEVICES"),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.not_counted",
     row_only=True,

@@ -1,4 +1,4 @@
-"""it is not known how many GPUs there are: {reason}
+"""the number of GPUs is unknown: {reason}
 
 gpudiag counts GPUs by NVML, the part of the driver that nvidia-smi asks. NVML did not answer, or answered with an
 error.
@@ -14,7 +14,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(nvidia_smi("must answer first; see the findings of host.driver"),),
+    fix=(nvidia_smi("must work first; see the findings of host.driver"),),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     finding="host.gpus.not_known",
     row_only=True,

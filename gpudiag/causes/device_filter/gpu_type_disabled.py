@@ -29,7 +29,7 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
     enabled = value.split(",")  # as TensorFlow does: letter by letter, blanks included
     if value and "GPU" not in enabled and none is not None:
         said = tuple(event.line for event in listing.all(GPU_TYPE_DISABLED))
-        what = "has no entry GPU, and TensorFlow looks for none"
+        what = "has no entry GPU, so TensorFlow looks for none"
         yield _types(value, (f"{TYPES}={value}", *said), what, Stage.DEVICE_FILTER)
     elif broken := next((error for error in errors if value and Log((error.text,)).first(NO_CPU_FACTORY)), None):
         what = "has no entry CPU, without which TensorFlow makes no device at all"
@@ -41,7 +41,7 @@ def find(variables: Variables, errors: Errors, program: Program, listing: Listin
                 "what": f"of the program that wrote the log has no entry GPU{'' if value else '; it is not set here'}",
             },
             fix=(
-                edit_note(f"take {TYPES} out of the program, and out of the environment that starts it"),
+                edit_note(f"remove {TYPES} from the program, and from the environment that starts it"),
                 CAUSE.fix[1],
             ),
             stage=Stage.CONFIGURATION,

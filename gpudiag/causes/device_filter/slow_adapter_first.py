@@ -1,4 +1,4 @@
-"""DirectML uses {first}, the graphics of the processor, by default; {other} is there, too
+"""DirectML uses {first}, the processor's integrated graphics, by default, although {other} is available
 
 tensorflow-directml takes the adapters in the order of Windows, and a program uses the first: on many laptops that is
 the processor's own. Later releases sort them by their speed.
@@ -15,8 +15,12 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run('set DML_VISIBLE_DEVICES="{number}"', "that one alone; before Python starts", kind=Kind.SET_VARIABLE),
-        install("--upgrade", "tensorflow-directml", note="later releases sort the adapters by speed"),
+        run(
+            'set DML_VISIBLE_DEVICES="{number}"',
+            "selects only that one; set it before Python starts",
+            kind=Kind.SET_VARIABLE,
+        ),
+        install("--upgrade", "tensorflow-directml", note="installs a release that sorts the adapters by speed"),
     ),
     url="https://github.com/microsoft/tensorflow-directml",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""TensorFlow leaves out {names}: {cores} multiprocessors are fewer than the {least} that it requires
+"""TensorFlow ignores {names}: {cores} multiprocessors are fewer than the {least} that it requires
 
 TensorFlow takes no GPU with fewer multiprocessors than the best one of the machine or 8, whichever is less: a small
 card for the screens beside a large one is left out, with a line at level I as the only sign. Alone, the same card is

@@ -1,4 +1,4 @@
-"""this process may use {limit} of addresses (ulimit -v), and the driver reserves more for the GPUs
+"""this process is limited to {limit} of address space (ulimit -v), but the driver reserves more for the GPUs
 
 CUDA gives the memory of the host and of all GPUs one range of addresses, and reserves it when it starts. These are
 addresses, not memory; a limit of addresses counts them all the same. The driver then answers "out of memory", although
@@ -17,9 +17,9 @@ from gpudiag.model.facts import ContainerFacts, Facts
 
 CAUSE = Cause(
     fix=(
-        check("ulimit -v unlimited", "in the shell or the job that starts the program"),
+        check("ulimit -v unlimited", "run it in the shell or job that starts the program"),
         note(
-            'if that is refused, the limit is "as" in /etc/security/limits.conf, or LimitAS= of a systemd unit',
+            'raise the limit "as" in /etc/security/limits.conf, or LimitAS= of the systemd unit, if that is refused',
             kind=Kind.CONFIGURE,
         ),
     ),

@@ -1,7 +1,7 @@
-"""{asked} counts the GPUs of {makers} too; CUDA and TensorFlow count NVIDIA's alone, from 0 to {last}
+"""{asked} counts the GPUs of {makers} too, but CUDA and TensorFlow count only NVIDIA's, from 0 to {last}
 
-Windows's Task Manager, desktops and system monitors number all display adapters, and often show the integrated GPU as
-0 and NVIDIA's as 1. CUDA_VISIBLE_DEVICES and TensorFlow's /GPU:0 count NVIDIA's GPUs alone. TensorFlow never uses an
+Windows's Task Manager, desktops and system monitors number all display adapters, and often show the integrated GPU as 0
+and NVIDIA's as 1. CUDA_VISIBLE_DEVICES and TensorFlow's /GPU:0 count NVIDIA's GPUs alone. TensorFlow never uses an
 integrated GPU of Intel or AMD: if that one seems busy, it draws the screen, and TensorFlow runs on the CPU.
 """
 
@@ -21,7 +21,10 @@ from gpudiag.text import counted
 CAUSE = Cause(
     fix=(
         export("CUDA_VISIBLE_DEVICES", "0"),
-        edit("tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])", "names the GPU"),
+        edit(
+            "tf.config.experimental.get_device_details(tf.config.list_physical_devices('GPU')[0])",
+            "shows the GPU's name",
+        ),
     ),
     url="https://www.tensorflow.org/guide/gpu",
     views=("host.environment.all_hidden",),

@@ -23,9 +23,12 @@ from gpudiag.model.report import Figure
 CAUSE = Cause(
     fix=(
         export("LD_LIBRARY_PATH", "/opt/lib"),
-        check("echo $LD_LIBRARY_PATH", "take cuda/compat out of it; in an image: rm /usr/local/cuda/compat/libcuda*"),
-        nvidia_smi("'Driver/library version mismatch': sudo reboot instead"),
-        note("or a newer driver, or an image of an older CUDA, so that it is not needed", kind=Kind.CHANGE_DRIVER),
+        check("echo $LD_LIBRARY_PATH", "remove cuda/compat from it; in an image: rm /usr/local/cuda/compat/libcuda*"),
+        nvidia_smi("if it prints 'Driver/library version mismatch', reboot instead"),
+        note(
+            "or use a newer driver, or an image with an older CUDA, so that the package is not needed",
+            kind=Kind.CHANGE_DRIVER,
+        ),
     ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""confidential computing is on, but the GPUs were not set to ready: CUDA does not start until they are
+"""confidential computing is on, but the GPUs are not set ready: CUDA cannot start until they are
 
 In confidential computing mode (H100 and later) a GPU gives no access before it was attested and set ready, which is
 lost at each restart of the driver. nvidia-smi shows the GPU, and cuInit fails with 802: "system not yet initialized".
@@ -15,8 +15,11 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         configure("sudo nvidia-smi conf-compute -srs 1"),
-        run("python -m verifier.cc_admin", "before it, if the machine must be attested: sets them ready itself"),
-        nvidia_smi("must say: ready", "conf-compute -grs"),
+        run(
+            "python -m verifier.cc_admin",
+            "if the machine must be attested, run this instead: it also sets the GPUs ready",
+        ),
+        nvidia_smi("must show: ready", "conf-compute -grs"),
     ),
     url="https://docs.nvidia.com/confidential-computing/index.html",
 )

@@ -17,14 +17,16 @@ CAUSE = Cause(
     fix=(
         run(
             "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
-            "every program that uses the GPU must have ended",
+            "end every program that uses the GPU first",
             kind=Kind.RELOAD_DRIVER,
         ),
         configure(
-            "sudo nvidia-modprobe -u -c 0; ls -l /dev/nvidia*", "makes /dev/nvidia-uvm, readable and writable for all"
+            "sudo nvidia-modprobe -u -c 0; ls -l /dev/nvidia*", "creates /dev/nvidia-uvm, readable and writable for all"
         ),
-        reboot("if that does not help; then: sudo dmesg | grep -i -e nvrm -e xid"),
-        configure("sudo systemctl enable nvidia-suspend nvidia-resume", "so that it does not come again after suspend"),
+        reboot("if that does not help; afterwards look at: sudo dmesg | grep -i -e nvrm -e xid"),
+        configure(
+            "sudo systemctl enable nvidia-suspend nvidia-resume", "prevents it from happening again after suspend"
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
     needs_gpu=False,

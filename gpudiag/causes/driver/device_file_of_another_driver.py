@@ -1,4 +1,4 @@
-"""{files} has a number that no driver on this machine has, so that it cannot be opened
+"""{files} cannot be opened: no driver on this machine has its device number
 
 The kernel gives nvidia-uvm and others a number when the module is loaded, and it may be another one after a reboot or
 an upgrade. A device file that was made before, written into an image, a container or the specification of one (CDI),
@@ -16,9 +16,9 @@ from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     fix=(
-        check("grep nvidia /proc/devices; ls -l /dev/nvidia*", "the numbers must be the same"),
+        check("grep nvidia /proc/devices; ls -l /dev/nvidia*", "must show the same numbers in both"),
         run("sudo rm /dev/nvidia-uvm", kind=Kind.REMOVE),
-        configure("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
+        configure("sudo nvidia-modprobe -u -c 0", "creates it with the right number"),
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
 )
@@ -39,9 +39,9 @@ def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
             configure("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
             if inside
             else run(f"sudo rm {files}", kind=Kind.REMOVE),
-            start("docker run --gpus all ...", "a new container, because this one keeps its files")
+            start("docker run --gpus all ...", "start a new container, because this one keeps its files")
             if inside
-            else configure("sudo nvidia-modprobe -u -c 0", "makes it with the right number"),
+            else configure("sudo nvidia-modprobe -u -c 0", "creates it with the right number"),
         ),
         stage=none.stage,
     )

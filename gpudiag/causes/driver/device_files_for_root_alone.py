@@ -12,7 +12,7 @@ from gpudiag.fix import Kind, check, configure, run
 
 CAUSE = Cause(
     fix=(
-        configure("sudo chmod 0666 {files}", "until the next start"),
+        configure("sudo chmod 0666 {files}", "lasts until the next start"),
         check("grep -rn -e NVreg_DeviceFile -e nvidia /etc/modprobe.d /etc/udev/rules.d", "what set it"),
         run(
             "echo 'options nvidia NVreg_DeviceFileMode=0666' | sudo tee /etc/modprobe.d/nvidia-files.conf",

@@ -1,8 +1,8 @@
-"""the permissions of {files} let this process in, but its device control group keeps it out
+"""the permissions of {files} let this process in, but its device control group blocks it
 
-The control group of a container, a systemd unit or a Slurm job has a list of devices that may be opened. If a device
-is not on it, open(2) fails with EPERM for every user, root too, while `ls -l` shows nothing. A job that asked for no
-GPU has none. Containers lose their GPUs that way while they run: `systemctl daemon-reload` on the host writes the list
+The control group of a container, a systemd unit or a Slurm job has a list of devices that may be opened. If a device is
+not on it, open(2) fails with EPERM for every user, root too, while `ls -l` shows nothing. A job that asked for no GPU
+has none. Containers lose their GPUs that way while they run: `systemctl daemon-reload` on the host writes the list
 again, from what systemd knows of, and the GPUs that the container runtime added are not among it. NVML then says
 "Unknown Error", and cuInit "no CUDA-capable device is detected".
 """
@@ -22,7 +22,7 @@ CAUSE = Cause(
     fix=(
         run(
             "docker restart CONTAINER",
-            "it gets its GPUs again",
+            "gives the container its GPUs again",
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         ),
@@ -64,24 +64,27 @@ def _refused(tried: TriedFacts) -> list[str]:
 def _fix(facts: Facts, files: list[str]) -> tuple[Action | None, ...]:
     if not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None:
         do, then, runtime = (
-            start("srun --gres=gpu:1 ...", "asks Slurm for a GPU, which the step must do, too"),
+            start("srun --gres=gpu:1 ...", "requests a GPU from Slurm; the step must request it, too"),
             None,
             None,
         )
     elif container(facts):
         do = run(
             "docker restart CONTAINER",
-            "it gets its GPUs again; in Kubernetes delete the pod",
+            "gives the container its GPUs again; in Kubernetes, delete the pod",
             kind=Kind.START_CONTAINER,
             where=Where.HOST,
         )
         then = configure("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST)
         runtime = configure(
             "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
-            "if no container ever had its GPUs: true is for rootless ones alone",
+            "if no container ever got its GPUs: true is only for rootless containers",
             where=Where.HOST,
         )
     else:
-        do = check("cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT", "of that unit or slice")
+        do = check(
+            "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT",
+            "shows the device rules of that unit or slice",
+        )
         then, runtime = configure("sudo systemctl edit UNIT", f"[Service] DeviceAllow={files[0]} rw"), None
     return do, then, runtime

@@ -1,4 +1,4 @@
-"""the permissions of {files} let this process in, but {module} keeps it out
+"""the permissions of {files} let this process in, but {module} blocks it
 
 SELinux and AppArmor decide after the permissions of a file, by the label or the profile of the process: open(2) fails
 with EACCES for root, too. Containers of Podman on Fedora and RHEL meet it most: the label container_t may not open
@@ -18,8 +18,8 @@ from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 CAUSE = Cause(
     fix=(
         start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
-        configure("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST),
-        check("sudo ausearch -m avc -ts recent | grep nvidia", "what was refused", where=Where.HOST),
+        configure("sudo setsebool -P container_use_devices on", "or allows it for all containers", where=Where.HOST),
+        check("sudo ausearch -m avc -ts recent | grep nvidia", "shows what was refused", where=Where.HOST),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     views=("host.driver.no_access", "host.driver.nvml_failed"),
@@ -50,12 +50,12 @@ def find(facts: Facts, tried: TriedFacts, nodes: DeviceNodeFacts, none: NoneList
         },
         fix=(
             run(f"{command} --security-opt={option} ...") if inside else None,
-            configure("sudo setsebool -P container_use_devices on", "or for all containers", where=Where.HOST)
+            configure("sudo setsebool -P container_use_devices on", "or allows it for all containers", where=Where.HOST)
             if inside and option == "label=disable"
-            else run("sudo restorecon -v /dev/nvidia*", "gives the files their labels again")
+            else run("sudo restorecon -v /dev/nvidia*", "restores the files' labels")
             if selinux
             else None,
-            check(look, "what was refused", where=Where.HOST if inside else Where.HERE),
+            check(look, "shows what was refused", where=Where.HOST if inside else Where.HERE),
         ),
         stage=none.stage,
     )

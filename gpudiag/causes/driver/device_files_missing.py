@@ -1,9 +1,9 @@
-"""NVIDIA's kernel module {module} runs for GPU {pci}, but there is no device file {missing}
+"""device file {missing} is missing, although NVIDIA's kernel module {module} runs for GPU {pci}
 
 Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the helper
 nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a desktop they are
-missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not Loaded" if
-/dev/nvidiactl is missing, though the module is loaded.
+missing until then. cuInit answers "no CUDA-capable device is detected", and NVML "Driver Not Loaded" if /dev/nvidiactl
+is missing, though the module is loaded.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        configure("sudo nvidia-modprobe -c 0 -u", "makes the files now"),
+        configure("sudo nvidia-modprobe -c 0 -u", "creates the files now"),
         run(
             "sudo apt install nvidia-modprobe nvidia-persistenced",
-            "makes them at each start",
+            "creates them at each start",
             kind=Kind.INSTALL_AS_ROOT,
         ),
     ),

@@ -11,7 +11,11 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import check
 
 CAUSE = Cause(
-    fix=(check("ls -l /dev/nvidia*", "join the group that owns them, and log in again; in a container: --group-add"),),
+    fix=(
+        check(
+            "ls -l /dev/nvidia*", "join the group that owns the files, and log in again; in a container: --group-add"
+        ),
+    ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/faq.html",
     finding="host.driver.no_access",
     row_only=True,

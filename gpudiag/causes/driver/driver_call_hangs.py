@@ -18,9 +18,9 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'"),
-        check("ps -eo pid,stat,wchan:32,args | grep ' D'", "processes that wait in the kernel"),
+        check("ps -eo pid,stat,wchan:32,args | grep ' D'", "shows processes that wait in the kernel"),
         run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU", kind=Kind.RESET_GPU),
-        reboot("if that hangs, too"),
+        reboot("if the reset hangs, too"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.call_hangs",

@@ -1,4 +1,4 @@
-"""neither CUDA nor NVML ({error}) reaches NVIDIA's kernel module {module}, though it is loaded
+"""NVIDIA's kernel module {module} is loaded, but neither CUDA nor NVML ({error}) can reach it
 
 The module is loaded and its device files are there, but programs that open them get no answer: the files have the
 numbers of an earlier start of the module, the module did not set up the GPU, or it is in a failed state. NVML then says
@@ -17,9 +17,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("ls -l /dev/nvidia*; grep nvidia /proc/devices", "the numbers must be the same"),
+        check("ls -l /dev/nvidia*; grep nvidia /proc/devices", "must show the same numbers in both"),
         kernel_log(),
-        configure("sudo nvidia-modprobe -c 0 -u", "gives the files the module's numbers"),
+        configure("sudo nvidia-modprobe -c 0 -u", "creates the files with the module's numbers"),
         reboot("if that does not help"),
     ),
     url=f"{DRIVER_DOCUMENT}faq.html",

@@ -1,4 +1,4 @@
-"""this container's image brings its own driver ({library}), but the host runs module {module}
+"""this container's image contains its own driver ({library}), but the host runs kernel module {module}
 
 The container runtime mounts the host's driver libraries into each container, of the very version of the host's kernel
 module. Where packages of the driver are installed in the image, often as a dependency of another one, their libraries
@@ -13,7 +13,7 @@ from gpudiag.fix import Kind, Where, run, start
 
 CAUSE = Cause(
     fix=(
-        run("RUN apt-get purge -y {packages}", "in the Dockerfile", kind=Kind.REMOVE, where=Where.IMAGE),
+        run("RUN apt-get purge -y {packages}", "put it into the Dockerfile", kind=Kind.REMOVE, where=Where.IMAGE),
         start("docker run --gpus all ...", "brings the host's libraries"),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",

@@ -1,4 +1,4 @@
-"""there is no answer about {family}: {reason}
+"""{family} could not be examined: {reason}
 
 gpudiag asks the driver, NVML and the device files in separate processes with a deadline. If one of them does not
 answer, the driver most often hangs, and TensorFlow would hang in the same call.

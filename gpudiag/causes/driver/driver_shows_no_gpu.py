@@ -16,7 +16,7 @@ from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
     fix=(
-        reload_uvm("while no GPU is in use"),
+        reload_uvm("if no GPU is in use"),
         kernel_log(),
         reboot(),
     ),

@@ -24,7 +24,7 @@ CAUSE = Cause(
     fix=(
         run("sudo apt install 'nvidia-fabricmanager-535=535.104.05*'", kind=Kind.INSTALL_AS_ROOT),
         configure("sudo systemctl enable --now nvidia-fabricmanager"),
-        check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
+        check("nvidia-smi -q | grep -A 2 Fabric", "must show: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
     unless={
@@ -62,7 +62,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
     elif driver.fabric_manager == "stopped":
         state, do = (
             "is installed and does not run",
-            check("sudo journalctl -u nvidia-fabricmanager -e", "why it stopped"),
+            check("sudo journalctl -u nvidia-fabricmanager -e", "shows why it stopped"),
         )
     else:
         state, sure = "runs, and has not made the GPUs ready", Confidence.POSSIBLE
@@ -90,9 +90,11 @@ def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
     else:
         after = "a GPU or firmware that did not come up; then: sudo reboot"
         first = (
-            check("systemctl --failed", "services of NVIDIA's, such as nvidia-persistenced"),
+            check("systemctl --failed", "look for NVIDIA's services, such as nvidia-persistenced"),
             run("sudo dmesg | grep -i -e nvrm -e xid", after, kind=Kind.REBOOT),
         )
-    confidential = configure("sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f says: CC status: ON")
-    state = "must say: Completed, Success" + ("" if is_expected else "; N/A: there is none")
+    confidential = configure(
+        "sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f shows: CC status: ON"
+    )
+    state = "must show: Completed, Success" + ("" if is_expected else "; N/A: there is none")
     return (*first, None if has_switches else confidential, check("nvidia-smi -q | grep -A 2 Fabric", state))

@@ -19,7 +19,7 @@ CAUSE = Cause(
         note(
             "have the provider start Fabric Manager outside, or start this virtual machine again", kind=Kind.ASK_ADMIN
         ),
-        check("nvidia-smi -q | grep -A 2 Fabric", "must say: Completed, Success"),
+        check("nvidia-smi -q | grep -A 2 Fabric", "must show: Completed, Success"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
 )

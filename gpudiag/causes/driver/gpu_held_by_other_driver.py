@@ -15,7 +15,7 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
         note(
-            "nothing, if that is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:",
+            "do nothing if this is meant, as for a virtual machine; otherwise give the GPU back to the driver nvidia:",
             kind=Kind.CHANGE_DRIVER,
         ),
         run("echo {pci} | sudo tee /sys/bus/pci/drivers/{driver}/unbind", kind=Kind.CHANGE_DRIVER),

@@ -1,7 +1,7 @@
-"""the kernel driver {holder} keeps GPU {pci} for something else, such as a virtual machine
+"""GPU {pci} is reserved by the kernel driver {holder}, for example for a virtual machine
 
-A GPU that is passed through to a virtual machine is bound to vfio-pci (or pci-stub, xen-pciback) on the host.
-NVIDIA's driver on the host does not see it then, and cuInit says that there is no device.
+A GPU that is passed through to a virtual machine is bound to vfio-pci (or pci-stub, xen-pciback) on the host. NVIDIA's
+driver on the host does not see it then, and cuInit says that there is no device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""the installed driver {installed} ignores {gpu}: it needs the legacy driver {branch}
+"""{gpu} needs the legacy driver {branch}; the installed driver {installed} does not support it
 
 Each branch of NVIDIA's driver drops old GPUs: 495 dropped Kepler, 590 dropped Maxwell, Pascal and Volta. A driver that
 is too new loads, finds no GPU that it supports and unloads again, as if the module could not be loaded; the kernel's

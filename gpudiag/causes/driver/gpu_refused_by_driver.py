@@ -1,8 +1,8 @@
-"""NVIDIA's driver {module} runs but refuses GPU {pci}: it reports no GPU at all
+"""NVIDIA's driver {module} runs but refuses GPU {pci}, and reports no GPU
 
-The kernel's log says why: the GPU is too old for this driver (580 is the last for Maxwell, Pascal and Volta) or too
-new for it, the open kernel modules are installed for a GPU older than Turing, the GPU has too little power or a bad
-slot ("RmInitAdapter failed"), or the firmware gave it no address space.
+The kernel's log says why: the GPU is too old for this driver (580 is the last for Maxwell, Pascal and Volta) or too new
+for it, the open kernel modules are installed for a GPU older than Turing, the GPU has too little power or a bad slot
+("RmInitAdapter failed"), or the firmware gave it no address space.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ CAUSE = Cause(
     fix=(
         kernel_log("the reason"),
         note(
-            '"not supported by open nvidia.ko": install the proprietary module, such as nvidia-driver-535',
+            'if the log says "not supported by open nvidia.ko", install the proprietary module, such '
+            "as nvidia-driver-535",
             kind=Kind.CHANGE_DRIVER,
         ),
         note(
-            '"requires legacy driver", "not supported by the driver": install the release that it names',
+            'if the log says "requires legacy driver" or "not supported by the driver", install the '
+            "release that it names",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),

@@ -1,8 +1,8 @@
-"""GPU {pci} is switched off (D3cold) and does not come back: NVIDIA's driver cannot reach it
+"""GPU {pci} is switched off (D3cold) and does not wake up: NVIDIA's driver cannot reach it
 
-The kernel switches a GPU off that nobody uses, on notebooks most of all, and on at its next use. If that fails, because
-of the firmware, of a tool that saves power (powertop, TLP, supergfxctl) or of the driver, the GPU "has fallen off the
-bus": NVML does not count it, and its file says D3cold though the driver has just asked for it.
+The kernel switches an unused GPU off, especially on notebooks, and switches it on at its next use. If that fails,
+because of the firmware, of a tool that saves power (powertop, TLP, supergfxctl) or of the driver, the GPU "has fallen
+off the bus": NVML does not count it, and its file says D3cold though the driver has just asked for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CAUSE = Cause(
             "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
-        reboot("a GPU that has fallen off the bus comes back only so"),
+        reboot("restores a GPU that has fallen off the bus; nothing else does"),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/dynamicpowermanagement.html",
 )

@@ -1,9 +1,9 @@
-"""CUDA cannot start beside HMM, which module nvidia_uvm {module} switches on with kernel {kernel}
+"""CUDA cannot start because of HMM, which module nvidia_uvm {module} switches on under kernel {kernel}
 
 Heterogeneous memory management (HMM) lets GPUs read all memory of a process. nvidia_uvm switches it on by itself if the
-kernel offers it, and with some kernels (Enterprise Linux 9, 6.11 and later ones with driver 570) cuInit then fails
-with "initialization error", though nvidia-smi, the device files and the kernel's log show nothing wrong. TensorFlow
-does not need HMM. In a container, it is the host on which HMM is switched off.
+kernel offers it, and with some kernels (Enterprise Linux 9, 6.11 and later ones with driver 570) cuInit then fails with
+"initialization error", though nvidia-smi, the device files and the kernel's log show nothing wrong. TensorFlow does not
+need HMM. In a container, it is the host on which HMM is switched off.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CAUSE = Cause(
             kind=Kind.CHANGE_DRIVER,
         ),
         reload_uvm("if no program uses a GPU; or reboot"),
-        check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then say Y"),
+        check("cat /sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "must then show Y"),
     ),
     url="https://github.com/NVIDIA/open-gpu-kernel-modules/issues/901",
     unless={

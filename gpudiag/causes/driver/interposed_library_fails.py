@@ -1,4 +1,4 @@
-"""cuInit fails in programs into which {files} is loaded before the driver: its calls come from there
+"""cuInit fails because {files} is loaded before the driver and intercepts its calls
 
 Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) put themselves before
 libcuda.so.1, by LD_PRELOAD or by /etc/ld.so.preload. One that is of another driver, that cannot reach its manager or
@@ -16,7 +16,7 @@ from gpudiag.model.facts import DriverFacts
 CAUSE = Cause(
     fix=(
         unset("LD_PRELOAD"),
-        check("cat /etc/ld.so.preload", "take out its line to see whether the driver works without it"),
+        check("cat /etc/ld.so.preload", "remove its line to see whether the driver works without it"),
     ),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     views=("host.driver.calls_interposed",),
@@ -28,7 +28,7 @@ def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matc
         by_variable = "LD_PRELOAD" in variables
         yield Match(
             evidence=(
-                *(f"a function of the driver is that of {file}" for file in driver.interposed),
+                *(f"a function of the driver comes from {file}" for file in driver.interposed),
                 f"cuInit: {error}",
             ),
             confidence=Confidence.LIKELY,

@@ -33,8 +33,8 @@ CAUSE = Cause(
 )
 _SECURE_BOOT = run(
     "sudo mokutil --disable-validation",
-    "Secure Boot refuses an unsigned module: switch it off, or sign the module "
-    "and enrol the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot",
+    "switch Secure Boot off, which refuses an unsigned module; or sign the module and enrol "
+    "the key (sudo mokutil --import /var/lib/shim-signed/mok/MOK.der), then reboot",
     kind=Kind.REBOOT,
 )
 
@@ -42,7 +42,7 @@ _NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
 """The name that Docker gives to the host of a container without a name."""
 _GIVEN = run(
     "docker run --gpus all ...",
-    "the program ran in a container: was it given the GPU",
+    "if the program ran in a container without the GPU",
     kind=Kind.START_CONTAINER,
     where=Where.HOST,
 )
@@ -68,13 +68,13 @@ def find(program: Program, origin: Origin) -> Matches:
         yield Match(
             held,
             Confidence.LIKELY,
-            {"why": "another one holds the GPU: nouveau most often, or vfio-pci for a virtual machine"},
+            {"why": "another driver holds the GPU: most often nouveau, or vfio-pci for a virtual machine"},
             fix=(
-                check("lspci -k -d 10de:", "'Kernel driver in use' names it"),
+                check("lspci -k -d 10de:", "look for 'Kernel driver in use': it names the other driver"),
                 _NO_NOUVEAU,
                 note(
-                    "vfio-pci: the GPU is meant for a virtual machine; its address is in /etc/modprobe.d or the "
-                    "kernel's options"
+                    "if it is vfio-pci, the GPU is reserved for a virtual machine: its address is in "
+                    "/etc/modprobe.d or the kernel's options"
                 ),
             ),
         )

@@ -21,7 +21,7 @@ CAUSE = Cause(
     fix=(
         run("sudo apt install nvidia-driver-570-open", kind=Kind.CHANGE_DRIVER),
         reboot(),
-        check("cat /proc/driver/nvidia/version", "the open one says: Open Kernel Module"),
+        check("cat /proc/driver/nvidia/version", "shows which one is loaded: the open one says Open Kernel Module"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
     views=("host.driver.not_counted",),

@@ -27,16 +27,16 @@ CAUSE = Cause(
         reboot(),
         run(
             "sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia; sudo modprobe nvidia",
-            "while no GPU is in use",
+            "if no GPU is in use",
             kind=Kind.RELOAD_DRIVER,
             role=Role.ALTERNATIVE,
         ),
         note(
-            "so that it does not come again, keep unattended upgrades from the driver's packages", kind=Kind.CONFIGURE
+            "prevents it from happening again, keep unattended upgrades from the driver's packages", kind=Kind.CONFIGURE
         ),
         note(
-            "in a container: remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from the "
-            "image; the toolkit brings the host's. Then create the container again",
+            "remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from a container's "
+            "image: the toolkit brings the host's. Then create the container again",
             kind=Kind.REMOVE,
         ),
     ),

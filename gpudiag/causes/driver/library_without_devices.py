@@ -13,13 +13,16 @@ from gpudiag.fix import Kind, Where, configure, note, start
 
 CAUSE = Cause(
     fix=(
-        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(
-            "by hand, all of them: --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0",
+            "pass all of them if you do it by hand: --device /dev/nvidiactl --device /dev/nvidia-uvm "
+            "--device /dev/nvidia0",
             kind=Kind.START_CONTAINER,
         ),
         configure(
-            "sudo nvidia-modprobe -u -c=0", "if it lacks it, too; start the container again then", where=Where.HOST
+            "sudo nvidia-modprobe -u -c=0",
+            "if the host lacks it, too; then start the container again",
+            where=Where.HOST,
         ),
     ),
     url=TOOLKIT,
@@ -50,7 +53,7 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 CAUSE.fix[2],
                 configure(
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-                    "after that: it lists the device files that it saw",
+                    "run it after that: the specification lists the device files that exist now",
                     where=Where.HOST,
                 )
                 if inside.container.name in _BY_SPECIFICATION

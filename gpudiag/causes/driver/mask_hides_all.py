@@ -46,14 +46,14 @@ def find(facts: Facts, rank: LocalRank | None, launcher: Launcher | None) -> Mat
         return
     meant = value.strip("\"' ")
     is_quoted = meant != value and bool(apply_mask(meant, devices).devices)
-    twice = [f"{mask.twice} names a GPU for the second time: CUDA shows none then"] if mask.twice else []
+    twice = [f"{mask.twice} names a GPU twice: CUDA then shows none"] if mask.twice else []
     units = [uuid for device in devices for uuid in device.mig_uuids or (device.uuid,)]
     own_rank = (
         [f"{rank.variable} is {value}, too: the mask is the number of this process"]
         if rank and value == str(rank.number)
         else []
     )
-    shown = export(MASK, meant, "without the quotes") if is_quoted else CAUSE.fix[0]
+    shown = export(MASK, meant, "removes the quotes") if is_quoted else CAUSE.fix[0]
     yield Match(
         evidence=(
             f"{MASK}={value!r}",

@@ -1,7 +1,7 @@
-"""MIG mode is on for GPU {empty}, but no instance was created there, so CUDA does not show it
+"""GPU {empty} is in MIG mode without any MIG instance, so CUDA does not show it
 
-In MIG mode a GPU computes only through its instances. With the mode on and none created, nvidia-smi lists the GPU,
-and CUDA does not: cuInit answers "no CUDA-capable device is detected", or the GPU is lacking in TensorFlow's list.
+In MIG mode a GPU computes only through its instances. With the mode on and none created, nvidia-smi lists the GPU, and
+CUDA does not: cuInit answers "no CUDA-capable device is detected", or the GPU is lacking in TensorFlow's list.
 Instances are lost at each reboot, the mode is kept.
 """
 
@@ -19,11 +19,12 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("sudo nvidia-smi mig -i {gpu} -lgip", "which instances are possible"),
+        check("sudo nvidia-smi mig -i {gpu} -lgip", "shows which instances are possible"),
         configure(
-            "sudo nvidia-smi mig -i {gpu} -cgi 0 -C", "create one of profile 0, the whole GPU; or, for parts, of others"
+            "sudo nvidia-smi mig -i {gpu} -cgi 0 -C",
+            "creates an instance of profile 0, the whole GPU; for parts, take other profiles",
         ),
-        configure("sudo nvidia-smi -i {gpu} -mig 0", "uses it whole", role=Role.ALTERNATIVE),
+        configure("sudo nvidia-smi -i {gpu} -mig 0", "or uses the whole GPU without MIG", role=Role.ALTERNATIVE),
     ),
     url=MIG_GUIDE,
 )

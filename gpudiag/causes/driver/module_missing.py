@@ -14,7 +14,7 @@ CAUSE = Cause(
     fix=(
         run(
             "sudo modprobe nvidia",
-            "if the driver is installed; otherwise install it, and reboot",
+            "if the driver is installed; if not, install it, and reboot",
             kind=Kind.RELOAD_DRIVER,
         ),
         check("sudo dmesg | grep -i -e nvrm -e nvidia -e nouveau"),

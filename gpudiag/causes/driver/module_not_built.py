@@ -1,8 +1,8 @@
 """NVIDIA's kernel module was not built for the running kernel {kernel}
 
-The module must be built for each kernel. After an update of the kernel that fails, or is not done, if the kernel's
-headers are not installed or the driver is too old for the new kernel; the machine then starts without the module. The
-driver's libraries are still there, so that everything looks installed.
+The module must be built for each kernel. After a kernel update, this build fails or is skipped if the kernel's headers
+are not installed or the driver is too old for the new kernel; the machine then starts without the module. The driver's
+libraries are still there, so that everything looks installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CAUSE = Cause(
     fix=(
         run("sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0", kind=Kind.CHANGE_DRIVER),
         run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),
-        note("or start the former kernel from the boot menu", kind=Kind.CHANGE_DRIVER),
+        note("or boot the previous kernel from the boot menu", kind=Kind.CHANGE_DRIVER),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),

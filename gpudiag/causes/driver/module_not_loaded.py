@@ -16,7 +16,7 @@ CAUSE = Cause(
     fix=(
         run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),
         check("sudo dmesg | grep -i -e nvrm -e nvidia", "if that fails"),
-        check("grep -rn nvidia /etc/modprobe.d", "a line 'blacklist nvidia' forbids it"),
+        check("grep -rn nvidia /etc/modprobe.d", "look for a line 'blacklist nvidia': it forbids the module"),
     ),
     url=INSTALLATION,
     views=("host.driver.no_module",),

@@ -15,9 +15,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        run("sudo modprobe nvidia", "says whether the key is rejected", kind=Kind.RELOAD_DRIVER),
+        run("sudo modprobe nvidia", "shows whether the key is rejected", kind=Kind.RELOAD_DRIVER),
         run("sudo mokutil --import {key}", kind=Kind.CHANGE_DRIVER),
-        reboot("and choose: Enroll MOK"),
+        reboot("choose at the next start: Enroll MOK"),
         note("or switch Secure Boot off in the firmware", kind=Kind.CHANGE_DRIVER),
     ),
     url="https://wiki.ubuntu.com/UEFI/SecureBoot/DKMS",

@@ -1,9 +1,9 @@
-"""CUDA is to use an MPS daemon, but {why}
+"""CUDA is set to use an MPS daemon, but {why}
 
 If a control daemon of MPS is found in CUDA_MPS_PIPE_DIRECTORY, or in /tmp/nvidia-mps, every CUDA program goes through
-it, and none works if it does not answer: it was killed and its socket is still there, belongs to another user, or is
-on the host while this is a container that shares its folder and not its IPC namespace. cuInit fails with 805 and the
-like: "MPS client failed to connect to the MPS control daemon or the MPS server".
+it, and none works if it does not answer: it was killed and its socket is still there, belongs to another user, or is on
+the host while this is a container that shares its folder and not its IPC namespace. cuInit fails with 805 and the like:
+"MPS client failed to connect to the MPS control daemon or the MPS server".
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gpudiag.model.facts import Facts, TriedFacts
 CAUSE = Cause(
     fix=(
         configure("nvidia-cuda-mps-control -d", "starts the daemon"),
-        unset("CUDA_MPS_PIPE_DIRECTORY", note="works without the daemon", role=Role.ALTERNATIVE),
-        run("rm -r /tmp/nvidia-mps", "what a daemon that was killed has left", kind=Kind.REMOVE),
+        unset("CUDA_MPS_PIPE_DIRECTORY", note="runs programs without the daemon", role=Role.ALTERNATIVE),
+        run("rm -r /tmp/nvidia-mps", "removes what a killed daemon left", kind=Kind.REMOVE),
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
 )
@@ -57,7 +57,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
             CAUSE.fix[1],
-            run(f"rm -r {quote(str(folder))}", "what a daemon that was killed has left", kind=Kind.REMOVE)
+            run(f"rm -r {quote(str(folder))}", "removes what a killed daemon left", kind=Kind.REMOVE)
             if refused
             else None,
         ),

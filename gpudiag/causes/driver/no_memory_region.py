@@ -1,4 +1,4 @@
-"""the firmware gave GPU {pci} no address space, so that NVIDIA's driver refuses it
+"""NVIDIA's driver refuses GPU {pci}: the firmware gave it no address space (BAR)
 
 A GPU's memory is seen through regions of addresses (BAR), of up to as many GiB as the GPU has memory. If the firmware
 has no room for them below 4 GiB and may not go above, or if a virtual machine has too small a window, the kernel leaves
@@ -18,16 +18,17 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         note(
-            'in the firmware (BIOS): "Above 4G Decoding" on, "CSM" off, and a newer version of it, if there is one',
+            'switch "Above 4G Decoding" on and "CSM" off in the firmware (BIOS), and update the firmware',
             kind=Kind.CHANGE_DRIVER,
         ),
         note(
-            "in a virtual machine: UEFI and a 64-bit window (VMware: pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
+            "use UEFI and a 64-bit window in a virtual machine (VMware: "
+            "pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
             kind=Kind.CHANGE_DRIVER,
         ),
         run(
             "sudo grubby --update-kernel=ALL --args=pci=realloc",
-            "Ubuntu: GRUB_CMDLINE_LINUX; lets the kernel move them",
+            "lets the kernel move the regions; on Ubuntu: GRUB_CMDLINE_LINUX",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),

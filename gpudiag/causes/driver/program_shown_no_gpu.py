@@ -23,7 +23,7 @@ CAUSE = Cause(
     fix=(
         check('grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'),
         start("docker run --gpus all ..."),
-        nvidia_smi("lists none: the job or the container was given no GPU", "-L"),
+        nvidia_smi("if it lists none, the job or the container was given no GPU", "-L"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     needs_gpu=False,
@@ -32,7 +32,8 @@ CAUSE = Cause(
     },
 )
 _GIVEN = start(
-    "docker run --gpus all ...", "in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
+    "docker run --gpus all ...",
+    "if it runs in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1",
 )
 _FOR_AMD = (
     install("tensorflow-rocm", note="on a host with ROCm; an image: rocm/tensorflow"),
@@ -40,12 +41,12 @@ _FOR_AMD = (
 )
 _FOR_RAY = (
     edit("@ray.remote(num_gpus=1)", "of Tune: resources={'gpu': 1}; of RLlib: num_gpus in the config"),
-    check("ray status", "GPUs that Ray has: nvidia-smi -L must list as many"),
+    check("ray status", "shows the GPUs that Ray has: nvidia-smi -L must list as many"),
 )
 _FOR_A_CONTAINER = (
     start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
-    nvidia_smi("in the container: must list the GPU; on the host too", "-L"),
-    check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "in the container: must name it, or be unset"),
+    nvidia_smi("must list the GPU in the container and on the host", "-L"),
+    check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "must name the GPU in the container, or be unset"),
 )
 _LOOK = run(
     'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
@@ -72,9 +73,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         why = "Ray masks the GPUs of a task or worker that asks for none, whatever the program sets"
         fix = (*_FOR_RAY, CAUSE.fix[2])
     elif not masks and origin.container:
-        why, fix = "it runs in a container, which was started without it, most likely", _FOR_A_CONTAINER
+        why, fix = "it runs in a container, which was most likely started without the GPU", _FOR_A_CONTAINER
     else:
         said = program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3)
         named = f"CUDA_VISIBLE_DEVICES={masks[-1]!r} names none" if masks else ""
-        why, fix = named or "CUDA_VISIBLE_DEVICES hides it, most likely", (_LOOK, _GIVEN, CAUSE.fix[2])
+        why, fix = named or "most likely CUDA_VISIBLE_DEVICES hides it", (_LOOK, _GIVEN, CAUSE.fix[2])
     yield Match(said, Confidence.LIKELY, {"why": why}, fix=fix)

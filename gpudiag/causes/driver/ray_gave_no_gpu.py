@@ -15,11 +15,16 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     fix=(
-        edit("@ray.remote(num_gpus=1)", "a task or actor that needs a GPU asks for it"),
+        edit("@ray.remote(num_gpus=1)", "requests a GPU for the task or actor"),
         edit(
-            'tune.with_resources(train, {{"cpu": 4, "gpu": 1}})', "Ray Tune; ScalingConfig(use_gpu=True) in Ray Train"
+            'tune.with_resources(train, {{"cpu": 4, "gpu": 1}})',
+            "if you use Ray Tune; in Ray Train: ScalingConfig(use_gpu=True)",
         ),
-        export("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0", "before Ray starts: it then leaves the mask as it is"),
+        export(
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+            "0",
+            "set it before Ray starts: Ray then leaves CUDA_VISIBLE_DEVICES unchanged",
+        ),
     ),
     url="https://docs.ray.io/en/latest/ray-core/scheduling/accelerators.html",
     views=("host.environment.all_hidden",),

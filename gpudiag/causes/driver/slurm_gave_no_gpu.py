@@ -20,8 +20,8 @@ from gpudiag.probes.discovery import trace
 CAUSE = Cause(
     fix=(
         start("sbatch --gres=gpu:1 ...", "or in the script: #SBATCH --gres=gpu:1"),
-        start("srun --gres=gpu:1 ...", "a step whose job has GPUs may have to ask again"),
-        check("scontrol show job $SLURM_JOB_ID | grep -i tres", "what the job was given"),
+        start("srun --gres=gpu:1 ...", "requests a GPU for the step: it may have to, even if its job has GPUs"),
+        check("scontrol show job $SLURM_JOB_ID | grep -i tres", "shows what the job was given"),
     ),
     url="https://slurm.schedmd.com/gres.html",
     views=("host.environment.all_hidden", "host.driver.no_access", "host.driver.nvml_failed"),

@@ -15,14 +15,14 @@ from gpudiag.model.facts import Facts, TriedFacts
 CAUSE = Cause(
     unfit=True,
     fix=(
-        reload_uvm("while no program uses a GPU"),
+        reload_uvm("if no program uses a GPU"),
         run(
             "echo 'options nvidia NVreg_PreserveVideoMemoryAllocations=1' | sudo tee "
             "/etc/modprobe.d/nvidia-suspend.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
         configure(
-            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate", "so that it survives a suspend"
+            "sudo systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate", "keeps it working after a suspend"
         ),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/powermanagement.html",

@@ -16,7 +16,7 @@ from gpudiag.model.facts import DeviceNodeFacts
 CAUSE = Cause(
     fix=(
         configure("sudo nvidia-modprobe -u -c=0"),
-        configure("sudo systemctl enable --now nvidia-persistenced", "at every boot"),
+        configure("sudo systemctl enable --now nvidia-persistenced", "loads it at every boot"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
 )

@@ -1,7 +1,7 @@
-"""{gpu} is divided into vGPUs for virtual machines here, so CUDA cannot use it on the host itself
+"""{gpu} is divided into vGPUs for virtual machines, so CUDA cannot use it on the host
 
-The driver of a hypervisor (its package is called vgpu-kvm) serves the virtual machines alone. It
-brings nvidia-smi and NVML, which show the GPU, and no libcuda.so.1; programs on the host find no CUDA.
+The driver of a hypervisor (its package is called vgpu-kvm) serves the virtual machines alone. It brings nvidia-smi and
+NVML, which show the GPU, and no libcuda.so.1; programs on the host find no CUDA.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""{gpu} is a vGPU of a type that has no CUDA: {name}
+"""{gpu} is a vGPU of a type that does not support CUDA: {name}
 
 A vGPU of NVIDIA's has a type, which the administrator of the hypervisor chooses; the last letter of its name says what
 it is for. Types that end with Q and C have CUDA; those that end with A (applications) and B (desktops) draw only.

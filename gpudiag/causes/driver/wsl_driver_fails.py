@@ -1,7 +1,7 @@
-"""the CUDA driver library of Windows is found in this distribution, but it fails
+"""Windows' CUDA driver library was found in this WSL distribution, but it fails
 
 The library in /usr/lib/wsl/lib belongs to Windows's driver. It fails after an update of that driver until WSL is
-started again, if driver, Windows and WSL are of very different age, and if the GPU is switched off or failing in
+started again, if driver, Windows and WSL are of very different age, or if the GPU is switched off or failing in
 Windows.
 """
 

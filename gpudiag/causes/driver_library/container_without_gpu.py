@@ -19,7 +19,7 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(
             "nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
             where=Where.HOST,

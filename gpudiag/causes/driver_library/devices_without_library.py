@@ -15,7 +15,7 @@ from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     fix=(
-        start("docker run --gpus all IMAGE", "compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(
             "not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
             kind=Kind.START_CONTAINER,

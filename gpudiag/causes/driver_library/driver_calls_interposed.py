@@ -1,4 +1,4 @@
-"""{files} is loaded into every program before the driver, and answers calls of the driver in its place
+"""{files} is loaded into every program before the driver, and intercepts calls to the driver
 
 Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) and profilers put themselves
 before libcuda.so.1 and libnvidia-ml.so.1, by LD_PRELOAD or by /etc/ld.so.preload, which no variable shows. Programs
@@ -16,7 +16,7 @@ CAUSE = Cause(
     severity=Severity.NOTE,
     fix=(
         note(
-            "nothing, if it is meant; otherwise unset LD_PRELOAD, or take it out of /etc/ld.so.preload",
+            "do nothing if this is meant; otherwise unset LD_PRELOAD, or remove the library from /etc/ld.so.preload",
             kind=Kind.SET_VARIABLE,
         ),
     ),
@@ -29,6 +29,6 @@ CAUSE = Cause(
 def find(driver: DriverFacts) -> Matches:
     if driver.interposed:
         yield Match(
-            evidence=tuple(f"a function of the driver is that of {file}" for file in driver.interposed),
+            evidence=tuple(f"a function of the driver comes from {file}" for file in driver.interposed),
             figures={"files": " and ".join(driver.interposed)},
         )

@@ -19,23 +19,25 @@ CAUSE = Cause(
     fix=(
         nvidia_smi("if it fails, install the driver"),
         start("docker run --gpus all ..."),
-        note("nothing, if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
+        note("do nothing if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
     needs_gpu=False,
 )
 
-_WSL = prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "in WSL, where the driver belongs into Windows")
+_WSL = prepend("LD_LIBRARY_PATH", "/usr/lib/wsl/lib", "if it runs in WSL, where the driver belongs to Windows")
 _DRIVER_OF_WSL = run(
     "ls /usr/lib/wsl/lib/libcuda.so.1",
-    "not there: install NVIDIA's newest driver in Windows (none in WSL), then "
-    "wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)",
+    "if the file does not exist, install NVIDIA's newest driver in Windows (none in WSL), "
+    "then run wsl --update and wsl --shutdown in PowerShell; it must be WSL 2 (wsl -l -v)",
     kind=Kind.REBOOT,
 )
 _WSL_1 = run("wsl --set-version DISTRIBUTION 2", "in PowerShell; wsl -l -v lists them: WSL 1 has no GPU")
-_NIX = prepend("LD_LIBRARY_PATH", "/run/opengl-driver/lib", "NixOS has the driver's libraries there")
+_NIX = prepend(
+    "LD_LIBRARY_PATH", "/run/opengl-driver/lib", "if the system is NixOS, which has the driver's libraries there"
+)
 _POD = note(
-    "Kubernetes: resources: limits: nvidia.com/gpu: 1, which the NVIDIA device plugin of the node serves",
+    "request a GPU in Kubernetes: resources: limits: nvidia.com/gpu: 1; the node needs the NVIDIA device plugin",
     kind=Kind.START_CONTAINER,
 )
 _POD_RUNTIME = configure(

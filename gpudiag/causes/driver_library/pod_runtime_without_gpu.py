@@ -1,4 +1,4 @@
-"""Kubernetes gave this pod {wanted}, and the runtime that started its container passes no GPU in
+"""Kubernetes gave this pod {wanted}, but the container's runtime passes no GPU in
 
 The device plugin writes the UUID of the GPU into NVIDIA_VISIBLE_DEVICES, and NVIDIA's runtime reads it there. Under
 another runtime (runc, the default of containerd) the variable has no effect: the pod counts as one with a GPU, and its
@@ -15,15 +15,15 @@ from gpudiag.fix import Role, Where, configure, start
 
 CAUSE = Cause(
     fix=(
-        start("runtimeClassName: nvidia", "in the pod's spec"),
+        start("runtimeClassName: nvidia", "put it into the pod's spec"),
         configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
             "restart containerd",
-            "for every pod",
+            "sets it for every pod",
             role=Role.ALTERNATIVE,
             where=Where.HOST,
         ),
-        start("kubectl get runtimeclass nvidia", "must be there"),
+        start("kubectl get runtimeclass nvidia", "must exist"),
     ),
     url=PODS,
     views=("host.driver.not_given",),

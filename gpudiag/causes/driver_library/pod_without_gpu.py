@@ -17,9 +17,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
-        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "in the container's part of the pod"),
-        start("runtimeClassName: nvidia", "in the pod's spec, if nvidia is not the node's default runtime"),
-        start("kubectl describe node NODE | grep nvidia.com/gpu", "0 or nothing: the device plugin does not run there"),
+        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "put it into the container's part of the pod"),
+        start("runtimeClassName: nvidia", "if nvidia is not the node's default runtime, put this into the pod's spec"),
+        start(
+            "kubectl describe node NODE | grep nvidia.com/gpu",
+            "if it shows 0 or nothing, the device plugin does not run there",
+        ),
     ),
     url=PODS,
     needs_gpu=False,

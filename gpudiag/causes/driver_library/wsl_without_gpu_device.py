@@ -13,9 +13,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        ask("wsl --list --verbose", "in PowerShell: the version of this distribution"),
-        run("wsl --set-version NAME 2", "in PowerShell, with its name, if it is 1"),
-        note("in %UserProfile%\\.wslconfig: take out gpuSupport=false, then wsl --shutdown", kind=Kind.REBOOT),
+        ask("wsl --list --verbose", "run it in PowerShell: it shows this distribution's WSL version"),
+        run("wsl --set-version NAME 2", "if the version is 1, run this in PowerShell with the distribution's name"),
+        note("remove gpuSupport=false from %UserProfile%\\.wslconfig, then run wsl --shutdown", kind=Kind.REBOOT),
     ),
     url="https://learn.microsoft.com/windows/wsl/compare-versions",
 )

@@ -19,7 +19,7 @@ CAUSE = Cause(
             "boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
             kind=Kind.CHANGE_DRIVER,
         ),
-        check("sudo lspci -vvv | grep ACSCtl", "should show SrcValid-: switch ACS off in the firmware"),
+        check("sudo lspci -vvv | grep ACSCtl", "must show SrcValid-; if not, switch ACS off in the firmware"),
         export("NCCL_P2P_DISABLE", "1", "until then: for NCCL; slower"),
     ),
     url=NCCL + "#pci-access-control-services-acs",

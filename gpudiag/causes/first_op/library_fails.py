@@ -65,7 +65,7 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
             },
             fix=(
                 install("--force-reinstall", package),
-                unset("LD_LIBRARY_PATH", note="another copy may come first by it") if shadowed else None,
+                unset("LD_LIBRARY_PATH", note="if it puts another copy first") if shadowed else None,
                 check("ulimit -v; free -m", "limit of this shell, memory of the host") if "ALLOC" in status else None,
                 *CAUSE.fix[2:],
             ),

@@ -19,7 +19,7 @@ CAUSE = Cause(
     fix=(
         check(
             "ps -eo pid,stat,wchan:32,args | grep ' D'",
-            "processes that wait in the kernel: a disk, a network, the driver",
+            "shows processes that wait in the kernel: a disk, a network, the driver",
         ),
         export("CUDA_CACHE_DISABLE", "1", "does it return without the driver's cache of compiled kernels?"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),

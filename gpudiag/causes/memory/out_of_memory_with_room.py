@@ -16,7 +16,7 @@ from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
     fix=(
-        check("ulimit -v -l; free -m", "limits of this shell, memory of the host"),
+        check("ulimit -v -l; free -m", "shows this shell's limits and the host's free memory"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e oom"),
         nvidia_smi("who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control"),
         note("the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"),

@@ -15,9 +15,9 @@ from gpudiag.fix import kernel_log, note, reset_gpu
 CAUSE = Cause(
     unfit=True,
     fix=(
-        kernel_log("which fault"),
+        kernel_log("shows which fault it is"),
         note("there is no other GPU to choose here"),
-        reset_gpu("{index}", "no program using it; or reboot"),
+        reset_gpu("{index}", "if no program uses it; or reboot"),
     ),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )

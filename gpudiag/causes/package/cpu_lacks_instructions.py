@@ -34,7 +34,10 @@ CAUSE = Cause(
 
 
 _OF_APPLE = (
-    ask("python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"),
+    ask(
+        "python -c 'import platform; print(platform.machine())'",
+        "if this prints x86_64 on an Apple processor, Python is built for Intel: that is the fault",
+    ),
     note("then a Python for arm64: Miniforge, or python.org's, in a terminal without Rosetta; and TensorFlow with it"),
 )
 

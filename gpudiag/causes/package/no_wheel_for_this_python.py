@@ -41,7 +41,7 @@ CAUSE = Cause(
     },
 )
 
-_UPGRADE = install("--upgrade", "pip", note="an old one does not see newer wheels", python="python")
+_UPGRADE = install("--upgrade", "pip", note="an old pip does not find newer wheels", python="python")
 _IN_WSL = install(
     "tensorflow[and-cuda]", note="in WSL 2 (wsl --install): natively, Windows has no GPU support after 2.10"
 )

@@ -12,7 +12,7 @@ from gpudiag.knowledge.messages.python_packages import NAME_OF_TENSORFLOW_1
 
 CAUSE = Cause(
     fix=(
-        edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
+        edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "replaces: import tensorflow as tf"),
         edit_note("tf.contrib is in no TensorFlow 2: tf_slim, tensorflow_addons, or a newer release of the program"),
         note("or TensorFlow 1.15 for GPUs of today: nvcr.io/nvidia/tensorflow:23.03-tf1-py3", kind=Kind.INSTALL),
     ),

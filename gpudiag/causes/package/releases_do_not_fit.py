@@ -391,7 +391,7 @@ def _explain_symbol(asked: MissingName) -> Explained | None:
                 "a newer libstdc++, in an environment of conda",
                 kind=Kind.INSTALL,
             ),
-            unset("LD_LIBRARY_PATH", "LD_PRELOAD", note="if an old one comes first by it"),
+            unset("LD_LIBRARY_PATH", "LD_PRELOAD", note="if it puts an old one first"),
             note(
                 "or build the library again with the compiler that is installed: pip install --no-cache-dir "
                 "--force-reinstall --no-binary :all: PACKAGE"

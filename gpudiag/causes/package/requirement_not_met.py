@@ -20,7 +20,7 @@ from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 CAUSE = Cause(
     fix=(
         install("numpy>=1.26", python="python"),
-        check("{python} -m pip check", "what else does not fit"),
+        check("{python} -m pip check", "shows other packages that do not fit"),
     ),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,

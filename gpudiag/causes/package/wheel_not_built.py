@@ -77,7 +77,7 @@ def _fix(package: str, release: str, origin: Origin, lines: tuple[str, ...]) -> 
         "pip",
         "setuptools",
         "wheel",
-        note="an old pip does not see newer wheels; then again",
+        note="an old pip does not find newer wheels; then install again",
         python="python",
     )
     other = f"python=3.{older if minor > _OLD else _LAST_COMMON}"

@@ -23,7 +23,7 @@ _START = {
     "apptainer": start("apptainer exec --nv IMAGE COMMAND"),
     "singularity": start("singularity exec --nv IMAGE COMMAND"),
     "lxc": start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME"),
-    "kubernetes": start("resources: {limits: {nvidia.com/gpu: 1}}", "in the container's part of the pod"),
+    "kubernetes": start("resources: {limits: {nvidia.com/gpu: 1}}", "put it into the container's part of the pod"),
 }
 """For each runtime without Docker's option, how it is asked for GPUs."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
@@ -80,7 +80,7 @@ class InContainer:
         options = "".join(f"-e {name}={value} " for name, value in variables.items())
         if runtime == "containerd":
             return start(f"nerdctl run --gpus all {options}IMAGE")
-        compose = "compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        compose = "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
         return start(f"docker run --gpus all {options}IMAGE", compose)
 
 

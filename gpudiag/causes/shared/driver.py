@@ -68,7 +68,7 @@ class TwoVersions:
     def hold(self) -> Action | None:
         """The command that excludes the driver's packages from upgrades; None if none is known."""
         packages = " ".join(self.driver.packages)
-        return run(f"sudo apt-mark hold {packages}", "so that it does not come again") if packages else None
+        return run(f"sudo apt-mark hold {packages}", "prevents it from happening again") if packages else None
 
     def match(self, fix: Fix = ()) -> Match:
         module, library, packages = self.module, self.library, self.driver.packages

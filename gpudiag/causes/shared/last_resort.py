@@ -18,7 +18,7 @@ IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
 CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 
 
-UVM_AGAIN = reload_uvm("while no GPU is in use")
+UVM_AGAIN = reload_uvm("if no GPU is in use")
 LOOK = check("nvidia-smi -q | grep -i -e error -e pending")
 """The check for a closer look; some codes have another command."""
 
@@ -49,7 +49,7 @@ MEANINGS = (
     Meaning(
         "OUT_OF_MEMORY",
         "it is the host's memory or addresses that the driver lacks here, by a limit most often, or a GPU that failed",
-        check("ulimit -v -l; free -m", "limits of this shell, memory of the host"),
+        check("ulimit -v -l; free -m", "shows this shell's limits and the host's free memory"),
     ),
     Meaning(
         "DEVICE_NOT_LICENSED",

@@ -25,14 +25,17 @@ FAMILY.fault(
     "fatal error: cuda.h: No such file or directory",
     "fatal error: cudnn.h: No such file or directory",
     "fatal error: cuda_runtime_api.h: No such file or directory",
-    meaning="the build does not find CUDA or cuDNN of the version that was configured",
+    meaning="the configured version of CUDA or cuDNN was not found by the build",
     fix=(
-        run("find / -name cudnn_version.h 2>/dev/null; ./configure", "again, with the version and the folder of each"),
-        note(
-            "2.18 and newer fetch their own: bazel build --config=cuda with HERMETIC_CUDA_VERSION, "
-            "HERMETIC_CUDNN_VERSION"
+        run(
+            "find / -name cudnn_version.h 2>/dev/null; ./configure",
+            "run ./configure again, and give the version and folder of each",
         ),
-        install("tensorflow[and-cuda]", note="if there is no need to build"),
+        note(
+            "TensorFlow 2.18 and newer downloads its own CUDA and cuDNN: bazel build --config=cuda "
+            "with HERMETIC_CUDA_VERSION, HERMETIC_CUDNN_VERSION"
+        ),
+        install("tensorflow[and-cuda]", note="if you need not build TensorFlow yourself"),
     ),
 )
 FAMILY.fault(
@@ -41,10 +44,10 @@ FAMILY.fault(
     "fatal error: Killed signal terminated program {program:w}",
     "cc1plus: out of memory allocating {}",
     "Server terminated abruptly (error code: 14",
-    meaning="the build needs more memory of the computer than there is: too many compilers run at once",
+    meaning="the build ran out of the computer's memory: too many compilers run at once",
     fix=(
-        run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "fewer at once"),
-        check("free -g", "or more swap"),
+        run("bazel build --jobs=4 --local_ram_resources=HOST_RAM*.5 ...", "runs fewer compilers at once"),
+        check("free -g", "or add swap"),
     ),
     stage=Stage.MEMORY,
 )
@@ -63,17 +66,17 @@ FAMILY.fault(
     "The value '{name:w}' has been removed in favor of",
     "unexpected keyword '{name:q}' in call to {rule:s}",
     "type '{kind:q}' has no method {name:s}",
-    meaning="this source is built by another release of bazel",
+    meaning="this source needs another release of bazel",
     fix=(
         note(
-            "use bazelisk: it takes the release that the file .bazelversion names; "
+            "use bazelisk, which takes the release named in the file .bazelversion: "
             "https://github.com/bazelbuild/bazelisk",
             kind=Kind.INSTALL,
         ),
         note(
-            "a source without that file: the release at https://www.tensorflow.org/install/source#gpu, older "
-            "than yours "
-            "unless the line asks for an upgrade",
+            "if the source has no such file, take the release listed at "
+            "https://www.tensorflow.org/install/source#gpu: an older one than yours unless the line "
+            "asks for an upgrade",
             kind=Kind.INSTALL,
         ),
     ),
@@ -86,15 +89,15 @@ FAMILY.fault(
     "C++ compilation of rule '{rule:q}' failed (Exit {:d})",
     "undeclared inclusion(s) in rule '{rule:q}'",
     "crosstool_wrapper_driver_is_not_gcc failed: error executing command",
-    meaning="a file could not be compiled; the lines around this one say why: the compiler, CUDA or bazel are not "
-    "of the releases that this source was tested with, most often",
+    meaning="a file could not be compiled; the lines around this one say why: most often the "
+    "compiler, CUDA or bazel is not the release that this source was tested with",
     fix=(
         check(
             "gcc --version; bazel --version; nvcc --version",
             "compare with https://www.tensorflow.org/install/source#gpu",
         ),
-        run("bazel clean --expunge; ./configure", "after a change of one of them"),
-        install("tensorflow[and-cuda]", note="if there is no need to build"),
+        run("bazel clean --expunge; ./configure", "if you change one of them, configure again"),
+        install("tensorflow[and-cuda]", note="if you need not build TensorFlow yourself"),
     ),
     symptom=True,
 )
@@ -104,7 +107,7 @@ FAMILY.fault(
     "nvcc fatal : Cannot find compiler 'cl.exe' in PATH",
     "'cl' is not recognized as an internal or external command",
     "error: command 'cl.exe' failed: {}",
-    meaning="the compiler of Visual Studio, which nvcc needs on Windows, is not found",
+    meaning="the Visual Studio compiler was not found; nvcc needs it on Windows",
     fix=(
         note(
             "install the Build Tools for Visual Studio with the C++ workload: "
@@ -123,15 +126,15 @@ FAMILY.fault(
 FAMILY.fault(
     "standard_not_known_by_nvcc",
     "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
-    meaning="the nvcc of this CUDA does not know {standard}, in which this TensorFlow is written: C++17 needs CUDA 11, "
-    "C++14 CUDA 9",
+    meaning="this CUDA's nvcc does not support {standard}, which this TensorFlow is written in: C++17"
+    " needs CUDA 11, C++14 needs CUDA 9",
     fix=(
         run(
             "conda install -c nvidia cuda-toolkit=11.8",
-            "or a newer one, which the GPU and the driver know",
+            "or a newer CUDA that the GPU and the driver support",
             kind=Kind.INSTALL,
         ),
-        note("or an older TensorFlow: up to 2.9 it is written in C++14", kind=Kind.INSTALL),
+        note("or use an older TensorFlow: up to 2.9 it is written in C++14", kind=Kind.INSTALL),
     ),
     seen="nvcc",
 )
@@ -141,15 +144,15 @@ FAMILY.fault(
     "internal compiler error: in {}",
     "nvcc error : 'cicc' died due to signal {}",
     "nvcc error : 'cudafe++' died due to signal {}",
-    meaning="the compiler itself crashes: this gcc and this nvcc have a fault together (gcc 10.3 and 11.0 with CUDA up "
-    "to 11.2), or memory is short",
+    meaning="the compiler itself crashes: this gcc does not work with this nvcc (gcc 10.3 and 11.0 "
+    "with CUDA up to 11.2), or memory is short",
     fix=(
         run(
             "sudo apt install gcc-9 g++-9; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-9'",
-            "in ./configure, too",
+            "name this compiler in ./configure, too",
             kind=Kind.INSTALL_AS_ROOT,
         ),
-        run("bazel build --jobs=4 ...", "fewer at once, if memory is short"),
+        run("bazel build --jobs=4 ...", "if memory is short, runs fewer compilers at once"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="gcc, nvcc",
@@ -158,17 +161,16 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
     "capability_not_known_by_nvcc",
     "nvcc fatal : Unsupported gpu architecture '{architecture:q}'",
     "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
-    meaning="this CUDA toolkit does not know {architecture}: the toolkit is older than the GPU, or so new that it has "
-    "left that GPU out",
+    meaning="this CUDA toolkit does not support {architecture}: the toolkit is older than the GPU, or"
+    " so new that it dropped that GPU",
     fix=(
         check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",
-            "what it knows, what the GPU has",
+            "compare what nvcc supports with the GPU's compute capability",
         ),
         note(
-            "8.6 needs CUDA 11.1, 8.9 and 9.0 need 11.8, 10.0 and 12.0 need 12.8; 3.5 to 3.7 end with 11.8, "
-            "up to 7.0 "
-            "with 12.9"
+            "compute capability 8.6 needs CUDA 11.1, 8.9 and 9.0 need 11.8, 10.0 and 12.0 need 12.8; "
+            "the last CUDA for 3.5 to 3.7 is 11.8, for up to 7.0 it is 12.9"
         ),
     ),
     seen="nvcc",
@@ -178,12 +180,12 @@ FAMILY.fault(
     '#error "C++ versions less than C++17 are not supported."',
     "undefined reference to `tensorflow::{}'",
     "#error This file requires compiler and library support for the ISO C++ 2011 standard",
-    meaning="your own operation is compiled with other options than TensorFlow was",
+    meaning="your own operation is compiled with other compiler options than TensorFlow was",
     fix=(
         ask(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_compile_flags(), "
             "*tf.sysconfig.get_link_flags())'",
-            "put these on the command line of g++",
+            "add the printed options to the g++ command line",
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -210,7 +212,7 @@ _CMAKE = (
             run(
                 "nvcc --version; export PATH=/usr/local/cuda/bin:$PATH CUDA_HOME=/usr/local/cuda "
                 "HOROVOD_CUDA_HOME=/usr/local/cuda",
-                "its folder; pip's packages of CUDA are libraries alone",
+                "set these to the toolkit's folder; pip's CUDA packages contain only libraries",
                 kind=Kind.SET_VARIABLE,
             ),
         ),
@@ -224,20 +226,19 @@ _CMAKE = (
     (
         "Tensorflow",
         "Tensorflow TensorFlow",
-        "TensorFlow's own libraries, in the Python that builds: it is not installed there, or there are two, of pip "
-        "and of conda",
+        "TensorFlow's own libraries in the Python that builds: TensorFlow is not installed there,"
+        " or twice, by pip and by conda",
         (
             install(
                 "--no-cache-dir",
                 "--no-build-isolation",
                 "horovod[tensorflow]",
-                note="in an environment with one "
-                "TensorFlow, of "
-                "pip: pip list | grep -i tensorflow; conda list | grep -i tensorflow",
+                note="run it in an environment that has only pip's TensorFlow; to check: pip list | grep -i "
+                "tensorflow; conda list | grep -i tensorflow",
             ),
         ),
     ),
-    ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", (export("HOROVOD_WITHOUT_PYTORCH", "1", "if it is not needed"),)),
+    ("Pytorch", "Pytorch PyTorch Torch", "PyTorch", (export("HOROVOD_WITHOUT_PYTORCH", "1", "if you do not need it"),)),
     (
         "OpenCV",
         "OpenCV",
@@ -253,21 +254,21 @@ for _name, _packages, _what, _fix in _CMAKE:
         *(f"Could NOT find {part}" for part in _packages.split()),
         *(f'Could not find a package configuration file provided by "{part}"' for part in _packages.split()),
         meaning=f"the build does not find {_what}",
-        fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find what newer systems have")),
+        fix=(*_fix, install("--upgrade", "cmake", note="an old CMake does not find newer systems' libraries")),
         seen="CMake",
     )
 FAMILY.fault(
     "framework_not_linked",
     "cannot find -ltensorflow_framework",
     "library not found for -ltensorflow_framework",
-    meaning="the linker looks for libtensorflow_framework.so, and the package has it under its number alone "
-    "(libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
+    meaning="libtensorflow_framework.so was not found by the linker: the package has it only with a "
+    "number in the name (libtensorflow_framework.so.2; 1.14 and newer: .so.1)",
     fix=(
         ask(
             "python -c 'import tensorflow as tf; print(*tf.sysconfig.get_link_flags())'",
-            "put these into the command: -L and -l:libtensorflow_framework.so.2",
+            "add the printed options (-L and -l:libtensorflow_framework.so.2) to the command",
         ),
-        note("or a link in that folder: ln -s libtensorflow_framework.so.2 libtensorflow_framework.so"),
+        note("or make a link in that folder: ln -s libtensorflow_framework.so.2 libtensorflow_framework.so"),
     ),
     seen="g++, ld",
 )
@@ -280,14 +281,16 @@ FAMILY.fault(
     "cannot find -lcurand",
     "cannot find -lcusolver",
     "cannot find -lcusparse",
-    meaning="the linker does not find a library of CUDA",
+    meaning="a CUDA library was not found by the linker",
     fix=(
         prepend(
             "LIBRARY_PATH",
             "/usr/local/cuda/lib64",
-            "or -L/usr/local/cuda/lib64 in the command; in an image: its devel variant",
+            "or add -L/usr/local/cuda/lib64 to the command; in a container, use the image's devel variant",
         ),
-        check("find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null", "the folders that have them"),
+        check(
+            "find / -name 'libcudart.so*' -o -name 'libcudnn.so*' 2>/dev/null", "shows the folders that contain them"
+        ),
     ),
     seen="g++, ld",
 )
@@ -295,7 +298,8 @@ FAMILY.fault(
     "driver_not_linked",
     "cannot find -lcuda",
     "cannot find -lnvidia-ml",
-    meaning="the linker does not find the driver's library; without a driver the toolkit's stub of it serves",
-    fix=(prepend("LIBRARY_PATH", "/usr/local/cuda/lib64/stubs", "for linking alone, never in LD_LIBRARY_PATH"),),
+    meaning="the driver's library libcuda was not found by the linker; without a driver, link against"
+    " the toolkit's stub",
+    fix=(prepend("LIBRARY_PATH", "/usr/local/cuda/lib64/stubs", "use it only for linking, never in LD_LIBRARY_PATH"),),
     seen="g++, ld",
 )

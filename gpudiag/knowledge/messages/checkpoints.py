@@ -14,7 +14,8 @@ FAMILY = MessageFamily(
 )
 
 _LFS = note(
-    "a file of a few lines is a pointer of git-lfs, or the page of a failed download: git lfs pull, or load it again"
+    "if the file has only a few lines, it is a git-lfs pointer or the page of a failed "
+    "download: run git lfs pull, or download it again"
 )
 
 FAMILY.fault(
@@ -26,9 +27,9 @@ FAMILY.fault(
     "Failed to find any matching files for {prefix:s}.index",
     "Failed to find any matching files for {prefix:s}.meta",
     "Failed to find any matching files for {prefix:s}.data",
-    meaning="the checkpoint is given by one of its files, and not by what the names of its files have in common",
+    meaning="the program names one of the checkpoint's files instead of their common prefix",
     fix=(
-        edit_note("give {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')"),
+        edit_note("pass {prefix}, without .data-00000-of-00001, .index or .meta: saver.restore(session, '{prefix}')"),
         edit("tf.train.latest_checkpoint('FOLDER')", "finds it"),
     ),
 )
@@ -40,19 +41,16 @@ FAMILY.fault(
     "SavedModel file does not exist at: {prefix:s}",
     "Could not find trained model in model_dir: {prefix:s}",
     "No file or directory found at {prefix:s}",
-    meaning="there is no model or checkpoint at the path that the program gives: {prefix}",
+    meaning="no model or checkpoint was found at the path that the program gives: {prefix}",
     fix=(
         check(
             "ls -l $(dirname {prefix})",
-            "a checkpoint is NAME.index and NAME.data-..., a SavedModel a folder with "
-            "saved_model.pb; "
-            "was it downloaded and unpacked",
+            "a checkpoint is NAME.index and NAME.data-..., a SavedModel is a folder with "
+            "saved_model.pb; check that it was downloaded and unpacked",
         ),
         note(
-            "a path that does not begin with / is below the folder where the program was started; [ ] and * "
-            "in it are "
-            "patterns: "
-            "rename"
+            "a path that does not begin with / starts in the folder where the program was started; if"
+            " the name has [ ] or *, rename it: they are patterns"
         ),
     ),
 )
@@ -66,8 +64,8 @@ FAMILY.fault(
     "truncated record at {:d}",
     "Unable to open file (truncated file{}",
     "Unable to synchronously open file (truncated file{}",
-    meaning="a file of the model or of its data is not whole, or is not of the kind that it is read as",
-    fix=(check("ls -l; file NAME", "its size and kind; load or copy it again"), _LFS),
+    meaning="a file of the model or of its data is incomplete, or has another format than expected",
+    fix=(check("ls -l; file NAME", "check its size and type; download or copy it again"), _LFS),
     symptom=True,
 )
 FAMILY.fault(
@@ -83,19 +81,20 @@ FAMILY.fault(
     "Restoring from checkpoint failed. This is most likely due to a Variable name or other graph key "
     "that is missing from the checkpoint",
     "Received incompatible tensor with shape {} when attempting to restore variable with shape {}",
-    meaning="the checkpoint is of another model than the one that reads it: another architecture, number of classes, "
-    "optimizer "
-    "or release",
+    meaning="the checkpoint does not fit the model that loads it: architecture, number of classes, "
+    "optimizer or release differs",
     fix=(
         ask(
-            "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"", "what it has"
+            "python -c \"import tensorflow as tf; print(*tf.train.list_variables('PREFIX'), sep='\\n')\"",
+            "shows what it contains",
         ),
         edit_note(
-            "train into an empty folder: an old checkpoint of another model is in it; or the same "
-            "configuration as "
-            "when it was saved"
+            "use an empty folder for training if this one contains another model's checkpoint; "
+            "otherwise use the configuration it was saved with"
         ),
-        edit_note("Keras: model.load_weights(path, by_name=True, skip_mismatch=True) takes what fits"),
+        edit_note(
+            "in Keras, model.load_weights(path, by_name=True, skip_mismatch=True) loads only the weights that fit"
+        ),
     ),
     confidence=Confidence.POSSIBLE,
 )

@@ -28,15 +28,16 @@ PTX_REFUSED = FAMILY.fault(
     "cudaErrorUnsupportedPtxVersion",
     "a PTX JIT compilation failed",
     "the provided PTX was compiled with an unsupported toolchain",
-    meaning="the driver cannot compile this code: it is older than the CUDA that made it, or the GPU is newer than it",
+    meaning="the driver cannot compile this code: the driver is older than the CUDA that made the "
+    "code, or than the GPU",
     fix=(
-        nvidia_smi("names the driver, and the newest CUDA that it runs"),
-        install_driver("or another way to a newer driver of this distribution; then reboot"),
+        nvidia_smi("shows the driver's version and the newest CUDA that it supports"),
+        install_driver("or install a newer driver in your distribution's way; then reboot"),
         install(
             "--upgrade",
             "tensorflow[and-cuda]",
-            note="a release that knows this GPU; for Blackwell (RTX 50) "
-            "NVIDIA's image: nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            note="installs a release that supports this GPU; for Blackwell (RTX 50) use NVIDIA's image "
+            "nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -65,11 +66,15 @@ FAMILY.harmless(
 FAMILY.fault(
     "ptxas_with_a_bug",
     "ptxas {has:v} has a bug that we think can affect XLA",
-    meaning="XLA refuses this ptxas, {has}, which compiles some programs wrongly: it is of a CUDA with that bug",
+    meaning="XLA refuses ptxas {has}: this release has a bug and compiles some programs wrongly",
     fix=(
-        install("--upgrade", "nvidia-cuda-nvcc-cu12", note="a ptxas without it (12.3.107 and newer), which XLA finds"),
-        check("which -a ptxas; ptxas --version", "which there are: put one of another CUDA first on PATH"),
-        install("--upgrade", "tensorflow[and-cuda]", note="or a TensorFlow that brings another"),
+        install(
+            "--upgrade",
+            "nvidia-cuda-nvcc-cu12",
+            note="installs a ptxas without the bug (12.3.107 and newer) where XLA finds it",
+        ),
+        check("which -a ptxas; ptxas --version", "shows every ptxas: put one of another CUDA first on PATH"),
+        install("--upgrade", "tensorflow[and-cuda]", note="or install a TensorFlow that brings another ptxas"),
     ),
     seen="2.15-2.21",
 )
@@ -77,13 +82,16 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "ptxas_of_old_cuda",
     "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
     "You are using ptxas {has:v}, which is older than {needs:v}",
-    meaning="the ptxas that XLA found first ({has}) is older than this TensorFlow needs: it is of another CUDA",
+    meaning="the ptxas that XLA found first ({has}) is too old for this TensorFlow: it belongs to another CUDA",
     fix=(
-        check("which -a ptxas; ptxas --version", "Debian's and Ubuntu's package nvidia-cuda-toolkit brings an old one"),
+        check(
+            "which -a ptxas; ptxas --version",
+            "shows every ptxas; the package nvidia-cuda-toolkit of Debian and Ubuntu brings an old one",
+        ),
         prepend(
             "PATH",
             "/usr/local/cuda/bin",
-            "the CUDA that TensorFlow was built for comes first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
+            "puts the CUDA that TensorFlow was built for first; or: XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda",
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -116,7 +124,7 @@ STRAY_ACCESS = FAMILY.fault(
             "LaunchFailure",
         )
     ),
-    meaning="a kernel read or wrote memory that is not its own, or the GPU failed while it ran",
+    meaning="a kernel accessed memory that does not belong to it, or the GPU failed while it ran",
     seen="CUDA",
 )
 CUDNN_OLDER = FAMILY.fault(
@@ -140,10 +148,13 @@ NOT_TENSORFLOW = FAMILY.fault(
     "partially initialized module 'tensorflow'",
     "cannot import name '{:w}' from 'tensorflow",
     "Do not import tensorflow from its source directory",
-    meaning="another file or folder of the name tensorflow is imported in place of the package",
+    meaning="another file or folder named tensorflow is imported instead of the package",
     fix=(
-        ask("python -c 'import tensorflow; print(tensorflow.__file__)'", "rename what it prints, if it is yours"),
-        note("remove its __pycache__ too; start the program from another folder"),
+        ask(
+            "python -c 'import tensorflow; print(tensorflow.__file__)'",
+            "if it prints a file of yours, rename that file",
+        ),
+        note("remove its __pycache__ too, or start the program from another folder"),
     ),
     symptom=True,
     stage=Stage.PACKAGE,

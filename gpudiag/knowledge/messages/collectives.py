@@ -21,8 +21,14 @@ NCCL_WARNING = FAMILY.fault(
     seen="NCCL",
     meaning="NCCL names a fault:{what}",
     fix=(
-        check("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault"),
-        check("nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n", "how GPUs are joined; what NCCL needs of the system"),
+        check(
+            "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log",
+            "run every rank with it: the first WARN line names the fault",
+        ),
+        check(
+            "nvidia-smi topo -m; df -h /dev/shm; ulimit -l -n",
+            "shows how the GPUs are connected, and the shared memory and limits that NCCL needs",
+        ),
     ),
     symptom=True,
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
@@ -38,12 +44,12 @@ FAMILY.fault(
     "group_of_another_size",
     "is joining a group with size {new:d}, but that group has size {old:d}",
     "is joining a group with size{new:d}, but that group has size {old:d}",
-    meaning="a strategy for {old} devices was made before in this process, and one for {new} uses its group: a process "
-    "can have one distribution strategy, of one size",
+    meaning="this process created a strategy for {old} devices, and then one for {new}: a process can"
+    " have only one distribution strategy, of one size",
     fix=(
         edit_note(
-            "make one strategy at the start of the program and keep it; for another number of GPUs start "
-            "another process"
+            "create one strategy at the start of the program and keep it; for another number of GPUs,"
+            " start another process"
         ),
         edit_note("in a notebook: restart the kernel; in tests: one process for each strategy"),
     ),
@@ -53,11 +59,14 @@ FAMILY.fault(
 FAMILY.fault(
     "replicas_run_eagerly",
     "Using MirroredStrategy eagerly has significant overhead",
-    meaning="the replicas of the strategy run eagerly, one after the other: that is slow, and hangs if one waits for "
-    "the others, as NCCL does",
+    meaning="the strategy's replicas run eagerly, one after the other: this is slow, and hangs if one"
+    " waits for the others, as NCCL does",
     fix=(
-        edit("@tf.function", "on the function that calls strategy.run; without tf.config.run_functions_eagerly(True)"),
-        edit_note("and model.compile with run_eagerly=False, which is the default"),
+        edit(
+            "@tf.function",
+            "decorate the function that calls strategy.run; remove tf.config.run_functions_eagerly(True)",
+        ),
+        edit_note("call model.compile with run_eagerly=False, the default"),
     ),
     symptom=True,
     stage=Stage.PROGRAM,
@@ -66,5 +75,5 @@ FAMILY.fault(
 NOT_REGISTERED = FAMILY.fault(
     "not_registered",
     "TensorFlow device GPU:{number:d} was not registered",
-    meaning="said by the worker that has no GPU, when the others have one (measured, 2.21)",
+    meaning="printed by the worker that has no GPU when the others have one (measured, 2.21)",
 )

@@ -48,19 +48,19 @@ FAMILY.fault(
     'exec: "nvidia-container-runtime": executable file not found',
     "nvidia-container-runtime: no such file or directory",
     "nvidia-container-runtime did not terminate successfully",
-    meaning="Docker is configured for the NVIDIA container toolkit, and its programs are not there",
+    meaning="Docker is configured for the NVIDIA Container Toolkit, but its programs were not found",
     fix=_TOOLKIT,
 )
 FAMILY.fault(
     "container_no_nvml",
     "nvidia-container-cli{}: initialization error: load library failed: libnvidia-ml.so.1",
     "nvidia-container-cli{}: initialization error: load library failed: libcuda.so.1",
-    meaning="the daemon that starts the container does not find the driver's libraries of the host",
+    meaning="the host's driver libraries were not found by the daemon that starts the container",
     fix=(
-        check("nvidia-smi", "the driver must answer there first", where=Where.HOST),
+        check("nvidia-smi", "must work on the host first", where=Where.HOST),
         run(
             "sudo snap remove docker; docker context use default",
-            "snap's Docker and Docker Desktop see another root",
+            "if Docker comes from snap or Docker Desktop, it does not see the host's files",
             kind=Kind.REMOVE,
             where=Where.HOST,
         ),
@@ -77,21 +77,21 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: driver error: failed to process request",
     "nvidia-container-cli{}: initialization error: nvml error: driver/library version mismatch",
     "nvidia-container-cli{}: initialization error: nvml error: unknown error",
-    meaning="the driver of the host does not work, so that no container gets a GPU",
+    meaning="the host's driver does not work, so no container gets a GPU",
     fix=(
-        check("nvidia-smi", "what it says is the fault", where=Where.HOST),
-        reboot("after an upgrade of the driver"),
+        check("nvidia-smi", "its error names the fault", where=Where.HOST),
+        reboot("if the driver was upgraded"),
     ),
     stage=Stage.DRIVER,
 )
 FAMILY.fault(
     "container_of_newer_driver",
     "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
-    meaning="the driver of the host ({has}) is older than the image needs ({needs})",
+    meaning="the host's driver {has} is too old for this image, which needs {needs}",
     fix=(
         install_driver("then reboot", where=Where.HOST),
         note(
-            "or an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            "or use an image of an earlier month: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
             kind=Kind.START_CONTAINER,
         ),
     ),
@@ -104,13 +104,14 @@ FAMILY.fault(
     meaning="the image has no code for {gpu}: the GPU is too old for it",
     fix=(
         note(
-            "an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            "use an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
             kind=Kind.START_CONTAINER,
         ),
         install(
             "tensorflow==2.10.*",
             "numpy<2",
-            note="or a wheel of pypi.org, with CUDA 11.2 and cuDNN 8.1: has code for 3.5 and newer",
+            note="or use the wheel from pypi.org, with CUDA 11.2 and cuDNN 8.1: it has code for compute "
+            "capability 3.5 and newer",
         ),
     ),
     stage=Stage.CONFIGURATION,
@@ -119,11 +120,11 @@ FAMILY.fault(
 FAMILY.fault(
     "container_without_code",
     "No supported GPU(s) detected to run this container",
-    meaning="the image has no code for the GPU: the GPU is newer, or too old for it",
+    meaning="the image has no code for this GPU: the GPU is newer than the image, or too old for it",
     fix=(
-        nvidia_smi("which one it is", "--query-gpu=name,compute_cap --format=csv"),
+        nvidia_smi("shows the GPU's name and compute capability", "--query-gpu=name,compute_cap --format=csv"),
         note(
-            "the image of a month that has it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
+            "use the image of a month that supports it: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
             kind=Kind.START_CONTAINER,
         ),
     ),
@@ -141,13 +142,13 @@ FAMILY.fault(
     "Unsupported config option for services.{:s} 'runtime'",
     "__init__() got an unexpected keyword argument 'device_requests'",
     "create_container() got an unexpected keyword argument 'device_requests'",
-    meaning="this docker-compose is too old for the way in which the file asks for GPUs",
+    meaning="this docker-compose is too old: it does not understand how the file requests GPUs",
     fix=(
         start(
             "docker compose version; sudo apt install docker-compose-plugin",
-            "then: docker compose up, without the hyphen",
+            "then run: docker compose up, without the hyphen",
         ),
-        install("--upgrade", "docker-compose", note="1.28 or newer, in its old form"),
+        install("--upgrade", "docker-compose", note="or upgrade the old docker-compose to 1.28 or newer"),
     ),
     stage=Stage.CONFIGURATION,
     seen="Docker Compose",
@@ -157,7 +158,7 @@ FAMILY.fault(
     "nvidia-container-cli{}: initialization error: WSL environment detected but no adapters were found",
     meaning="WSL has no GPU: the driver on Windows is missing or too old, or WSL is not version 2",
     fix=(
-        run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
+        run("wsl --update", "run it in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
         note("install the current NVIDIA driver in Windows", kind=Kind.CHANGE_DRIVER),
     ),
     stage=Stage.DRIVER,
@@ -165,12 +166,12 @@ FAMILY.fault(
 FAMILY.fault(
     "container_driver_slow",
     "driver rpc error",
-    meaning="the driver takes longer to initialise the GPUs than the container toolkit waits",
+    meaning="the driver takes longer to initialise the GPUs than the container toolkit's timeout",
     fix=(
         configure(
             "sudo nvidia-smi -pm 1", "keeps them initialised; or: sudo systemctl enable --now nvidia-persistenced"
         ),
-        kernel_log("if it is still slow"),
+        kernel_log("if it stays slow, shows why"),
     ),
     stage=Stage.DRIVER,
 )
@@ -178,11 +179,11 @@ FAMILY.fault(
     "image_needs_newer_driver",
     "unsatisfied condition: cuda>={needed:v}",
     "unsupported CUDA version: driver {:v} < image {needed:v}",
-    meaning="the image asks for a newer CUDA {needed} than the host's driver runs",
+    meaning="the image needs CUDA {needed}, which is newer than the host's driver supports",
     fix=(
-        install_driver("under WSL in Windows; one of that CUDA or newer", where=Where.HOST),
-        note("or an older image", kind=Kind.INSTALL),
-        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; GPUs of data centres only"),
+        install_driver("install a driver that supports that CUDA; under WSL, install it in Windows", where=Where.HOST),
+        note("or use an older image", kind=Kind.INSTALL),
+        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; works only on data-centre GPUs"),
     ),
     stage=Stage.DRIVER,
 )
@@ -191,9 +192,9 @@ FAMILY.fault(
     "unsatisfied condition: brand = {brand}",
     "unsatisfied condition: driver>={driver}",
     "unsatisfied condition: arch{arch}",
-    meaning="the image asks for a driver or a kind of GPU that this machine does not have",
+    meaning="the image requires a driver or a kind of GPU that this machine does not have",
     fix=(
-        install_driver("under WSL in Windows", where=Where.HOST),
+        install_driver("under WSL, install it in Windows", where=Where.HOST),
         start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check"),
     ),
     stage=Stage.DRIVER,
@@ -202,28 +203,29 @@ FAMILY.fault(
     "container_unknown_device",
     "device error: {device:s} unknown device",
     "device error: unknown device id: {device:s}",
-    meaning="the container is to get a GPU or MIG instance that this machine does not have under that name",
+    meaning="the container requests a GPU or MIG instance that this machine does not have under that name",
     fix=(
-        nvidia_smi("the names: GPU-..., MIG-... of drivers from 470 on; a number counts from 0", "-L"),
+        nvidia_smi("shows the valid names: GPU-..., MIG-... (drivers from 470 on); numbers count from 0", "-L"),
         start(
             "kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset",
-            "Kubernetes, if GPUs of the node were changed; then make the pod again",
+            "in Kubernetes, if the node's GPUs were changed; then create the pod again",
         ),
-        configure(f"{_CDI}; nvidia-ctk cdi list", "for names of CDI (nvidia.com/gpu=0)"),
+        configure(f"{_CDI}; nvidia-ctk cdi list", "if you use CDI names (nvidia.com/gpu=0)"),
     ),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "cdi_device",
     "unresolvable CDI devices {device:s}",
-    meaning="the container engine finds no description (CDI) of the device {device}: none was made, it is not where "
-    "the engine looks, or it is older than a change of the GPUs",
+    meaning="no CDI specification of the device {device} was found by the container engine: it was "
+    "not generated, is in another folder, or is older than a change of the GPUs",
     fix=(
-        configure(f"{_CDI}; nvidia-ctk cdi list", "must show the device"),
+        configure(f"{_CDI}; nvidia-ctk cdi list", "must list the device"),
         note(
-            "podman from 4.1 on, Docker from 25 on; another folder of descriptions: podman --cdi-spec-dir=/var/run/cdi"
+            "needs Podman 4.1 or Docker 25; if the specifications are in another folder: podman "
+            "--cdi-spec-dir=/var/run/cdi"
         ),
-        nvidia_smi("the GPUs and MIG instances that there are", "-L"),
+        nvidia_smi("lists the GPUs and MIG instances of this machine", "-L"),
     ),
     stage=Stage.CONFIGURATION,
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
@@ -234,15 +236,19 @@ FAMILY.fault(
     "Could not find any nv libraries on this host",
     "Could not find any NVIDIA binaries on this host",
     "Could not find any NVIDIA libraries on this host",
-    meaning="Singularity (Apptainer) finds no libraries of an NVIDIA driver on this host, which --nv would bring along",
+    meaning="the NVIDIA driver's libraries, which --nv passes in, were not found on this host by "
+    "Singularity (Apptainer)",
     fix=(
         check(
             "nvidia-smi; ldconfig -p | grep libcuda.so.1",
-            "outside of the container: both must answer",
+            "run it outside the container: both must print a result",
             where=Where.HOST,
         ),
-        start("srun --gres=gpu:1 ...", "on a cluster: on a node that has GPUs"),
-        note("libraries in an unusual folder: the names in nvliblist.conf, ldconfig of the host, or --bind"),
+        start("srun --gres=gpu:1 ...", "on a cluster, run it on a node that has GPUs"),
+        note(
+            "if the libraries are in an unusual folder, add them to nvliblist.conf or to the host's "
+            "ldconfig, or use --bind"
+        ),
     ),
     seen="Singularity, Apptainer",
     url="https://apptainer.org/docs/user/latest/gpu.html",
@@ -250,9 +256,9 @@ FAMILY.fault(
 FAMILY.fault(
     "container_mount_exists",
     "mount error: file creation failed: {file:s}: file exists",
-    meaning="the image contains files of a driver, in whose place the toolkit cannot mount the host's",
+    meaning="the image contains driver files, and the toolkit cannot mount the host's files over them",
     fix=(
-        note("make the image again without driver packages; in its Dockerfile:"),
+        note("rebuild the image without driver packages; in its Dockerfile:"),
         run(
             "RUN rm -f /usr/lib/x86_64-linux-gnu/libcuda.so* /usr/lib/x86_64-linux-gnu/libnvidia-*.so*",
             kind=Kind.REMOVE,
@@ -265,7 +271,7 @@ FAMILY.fault(
     "failed to add device rules: unable to find any existing device filters attached to the cgroup",
     "mount error: {} bpf_prog_query(BPF_CGROUP_DEVICE) failed",
     "container error: cgroup subsystem devices not found",
-    meaning="the container toolkit does not know this kernel's control groups (version 2)",
+    meaning="the container toolkit is too old for this kernel's control groups (version 2)",
     fix=(
         run("sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1", kind=Kind.INSTALL_AS_ROOT),
         configure(
@@ -281,11 +287,10 @@ FAMILY.fault(
     "mount error: mount operation failed: {:s}/proc/driver/nvidia{:s}: no such file or directory",
     "mount error: {:s} failed: /proc/driver/nvidia{:s}: no such file or directory",
     "mount error: {:s} failed: /dev/nvidia{:s}: no such file or directory",
-    meaning="the driver of the host is half loaded, or was changed while it ran: its files in /proc or /dev are not "
-    "there",
+    meaning="the host's driver is partly loaded, or was changed while it ran: its files in /proc or /dev are missing",
     fix=(
-        reboot("the host; or: sudo nvidia-modprobe -u -c 0; nvidia-smi"),
-        check("nvidia-smi", "before a container is started: makes the device files", where=Where.HOST),
+        reboot("reboot the host, or run there: sudo nvidia-modprobe -u -c 0; nvidia-smi"),
+        check("nvidia-smi", "run it before a container is started: it creates the device files", where=Where.HOST),
     ),
     stage=Stage.DRIVER,
 )
@@ -296,8 +301,8 @@ FAMILY.fault(
     "error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: {:d})",
     "error executing hook `/usr/bin/nvidia-container-runtime-hook` (exit code: {:d})",
     "error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: {:d})",
-    meaning="the NVIDIA container toolkit is older than the driver, or its CDI specification is of another driver: "
-    "it names files that are not there",
+    meaning="the NVIDIA Container Toolkit is older than the driver, or its CDI specification was made"
+    " for another driver: it names files that do not exist",
     fix=(
         run(
             "sudo apt update; sudo apt install --only-upgrade nvidia-container-toolkit "
@@ -307,10 +312,10 @@ FAMILY.fault(
         ),
         configure(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            "again, after each change of the driver",
+            "run it run it again after each change of the driver",
             where=Where.HOST,
         ),
-        check("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "whether its repository is switched off"),
+        check("nvidia-ctk --version; cat /etc/apt/sources.list.d/*nvidia*", "shows whether its repository is disabled"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -320,26 +325,25 @@ FAMILY.fault(
     "nvidia-container-cli{}: mount error: failed to add device rules: {}",
     "nvidia-container-cli{}: ldcache error: open failed: {program:s}: no such file or directory",
     "could not start {program:s} mount operation failed: {:s} operation not permitted",
-    meaning="the toolkit's hook may not do its work in this container: it runs without root or in its own user "
-    "namespace, most "
-    "often, or the host's ldconfig is elsewhere",
+    meaning="the toolkit's hook was refused in this container: most often the container runs without "
+    "root or in its own user namespace, or the host's ldconfig has another path",
     fix=(
         configure(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; podman run --device "
             "nvidia.com/gpu=all "
             "--security-opt "
             "label=disable ...",
-            "CDI needs no hook",
+            "uses CDI, which needs no hook",
             where=Where.HOST,
         ),
         configure(
             "sudo sed -i 's/^#no-cgroups = false/no-cgroups = true/' /etc/nvidia-container-runtime/config.toml",
-            "for containers without root",
+            "if containers run without root",
             where=Where.HOST,
         ),
         check(
             "grep ldconfig /etc/nvidia-container-runtime/config.toml",
-            '"@/sbin/ldconfig" is the host\'s; Debian, Ubuntu: @/sbin/ldconfig.real',
+            'must name the host\'s ldconfig, such as "@/sbin/ldconfig"; on Debian and Ubuntu: @/sbin/ldconfig.real',
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -352,13 +356,13 @@ FAMILY.fault(
     "nvidia-container-cli{}: detection error: {}",
     "nvidia-container-cli{}: container error: {}",
     meaning="the container toolkit could not prepare the container",
-    fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "the reason in full"), *_TOOLKIT[:2]),
+    fix=(check("sudo nvidia-container-cli -k -d /dev/tty info", "shows the full reason"), *_TOOLKIT[:2]),
     symptom=True,
 )
 FAMILY.fault(
     "toolkit_mode",
     "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
-    meaning="the toolkit is set to CDI, which the option --gpus of this Docker does not use",
+    meaning="the toolkit is set to CDI, but this Docker's option --gpus does not use CDI",
     fix=(
         start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
         start("docker run --device nvidia.com/gpu=all ..."),
@@ -372,7 +376,7 @@ FAMILY.fault(
     "error running hook #{:d}: error running hook",
     meaning="a hook that prepares the container failed: the line after it says why",
     fix=(
-        note("the rest of the message names the fault (stderr: ...)"),
+        note("read the rest of the message (stderr: ...): it names the fault"),
         check("nvidia-smi", where=Where.HOST),
     ),
     symptom=True,
@@ -383,8 +387,8 @@ FAMILY.fault(
     "failed to inject CDI devices",
     "failed to load CDI specification",
     "failed to construct CDI modifier",
-    meaning="the description of the GPUs for containers (CDI) is missing, old or not valid",
-    fix=(configure(_CDI, "again after each change of the driver"), check("nvidia-ctk cdi list")),
+    meaning="the CDI specification, which describes the GPUs to containers, is missing, outdated or invalid",
+    fix=(configure(_CDI, "run it again after each change of the driver"), check("nvidia-ctk cdi list")),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -397,7 +401,7 @@ FAMILY.fault(
     "invalid device discovery strategy {}",
     "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
     "Incompatible {:w} detected auto",
-    meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not the default of this node",
+    meaning="the device plugin's pod has no driver libraries: the NVIDIA runtime is not this node's default",
     fix=(
         configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd --set-as-default && sudo systemctl "
@@ -405,7 +409,7 @@ FAMILY.fault(
             where=Where.HOST,
         ),
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
-        start("runtimeClassName: nvidia", "or so, in the plugin's pod", role=Role.ALTERNATIVE),
+        start("runtimeClassName: nvidia", "or set it in the plugin's pod", role=Role.ALTERNATIVE),
     ),
     url=PLUGIN,
 )
@@ -413,15 +417,14 @@ FAMILY.fault(
     "insufficient_gpus",
     "Insufficient nvidia.com/gpu",
     "Insufficient nvidia.com/mig-{:s}",
-    meaning="no node that may be used has a free GPU (nvidia.com/gpu) for the pod",
+    meaning="no GPU (nvidia.com/gpu) is free for the pod on any node that it may use",
     fix=(
+        check("kubectl describe nodes | grep -A8 -e Allocatable -e 'Allocated resources'", "must list nvidia.com/gpu"),
         check(
-            "kubectl describe nodes | grep -A8 -e Allocatable -e 'Allocated resources'", "nvidia.com/gpu must be there"
+            "kubectl -n kube-system logs -l name=nvidia-device-plugin-ds",
+            "if it does not, says why the plugin found no GPU",
         ),
-        check(
-            "kubectl -n kube-system logs -l name=nvidia-device-plugin-ds", "if it is not: why the plugin found no GPU"
-        ),
-        check("kubectl get pods -A -o wide", "if it is: which pods hold them"),
+        check("kubectl get pods -A -o wide", "if it does, shows which pods hold the GPUs"),
     ),
     stage=Stage.CONFIGURATION,
     url=PLUGIN,
@@ -431,11 +434,11 @@ FAMILY.fault(
     "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
     "UnexpectedAdmissionError",
     "no healthy devices present; cannot allocate unhealthy devices nvidia.com/",
-    meaning="the kubelet has no healthy GPU for the pod: the device plugin is gone, or a GPU is unhealthy",
+    meaning="the kubelet has no healthy GPU for the pod: the device plugin does not run, or a GPU is unhealthy",
     fix=(
         start("kubectl -n kube-system rollout restart daemonset nvidia-device-plugin-daemonset"),
-        check("sudo dmesg | grep -i xid", "an Xid makes a GPU unhealthy"),
-        start("kubectl delete pod NAME", "a pod that was refused does not come back by itself"),
+        check("sudo dmesg | grep -i xid", "look for an Xid: it makes a GPU unhealthy"),
+        start("kubectl delete pod NAME", "a refused pod does not restart by itself"),
     ),
     stage=Stage.CONFIGURATION,
     url=PLUGIN,
@@ -447,13 +450,13 @@ FAMILY.fault(
     'RuntimeClass "nvidia" not found',
     'RuntimeHandler "{:q}" not supported',
     'runtimeclass.node.k8s.io "nvidia" not found',
-    meaning="the node's container engine has no runtime of the name nvidia",
+    meaning="the node's container engine has no runtime named nvidia",
     fix=(
         configure(
             "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
             where=Where.HOST,
         ),
-        check("kubectl get runtimeclass", "nvidia must be there"),
+        check("kubectl get runtimeclass", "must list nvidia"),
     ),
     stage=Stage.CONFIGURATION,
     url=PLUGIN,
@@ -461,9 +464,9 @@ FAMILY.fault(
 FAMILY.fault(
     "privileged_ignored",
     "Ignoring devices requested by environment variable(s) in unprivileged container",
-    meaning="NVIDIA_VISIBLE_DEVICES is not allowed to give this container GPUs",
+    meaning="NVIDIA_VISIBLE_DEVICES is not permitted to give this container GPUs",
     fix=(
-        start("docker run --gpus all ...", "in Kubernetes: ask for nvidia.com/gpu"),
+        start("docker run --gpus all ...", "in Kubernetes, request nvidia.com/gpu"),
         configure(
             "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
             "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' "
@@ -478,7 +481,7 @@ FAMILY.fault(
     "[Errno 28] No space left on device: '/dev/shm{:q}'",
     "DataLoader worker (pid {:d}) is killed by signal: Bus error",
     "Bus error (core dumped)",
-    meaning="shared memory (/dev/shm) is full, as in a container, whose default is 64 MiB",
+    meaning="shared memory (/dev/shm) is full; a container has only 64 MiB by default",
     fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
     confidence=Confidence.POSSIBLE,
     stage=Stage.MEMORY,
@@ -486,13 +489,13 @@ FAMILY.fault(
 FAMILY.harmless(
     "gpu_not_given",
     "WARNING: The NVIDIA Driver was not detected. GPU functionality will not be available",
-    meaning="NVIDIA's image was started without --gpus; that is as meant if it is to run on the CPU",
+    meaning="NVIDIA's image was started without --gpus; this is right only if it is meant to run on the CPU",
     seen="NVIDIA's images",
 )
 FAMILY.fault(
     "image_shm_notice",
     "The SHMEM allocation limit is set to the default of 64MB",
-    meaning="the container has 64 MiB of shared memory, which NCCL and data loaders fill",
+    meaning="the container has only 64 MiB of shared memory; NCCL and data loaders need more",
     fix=(start("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ..."),),
     symptom=True,
     stage=Stage.CONFIGURATION,
@@ -503,7 +506,8 @@ FAMILY.fault(
     meaning="the image is older than the GPU, and has no code for it",
     fix=(
         start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "a newer one; the last with TensorFlow"
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            "runs a newer image, the last with TensorFlow",
         ),
     ),
     stage=Stage.CONFIGURATION,
@@ -513,7 +517,7 @@ FAMILY.fault(
 FAMILY.fault(
     "rootless_nvml",
     "nvidia-container-cli{}: permission error: capability change failed",
-    meaning="the container engine runs without root, and the toolkit must not set control groups then",
+    meaning="the container engine runs without root, so the toolkit must not set control groups",
     fix=(configure("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place", where=Where.HOST),),
     stage=Stage.DRIVER,
 )

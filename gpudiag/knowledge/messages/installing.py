@@ -14,9 +14,9 @@ FAMILY = MessageFamily(
 )
 
 _FRESH = new_environment(
-    "tensorflow[and-cuda]", note="an environment with nothing else in it", python="python3.12", folder="tf"
+    "tensorflow[and-cuda]", note="makes an environment with nothing else in it", python="python3.12", folder="tf"
 )
-_CONDA = conda_environment("tensorflow[and-cuda]", note="TensorFlow of pip in an environment of conda")
+_CONDA = conda_environment("tensorflow[and-cuda]", note="installs pip's TensorFlow in a conda environment")
 
 FAMILY.fault(
     "shell_expands_extra",
@@ -25,7 +25,8 @@ FAMILY.fault(
     meaning="the shell (zsh) takes the brackets of tensorflow[and-cuda] for a pattern of file names",
     fix=(
         install(
-            "tensorflow[and-cuda]", note="quoted; NVIDIA's libraries are for Linux: on a Mac pip install tensorflow"
+            "tensorflow[and-cuda]",
+            note="needs the quotes; NVIDIA's libraries are for Linux: on a Mac run pip install tensorflow",
         ),
     ),
 )
@@ -34,8 +35,8 @@ FAMILY.fault(
     "Could not find a version that satisfies the requirement nvidia-{what:s}",
     "No matching distribution found for nvidia-{what:s}",
     "Could not find a version that satisfies the requirement nvidia_{what:s}",
-    meaning="NVIDIA's packages of CUDA are not there for this system: tensorflow[and-cuda] is for Linux (x86_64, and "
-    "aarch64 in newer releases)",
+    meaning="NVIDIA's CUDA packages do not exist for this system: tensorflow[and-cuda] is for Linux "
+    "(x86_64, and aarch64 in newer releases)",
     fix=(
         note(
             "Windows: wsl --install, then in WSL 2: pip install 'tensorflow[and-cuda]'; TensorFlow 2.10 was "
@@ -43,8 +44,8 @@ FAMILY.fault(
             "with a GPU on Windows itself",
             kind=Kind.INSTALL,
         ),
-        install("tensorflow", "tensorflow-metal", note="on a Mac: no NVIDIA GPU"),
-        install("--upgrade", "pip", note="on Linux: an old one does not see them", python="python"),
+        install("tensorflow", "tensorflow-metal", note="on a Mac, which has no NVIDIA GPU"),
+        install("--upgrade", "pip", note="on Linux: an old pip does not find them", python="python"),
     ),
 )
 FAMILY.fault(
@@ -53,16 +54,15 @@ FAMILY.fault(
     "No matching distribution found for tensorrt{what:s}",
     "Failed building wheel for tensorrt",
     "Failed to build tensorrt",
-    meaning="tensorflow[and-cuda] of 2.14.0 and 2.15.0 asks for TensorRT, which pip cannot install as it is named "
-    "there",
+    meaning="tensorflow[and-cuda] 2.14.0 and 2.15.0 require TensorRT by a name under which pip cannot install it",
     fix=(
-        install("tensorflow[and-cuda]==2.15.1", note="or newer: it asks for no TensorRT"),
+        install("tensorflow[and-cuda]==2.15.1", note="or a newer release: it does not require TensorRT"),
         install("tensorflow[and-cuda]==2.14.1", role=Role.ALTERNATIVE),
         install(
             "--extra-index-url",
             "https://pypi.nvidia.com",
             "tensorflow[and-cuda]==2.15.0",
-            note="the index that has the other packages",
+            note="adds the index that has those packages",
         ),
     ),
 )
@@ -72,15 +72,15 @@ FAMILY.fault(
     "nothing provides requested __cuda",
     "__cuda {range}, which is missing on the system",
     "__cuda, which is missing on the system",
-    meaning="conda finds no NVIDIA driver here (its package __cuda stands for it), so that it takes no build with "
-    "CUDA: a login node, a container or a build of an image",
+    meaning="conda found no NVIDIA driver here (the package __cuda stands for it), so it refuses "
+    "builds with CUDA: this is a login node, a container or an image build",
     fix=(
         run(
             "CONDA_OVERRIDE_CUDA=12.4 conda install -c conda-forge 'tensorflow=*=cuda*'",
-            "the CUDA that nvidia-smi names where the program will run; for older builds 11.8",
+            "set the CUDA that nvidia-smi shows where the program will run; for older builds 11.8",
             kind=Kind.INSTALL,
         ),
-        check("nvidia-smi; conda info | grep __cuda", "here there must be a driver otherwise"),
+        check("nvidia-smi; conda info | grep __cuda", "if the program will run here, must show a driver"),
         _CONDA,
     ),
     seen="conda, mamba",
@@ -102,13 +102,13 @@ CONDA_NOT_SOLVED = FAMILY.fault(
     "LibMambaUnsatisfiableError",
     "feature:/linux-64::__glibc",
     "feature:|@/linux-64::__cuda",
-    meaning="conda finds no packages of TensorFlow, CUDA and Python that fit each other: a release that it has not, or "
-    "a Python that is too new for it",
+    meaning="conda found no packages of TensorFlow, CUDA and Python that fit together: it does not "
+    "have that release, or Python is too new for it",
     fix=(
         _CONDA,
         run(
             "conda create -n tf -c conda-forge 'tensorflow=*=cuda*'",
-            "or conda-forge's own",
+            "or use conda-forge's own build",
             kind=Kind.NEW_ENVIRONMENT,
             role=Role.ALTERNATIVE,
         ),
@@ -129,10 +129,10 @@ REQUIREMENTS_CONFLICT = FAMILY.fault(
     "Because no versions of {what} match",
     "version solving failed",
     "The conflict is caused by:",
-    meaning="packages that are to be installed together ask for different releases of another one",
+    meaning="packages to be installed together require different releases of another package",
     fix=(
-        _FRESH.replaced(note="an environment with nothing else in it, then the others one by one"),
-        install("PACKAGE1", "PACKAGE2", note="without versions, so that pip may choose ones that fit"),
+        _FRESH.replaced(note="use makes an environment with nothing else in it, and add the other packages one by one"),
+        install("PACKAGE1", "PACKAGE2", note="name no versions, so that pip can choose ones that fit"),
     ),
 )
 FAMILY.fault(
@@ -160,15 +160,16 @@ FAMILY.fault(
     "Requires-Python {range:s}",
     "requires a different Python: {has:v} not in '{range:q}'",
     "requires Python '{range:q}' but the running Python is {has:v}",
-    meaning="releases of the package need another Python than the one that pip runs in",
+    meaning="the package needs another Python than the one that pip runs in",
     fix=(
         ask(
             "python --version",
-            "TensorFlow 2.21: 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10; 2.4: 3.6-3.8; 1.15: up to 3.7",
+            "shows your Python; TensorFlow 2.21 needs 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10;"
+            " 2.4: 3.6-3.8; 1.15: up to 3.7",
         ),
         run(
             "conda create -n tf python=3.12; conda activate tf; pip install tensorflow",
-            "one that it has wheels for",
+            "use a Python that it has wheels for",
             kind=Kind.NEW_ENVIRONMENT,
         ),
     ),
@@ -179,14 +180,14 @@ FAMILY.fault(
     "does not have Windows Long Path support enabled",
     "The filename or extension is too long",
     "[WinError 206]",
-    meaning="Windows refuses the long names of TensorFlow's files: long paths are switched off",
+    meaning="Windows refuses the long paths of TensorFlow's files: long paths are disabled",
     fix=(
         run(
             "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f",
-            "as administrator; then open a new window and install again",
+            "run it as administrator; then open a new window and install again",
         ),
         note(
-            "or a Python in a short folder (C:\\Python312) in place of the one of the Microsoft Store",
+            "or use a Python in a short folder (C:\\Python312) instead of the Microsoft Store's",
             kind=Kind.INSTALL,
         ),
     ),
@@ -199,13 +200,13 @@ FAMILY.fault(
     "There is not enough space on the disk",
     "no space left on device: unknown",
     is_reason=True,
-    meaning="the disk, or your share of it, is full",
+    meaning="the disk is full, or your quota is used up",
     fix=(
-        check("df -h . ~ /tmp; quota -s", "which; in a container: docker system df"),
-        run("pip cache purge; conda clean --all", "gives some back"),
+        check("df -h . ~ /tmp; quota -s", "shows which disk or quota is full; in a container: docker system df"),
+        run("pip cache purge; conda clean --all", "frees space"),
         run(
             "export TMPDIR=/path/with/room; pip install --no-cache-dir ...",
-            "TensorFlow with CUDA needs about 6 GB",
+            "use a folder with room: TensorFlow with CUDA needs about 6 GB",
             kind=Kind.SET_VARIABLE,
         ),
     ),
@@ -216,8 +217,8 @@ FAMILY.fault(
     "managed_environment",
     "externally-managed-environment",
     "This environment is externally managed",
-    meaning="this Python belongs to the system, and pip may not change it",
-    fix=(_FRESH, run("sudo apt install python3-venv", "if there is no module venv", kind=Kind.INSTALL_AS_ROOT)),
+    meaning="this Python is managed by the system, so pip may not change it",
+    fix=(_FRESH, run("sudo apt install python3-venv", "if the module venv is missing", kind=Kind.INSTALL_AS_ROOT)),
     seen="Debian 12, Ubuntu 23.04 and newer, Homebrew",
 )
 FAMILY.fault(
@@ -226,9 +227,9 @@ FAMILY.fault(
     "It is a distutils installed project and thus we cannot accurately determine",
     "Cannot uninstall {what:s}, RECORD file not found",
     "uninstall-no-record-file",
-    meaning="a package that is to be replaced was put there by the system or by conda: pip cannot remove it",
+    meaning="pip cannot replace a package that the system or conda installed",
     fix=(
-        install("--ignore-installed", "tensorflow", note="installs pip's beside it; add the name of that package"),
+        install("--ignore-installed", "tensorflow", note="installs pip's copy beside it; add that package's name"),
         _FRESH,
     ),
     seen="pip",
@@ -245,17 +246,17 @@ FAMILY.fault(
     "zipfile.BadZipFile: {}",
     "ReadTimeoutError: HTTPSConnectionPool",
     'ReadTimeoutError("HTTPSConnectionPool',
-    meaning="the download was cut: the file is large, and the connection broke or timed out",
+    meaning="the download was interrupted: the file is large, and the connection broke or timed out",
     fix=(
         install(
             "--no-cache-dir",
             "--default-timeout=1000",
             "tensorflow",
-            note="again, without what was kept of the first try",
+            note="downloads again, without the cached part",
         ),
         run(
             "pip download tensorflow",
-            "elsewhere, and copy the files; or a mirror near you: --index-url",
+            "download on another machine, and copy the files; or use a mirror near you: --index-url",
             kind=Kind.INSTALL,
         ),
     ),
@@ -273,7 +274,7 @@ FAMILY.fault(
     "Name or service not known",
     meaning="a server cannot be reached: no network here, a proxy that is not set, or one that replaces certificates",
     fix=(
-        check("curl -I https://pypi.org", "what it says is the fault; on a cluster: install on the login node"),
+        check("curl -I https://pypi.org", "its error names the fault; on a cluster, install on the login node"),
         run(
             "export HTTPS_PROXY=http://PROXY:PORT; pip config set global.cert /path/of/its/certificate.pem",
             kind=Kind.SET_VARIABLE,
@@ -291,7 +292,7 @@ FAMILY.fault(
     "[Errno 13] Permission denied: '{file:q}site-packages{:q}'",
     "[Errno 13] Permission denied: '{file:q}dist-packages{:q}'",
     "EnvironmentError: [Errno 13] Permission denied: '{file:q}'",
-    meaning="pip may not write there: the folder belongs to another user, or a program that runs holds the file",
+    meaning="pip may not write to that folder: it belongs to another user, or a running program holds the file",
     fix=(
         _FRESH,
         note("Windows: close all programs of Python, notebooks too, and install again", kind=Kind.END_PROCESS),
@@ -320,20 +321,20 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
     "Getting requirements to build wheel did not run successfully",
     'Command "python setup.py egg_info" failed with error code',
     "unable to execute '{:q}gcc': No such file or directory",
-    meaning="pip has no wheel of a package for this Python and system, and cannot compile it: the Python is too new or "
-    "too old for that release, most often",
+    meaning="pip found no wheel of a package for this Python and system, and cannot compile it: most "
+    "often Python is too new or too old for that release",
     fix=(
         install(
-            "--upgrade", "pip", "setuptools", "wheel", note="an old pip does not see newer wheels", python="python"
+            "--upgrade", "pip", "setuptools", "wheel", note="an old pip does not find newer wheels", python="python"
         ),
         run(
             "conda create -n tf python=3.11; conda activate tf; pip install tensorflow",
-            "a Python that wheels are made for",
+            "uses a Python that wheels are made for",
             kind=Kind.NEW_ENVIRONMENT,
         ),
         run(
             "sudo apt install build-essential python3-dev libhdf5-dev pkg-config",
-            "to compile: Jetson, Raspberry Pi; conda install h5py grpcio numpy has them ready",
+            "if you must compile (Jetson, Raspberry Pi); conda install h5py grpcio numpy brings them compiled",
             kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
@@ -347,8 +348,8 @@ FAMILY.fault(
     "Could not find any downloads that satisfy the requirement {:s}",
     "No distributions at all found for {:s}",
     "Wheel installs require setuptools",
-    meaning="this pip is too old for the wheel: it takes it for a source, or does not see it",
-    fix=(install("--upgrade", "pip", "setuptools", "wheel", note="then again", python="python"),),
+    meaning="this pip is too old for the wheel: it does not find it, or treats it as source code",
+    fix=(install("--upgrade", "pip", "setuptools", "wheel", note="then install again", python="python"),),
     seen="pip",
 )
 FAMILY.fault(
@@ -372,17 +373,17 @@ FAMILY.fault(
     "trying to overwrite '{file:q}', which is also in package {package}",
     "dpkg: error processing archive {}",
     "dpkg: error processing package {}",
-    meaning="packages of the driver or of CUDA exclude each other: some are of NVIDIA's repository, some of the "
-    "system's, or an older driver is left",
+    meaning="packages of the driver or of CUDA conflict: they come from both NVIDIA's and the "
+    "system's repository, or an older driver is left",
     fix=(
         run(
             "sudo apt purge '*nvidia*' '*cuda*' 'libcudnn*'; sudo apt autoremove; sudo apt update",
-            "all of them, then",
+            "remove all of them, then:",
             kind=Kind.CHANGE_DRIVER,
         ),
         run(
             "sudo ubuntu-drivers install; sudo reboot",
-            "the driver alone: pip install 'tensorflow[and-cuda]' brings CUDA",
+            "installs only the driver: pip install 'tensorflow[and-cuda]' brings CUDA",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -404,12 +405,12 @@ FAMILY.fault(
             "sudo apt-key del 7fa2af80; wget "
             "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
             "cuda-keyring_1.1-1_all.deb",
-            "of your system",
+            "take the one for your system",
         ),
         run("sudo dpkg -i cuda-keyring_1.1-1_all.deb; sudo apt update", kind=Kind.INSTALL_AS_ROOT),
         run(
             "RUN rm -f /etc/apt/sources.list.d/cuda.list /etc/apt/sources.list.d/nvidia-ml.list",
-            "in a Dockerfile, before apt-get update; or a newer image",
+            "in a Dockerfile, put it before apt-get update; or use a newer image",
             kind=Kind.REMOVE,
             where=Where.IMAGE,
         ),
@@ -424,11 +425,11 @@ FAMILY.fault(
     "E: Unable to locate package {package:s}",
     "E: Version '{:q}' for '{package:q}' was not found",
     "E: Couldn't find any package by regex '{package:q}'",
-    meaning="apt does not know the package {package}: the repository that has it is not there, or has another release",
+    meaning="package {package} was not found by apt: its repository is not configured, or has another release",
     fix=(
         run(
             "sudo apt update; apt-cache policy {package}",
-            "NVIDIA's repository: https://developer.nvidia.com/cuda-downloads",
+            "if it lists nothing, add NVIDIA's repository: https://developer.nvidia.com/cuda-downloads",
         ),
         install("tensorflow[and-cuda]", note="brings CUDA and cuDNN without apt: only the driver is needed"),
     ),
@@ -439,13 +440,13 @@ FAMILY.fault(
 FAMILY.fault(
     "compiler_too_new",
     "unsupported GNU version! gcc versions later than {newest:d} are not supported",
-    meaning="nvcc refuses the compiler: it is newer than this CUDA knows",
+    meaning="nvcc refuses the compiler: it is newer than this CUDA supports",
     fix=(
         run(
             "sudo apt install gcc-{newest} g++-{newest}; export NVCC_PREPEND_FLAGS='-ccbin /usr/bin/g++-{newest}'",
             kind=Kind.INSTALL_AS_ROOT,
         ),
-        note("or a newer CUDA toolkit, which knows it", kind=Kind.INSTALL),
+        note("or install a newer CUDA toolkit, which supports it", kind=Kind.INSTALL),
     ),
     stage=Stage.BUILD,
     seen="nvcc",
@@ -457,15 +458,18 @@ FAMILY.fault(
     "Exec format error: {}",
     "qemu-x86_64: {}",
     "rosetta error: {}",
-    meaning="the image is for another kind of processor than this machine's: it is emulated, without AVX and without a "
-    "GPU, or does not start",
+    meaning="the image is built for another processor than this machine's: it is emulated, without "
+    "AVX and without a GPU, or does not start",
     fix=(
         start(
             "docker run --platform linux/arm64 ...",
-            "an image for this processor; TensorFlow 2.13 and newer has wheels of "
-            "aarch64: pip install tensorflow in a python image",
+            "runs an image for this processor; TensorFlow 2.13 and newer has aarch64 wheels: pip "
+            "install tensorflow in a python image",
         ),
-        check("uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE", "what each is"),
+        check(
+            "uname -m; docker image inspect --format '{{{{.Architecture}}}}' IMAGE",
+            "shows the processor of the machine and of the image",
+        ),
     ),
     confidence=Confidence.POSSIBLE,
     seen="Docker",
@@ -475,10 +479,12 @@ FAMILY.fault(
     'The following module(s) are unknown: "{module:q}"',
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
     "Unable to locate a modulefile for '{module:q}'",
-    meaning="this cluster has no module {module}, or it needs others first",
+    meaning="this cluster has no module {module}, or it requires other modules first",
     fix=(
-        check("module spider cuda; module spider {module}", "what there is, and what must be loaded before"),
-        install("tensorflow[and-cuda]", note="in a virtual environment: needs no module of CUDA"),
+        check(
+            "module spider cuda; module spider {module}", "shows the available modules, and which must be loaded before"
+        ),
+        install("tensorflow[and-cuda]", note="run it in a virtual environment: it needs no CUDA module"),
     ),
     stage=Stage.LIBRARIES,
     seen="Lmod, Environment Modules",
@@ -489,14 +495,16 @@ FAMILY.fault(
     "[ERROR]: Install of driver component failed",
     "Installation failed. See log at /var/log/cuda-installer.log",
     "Failed to verify gcc version. See log at /var/log/cuda-installer.log",
-    meaning="the installer of the CUDA toolkit stops at the driver or the compiler, which it need not install",
+    meaning="the CUDA toolkit's installer stops at the driver or the compiler, which it need not install",
     fix=(
         run(
             "sudo sh cuda_*.run --silent --toolkit --override",
-            "the toolkit alone; the driver by: sudo ubuntu-drivers install",
+            "installs only the toolkit; for the driver: sudo ubuntu-drivers install",
             kind=Kind.CHANGE_DRIVER,
         ),
-        install("tensorflow[and-cuda]", note="or no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE),
+        install(
+            "tensorflow[and-cuda]", note="or use no toolkit at all: pip brings the libraries", role=Role.ALTERNATIVE
+        ),
     ),
     stage=Stage.DRIVER,
     seen="CUDA's installer (.run)",

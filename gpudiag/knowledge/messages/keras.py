@@ -47,7 +47,8 @@ FAMILY.fault(
         install(
             "keras=={release_of_both}.*",
             "tensorflow=={release_of_both}.*",
-            note="2.4 to 2.15: of the same number; before: Keras 2.3.1 with 1.15 to 2.2; 2.16 and newer: Keras 3",
+            note="TensorFlow 2.4 to 2.15 needs the Keras of the same number; 1.15 to 2.2 needs Keras "
+            "2.3.1; 2.16 and newer needs Keras 3",
         ),
     ),
     stage=Stage.PACKAGE,
@@ -89,7 +90,7 @@ FAMILY.fault(
     "renamed what it asks for",
     fix=(
         _LEGACY,
-        install("tensorflow<2.16", "keras<3", note="or the last with Keras 2, on Python up to 3.11"),
+        install("tensorflow<2.16", "keras<3", note="or install the last TensorFlow with Keras 2, on Python up to 3.11"),
         edit_note(
             "or change the program: https://keras.io/guides/migrating_to_keras_3/ (learning_rate in place of "
             "lr, fit in "
@@ -117,12 +118,15 @@ FAMILY.fault(
     "Unable to synchronously open file (file signature not found)",
     "Unrecognized keyword arguments passed to {layer:w}: {{'batch_shape'{}",
     "from_config() missing 1 required positional argument",
-    meaning="the model's file was written by another release of Keras than the one that reads it, or is not whole",
+    meaning="the model file was written by another release of Keras than the one that reads it, or is incomplete",
     fix=(
-        install("tensorflow==X.Y", note="the release that saved it; then save it again with model.export or as .keras"),
+        install(
+            "tensorflow==X.Y",
+            note="install the release that saved the model; then save it again with model.export or as .keras",
+        ),
         edit(
             "tf.keras.models.load_model(path, custom_objects=...)",
-            "names your own layers; in Keras 3 a SavedModel by keras.layers.TFSMLayer",
+            "name your own layers in custom_objects; in Keras 3, load a SavedModel with keras.layers.TFSMLayer",
         ),
     ),
     confidence=Confidence.POSSIBLE,
@@ -130,11 +134,15 @@ FAMILY.fault(
 FAMILY.fault(
     "h5py_3",
     "'str' object has no attribute 'decode'",
-    meaning="h5py 3 is installed, and this Keras (TensorFlow up to 2.3) is written for h5py 2, which read texts as "
-    "bytes",
+    meaning="h5py 3 is installed, but this Keras (TensorFlow up to 2.3) needs h5py 2, which reads texts as bytes",
     fix=(
-        install("h5py<3", note="in a notebook: then restart the kernel"),
-        install("--upgrade", "tensorflow", note="or 2.4 and newer, which read both", role=Role.ALTERNATIVE),
+        install("h5py<3", note="then restart the kernel, in a notebook"),
+        install(
+            "--upgrade",
+            "tensorflow",
+            note="or install TensorFlow 2.4 or newer, which reads both",
+            role=Role.ALTERNATIVE,
+        ),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -155,9 +163,9 @@ FAMILY.fault(
     fix=(
         edit(
             "import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()",
-            "in place of: import tensorflow as tf; before anything else of it",
+            "replaces: import tensorflow as tf; must come before anything else of TensorFlow",
         ),
-        edit("tf.compat.v1.disable_eager_execution()", "after the import", role=Role.ALTERNATIVE),
+        edit("tf.compat.v1.disable_eager_execution()", "put it after the import", role=Role.ALTERNATIVE),
     ),
     url="https://www.tensorflow.org/guide/migrate",
 )
@@ -171,10 +179,10 @@ FAMILY.fault(
     meaning="the model uses operations or attributes that this TensorFlow does not have: it was saved by a newer "
     "one, or needs a package that brings them",
     fix=(
-        install("--upgrade", "tensorflow", note="at least the release that saved the model"),
+        install("--upgrade", "tensorflow", note="needs at least the release that saved the model"),
         edit(
             "import tensorflow_text",
-            "of the same release as TensorFlow: brings Sentencepiece and others; likewise "
+            "registers Sentencepiece and others; must be of TensorFlow's release; likewise "
             "tensorflow_io, tensorflow_addons, tensorflow_decision_forests",
         ),
     ),
@@ -184,11 +192,11 @@ FAMILY.fault(
     "labels_out_of_range",
     "Received a label value of {label:s} which is outside the valid range of [{first:d}, {end:d})",
     "Received a label value of {label:s} which is outside the valid range",
-    meaning="the data has the label {label}, and the model has fewer outputs: the GPU computes NaN there, without an "
-    "error",
+    meaning="label {label} of the data is out of range: the model has fewer outputs, and the GPU then"
+    " computes NaN without an error",
     fix=(
-        edit_note("as many units in the last layer as there are classes; labels count from 0"),
-        edit("print(set(labels))", "what the data has"),
+        edit_note("give the last layer as many units as there are classes; labels count from 0"),
+        edit("print(set(labels))", "shows the labels in the data"),
     ),
 )
 FAMILY.fault(
@@ -210,10 +218,15 @@ FAMILY.fault(
     "Cast string to float is not supported",
     "Cast string to int32 is not supported",
     "Unexpected result of `train_function` (Empty Logs)",
-    meaning="the program's own data and model do not fit each other; it is nothing of the GPU",
+    meaning="the program's data and model do not fit each other; the GPU is not at fault",
     fix=(
-        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "says the same, with the operation and its shapes"),
-        edit("print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)", "what goes in against what the model takes"),
+        check(
+            "CUDA_VISIBLE_DEVICES=-1 python program.py", "shows the error on the CPU, with the operation and its shapes"
+        ),
+        edit(
+            "print(model.summary(), x.shape, x.dtype, y.shape, y.dtype)",
+            "compare the data with the input that the model expects",
+        ),
     ),
     symptom=True,
 )
@@ -223,6 +236,9 @@ FAMILY.fault(
     meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
     fix=(
         edit_note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1"),
-        edit("print(x.min(), x.max())", "what the data has; on the GPU such an index gives zeros, without an error"),
+        edit(
+            "print(x.min(), x.max())",
+            "shows the indices in the data; on the GPU such an index gives zeros, without an error",
+        ),
     ),
 )

@@ -12,7 +12,7 @@ FAMILY = MessageFamily(
     seen="Linux, NVIDIA drivers from 390 on",
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
 )
-_NVRM = check("sudo dmesg | grep -i -e nvrm -e nvidia", "all that the driver says")
+_NVRM = check("sudo dmesg | grep -i -e nvrm -e nvidia", "shows all that the driver reports")
 
 FAMILY.fault(
     "driver_does_not_know_gpu",
@@ -21,16 +21,17 @@ FAMILY.fault(
     "installed in this system is not supported by the",
     "installed in this system is not supported by open",
     "supported through the NVIDIA {needed:s} Legacy drivers",
-    meaning="this driver does not serve this GPU: it is too old or too new for it, or has the wrong kind of modules "
-    "(open or closed)",
+    meaning="this driver does not support this GPU: it is too old or too new, or has the wrong kind "
+    "of modules (open or closed)",
     fix=(
         check(
             "lspci -nn | grep -i nvidia; nvidia-smi",
-            "GPU and driver; https://www.nvidia.com/drivers names those that fit",
+            "shows GPU and driver; find one that fits at https://www.nvidia.com/drivers",
         ),
         run(
             "sudo apt install nvidia-driver-580-open",
-            "Blackwell needs the open modules; GPUs before Turing the closed ones (nvidia-driver-580); then reboot",
+            "if the GPU is a Blackwell, which needs the open modules; GPUs before Turing need the "
+            "closed ones (nvidia-driver-580); then reboot",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -44,7 +45,7 @@ FAMILY.fault(
     "can't assign; no space",
     meaning="the firmware, or the virtual machine, gave the GPU no address range (BAR)",
     fix=(
-        note("firmware: switch on 'Above 4G Decoding' (and 'Resizable BAR'); then", kind=Kind.CHANGE_DRIVER),
+        note("switch on 'Above 4G Decoding' (and 'Resizable BAR') in the firmware; then", kind=Kind.CHANGE_DRIVER),
         note(
             "kernel options pci=realloc, or pci=realloc=off if it is set; virtual machine: a larger 64-bit MMIO window",
             kind=Kind.CHANGE_DRIVER,
@@ -66,7 +67,7 @@ FAMILY.fault(
     fix=(
         _NVRM,
         note("switch the machine off and on: the GPU may hang; check its power cables and its slot", kind=Kind.REBOOT),
-        install_driver("or another release of the driver; then reboot"),
+        install_driver("or install another release of the driver; then reboot"),
     ),
     symptom=True,
 )
@@ -97,8 +98,8 @@ FAMILY.fault(
             "sudo apt install linux-headers-$(uname -r) build-essential && sudo dkms autoinstall",
             kind=Kind.CHANGE_DRIVER,
         ),
-        check("cat /var/lib/dkms/nvidia/*/build/make.log | tail -30", "what the compiler says"),
-        install_driver("a driver that knows this kernel; then reboot"),
+        check("cat /var/lib/dkms/nvidia/*/build/make.log | tail -30", "shows the compiler's errors"),
+        install_driver("installs a driver that supports this kernel; then reboot"),
     ),
 )
 FAMILY.fault(
@@ -109,11 +110,12 @@ FAMILY.fault(
     "ERROR: Unable to load the 'nvidia{:q}' kernel module",
     "nvidia: Unknown symbol {:w}",
     "nvidia: version magic {}should be{}",
-    meaning="the driver's kernel module does not load: another one is in use, it was built for another kernel, or "
-    "Secure Boot refuses it",
+    meaning="the driver's kernel module cannot be loaded: another one is in use, it was built for "
+    "another kernel, or Secure Boot refuses it",
     fix=(
         check(
-            "sudo dmesg | tail -20; mokutil --sb-state", "why; SecureBoot enabled: sign the module, or switch it off"
+            "sudo dmesg | tail -20; mokutil --sb-state",
+            "shows why; if SecureBoot is enabled, sign the module or switch Secure Boot off",
         ),
         run(
             "sudo apt install --reinstall linux-headers-$(uname -r) nvidia-dkms-580; sudo reboot",
@@ -132,7 +134,7 @@ FAMILY.fault(
     fix=(
         check(
             "sudo lsof /dev/nvidia* 2>/dev/null | awk 'NR>1{{print $2}}' | sort -u",
-            "who uses it: end them, or stop the desktop: sudo systemctl isolate multi-user.target",
+            "shows the processes that use it: end them, or stop the desktop: sudo systemctl isolate multi-user.target",
         ),
         run(
             "sudo systemctl stop nvidia-persistenced && sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia",
@@ -147,7 +149,7 @@ FAMILY.fault(
     "nvidia-driver-{version:s} : Depends: {} but it is not {}",
     "nvidia-dkms-{version:s} : Depends: {} but it is not {}",
     "trying to overwrite '{file:q}', which is also in package {:s}nvidia{}",
-    meaning="packages of two releases of the driver are mixed, so that none can be installed",
+    meaning="packages of two driver releases are mixed, so none can be installed",
     fix=(
         run("sudo apt purge '*nvidia*' '*cublas*' 'cuda-drivers*' && sudo apt autoremove", kind=Kind.CHANGE_DRIVER),
         run("sudo apt update && sudo apt install nvidia-driver-580 && sudo reboot", kind=Kind.CHANGE_DRIVER),
@@ -163,11 +165,12 @@ FAMILY.fault(
     "AER: Uncorrected (Non-Fatal) error received",
     "AER: Multiple Uncorrected {}",
     "device recovery failed",
-    meaning="the PCI Express connection of a device fails, of the GPU if its address is named",
+    meaning="the PCI Express link of a device fails; it is the GPU's if the line names the GPU's address",
     fix=(
-        check("lspci -d 10de:", "addresses of the GPUs: is it one of them"),
+        check("lspci -d 10de:", "shows the GPUs' addresses: compare them with the line"),
         note(
-            "check seat, riser cable and power; firmware: a lower PCIe generation for that slot; pcie_aspm=off",
+            "check seat, riser cable and power; set a lower PCIe generation for that slot in the "
+            "firmware; boot with pcie_aspm=off",
             kind=Kind.REPLACE_HARDWARE,
         ),
     ),
@@ -187,6 +190,6 @@ FAMILY.fault(
     "BUG: soft lockup - CPU#{:d} stuck for {:s}",
     "nvidia-modeset: ERROR: GPU:{:d}: Idling display engine timed out",
     meaning="the kernel hangs in a driver: a GPU that does not answer, most often, if a program of CUDA is named",
-    fix=(kernel_log("what the GPU's driver says before it"), reboot()),
+    fix=(kernel_log("shows what the GPU's driver reported before it"), reboot()),
     confidence=Confidence.POSSIBLE,
 )

@@ -12,9 +12,8 @@ FAMILY = MessageFamily(
 )
 
 _SMALLER = edit_note(
-    "less in memory: read data as it is needed (tf.data from files, a small shuffle buffer), a "
-    "smaller batch, fewer "
-    "workers"
+    "keep less in memory: read data as it is needed (tf.data from files, a small shuffle "
+    "buffer), use a smaller batch and fewer workers"
 )
 
 FAMILY.fault(
@@ -48,11 +47,18 @@ FAMILY.fault(
     "died with <Signals.SIGKILL: 9>",
     "Workers (tasks / actors) killed due to memory pressure",
     "killed due to the node running low on memory",
-    meaning="memory of the computer, not of the GPU, is used up: the system ended the program, or refused it more",
+    meaning="the computer's memory, not the GPU's, is used up: the system killed the program, or refused it more",
     fix=(
-        check("free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "how much there is, and who was ended"),
+        check(
+            "free -g; sudo dmesg | grep -i -e 'out of memory' -e oom-kill",
+            "shows how much memory is free, and which process was killed",
+        ),
         _SMALLER,
-        start("sbatch --mem=64G ...", "in Slurm; Kubernetes: resources.limits.memory; docker run --memory 64g ..."),
+        start(
+            "sbatch --mem=64G ...",
+            "if Slurm limits the memory; in Kubernetes: resources.limits.memory; in Docker: docker "
+            "run --memory 64g ...",
+        ),
     ),
     stage=Stage.MEMORY,
 )
@@ -61,8 +67,8 @@ FAMILY.fault(
     pattern=r"^\W{0,3}(?:\[\d{1,3}\]\W{1,5})?(?:\d{1,8} )?Killed(?:\s{1,9}(?:\./|python|sh |bash )\S{0,200}.{0,200})?$|"
     r"srun: error: \S{1,100}: tasks? [\d,-]{1,100}: Killed",
     words=("killed",),
-    meaning="the system ended the program, most often because memory of the computer was used up",
-    fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "says so, if that was it"), _SMALLER),
+    meaning="the system killed the program, most often because the computer's memory was used up",
+    fix=(check("sudo dmesg | grep -i -e 'out of memory' -e oom-kill", "shows whether memory was the reason"), _SMALLER),
     symptom=True,
     stage=Stage.MEMORY,
 )
@@ -70,7 +76,7 @@ FAMILY.fault(
     "time_limit",
     "DUE TO TIME LIMIT",
     meaning="the batch system ended the job: its time was up",
-    fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and go on from the last one in another job"),),
+    fix=(start("sbatch --time=24:00:00 ...", "or save checkpoints, and continue from the last one in another job"),),
     seen="Slurm",
 )
 FAMILY.fault(
@@ -78,10 +84,13 @@ FAMILY.fault(
     "Invalid generic resource (gres) specification",
     "Invalid Trackable RESource (TRES) specification",
     "Requested node configuration is not available",
-    meaning="the cluster has no nodes with the GPUs that were asked for, in that partition and under that name",
+    meaning="the cluster has no nodes with the requested GPUs in that partition and under that name",
     fix=(
-        check("sinfo -o '%P %G %D %N'", "partitions and their GPUs; gres=(null): none"),
-        start("sbatch --partition=NAME --gres=gpu:1 ...", "one that has; without a type, or one that sinfo names"),
+        check("sinfo -o '%P %G %D %N'", "shows the partitions and their GPUs; (null) means none"),
+        start(
+            "sbatch --partition=NAME --gres=gpu:1 ...",
+            "name a partition that has GPUs; give no GPU type, or one that sinfo shows",
+        ),
     ),
     seen="Slurm",
     url="https://slurm.schedmd.com/gres.html",
@@ -91,8 +100,8 @@ FAMILY.fault(
     "step creation temporarily disabled, retrying",
     "Unable to create step for job {:d}: More processors requested than permitted",
     "Unable to create step for job {:d}: Requested node configuration is not available",
-    meaning="an srun in the job asks for more than is left of it: another step holds its GPUs or processors",
-    fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "each step its own part; or: srun --overlap ..."),),
+    meaning="an srun in the job requests more than is left: another step holds the job's GPUs or processors",
+    fix=(start("srun --exact --gpus=1 --ntasks=1 ... &", "gives each step its own part; or: srun --overlap ..."),),
     seen="Slurm",
 )
 FAMILY.fault(
@@ -100,10 +109,10 @@ FAMILY.fault(
     "can't stat gres.conf file {:s}",
     "gres/gpu count reported lower than configured ({has:d} < {needs:d})",
     "gres/gpu count too low ({has:d} < {needs:d})",
-    meaning="a node of the cluster has fewer GPUs than Slurm's configuration says: a GPU or the driver is gone",
+    meaning="a cluster node has fewer GPUs than in Slurm's configuration: a GPU or the driver failed",
     fix=(
-        check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "on the node"),
-        configure("sudo scontrol update nodename=NODE state=resume", "after it is repaired"),
+        check("nvidia-smi -L; ls /dev/nvidia*; sudo dmesg | grep -i -e nvrm -e xid", "run it on the node"),
+        configure("sudo scontrol update nodename=NODE state=resume", "if the node is repaired"),
     ),
     stage=Stage.DRIVER,
     seen="Slurm",
@@ -141,7 +150,7 @@ FAMILY.fault(
         ),
         run(
             "export HOROVOD_GLOO_IFACE=eth0 NCCL_SOCKET_IFNAME=eth0",
-            "if hosts have several networks",
+            "if the hosts have several networks",
             kind=Kind.SET_VARIABLE,
         ),
     ),
@@ -153,9 +162,9 @@ FAMILY.fault(
     "horovod_not_started",
     "Timed out waiting for tasks to start. Please check connectivity between servers",
     "ssh not successful for host {:s}",
-    meaning="Horovod could not start its tasks: the hosts do not reach each other, or there is no room for them",
+    meaning="Horovod could not start its tasks: the hosts cannot reach each other, or have no free slots",
     fix=(
-        check("ssh HOST true", "from the first host, without a password, to each"),
+        check("ssh HOST true", "must work from the first host to each other host, without a password"),
         start("horovodrun --network-interface eth0 --start-timeout 120 ..."),
     ),
     confidence=Confidence.POSSIBLE,
@@ -164,20 +173,18 @@ FAMILY.fault(
 FAMILY.fault(
     "horovod_without_transport",
     "Neither MPI nor Gloo support has been built",
-    meaning="this Horovod was built without MPI and without Gloo, by one of which its ranks find each other",
-    fix=(
-        install(
-            "--no-cache-dir", "--force-reinstall", "--no-deps", "horovod", note="with cmake, or MPI, installed before"
-        ),
-    ),
+    meaning="this Horovod was built without MPI and without Gloo, but its ranks need one of them to find each other",
+    fix=(install("--no-cache-dir", "--force-reinstall", "--no-deps", "horovod", note="install cmake or MPI before"),),
     seen="Horovod",
 )
 FAMILY.fault(
     "server_not_started",
     "Could not start gRPC server",
     "No address added out of total {:d} resolved",
-    meaning="the port that the program is to listen on is in use, by an earlier run that did not end most often",
-    fix=(check("ss -ltnp | grep PORT", "who has it: end it, or take another port (TF_CONFIG)"),),
+    meaning="the port that the program listens on is already in use, most often by an earlier run that did not end",
+    fix=(
+        check("ss -ltnp | grep PORT", "shows the process that uses the port: end it, or take another port (TF_CONFIG)"),
+    ),
     confidence=Confidence.POSSIBLE,
     seen="TensorFlow, gRPC",
 )
@@ -187,8 +194,12 @@ FAMILY.fault(
     "Waiting for the cluster, timeout = {}",
     meaning="a worker of the cluster has not been started, or cannot be reached",
     fix=(
-        check("echo $TF_CONFIG", "on every worker: the same cluster, another index; start them all"),
-        check("nc -vz HOST PORT", "each address of it must answer; no proxy: unset http_proxy https_proxy"),
+        check(
+            "echo $TF_CONFIG", "must name the same cluster on every worker, with another index on each; start them all"
+        ),
+        check(
+            "nc -vz HOST PORT", "must reach each address in TF_CONFIG; if a proxy is set: unset http_proxy https_proxy"
+        ),
     ),
     seen="TensorFlow",
 )
@@ -200,8 +211,8 @@ FAMILY.fault(
     "docker.io/{image:s}: not found",
     "{image:s}: failed to resolve source metadata for {}: not found",
     "nvcr.io/{image:s}: not found",
-    meaning="the image {image} could not be fetched: no such name or tag, or no permission",
-    fix=(start("docker pull IMAGE", "says why; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
+    meaning="the image {image} could not be pulled: the name or tag does not exist, or permission is missing",
+    fix=(start("docker pull IMAGE", "shows the error; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
     confidence=Confidence.POSSIBLE,
     seen="Docker, Kubernetes",
 )
@@ -213,11 +224,16 @@ ENDED_BY_SIGNAL = FAMILY.fault(
     r"exited on signal (?:6|7|11) \(|died with <Signals\.SIG(?:SEGV|ABRT|BUS): \d{1,2}>|"
     r"\*\*\* Process received signal \*\*\*",
     words=("process", "fatal", "segmentation", "aborted", "signal", "signals", "abgebrochen", "speicherzugriffsfehler"),
-    meaning="the program crashed in a library, not in Python: the lines before it say in which",
+    meaning="the program crashed in a library, not in Python: the lines before this one name it",
     fix=(
-        ask("python -X faulthandler program.py", "shows where; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines"),
-        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "does it crash without a GPU too? Then it is not the GPU"),
-        check("pip check; pip list | grep -i -e nvidia -e tensorflow", "libraries of one release"),
+        ask(
+            "python -X faulthandler program.py",
+            "shows where it crashed; TF_CPP_MIN_LOG_LEVEL=0 shows TensorFlow's own lines",
+        ),
+        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "if it crashes without a GPU too, the GPU is not the cause"),
+        check(
+            "pip check; pip list | grep -i -e nvidia -e tensorflow", "shows whether all libraries are of one release"
+        ),
     ),
     symptom=True,
     stage=Stage.FIRST_OP,
@@ -227,13 +243,13 @@ FAMILY.fault(
     "not_installed_on_hosts",
     "Error while finding module specification for 'horovod.{:q}'",
     "Launching horovod task function was not successful",
-    meaning="Horovod, or the Python that is named, is not the same on each host: the other hosts cannot start its task",
+    meaning="the other hosts cannot start Horovod's task: Horovod, or the named Python, differs between the hosts",
     fix=(
         check(
             "ssh HOST 'which python; python -c \"import horovod; print(horovod.__version__)\"'",
-            "for each host: as on the first",
+            "must print on each host the same as on the first",
         ),
-        install("horovod", note="on each host, into the same path; or a folder that all of them mount"),
+        install("horovod", note="install it on each host in the same path, or in a folder that all of them mount"),
     ),
     seen="Horovod",
 )
@@ -257,8 +273,13 @@ FAMILY.fault(
             "for host in HOST1 HOST2; do ssh $host 'which mpirun orted; mpirun --version'; done",
             "must be the same on each",
         ),
-        start("mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "the one that is meant"),
-        start("srun --mpi=list; srun --mpi=pmix ...", "in Slurm; not enough slots: -H host:GPUs, or --oversubscribe"),
+        start(
+            "mpirun --prefix /path/of/openmpi -x PATH -x LD_LIBRARY_PATH ...", "name the Open MPI that you mean to use"
+        ),
+        start(
+            "srun --mpi=list; srun --mpi=pmix ...",
+            "if the job runs in Slurm; if there are not enough slots: -H host:GPUs, or --oversubscribe",
+        ),
     ),
     symptom=True,
     seen="Open MPI",
@@ -268,11 +289,11 @@ FAMILY.fault(
     "No available node types can fulfill resource request {}'GPU': {}",
     "The following resource request cannot be scheduled right now: {}'GPU': {}",
     "Insufficient cluster resources to launch trial: trial requested {} GPU{}",
-    meaning="Ray has no node with as many free GPUs as the program asks for",
+    meaning="Ray has no node with as many free GPUs as the program requests",
     fix=(
-        check("ray status", "GPU: used and all of them"),
+        check("ray status", "shows how many GPUs are used, and how many exist"),
         run("ray start --head --num-gpus=1", "if Ray did not find the GPUs that nvidia-smi lists"),
-        edit_note("ask for fewer: num_gpus=0.5, or fewer workers"),
+        edit_note("request fewer GPUs: num_gpus=0.5, or fewer workers"),
     ),
     seen="Ray",
 )

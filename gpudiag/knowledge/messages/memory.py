@@ -19,22 +19,22 @@ DEVICE_FULL = FAMILY.fault(
     words=("allocate", "status", "cuda_error_out_of_memory", "cudaerrormemoryallocation"),
     meaning="the GPU itself has no memory left",
     fix=(
-        nvidia_smi("which processes hold it; a notebook keeps its memory until its kernel is restarted"),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed"),
-        edit_note("a smaller batch, or smaller inputs"),
+        nvidia_smi("shows which processes hold it; a notebook keeps its memory until its kernel is restarted"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "makes TensorFlow take memory only as needed"),
+        edit_note("use a smaller batch, or smaller inputs"),
     ),
 )
 HOST_FULL = FAMILY.fault(
     "host_full",
-    meaning="a tensor does not fit into the computer's memory, which TensorFlow's allocator {code} takes; the memory "
-    "of GPUs is not what is missing",
+    meaning="a tensor does not fit into the computer's memory (TensorFlow's allocator {code}); GPU "
+    "memory is not what is missing",
     fix=(
         edit_note(
             "a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
             "of "
             "from_tensor_slices of a whole array; no cache() in memory"
         ),
-        check("free -h; ulimit -v", "memory that the computer has left, and a limit of the program's"),
+        check("free -h; ulimit -v", "shows the computer's free memory, and the program's limit"),
     ),
     stage=Stage.PROGRAM,
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
@@ -51,11 +51,11 @@ POOL_FULL = FAMILY.fault(
     "failed to allocate memory [Op:{}",
     "RESOURCE_EXHAUSTED: failed to allocate memory",
     "ResourceExhaustedError: failed to allocate memory",
-    meaning="what TensorFlow took of the GPU's memory is used up",
+    meaning="the GPU memory that TensorFlow took is used up",
     fix=(
-        edit_note("a smaller batch, or smaller inputs: memory grows with the batch"),
-        nvidia_smi("another process on the GPU takes some"),
-        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
+        edit_note("use use a smaller batch, or smaller inputs: memory grows with the batch"),
+        nvidia_smi("shows whether another process takes GPU memory"),
+        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "activations take half the memory"),
     ),
     codes=_OF_THE_HOST,
     needs_device=True,
@@ -76,8 +76,10 @@ FAMILY.fault(
     words=("memory_limit_", "created"),
     meaning="TensorFlow got less than 100 MB of the GPU's memory: other processes hold the rest",
     fix=(
-        nvidia_smi("which processes hold it: end them; a notebook keeps its memory until its kernel is restarted"),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "in each program that shares the GPU"),
+        nvidia_smi(
+            "shows which processes hold it: end them; a notebook keeps its memory until its kernel is restarted"
+        ),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "set it for each program that shares the GPU"),
     ),
     needs_device=True,
     seen="1.x-2.21",
@@ -113,8 +115,10 @@ TORCH_FULL = FAMILY.fault(
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
     fix=(
-        nvidia_smi("memory and processes: end the others; a notebook keeps its memory until its kernel is restarted"),
-        edit_note("a smaller batch, or smaller inputs"),
+        nvidia_smi(
+            "shows memory and processes: end the others; a notebook keeps its memory until its kernel is restarted"
+        ),
+        edit_note("use a smaller batch, or smaller inputs"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="PyTorch",

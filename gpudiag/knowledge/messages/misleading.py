@@ -11,11 +11,17 @@ FAMILY = MessageFamily("what names another fault")
 NO_CUDA_DRIVERS = FAMILY.misleading(
     "no_cuda_drivers",
     "Could not find cuda drivers on your machine, GPU will not be used",
-    meaning="it is not about the driver: the CUDA runtime library (libcudart.so.12; up to 2.14: libcudart.so.11.0) "
-    "could not be opened",
+    meaning="the driver is not at fault: the CUDA runtime library (libcudart.so.12; up to 2.14: "
+    "libcudart.so.11.0) could not be opened",
     fix=(
-        install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries; nothing to do without a GPU"),
-        check("ldconfig -p | grep libcudart", "2.12-2.14 need CUDA 11.8, 2.15 and newer CUDA 12"),
+        install(
+            "tensorflow[and-cuda]",
+            note="brings CUDA's libraries (2.14 and newer); if there is no GPU, there is nothing to do",
+        ),
+        check(
+            "ldconfig -p | grep libcudart",
+            "shows the installed CUDA runtime; TensorFlow 2.12-2.14 needs CUDA 11.8, 2.15 and newer CUDA 12",
+        ),
     ),
     symptom=True,
     stage=Stage.RUNTIME_LIBRARY,
@@ -25,9 +31,9 @@ CUINIT_303 = FAMILY.misleading(
     "failed call to cuInit: UNKNOWN ERROR (303)",
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
-        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
+        nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
         start("docker run --gpus all ...", "in a container"),
-        install_driver("or another way to the driver of this distribution; then reboot"),
+        install_driver("or install the driver in your distribution's way; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,
 )
@@ -42,17 +48,17 @@ FAMILY.misleading(
     meaning="the library libcudnn.so.9 could not be opened",
     fix=(
         install("tensorflow[and-cuda]", note="brings it"),
-        unset("LD_LIBRARY_PATH", note="if another copy comes first by it"),
+        unset("LD_LIBRARY_PATH", note="if it puts another copy first"),
     ),
     stage=Stage.LIBRARIES,
 )
 FAMILY.misleading(
     "growth_overridden",
     "Overriding {setting:w} setting because the TF_FORCE_GPU_ALLOW_GROWTH environment variable is set",
-    meaning="the variable decides, whatever the program sets",
+    meaning="change the variable: it overrides what the program sets",
 )
 FAMILY.misleading(
     "cuda_not_enabled",
     "The requested device appears to be a GPU, but CUDA is not enabled",
-    meaning="TensorFlow found no GPU that it can use, or was built without CUDA",
+    meaning="TensorFlow found no usable GPU, or was built without CUDA",
 )

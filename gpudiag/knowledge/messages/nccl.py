@@ -13,19 +13,28 @@ FAMILY = MessageFamily(
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
 
-_DEBUG = check("NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log", "on every rank: the first WARN names the fault")
+_DEBUG = check(
+    "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log",
+    "run every rank with it: the first WARN line names the fault",
+)
 _SHM = (
     start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
-    check("df -h /dev/shm", "room; remove old nccl-* files"),
+    check("df -h /dev/shm", "shows the free room; remove old nccl-* files"),
 )
 _NETWORK = (
-    check("ip -br address", "on each host: the interface that joins them"),
-    export("NCCL_SOCKET_IFNAME", "eth0", "its name, on every rank"),
+    check("ip -br address", "run it on each host to find the interface that connects them"),
+    export("NCCL_SOCKET_IFNAME", "eth0", "set the interface's name on every rank"),
     note("open the firewall between the hosts for all TCP ports", kind=Kind.CONFIGURE),
 )
 _MEMLOCK = (
-    configure("ulimit -l unlimited", "in the shell that starts the ranks; /etc/security/limits.conf for all"),
-    start("docker run --ulimit memlock=-1 ...", "in a container; Slurm: PropagateResourceLimitsExcept=MEMLOCK"),
+    configure(
+        "ulimit -l unlimited",
+        "run it run it in the shell that starts the ranks; for all users: /etc/security/limits.conf",
+    ),
+    start(
+        "docker run --ulimit memlock=-1 ...",
+        "if the ranks run in a container; in Slurm: PropagateResourceLimitsExcept=MEMLOCK",
+    ),
 )
 
 FAMILY.fault(
@@ -35,8 +44,8 @@ FAMILY.fault(
     "Multiple Ranks are using the same GPU/Partition",
     meaning="several ranks use the same GPU: each process needs its own",
     fix=(
-        edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "before anything uses a GPU"),
-        start("srun --gpus-per-task=1 --gpu-bind=single:1 ...", "or a mask for each rank"),
+        edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "must come before anything uses a GPU"),
+        start("srun --gpus-per-task=1 --gpu-bind=single:1 ...", "or gives each rank its own CUDA_VISIBLE_DEVICES"),
         note("start as many ranks on a host as it has GPUs", kind=Kind.START_CONTAINER),
     ),
 )
@@ -46,14 +55,14 @@ SHM_NOT_PERMITTED = FAMILY.fault(
     "Call to open failed: Permission denied",
     meaning="the user may not write to shared memory (/dev/shm), which NCCL needs between the GPUs of one host",
     fix=(
-        check("ls -ld /dev/shm; sudo chmod 1777 /dev/shm", "drwxrwxrwt: everyone may write"),
+        check("ls -ld /dev/shm; sudo chmod 1777 /dev/shm", "makes it drwxrwxrwt: everyone may write"),
         run(
             "rm /dev/shm/nccl-*",
-            "or files of an earlier run by another user are in the way",
+            "if files of an earlier run by another user are in the way",
             kind=Kind.REMOVE,
             role=Role.ALTERNATIVE,
         ),
-        export("NCCL_SHM_DISABLE", "1", "or without it, which is slower", role=Role.ALTERNATIVE),
+        export("NCCL_SHM_DISABLE", "1", "or works without shared memory, which is slower", role=Role.ALTERNATIVE),
     ),
 )
 FAMILY.fault(
@@ -87,9 +96,9 @@ FAMILY.fault(
     "NET/IB : No IP interface found",
     meaning="NCCL cannot use the InfiniBand adapter, or the connection broke",
     fix=(
-        check("ibstat; ibv_devinfo", "is the port active"),
-        export("NCCL_IB_HCA", "mlx5_0", "the adapter that joins the hosts"),
-        export("NCCL_IB_DISABLE", "1", "without InfiniBand: slower"),
+        check("ibstat; ibv_devinfo", "must show an active port"),
+        export("NCCL_IB_HCA", "mlx5_0", "set the adapter that connects the hosts"),
+        export("NCCL_IB_DISABLE", "1", "works without InfiniBand, which is slower"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -103,7 +112,7 @@ FAMILY.fault(
     "ncclOsSocketPollConnect to {peer:s} failed with error {reason}",
     "socketPollConnect: Connect to {peer:s} returned {reason}",
     "Call to connect failed : No route to host",
-    meaning="the ranks cannot reach each other on the network interface that NCCL took",
+    meaning="the ranks cannot reach each other on the network interface that NCCL chose",
     fix=_NETWORK,
 )
 FAMILY.fault(
@@ -113,12 +122,14 @@ FAMILY.fault(
     "failed : Network is unreachable",
     "failed : Cannot assign requested address",
     "failed : Address already in use",
-    meaning="NCCL took a network interface or an address over which the other ranks are not reached: IPv6 that one "
-    "of the hosts does not have, or an interface of Docker or of a virtual machine",
+    meaning="NCCL chose a network interface or address from which the other ranks cannot be reached: "
+    "IPv6 that one host does not have, or an interface of Docker or of a virtual machine",
     fix=(
-        export("NCCL_SOCKET_FAMILY", "AF_INET", "IPv4 alone, on every rank"),
-        export("NCCL_SOCKET_IFNAME", "eth0", "the interface that joins the hosts; ^docker0,lo leaves those out"),
-        check("ip -br address; ip route", "on each host"),
+        export("NCCL_SOCKET_FAMILY", "AF_INET", "set it on every rank: NCCL then uses only IPv4"),
+        export(
+            "NCCL_SOCKET_IFNAME", "eth0", "set the interface that connects the hosts; ^docker0,lo excludes those two"
+        ),
+        check("ip -br address; ip route", "run it on each host"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -137,11 +148,11 @@ FAMILY.fault(
     "NET/Socket : no interface found",
     "NET/Socket : No usable listening interface found",
     "Net : No interface found",
-    meaning="NCCL finds no network interface of the name in NCCL_SOCKET_IFNAME, or none at all",
+    meaning="the network interface named in NCCL_SOCKET_IFNAME was not found by NCCL, or there is none at all",
     fix=(
         check("ip -br address", "the names"),
         unset("NCCL_SOCKET_IFNAME"),
-        export("NCCL_SOCKET_IFNAME", "lo", "on one machine", role=Role.ALTERNATIVE),
+        export("NCCL_SOCKET_IFNAME", "lo", "if all ranks run on one machine", role=Role.ALTERNATIVE),
     ),
 )
 FAMILY.fault(
@@ -149,11 +160,15 @@ FAMILY.fault(
     "Cuda failure 'out of memory'",
     "Failed to CUDA calloc {} bytes",
     "Cuda failure {:d} 'out of memory'",
-    meaning="NCCL finds no memory on the GPU for its buffers: TensorFlow, or another process, took nearly all of it",
+    meaning="NCCL is out of GPU memory for its buffers: TensorFlow, or another process, took nearly all of it",
     fix=(
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "on every rank: leaves memory to NCCL; or a limit for each GPU"),
-        export("NCCL_BUFFSIZE", "1048576", "smaller buffers (4194304 if nothing is set)"),
-        nvidia_smi("who else holds memory; JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
+        export(
+            "TF_FORCE_GPU_ALLOW_GROWTH",
+            "true",
+            "set it on every rank: it leaves memory to NCCL; or set a memory limit for each GPU",
+        ),
+        export("NCCL_BUFFSIZE", "1048576", "makes the buffers smaller (the default is 4194304)"),
+        nvidia_smi("shows who else holds memory; if it is JAX: export XLA_PYTHON_CLIENT_MEM_FRACTION=.7"),
     ),
     stage=Stage.MEMORY,
 )
@@ -166,11 +181,10 @@ FAMILY.fault(
     meaning="the IOMMU stops a device from writing into another's memory: GPUs that exchange data hang, or get wrong "
     "data",
     fix=(
-        export("NCCL_P2P_DISABLE", "1", "at once: GPUs go through the host, which is slower"),
+        export("NCCL_P2P_DISABLE", "1", "helps at once: GPUs go through the host, which is slower"),
         note(
-            "for good: the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or VT-d / AMD-Vi off "
-            "in the "
-            "firmware; ACS of PCIe switches off",
+            "use the kernel option iommu=pt (or intel_iommu=off, amd_iommu=off), or switch VT-d / "
+            "AMD-Vi off in the firmware, for good; switch ACS of PCIe switches off",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -184,7 +198,7 @@ FAMILY.fault(
     "Cuda failure {:d} '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
     fix=(
-        nvidia_smi("memory and other processes; a driver that is new enough for this NCCL"),
+        nvidia_smi("shows memory and other processes; the driver must be new enough for this NCCL"),
         _DEBUG,
     ),
     symptom=True,
@@ -197,8 +211,8 @@ FAMILY.fault(
     "Could not enable P2P between dev {:d}",
     meaning="GPUs that should exchange data cannot reach each other's memory",
     fix=(
-        nvidia_smi("which pairs can", "topo -p2p r"),
-        export("NCCL_P2P_DISABLE", "1", "goes through the host: slower"),
+        nvidia_smi("shows which pairs of GPUs can", "topo -p2p r"),
+        export("NCCL_P2P_DISABLE", "1", "makes the GPUs go through the host, which is slower"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -208,7 +222,7 @@ FAMILY.fault(
     "Mismatched NCCL version detected",
     "NCCL library is too old. This application was compiled with NCCL version {needed:s}",
     "The application was compiled with too old version of NCCL",
-    meaning="ranks use different versions of NCCL, or another one than the program was built for",
+    meaning="ranks use different versions of NCCL, or a version that the program was not built for",
     fix=(
         check("pip list | grep -i nccl; ldconfig -p | grep nccl", "the version must be the same on every host"),
         unset("LD_LIBRARY_PATH"),
@@ -228,7 +242,7 @@ FAMILY.fault(
     "Net : No valid <IPv4_or_hostname>:<port> pair found",
     "Net : error encountered when getting address info : {reason}",
     meaning="NCCL_COMM_ID is not an address and a port, or the name cannot be looked up",
-    fix=(export("NCCL_COMM_ID", "10.0.0.1:12345", "address and port of rank 0; or unset it"),),
+    fix=(export("NCCL_COMM_ID", "10.0.0.1:12345", "set the address and port of rank 0; or unset it"),),
 )
 FAMILY.fault(
     "nccl_message_truncated",
@@ -247,7 +261,7 @@ FAMILY.fault(
     "Call to pthread_create failed: Resource temporarily unavailable",
     "Call to open failed : Too many open files",
     meaning="a limit of the system is too low for NCCL: open files or processes",
-    fix=(configure("ulimit -n 65536; ulimit -u unlimited", "in the shell that starts the ranks"),),
+    fix=(configure("ulimit -n 65536; ulimit -u unlimited", "run it in the shell that starts the ranks"),),
 )
 FAMILY.fault(
     "nccl_nvml",
@@ -259,7 +273,10 @@ FAMILY.fault(
     "Failed to initialize NVML library",
     "Check failed: InitNvml()",
     meaning="NCCL or XLA cannot use NVML, a part of the driver",
-    fix=(nvidia_smi(), start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container")),
+    fix=(
+        nvidia_smi(),
+        start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "if it runs in a container"),
+    ),
 )
 FAMILY.fault(
     "nvls_failed",
@@ -296,7 +313,7 @@ FAMILY.fault(
     "Nvshmem collective failed",
     "NCCL: invalid usage",
     meaning="a call of NCCL failed; its own lines say why",
-    fix=(_DEBUG, nvidia_smi("does each GPU answer; memory that others hold")),
+    fix=(_DEBUG, nvidia_smi("must list each GPU; shows the memory that others hold")),
     symptom=True,
 )
 FAMILY.fault(
@@ -305,10 +322,10 @@ FAMILY.fault(
     "This thread has been waiting for {milliseconds:d}ms for and may be stuck",
     "Termination timeout for `{what}` of {seconds:d} seconds exceeded. Exiting",
     "Expected {:d} threads to join the rendezvous, but not all of them arrived on time",
-    meaning="GPUs wait for each other without end: one of them hangs, runs another program, or its rank has ended",
+    meaning="GPUs wait for each other forever: one of them hangs, runs another program, or its rank has ended",
     fix=(
-        nvidia_smi("a GPU at 100 % that does nothing; the first error of the other ranks"),
-        export("NCCL_P2P_DISABLE", "1", "does it go on then? Then it is peer access: IOMMU or ACS"),
+        nvidia_smi("look for a GPU at 100 % that does nothing, and for the first error of the other ranks"),
+        export("NCCL_P2P_DISABLE", "1", "if it continues with this setting, peer access (IOMMU or ACS) is the fault"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -334,7 +351,7 @@ FAMILY.fault(
     "group_not_complete",
     "Collective ops is aborted by: {reason}",
     "collective ops already aborted",
-    meaning="an exchange between workers was ended by an error before it",
+    meaning="an exchange between workers was aborted by an earlier error",
     fix=(note("look for the first error of any worker; start all workers again"),),
     symptom=True,
 )
@@ -359,7 +376,8 @@ FAMILY.fault(
     meaning="a worker of the cluster has ended or was started again",
     fix=(
         note(
-            "start all workers again, in the order of the cluster; the log of the one that ended names the fault",
+            "start all workers again, in the order of the cluster; read the log of the worker that "
+            "ended: it names the fault",
             kind=Kind.START_CONTAINER,
         ),
     ),
@@ -371,14 +389,14 @@ FAMILY.fault(
     "Collective instance {:d} expected type",
     "but another member in the group expected shape",
     meaning="workers exchange tensors of different shapes: other batches, data or code",
-    fix=(edit_note("the same batch size on every worker: dataset.batch(n, drop_remainder=True); the same program"),),
+    fix=(edit_note("use the same program and batch size on every worker: dataset.batch(n, drop_remainder=True)"),),
 )
 FAMILY.fault(
     "ring_topology",
     "Collective ops must be configured at program startup",
     "Collective ops are already configured",
     meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",
-    fix=(edit_note("create the strategy first in the program, before any tensor or dataset"),),
+    fix=(edit_note("create the strategy at the start of the program, before any tensor or dataset"),),
 )
 FAMILY.fault(
     "cluster_not_reached",
@@ -388,10 +406,13 @@ FAMILY.fault(
     "Barrier timed out. Id: {}",
     "Barrier timed out. This usually happens because",
     "shutdown barrier timed out",
-    meaning="the workers of the cluster do not reach each other, or one was not started",
+    meaning="the workers of the cluster cannot reach each other, or one was not started",
     fix=(
-        check("echo $TF_CONFIG", "on every worker: the same cluster, another index"),
-        note("open the port of TF_CONFIG in the firewall; no proxy: unset http_proxy https_proxy", kind=Kind.CONFIGURE),
+        check("echo $TF_CONFIG", "must name the same cluster on every worker, with another index on each"),
+        note(
+            "open the port of TF_CONFIG in the firewall; if a proxy is set: unset http_proxy https_proxy",
+            kind=Kind.CONFIGURE,
+        ),
     ),
     confidence=Confidence.POSSIBLE,
 )

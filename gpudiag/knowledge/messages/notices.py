@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpudiag.knowledge.message import MessageFamily
 
-FAMILY = MessageFamily("what looks like an error and is none")
+FAMILY = MessageFamily("lines that look like errors but are harmless")
 
 FAMILY.harmless(
     "no_hadoop",
     "HadoopFileSystem load error: libhdfs.so: cannot open shared object file",
-    meaning="it is about files in Hadoop (HDFS) alone",
+    meaning="it concerns only files in Hadoop (HDFS)",
     seen="1.x-2.3",
 )
 NOT_A_FAILURE = FAMILY.harmless(
@@ -30,7 +30,7 @@ FAMILY.harmless(
 FAMILY.harmless(
     "saved_before_25",
     "SavedModel saved prior to TF 2.5 detected when loading Keras model",
-    meaning="an older release saved the model: it is read all the same",
+    meaning="an older release saved the model; it can still be read",
     seen="2.5-2.15",
 )
 FAMILY.harmless(
@@ -64,14 +64,14 @@ FAMILY.harmless(
 FAMILY.harmless(
     "logged_before_absl",
     "All log messages before absl::InitializeLog() is called are written to STDERR",
-    meaning="it says where the lines below it go",
+    meaning="it says where the following log lines go",
 )
 FAMILY.harmless(
     "end_of_data",
     "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
     "BaseCollectiveExecutor::StartAbort Out of range",
     "BaseCollectiveExecutor::StartAbort OUT_OF_RANGE: End of sequence",
-    meaning="a data set has come to its end",
+    meaning="a data set has ended",
 )
 FAMILY.harmless(
     "performance_gains",
@@ -120,7 +120,7 @@ FAMILY.harmless(
     "NCCL is not supported when using virtual GPUs, falling{:s} to reduction to one device",
     "Efficient allreduce is not supported for {:d} IndexedSlices",
     "Collective ops is not configured at program startup. Some performance features may not be enabled",
-    meaning="replicas add up in another way, which is slower and as right",
+    meaning="replicas sum gradients in another way, which is slower but correct",
     seen="1.13-2.21",
 )
 FAMILY.harmless(
@@ -146,7 +146,7 @@ FAMILY.harmless(
     "Graph contains node {} that feeds into node {}",
     "Ignoring multi-device function optimization failure: {}",
     "function_optimizer failed: {}",
-    meaning="a graph, or a data set, is run as it is, without a step that would make it faster",
+    meaning="a graph or data set runs as it is, without an optional optimisation",
     seen="1.13-2.21",
 )
 
@@ -159,7 +159,7 @@ FAMILY.harmless(
     "Local rendezvous recv item cancelled",
     "Local rendezvous send item cancelled",
     "Your input ran out of data",
-    meaning="a data set has come to its end, or a step was stopped; an error that matters is raised as well",
+    meaning="a data set has ended, or a step was stopped; an error that matters is raised as well",
     seen="2.11-2.21",
 )
 FAMILY.harmless(
@@ -263,7 +263,7 @@ OPTIONAL_SYMBOL = FAMILY.harmless(
     "optional_symbol",
     "Could not load symbol {symbol:w} from {}",
     "undefined symbol: cublasGetSmCountTarget",
-    meaning="cuDNN asks for a function that this cuBLAS does not have yet, and does without it",
+    meaning="cuDNN looks for a function that this older cuBLAS does not have, and works without it",
     seen="cuDNN 8",
 )
 NO_GPU_AS_MEANT = FAMILY.harmless(
@@ -272,7 +272,7 @@ NO_GPU_AS_MEANT = FAMILY.harmless(
     "Could not load dynamic library 'libcudart.so.{:v}'",
     "Ignore above cudart dlerror if you do not have a GPU set up on your machine",
     "cudart64_{:w}.dll not found",
-    meaning="without a GPU it is nothing: TensorFlow uses the CPU. To use a GPU it needs its own CUDA",
+    meaning="harmless without a GPU: TensorFlow uses the CPU. To use a GPU it needs its own CUDA",
     seen="2.0-2.10",
 )
 FAMILY.harmless(
@@ -294,7 +294,7 @@ NO_CUDNN_KERNEL = FAMILY.harmless(
     "no_cudnn_kernel",
     "will not use cuDNN kernels since it doesn't meet the",
     "will not use cuDNN kernel since it doesn't meet the",
-    meaning="the layer's arguments allow no kernel of cuDNN: the GPU is used, with a slower one",
+    meaning="the layer's arguments rule out cuDNN's kernel: the GPU is used with a slower one",
     seen="2.0-2.15",
 )
 FAMILY.harmless(
@@ -331,7 +331,7 @@ FAMILY.harmless(
     "Unexpectedly high number of iterations in HLO passes",
     "An interactive session is already active",
     "Results do not match the reference. This is likely a bug/unexpected loss of precision",
-    meaning="it is of another part of the program than the GPU, which goes on",
+    meaning="it comes from another part of the program; the GPU is still used",
     seen="all",
 )
 FAMILY.harmless(
@@ -434,7 +434,7 @@ FAMILY.harmless(
     "Could not determine NUMA node of device ordinal {:d}",
     "OMP_NUM_THREADS is no longer used by the default Keras config",
     "Number of outputs changed between runs",
-    meaning="it concerns the CPU, its threads or the nearness of memory",
+    meaning="it concerns the CPU, its threads or NUMA",
     seen="1.x-2.21",
 )
 FAMILY.harmless(

@@ -14,14 +14,22 @@ FAMILY = MessageFamily(
 )
 
 _DRIVER = (
-    check("lsmod | grep ^nvidia; sudo modprobe nvidia", "is the kernel module loaded, and what does loading it say"),
     check(
-        "sudo dkms status; mokutil --sb-state", "built for this kernel; Secure Boot refuses a module that is not signed"
+        "lsmod | grep ^nvidia; sudo modprobe nvidia",
+        "shows whether the kernel module is loaded, and the error if it cannot be",
     ),
-    run("sudo apt install --reinstall nvidia-driver-580", "of this distribution; then reboot", kind=Kind.CHANGE_DRIVER),
+    check(
+        "sudo dkms status; mokutil --sb-state",
+        "must say that the module is built for this kernel; Secure Boot refuses a module that is not signed",
+    ),
+    run(
+        "sudo apt install --reinstall nvidia-driver-580",
+        "or install the driver in your distribution's way; then reboot",
+        kind=Kind.CHANGE_DRIVER,
+    ),
 )
 _LOST = (
-    check("sudo dmesg | grep -i -e nvrm -e xid -e AER", "Xid 79: the GPU is off the bus"),
+    check("sudo dmesg | grep -i -e nvrm -e xid -e AER", "look for Xid 79: the GPU has fallen off the bus"),
     reboot("or switch the machine off and on", role=Role.ALTERNATIVE),
     note("check power cables, seat, temperature and the PCIe slot", kind=Kind.REPLACE_HARDWARE),
 )
@@ -44,10 +52,10 @@ FAMILY.fault(
     meaning="the driver failed, and NVML has no name for how: in a container, systemd took the device files away when "
     "it reloaded; else a GPU has failed or the driver is damaged",
     fix=(
-        start("docker restart CONTAINER", "or make the pod again: it gets the devices back"),
+        start("docker restart CONTAINER", "or create the pod again: it gets the devices back"),
         configure(
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-            "so that it does not come again",
+            "prevents it from happening again",
             where=Where.HOST,
         ),
         start(
@@ -56,7 +64,7 @@ FAMILY.fault(
             role=Role.ALTERNATIVE,
         ),
         note(
-            "outside of a container: install the driver again, also after an upgrade of Windows, and reboot",
+            "reinstall the driver if it fails outside a container, also after an upgrade of Windows, and reboot",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -68,11 +76,11 @@ FAMILY.fault(
     meaning="Windows does not let WSL or the container use the GPU: WSL, Windows or the driver on Windows is too "
     "old, or another libnvidia-ml comes first",
     fix=(
-        run("wsl --update", "in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
+        run("wsl --update", "run it in Windows, then: wsl --shutdown", kind=Kind.REBOOT),
         note("install the current NVIDIA driver in Windows, and none in WSL", kind=Kind.CHANGE_DRIVER),
         run(
             "sudo apt purge '*nvidia-driver*' 'libnvidia-compute*'",
-            "in WSL, if one was installed there",
+            "if a Linux driver was installed in WSL",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -83,15 +91,16 @@ FAMILY.fault(
     "smi_without_cuda",
     "CUDA Version: ERR!",
     "CUDA Version: N/A",
-    meaning="nvidia-smi finds NVML, and not libcuda: the container was given the driver's tools without its CUDA "
-    "(compute), or that package of the driver is not installed",
+    meaning="nvidia-smi finds NVML but not libcuda: the container was given the driver's tools "
+    "without CUDA (compute), or that package of the driver is not installed",
     fix=(
         start(
             "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-            "in a container, with the NVIDIA runtime",
+            "if it runs in a container, with the NVIDIA runtime",
         ),
         check(
-            "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580", "otherwise; the driver's number"
+            "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580",
+            "use this outside a container; take your driver's number",
         ),
     ),
     stage=Stage.DRIVER_LIBRARY,
@@ -105,16 +114,16 @@ FAMILY.fault(
     "nvidia-smi: command not found",
     'nvidia-smi": executable file not found in $PATH',
     "'nvidia-smi' is not recognized as an internal or external command",
-    meaning="NVML, a part of the NVIDIA driver, is not there: no driver, or a container that was given none",
+    meaning="NVML, a part of the NVIDIA driver, was not found: no driver is installed, or the container was given none",
     fix=(
-        start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
+        start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "if it runs in a container"),
         run(
             "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
-            "if the host's nvidia-smi works: the first in the container, the second on the host",
+            "if the host's nvidia-smi works, run the first command in the container and the second on the host",
             where=Where.HOST,
             kind=Kind.INSTALL_AS_ROOT,
         ),
-        install_driver("of this distribution; then reboot", where=Where.HOST),
+        install_driver("or install the driver in your distribution's way; then reboot", where=Where.HOST),
     ),
 )
 FAMILY.fault(
@@ -122,9 +131,9 @@ FAMILY.fault(
     "NVML_ERROR_NO_PERMISSION",
     "NVMLError_NoPermission",
     "Failed to initialize NVML: Insufficient Permissions",
-    meaning="this user may not use the GPU's device files",
+    meaning="permission denied: this user may not open the GPU's device files",
     fix=(
-        check("ls -l /dev/nvidia*", "readable and writable for all, or for a group"),
+        check("ls -l /dev/nvidia*", "must be readable and writable for all, or for a group"),
         configure("sudo usermod -aG video,render $USER"),
     ),
     stage=Stage.DRIVER,
@@ -137,7 +146,7 @@ FAMILY.fault(
     "NVML_ERROR_RESET_REQUIRED",
     "NVMLError_ResetRequired",
     "GPU requires reset",
-    meaning="a GPU does not answer the driver any more: a fault of its power, its slot or the GPU",
+    meaning="a GPU no longer answers the driver: its power, its slot or the GPU itself has failed",
     fix=_LOST,
     stage=Stage.DRIVER,
 )
@@ -147,10 +156,13 @@ FAMILY.fault(
     "No NVIDIA GPU found",
     "NVML_ERROR_NOT_FOUND",
     "NVMLError_NotFound",
-    meaning="the driver runs and finds no GPU: none is given to this container, or the driver refuses the GPU",
+    meaning="the driver runs but finds no GPU: this container was given none, or the driver refuses the GPU",
     fix=(
-        check("lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm", "is there a GPU, and why was it refused"),
-        start("docker run --gpus all ...", "in a container"),
+        check(
+            "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm",
+            "shows whether a GPU exists, and why it was refused",
+        ),
+        start("docker run --gpus all ...", "if it runs in a container"),
     ),
     symptom=True,
     stage=Stage.DRIVER,
@@ -175,7 +187,12 @@ FAMILY.fault(
     "NVMLError_IrqIssue",
     "Interrupt Request Issue",
     meaning="the kernel does not deliver the GPU's interrupts",
-    fix=(check("sudo dmesg | grep -i -e nvrm -e irq", "then: irqpoll on the kernel's command line, or another slot"),),
+    fix=(
+        check(
+            "sudo dmesg | grep -i -e nvrm -e irq",
+            "if it shows interrupt errors, boot with the kernel option irqpoll, or use another slot",
+        ),
+    ),
     stage=Stage.DRIVER,
 )
 FAMILY.fault(
@@ -183,8 +200,11 @@ FAMILY.fault(
     "NVML_ERROR_CORRUPTED_INFOROM",
     "NVMLError_CorruptedInforom",
     "infoROM is corrupted at gpu {gpu:s}",
-    meaning="the GPU's own storage of its settings (InfoROM) is damaged",
-    fix=(check("nvidia-smi -q | grep -i inforom"), note("the GPU works as a rule; its maker can write it again")),
+    meaning="the GPU's settings memory (InfoROM) is damaged",
+    fix=(
+        check("nvidia-smi -q | grep -i inforom"),
+        note("keep using the GPU: it usually works; its maker can rewrite the InfoROM"),
+    ),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -194,7 +214,7 @@ FAMILY.fault(
     "is currently in use by another process",
     "In use by another client",
     meaning="the GPU cannot be changed while a process uses it",
-    fix=(check("sudo fuser -v /dev/nvidia*", "who uses it; end it, and try again"),),
+    fix=(check("sudo fuser -v /dev/nvidia*", "shows the process that uses it: end it, and try again"),),
 )
 FAMILY.fault(
     "nvml_too_old",
@@ -203,7 +223,7 @@ FAMILY.fault(
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVMLError_ArgumentVersionMismatch",
     meaning="the driver is older than the program that asks NVML",
-    fix=(install_driver("of this distribution; then reboot"),),
+    fix=(install_driver("or install the driver in your distribution's way; then reboot"),),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -213,7 +233,7 @@ FAMILY.fault(
     "NVML_ERROR_INSUFFICIENT_RESOURCES",
     "NVMLError_InsufficientResources",
     meaning="the driver lacks memory of the host, or room for a MIG instance",
-    fix=(check("free -m; nvidia-smi mig -lgip", "memory of the host; room for instances"),),
+    fix=(check("free -m; nvidia-smi mig -lgip", "shows the host's free memory, and the room for MIG instances"),),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.sign(
@@ -234,7 +254,7 @@ FAMILY.fault(
     "NVML_ERROR_TIMEOUT",
     "NVMLError_Timeout",
     meaning="the driver did not answer in time",
-    fix=(configure("sudo nvidia-smi -pm 1", "keeps GPUs initialised"), kernel_log()),
+    fix=(configure("sudo nvidia-smi -pm 1", "keeps the GPUs initialised"), kernel_log()),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -243,21 +263,21 @@ FAMILY.fault(
     "NVMLError_OperatingSystem",
     "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
-    fix=(start("docker run --gpus all ...", "or give the job a GPU"), check("ls -l /dev/nvidia*")),
+    fix=(start("docker run --gpus all ...", "or request a GPU for the job"), check("ls -l /dev/nvidia*")),
     stage=Stage.DRIVER,
 )
 for _name, _texts, _meaning in (
     (
         "invalid_argument",
         "INVALID_ARGUMENT INVALID_STATE INSUFFICIENT_SIZE",
-        "NVML was called with a value that it does not take",
+        "NVML was called with an invalid value",
     ),
     ("not_ready", "NOT_READY", "the GPU is not ready to answer yet"),
     ("no_data", "NO_DATA", "the GPU has nothing to report"),
-    ("gpu_not_found", "GPU_NOT_FOUND", "no GPU of that name is here"),
+    ("gpu_not_found", "GPU_NOT_FOUND", "no GPU with that name was found"),
     ("no_frequency", "FREQ_NOT_SUPPORTED", "the GPU does not run at that frequency"),
     ("vgpu_without_ecc", "VGPU_ECC_NOT_SUPPORTED", "a vGPU cannot be used while its GPU checks its memory (ECC)"),
-    ("repeated_call", "ALREADY_INITIALIZED DEPRECATED", "NVML was called as older programs do"),
+    ("repeated_call", "ALREADY_INITIALIZED DEPRECATED", "NVML was called with an outdated interface"),
 ):
     FAMILY.sign(
         f"nvml_{_name}",

@@ -16,13 +16,13 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         (
             check(
                 "pip list | grep -i rocm; cat /opt/rocm/.info/version",
-                "tensorflow-rocm 2.X is made for one release of "
-                "ROCm: install that, or the tensorflow-rocm for this one",
+                "compare the releases: each tensorflow-rocm 2.X is made for one ROCm; install that ROCm, "
+                "or the tensorflow-rocm for yours",
             ),
-            prepend("LD_LIBRARY_PATH", "/opt/rocm/lib:/opt/rocm/lib64", "if it is there"),
+            prepend("LD_LIBRARY_PATH", "/opt/rocm/lib:/opt/rocm/lib64", "if the library is in one of these folders"),
             check(
                 "ls -d /opt/rocm*; ls /opt/rocm/lib | grep -i hip",
-                "ROCm 3.5 and newer has libamdhip64.so in place of libhip_hcc.so",
+                "shows which library ROCm has: 3.5 and newer has libamdhip64.so instead of libhip_hcc.so",
             ),
         ),
     ),
@@ -34,7 +34,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
             run("sudo apt install -y libgl1 libglib2.0-0 libsm6 libxext6 libxrender1", kind=Kind.INSTALL_AS_ROOT),
             run(
                 "pip uninstall -y opencv-python; pip install opencv-python-headless",
-                "needs none of them",
+                "needs none of these libraries",
                 kind=Kind.REMOVE,
                 role=Role.ALTERNATIVE,
             ),
@@ -50,9 +50,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
                 "or run: apt install libopenmpi-dev; conda install -c conda-forge openmpi",
                 kind=Kind.SET_VARIABLE,
             ),
-            install(
-                "--force-reinstall", "--no-cache-dir", "horovod", "mpi4py", note="builds them again, with that MPI"
-            ),
+            install("--force-reinstall", "--no-cache-dir", "horovod", "mpi4py", note="rebuilds them with that MPI"),
         ),
     ),
     (
@@ -60,7 +58,10 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         r"libnccl",
         "NVIDIA's NCCL",
         (
-            install("nvidia-nccl-cu12", note="CUDA 11: nvidia-nccl-cu11; apt: libnccl2"),
+            install(
+                "nvidia-nccl-cu12",
+                note="installs NCCL for CUDA 12; for CUDA 11 it is nvidia-nccl-cu11, with apt libnccl2",
+            ),
             check(
                 "export LD_LIBRARY_PATH=$(python -c 'import nvidia.nccl as n; "
                 "print(n.__path__[0])')/lib:$LD_LIBRARY_PATH"
@@ -75,11 +76,11 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         (
             check(
                 "ldconfig -p | grep -i {library}; ls -d /usr/local/cuda*",
-                "is it in a toolkit: put its lib64 on LD_LIBRARY_PATH",
+                "if the library is in a toolkit, put the toolkit's lib64 on LD_LIBRARY_PATH",
             ),
             check(
                 "pip list | grep -i nvidia",
-                "else the package of that name, for the CUDA in its number: nvidia-...-cu12",
+                "if it is not, install the package of that name for the CUDA in its number: nvidia-...-cu12",
             ),
             run("conda install -c nvidia cuda-toolkit", "brings all of them", kind=Kind.INSTALL),
         ),
@@ -90,11 +91,13 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         "linear algebra (BLAS), Fortran or OpenMP, which NumPy, SciPy and TensorFlow of conda ask for",
         (
             run(
-                "conda install -c conda-forge numpy scipy mkl libgfortran", "in a conda environment", kind=Kind.INSTALL
+                "conda install -c conda-forge numpy scipy mkl libgfortran",
+                "if you use a conda environment",
+                kind=Kind.INSTALL,
             ),
             run(
                 "sudo apt install libopenblas0 libatlas3-base libgfortran5 libgomp1",
-                "elsewhere; on a Raspberry Pi too",
+                "use it without conda, and on a Raspberry Pi",
                 kind=Kind.INSTALL_AS_ROOT,
             ),
         ),

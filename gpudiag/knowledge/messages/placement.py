@@ -21,28 +21,28 @@ NON_GPU_REPLICAS = FAMILY.fault(
 FAMILY.fault(
     "replicas_not_visible",
     "Some requested devices in `tf.distribute.Strategy` are not visible to TensorFlow: {asked}",
-    meaning="a strategy is given GPUs that TensorFlow does not have here: it sees none, or fewer than were asked for",
+    meaning="a strategy is given GPUs that TensorFlow does not have: it sees none, or fewer than requested",
     fix=(
         ask(
             "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
             "lists the GPUs that TensorFlow has",
         ),
-        ask("gpudiag check", "if it has no GPU, or fewer than nvidia-smi -L lists: why"),
-        edit("tf.distribute.MirroredStrategy()", "takes those that are there; or lower num_gpus of the program"),
+        ask("gpudiag check", "if TensorFlow has no GPU, or fewer than nvidia-smi -L lists, says why"),
+        edit("tf.distribute.MirroredStrategy()", "uses the available GPUs; or lower num_gpus in the program"),
     ),
     seen="2.0-2.21",
 )
 FAMILY.fault(
     "made_before_the_cluster",
     "was explicitly assigned to /job:localhost/{:s} but available devices are [ /job:{job:w}/{:l}]",
-    meaning="something was made before the program joined its cluster: it is on a device of job localhost, and the "
-    "devices are those of job {job} now",
+    meaning="a tensor or variable was created before the program joined its cluster: it is on a "
+    "device of job localhost, but the devices now belong to job {job}",
     fix=(
         edit_note(
-            "create the strategy (MultiWorkerMirroredStrategy) first in the program, before any dataset, "
-            "tensor or model"
+            "create the strategy (MultiWorkerMirroredStrategy) at the start of the program, before "
+            "any dataset, tensor or model"
         ),
-        edit_note("and build model, optimizer and metrics inside of strategy.scope()"),
+        edit_note("build model, optimizer and metrics inside strategy.scope()"),
     ),
     seen="2.0-2.21",
 )
@@ -50,10 +50,11 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
     "no_kernel_for_gpu",
     "because no supported kernel for GPU devices is available",
     "No OpKernel was registered to support Op '{:q}' with these attrs{}device='CPU'",
-    meaning="the program puts an operation on the GPU that TensorFlow has for the CPU alone",
+    meaning="the program puts an operation on the GPU that TensorFlow supports only on the CPU",
     fix=(
         edit(
-            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+            "tf.config.set_soft_device_placement(True)",
+            "in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
         ),
         edit_note("or put it on the CPU: with tf.device('/CPU:0')"),
     ),

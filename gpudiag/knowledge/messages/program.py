@@ -52,12 +52,11 @@ FAMILY.fault(
     "colab_has_no_gpu",
     "You cannot currently connect to a GPU due to usage limits in Colab",
     "Cannot connect to GPU backend",
-    meaning="Colab gives this account no GPU now: its free share is used up, or none is idle",
+    meaning="Colab gives this account no GPU now: the free quota is used up, or no GPU is idle",
     fix=(
         note(
-            "Runtime, Change runtime type, GPU: again some hours later, or with another kind of GPU; close "
-            "other "
-            "sessions"
+            "try Runtime, Change runtime type, GPU again some hours later, or with another kind of "
+            "GPU; close other sessions"
         ),
     ),
     seen="Google Colab",
@@ -65,10 +64,13 @@ FAMILY.fault(
 FAMILY.fault(
     "colab_has_no_tensorflow_1",
     "Tensorflow 1 is unsupported in Colab",
-    meaning="Colab has TensorFlow 2 alone",
+    meaning="Colab supports only TensorFlow 2",
     fix=(
-        edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "in place of: import tensorflow as tf"),
-        edit_note("tf.contrib is in no TensorFlow 2: TensorFlow 1.15 runs elsewhere, with Python 3.7"),
+        edit("import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()", "replaces: import tensorflow as tf"),
+        edit_note(
+            "if the program needs tf.contrib, which TensorFlow 2 does not have, run TensorFlow 1.15 "
+            "elsewhere, with Python 3.7"
+        ),
     ),
     seen="Google Colab",
     url="https://www.tensorflow.org/guide/migrate",
@@ -90,11 +92,12 @@ FAMILY.fault(
     fix=(
         ask(
             "python program.py",
-            "the same as a script in a terminal (jupyter nbconvert --to script): shows the last line",
+            "run the notebook as a script in a terminal (jupyter nbconvert --to script): it shows the last line",
         ),
-        check("nvidia-smi; free -g", "memory of the GPU and of the computer while it runs"),
+        check("nvidia-smi; free -g", "shows the memory of the GPU and of the computer; run it while the program runs"),
         check(
-            "pip check; pip list | grep -i -e nvidia -e tensorflow", "two libraries of CUDA or cuDNN in one environment"
+            "pip check; pip list | grep -i -e nvidia -e tensorflow",
+            "shows whether one environment has CUDA or cuDNN twice",
         ),
     ),
     symptom=True,
@@ -111,9 +114,9 @@ FAMILY.fault(
             "torch",
             "--index-url",
             "https://download.pytorch.org/whl/cu126",
-            note="a build with CUDA",
+            note="installs a build with CUDA",
         ),
-        nvidia_smi("names the driver, and the newest CUDA that it runs"),
+        nvidia_smi("shows the driver's version and the newest CUDA that it supports"),
     ),
     stage=Stage.BUILD,
     seen="PyTorch",
@@ -124,8 +127,8 @@ FAMILY.fault(
     "CUDA driver initialization failed, you might not have a CUDA gpu",
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
-        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
-        start("docker run --gpus all ...", "in a container"),
+        nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
+        start("docker run --gpus all ...", "if it runs in a container"),
         kernel_log(),
     ),
     confidence=Confidence.POSSIBLE,

@@ -124,14 +124,15 @@ FAMILY.fault(
     "operations_not_built",
     pattern=r"NotFoundError: (?P<file>[^\s:'\"]{0,300}/_\w{1,60}_ops?\.so): cannot open shared object file",
     words=("notfounderror",),
-    meaning="a package's compiled operations are not in the folder that it was imported from: its source, most likely",
+    meaning="a package's compiled operations were not found in the folder that it was imported from, "
+    "most likely its source folder",
     fix=(
         note("start Python in another folder: it imports what is in the folder where it starts"),
         install(
             "--force-reinstall",
             "--no-cache-dir",
             "tensorflow-addons",
-            note="or what the path in site-packages names",
+            note="or reinstall the package that the path in site-packages names",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -225,14 +226,14 @@ INSTALLED_TWICE = FAMILY.fault(
             "tensorboard-*.dist-info",
             kind=Kind.REMOVE,
         ),
-        run("conda remove tensorboard", "if conda installed another one", kind=Kind.REMOVE),
+        run("conda remove tensorboard", "if conda installed another TensorBoard", kind=Kind.REMOVE),
     ),
 )
 MACOS_OLDER = FAMILY.fault(
     "macos_older",
     pattern=r"[Ee]xpected in: (?:<[^>]{1,60}> )?'?(?P<file>/(?:usr/lib|System/Library)/[^\s']{1,300})",
     words=("expected",),
-    meaning="this macOS is older than the one that the library was built for: {file} has not what it asks for",
+    meaning="this macOS is too old for the library: {file} lacks a function that it needs",
     fix=(
         note(
             "a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6",
@@ -240,7 +241,7 @@ MACOS_OLDER = FAMILY.fault(
         ),
         run(
             "conda install -c conda-forge tensorflow",
-            "it is built for older releases of macOS; or an older release of the package",
+            "installs a build for older releases of macOS; or install an older release of the package",
             kind=Kind.INSTALL,
         ),
     ),

@@ -14,19 +14,23 @@ FAMILY = MessageFamily(
 )
 
 _NAMES = check(
-    "rocminfo | grep -i gfx", "the name of the GPU, such as gfx1032; gfx1030, gfx1100, gfx90a and gfx942 are built for"
+    "rocminfo | grep -i gfx",
+    "shows the GPU's name, such as gfx1032; ROCm has code for gfx1030, gfx1100, gfx90a and gfx942",
 )
 _OVERRIDE = export(
     "HSA_OVERRIDE_GFX_VERSION",
     "10.3.0",
-    "RX 5000 and 6000 (gfx10xx); RX 7000: 11.0.0; Vega graphics: 9.0.0: the code of the nearest GPU that ROCm has",
+    "runs the code of the nearest GPU that ROCm supports: this value is for RX 5000 and 6000 "
+    "(gfx10xx); for RX 7000 use 11.0.0, for Vega graphics 9.0.0",
 )
 _GROUPS = configure("sudo usermod -a -G render,video $USER", "then log in again")
 _DEVICES = start(
-    "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...", "in a container"
+    "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...",
+    "if it runs in a container",
 )
 _FITTING = check(
-    "pip list | grep -i rocm; cat /opt/rocm/.info/version", "tensorflow-rocm 2.X is made for one release of ROCm"
+    "pip list | grep -i rocm; cat /opt/rocm/.info/version",
+    "compare the releases: each tensorflow-rocm 2.X is made for one ROCm",
 )
 
 NO_CODE_FOR_AMD_GPU = FAMILY.fault(
@@ -41,7 +45,7 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "Could not initialize Tensile host: No devices found",
     "Ignoring visible gpu device {} with AMDGPU version : {gpu:w}. The supported AMDGPU versions are {}",
     "Cannot read {file:s}TensileLibrary{:s} No such file or directory for GPU arch : {gpu:w}",
-    meaning="ROCm's libraries have no code for this AMD GPU: it is not one of those that they are built for",
+    meaning="ROCm's libraries have no code for this AMD GPU",
     fix=(_OVERRIDE, _NAMES, _FITTING),
     stage=Stage.FIRST_OP,
 )
@@ -49,15 +53,23 @@ FAMILY.fault(
     "rocblas_files_elsewhere",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
-    meaning="rocBLAS does not find the files of its kernels in {folder}: a rocBLAS of another ROCm is loaded, or they "
-    "are elsewhere in this one",
+    meaning="rocBLAS's kernel files were not found in {folder}: a rocBLAS of another ROCm is loaded, "
+    "or this ROCm has them in another folder",
     fix=(
-        export("ROCBLAS_TENSILE_LIBPATH", "/opt/rocm/lib/rocblas/library", "ls it: must have TensileLibrary files"),
+        export(
+            "ROCBLAS_TENSILE_LIBPATH",
+            "/opt/rocm/lib/rocblas/library",
+            "name the folder that contains the TensileLibrary files",
+        ),
         check(
             "echo $LD_LIBRARY_PATH; ls -d /opt/rocm*",
-            "take the folders of another ROCm out (/opt/rocm/rocblas/lib is an old place)",
+            "remove the folders of another ROCm from it (/opt/rocm/rocblas/lib is an old place)",
         ),
-        run("sudo apt install --reinstall rocblas", "of the same release as the rest", kind=Kind.INSTALL_AS_ROOT),
+        run(
+            "sudo apt install --reinstall rocblas",
+            "must be of the same release as the rest of ROCm",
+            kind=Kind.INSTALL_AS_ROOT,
+        ),
     ),
     stage=Stage.FIRST_OP,
 )
@@ -71,12 +83,12 @@ FAMILY.fault(
     "hipErrorIllegalAddress",
     "hipErrorLaunchFailure",
     "HW Exception by GPU node{}",
-    meaning="code for another AMD GPU runs on this one: HSA_OVERRIDE_GFX_VERSION names one that it is not like, or "
-    "ROCm does not support it",
+    meaning="code for another AMD GPU runs on this one: HSA_OVERRIDE_GFX_VERSION names a GPU that is "
+    "too different, or ROCm does not support this GPU",
     fix=(
-        unset("HSA_OVERRIDE_GFX_VERSION", note="if the GPU is one that ROCm supports; else the value of its family"),
+        unset("HSA_OVERRIDE_GFX_VERSION", note="if ROCm supports the GPU; otherwise set the value of its family"),
         _NAMES,
-        check("sudo dmesg | grep -i -e amdgpu -e kfd", "what the kernel says of it"),
+        check("sudo dmesg | grep -i -e amdgpu -e kfd", "shows what the kernel reports about it"),
     ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.FIRST_OP,
@@ -106,7 +118,10 @@ FAMILY.fault(
     fix=(
         configure("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri; rocminfo", "must list the GPU"),
         _DEVICES,
-        check("grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES", "the program or the shell may hide it"),
+        check(
+            "grep -rn VISIBLE_DEVICES *.py; env | grep VISIBLE_DEVICES",
+            "look whether the program or the shell hides it",
+        ),
         _GROUPS,
     ),
     stage=Stage.DRIVER,
@@ -119,8 +134,10 @@ FAMILY.fault(
     "failed to allocate {size} from device: hipError{}",
     meaning="the AMD GPU has no memory left, or ROCm was refused some",
     fix=(
-        check("rocm-smi --showmeminfo vram --showpids", "who has it"),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "takes memory as it is needed; or a smaller batch"),
+        check("rocm-smi --showmeminfo vram --showpids", "shows which process holds it"),
+        export(
+            "TF_FORCE_GPU_ALLOW_GROWTH", "true", "makes TensorFlow take memory only as needed; or use a smaller batch"
+        ),
     ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.MEMORY,
@@ -148,7 +165,7 @@ FAMILY.fault(
     fix=(
         _FITTING,
         _NAMES,
-        run("sudo apt install rocm", "the release of ROCm that it needs", kind=Kind.INSTALL_AS_ROOT),
+        run("sudo apt install rocm", "install the release of ROCm that it needs", kind=Kind.INSTALL_AS_ROOT),
     ),
     symptom=True,
     stage=Stage.FIRST_OP,

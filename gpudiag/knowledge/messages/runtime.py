@@ -31,15 +31,18 @@ FAMILY = MessageFamily(
 )
 
 _GROWTH = export(
-    "TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries; nvidia-smi: who else holds some"
+    "TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries; nvidia-smi shows who else holds some"
 )
 _CUDA = install(
-    "--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries of the release that it was built for"
+    "--upgrade",
+    "--force-reinstall",
+    "tensorflow[and-cuda]",
+    note="installs libraries of the release that it was built for",
 )
-_PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
-_ABOVE = note("the errors above this line name the fault")
-_NVCC = install("nvidia-cuda-nvcc-cu12", note="ptxas, nvlink and libdevice of CUDA 12")
-_DRIVER = install_driver("or another way to a newer driver of this distribution; then reboot")
+_PATH = unset("LD_LIBRARY_PATH", note="if it puts other copies of CUDA's libraries first")
+_ABOVE = note("look at the errors above this line: they name the fault")
+_NVCC = install("nvidia-cuda-nvcc-cu12", note="brings ptxas, nvlink and libdevice of CUDA 12")
+_DRIVER = install_driver("or install a newer driver in your distribution's way; then reboot")
 _DMESG = kernel_log()
 
 # --- cuDNN, cuBLAS and others ----------------------------------------------------------------------------------------
@@ -113,9 +116,12 @@ BLAS_FAILED = FAMILY.fault(
     "BlasScal failed",
     meaning="cuBLAS failed: no memory left for it, another process on the GPU, or a GPU that this CUDA is too old for",
     fix=(
-        nvidia_smi("another process, such as a notebook that still runs, holds the memory: end it"),
+        nvidia_smi("if another process, such as a running notebook, holds the memory, end it"),
         _GROWTH,
-        nvidia_smi("from 8.0 on: CUDA 11 (TensorFlow 2.4) or newer", "--query-gpu=name,compute_cap --format=csv"),
+        nvidia_smi(
+            "if the compute capability is 8.0 or higher, the GPU needs CUDA 11 (TensorFlow 2.4) or newer",
+            "--query-gpu=name,compute_cap --format=csv",
+        ),
         _CUDA,
     ),
     symptom=True,
@@ -138,7 +144,7 @@ FFT_FAILED = FAMILY.fault(
     "Unable to get fft support",
     "Unable to launch fft with type",
     meaning="cuFFT failed: no memory left for it, most often",
-    fix=(_GROWTH, edit_note("a smaller batch"), _CUDA),
+    fix=(_GROWTH, edit_note("use a smaller batch"), _CUDA),
     symptom=True,
 )
 SOLVER_FAILED = FAMILY.fault(
@@ -179,8 +185,8 @@ FAMILY.fault(
     meaning="no algorithm could be tried: no memory left for the libraries, most often",
     fix=(
         _GROWTH,
-        edit_note("a smaller batch"),
-        export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "XLA: no trials"),
+        edit_note("use a smaller batch"),
+        export("XLA_FLAGS", "--xla_gpu_autotune_level=0", "switches XLA's autotuning off"),
     ),
     symptom=True,
 )
@@ -192,8 +198,8 @@ FAMILY.fault(
     "Detected out-of-bounds write in gemm buffer",
     "Detected cudnn out-of-bounds write in convolution buffer",
     "Red zone modified",
-    meaning="algorithms of a library give different results, or write to memory that is not theirs",
-    fix=(_CUDA, note("if it goes on with a newer cuDNN: test the GPU: sudo dcgmi diag -r 3")),
+    meaning="a library's algorithms give different results, or write to memory that does not belong to them",
+    fix=(_CUDA, note("if it continues with a newer cuDNN, test the GPU: sudo dcgmi diag -r 3")),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -203,8 +209,8 @@ FAMILY.fault(
     "Tensor had Inf and NaN values",
     meaning="an operation gave NaN or infinity",
     fix=(
-        edit("tf.debugging.enable_check_numerics()", "names the first operation"),
-        edit_note("lower learning rate; loss scaling with float16"),
+        edit("tf.debugging.enable_check_numerics()", "names the first operation that gave NaN or infinity"),
+        edit_note("lower the learning rate; with float16, use loss scaling"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -226,10 +232,10 @@ FAMILY.fault(
     "Couldn't parse ptxas/nvlink version in output",
     "Failed to launch fatbinary",
     "Couldn't invoke {tool:s} --version",
-    meaning="XLA finds no ptxas or nvlink, which compile for the GPU",
+    meaning="ptxas or nvlink, which compile for the GPU, was not found by XLA",
     fix=(
         _NVCC,
-        prepend("PATH", "/usr/local/cuda/bin", "or of a toolkit that is installed"),
+        prepend("PATH", "/usr/local/cuda/bin", "or use those of an installed toolkit"),
     ),
 )
 FAMILY.fault(
@@ -237,14 +243,17 @@ FAMILY.fault(
     "couldn't get temp CUBIN file name",
     "couldn't get temp PTX file name",
     "Could not get temporary filename",
-    meaning="XLA compiles for the GPU in temporary files, and there is no folder where it may write one",
+    meaning="XLA needs temporary files to compile for the GPU, but no folder is writable",
     fix=(
         run(
             "mkdir -p ~/tmp && export TMPDIR=~/tmp",
-            "or give room and rights back to the folder of now",
+            "or make room in the current folder and make it writable",
             kind=Kind.SET_VARIABLE,
         ),
-        check("df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR", "full, or not writable"),
+        check(
+            "df -h /tmp $TMPDIR; df -i /tmp $TMPDIR; ls -ld /tmp $TMPDIR",
+            "shows whether the folder is full or not writable",
+        ),
     ),
 )
 FAMILY.fault(
@@ -264,9 +273,11 @@ FAMILY.fault(
     meaning="ptxas or nvlink cannot compile for this GPU: it is older than the GPU or than the code, most often",
     fix=(
         install(
-            "--upgrade", "nvidia-cuda-nvcc-cu12", note="the ptxas that XLA finds first; Blackwell needs 12.8 or newer"
+            "--upgrade",
+            "nvidia-cuda-nvcc-cu12",
+            note="brings a ptxas that XLA finds first; Blackwell needs 12.8 or newer",
         ),
-        check("which ptxas; ptxas --version", "an older one in PATH or /usr/local/cuda comes first"),
+        check("which ptxas; ptxas --version", "must not be an older one in PATH or /usr/local/cuda"),
     ),
     symptom=True,
 )
@@ -280,7 +291,7 @@ FAMILY.fault(
     meaning="the driver cannot load the code that was compiled: it is older than this CUDA",
     fix=(
         _DRIVER,
-        export("XLA_FLAGS", "--xla_gpu_enable_llvm_module_compilation_parallelism=false", "for a while"),
+        export("XLA_FLAGS", "--xla_gpu_enable_llvm_module_compilation_parallelism=false", "as a temporary workaround"),
         _CUDA,
     ),
     confidence=Confidence.POSSIBLE,
@@ -292,9 +303,9 @@ FAMILY.fault(
     "Detected unsupported operations when trying to compile graph",
     meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
     fix=(
-        edit_note("without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
-        edit("tf.config.optimizer.set_jit(False)", "if XLA was switched on for all"),
-        edit_note("recurrent layers (CudnnRNN...): use_cudnn=False of the layer, which XLA can compile"),
+        edit_note("run without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
+        edit("tf.config.optimizer.set_jit(False)", "if XLA was switched on globally"),
+        edit_note("for recurrent layers (CudnnRNN...), set use_cudnn=False on the layer: XLA can compile that"),
     ),
     stage=Stage.CONFIGURATION,
     seen="2.1-2.21",
@@ -308,9 +319,12 @@ FAMILY.fault(
         export(
             "XLA_FLAGS",
             "--xla_gpu_cuda_data_dir=/usr/local/cuda",
-            "the folder that has nvvm/libdevice; conda: $CONDA_PREFIX",
+            "set the folder that has nvvm/libdevice; with conda: $CONDA_PREFIX",
         ),
-        install("nvidia-cuda-nvcc-cu12", note="2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8"),
+        install(
+            "nvidia-cuda-nvcc-cu12",
+            note="for TensorFlow 2.15 and newer; before: conda install -c nvidia cuda-nvcc=11.8",
+        ),
         _ABOVE,
     ),
     symptom=True,
@@ -322,9 +336,11 @@ FAMILY.fault(
     meaning="TensorFlow could not make its devices: another process has the GPU (compute mode), no memory is left, or "
     "the driver does not work",
     fix=(
-        nvidia_smi("memory, processes, and 'E. Process': then one process alone may use that GPU"),
+        nvidia_smi("shows memory and processes; 'E. Process' means that only one process may use that GPU"),
         export(
-            "CUDA_VISIBLE_DEVICES", "1", "another GPU, one that nobody uses; in a batch job: the one that was given"
+            "CUDA_VISIBLE_DEVICES",
+            "1",
+            "set another GPU that nobody uses; in a batch job, the one that the job was given",
         ),
         _ABOVE,
     ),
@@ -338,12 +354,13 @@ FAMILY.fault(
     "could not set cudnn tensor descriptor: CUDNN_STATUS_BAD_PARAM",
     "Could not set cudnn filter descriptor: CUDNN_STATUS_BAD_PARAM",
     "Check failed: cudnnSetTensorNdDescriptor{}",
-    meaning="a tensor of the program has a size that cuDNN does not take: a dimension is 0 (an empty batch, no "
-    "channels, an image that is smaller than its layers need), or it is too large",
+    meaning="a tensor of the program has a size that cuDNN does not support: a dimension is 0 (an "
+    "empty batch, no channels, an image smaller than its layers need), or it is too large",
     fix=(
         note("look at count, feature_map_count and spatial in the line: none may be 0"),
         edit_note(
-            "dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller batch if it is too large"
+            "use dataset.batch(n, drop_remainder=True), larger images or fewer strides; a smaller "
+            "batch if it is too large"
         ),
     ),
     seen="0.8-2.17",
@@ -357,7 +374,7 @@ FAMILY.fault(
     meaning="a function could not be compiled for the GPU; the lines above say why",
     fix=(
         _NVCC,
-        edit_note("or without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)"),
+        edit_note("or run without XLA: model.compile(..., jit_compile=False), tf.config.optimizer.set_jit(False)"),
         _ABOVE,
     ),
     symptom=True,
@@ -372,7 +389,7 @@ FAMILY.fault(
     meaning="the process was forked from one that had used the GPU, and CUDA does not work in it",
     fix=(
         edit("import multiprocessing; multiprocessing.set_start_method('spawn')", "before TensorFlow is imported"),
-        edit_note("or use no GPU, and list none, before the processes are started"),
+        edit_note("or neither use nor list GPUs before the processes are started"),
     ),
     stage=Stage.CONTEXT,
     confidence=Confidence.POSSIBLE,
@@ -383,8 +400,13 @@ FAMILY.fault(
     "A non-primary context {:s} for device {:d} exists before initializing the StreamExecutor",
     "The primary context is active and has a different flag set",
     "Failed to get the device of the current context",
-    meaning="another library in the program (PyTorch, PyCUDA, Numba) made its own context on the GPU",
-    fix=(edit("import tensorflow as tf; tf.config.list_logical_devices()", "before the other library uses the GPU"),),
+    meaning="another library in the program (PyTorch, PyCUDA, Numba) created its own context on the GPU",
+    fix=(
+        edit(
+            "import tensorflow as tf; tf.config.list_logical_devices()",
+            "must come before the other library uses the GPU",
+        ),
+    ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.CONTEXT,
 )
@@ -420,7 +442,7 @@ FAMILY.fault(
     "failed to query device memory",
     meaning="TensorFlow cannot use the GPU; the error of CUDA says why",
     fix=(
-        nvidia_smi("does the GPU answer; memory and processes on it"),
+        nvidia_smi("must list the GPU; shows its memory and processes"),
         _DMESG,
         note("end the other processes on the GPU, or choose another one: CUDA_VISIBLE_DEVICES", kind=Kind.END_PROCESS),
     ),
@@ -428,9 +450,13 @@ FAMILY.fault(
     symptom=True,
 )
 _AFTER_LAUNCH = (
-    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation then"),
-    _DMESG.replaced(note="Xid 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"),
-    edit_note("Windows, or a display on the GPU: update the driver, raise the TDR delay, smaller batches"),
+    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation"),
+    _DMESG.replaced(
+        note="look for an Xid: 13 and 31 are faults of the program; 48, 74, 79, 94, 95 and 119 are faults of the GPU"
+    ),
+    edit_note(
+        "update the driver, raise the TDR delay and use smaller batches on Windows, or if a display is on the GPU"
+    ),
 )
 FAMILY.fault(
     "launch_failed",
@@ -483,7 +509,7 @@ FAMILY.fault(
     "CUB reduce error",
     "Error recording CUDA event: {error}",
     "Could not synchronize CUDA stream: {error}",
-    meaning="an operation on the GPU failed, and with it every later one of the process",
+    meaning="an operation on the GPU failed, and every later one of the process fails too",
     fix=_AFTER_LAUNCH,
     symptom=True,
 )
@@ -508,10 +534,10 @@ FAMILY.fault(
     "Failed to register host memory of size {bytes:d} pinned to NUMA node",
     "Failed to register host memory at address",
     "Failed to allocate {size:s} ({bytes:d} bytes) of host memory",
-    meaning="memory of the computer itself cannot be pinned: too little is free, or a limit forbids it",
+    meaning="the computer's memory (not the GPU's) cannot be pinned: too little is free, or a limit forbids it",
     fix=(
-        check("free -m; ulimit -l -v", "memory of the computer, and limits of this shell"),
-        edit_note("smaller batches; tf.data in place of whole arrays; Windows: a larger page file"),
+        check("free -m; ulimit -l -v", "shows the computer's free memory and this shell's limits"),
+        edit_note("use smaller batches, and tf.data instead of whole arrays; on Windows, a larger page file"),
         export(
             "TF_GPU_HOST_MEM_LIMIT_IN_MB", "4096", "caps what TensorFlow pins (XLA: XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB)"
         ),
@@ -551,10 +577,10 @@ FAMILY.fault(
     "Out of {:s} memory while trying to allocate {bytes:d} bytes",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
-        edit_note("a smaller batch, or smaller inputs: memory grows with the batch"),
-        nvidia_smi("another process on the GPU takes some; a notebook keeps it until its kernel is restarted"),
-        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "half of it for activations"),
-        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is in pieces"),
+        edit_note("use use a smaller batch, or smaller inputs: memory grows with the batch"),
+        nvidia_smi("shows whether another process takes GPU memory; a notebook keeps it until its kernel is restarted"),
+        edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "activations take half the memory"),
+        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is fragmented"),
     ),
     needs_device=True,
     stage=Stage.MEMORY,
@@ -576,7 +602,9 @@ FAMILY.fault(
     "is being mapped to multiple {:w} devices",
     "TensorFlow device ({}) is being mapped to multiple",
     meaning="the program configures GPUs differently in two sessions or servers of one process",
-    fix=(edit_note("the same visible_device_list everywhere; set CUDA_VISIBLE_DEVICES for the process instead"),),
+    fix=(
+        edit_note("use the same visible_device_list everywhere, or set CUDA_VISIBLE_DEVICES for the process instead"),
+    ),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
@@ -595,12 +623,12 @@ FAMILY.fault(
     "Setting memory limit on CPU virtual devices is currently not supported",
     "Virtual CPUs already set, cannot modify again",
     "Unified memory on GPUs with compute capability lower than 6.0",
-    meaning="logical devices are configured in a way that TensorFlow does not take",
+    meaning="logical devices are configured in a way that TensorFlow does not support",
     fix=(
         edit(
             "tf.config.set_logical_device_configuration(gpu, "
             "[tf.config.LogicalDeviceConfiguration(memory_limit=1024)])",
-            "a list for each GPU, each with a limit in MiB",
+            "pass one list for each GPU, with a limit in MiB for each device",
         ),
     ),
     stage=Stage.CONFIGURATION,
@@ -608,7 +636,7 @@ FAMILY.fault(
 FAMILY.fault(
     "growth_differs",
     "Memory growth cannot differ between GPU devices",
-    meaning="memory growth is set for some of the visible GPUs; it must be the same for all",
+    meaning="memory growth is set for only some of the visible GPUs; it must be the same for all",
     fix=(
         edit("for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"),
     ),
@@ -624,18 +652,18 @@ FAMILY.fault(
     "Failed to parse device name: {}",
     "Malformed device specification '{device:q}'",
     "Expecting a string device name. Got {}",
-    meaning="the program names a device that is not one of this process",
-    fix=(edit("tf.config.list_physical_devices('GPU')", "the devices that there are, to be handed on"),),
+    meaning="the program names a device that this process does not have",
+    fix=(edit("tf.config.list_physical_devices('GPU')", "lists the devices of this process: pass these"),),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "conflicting_devices",
     "Tensors on conflicting devices: cannot compute {op:w} as input #{:d} was expected to be on {}",
     "Tensors on conflicting devices",
-    meaning="an operation is given tensors of two devices, and copies are forbidden",
+    meaning="an operation gets tensors on two devices, and copying between them is disabled",
     fix=(
         edit("tf.config.experimental.set_device_policy('silent')", "copies them"),
-        edit("with tf.device(...):", "or make them there", role=Role.ALTERNATIVE),
+        edit("with tf.device(...):", "or create the tensors on one device", role=Role.ALTERNATIVE),
     ),
     stage=Stage.CONFIGURATION,
 )
@@ -647,23 +675,24 @@ FAMILY.fault(
     "Deterministic GPU implementation of {op} not available",
     "When determinism is enabled, random ops must have a seed specified",
     "Random ops require a seed to be set when determinism is enabled",
-    meaning="deterministic operations are asked for, and an operation of the program has no such form on the GPU",
+    meaning="deterministic operations are required, but an operation of the program has no "
+    "deterministic version on the GPU",
     fix=(
-        edit("tf.keras.utils.set_random_seed(1)", "if a seed is what is missing"),
-        edit("with tf.device('/CPU:0'):", "this operation on the CPU; or without enable_op_determinism"),
+        edit("tf.keras.utils.set_random_seed(1)", "if only the seed is missing"),
+        edit("with tf.device('/CPU:0'):", "runs this operation on the CPU; or remove enable_op_determinism"),
     ),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
     "no_determinism_in_xla",
     "GPU {op} ops do not yet have a deterministic XLA implementation",
-    meaning="deterministic operations are asked for, but XLA has no deterministic {op} for the GPU",
+    meaning="deterministic operations are required, but XLA has no deterministic {op} for the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
-        edit_note("without XLA it has one: model.compile(..., jit_compile=False)"),
+        edit_note("run it without XLA, which has a deterministic version: model.compile(..., jit_compile=False)"),
         unset(
             "TF_DETERMINISTIC_OPS",
-            note="or without determinism; likewise without enable_op_determinism",
+            note="or run without determinism; also remove enable_op_determinism",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -676,10 +705,10 @@ FAMILY.fault(
     "Default AvgPoolingOp only supports NHWC",
     "Conv2DBackpropInputOp [CPU or GPU(int32)] only supports NHWC data format",
     "The CPU implementation of FusedBatchNorm only supports NHWC",
-    meaning="the model is made for a GPU (channels first), and TensorFlow uses the CPU",
+    meaning="the model needs a GPU (channels first), but TensorFlow uses the CPU",
     fix=(
-        ask("gpudiag check", "why there is no GPU"),
-        edit("tf.keras.backend.set_image_data_format('channels_last')", "for the CPU"),
+        ask("gpudiag check", "says why there is no GPU"),
+        edit("tf.keras.backend.set_image_data_format('channels_last')", "if the model must run on the CPU"),
     ),
     stage=Stage.CONFIGURATION,
     confidence=Confidence.POSSIBLE,
@@ -692,11 +721,13 @@ FAMILY.fault(
     "No OpKernel was registered to support Op 'NcclBroadcast'",
     "No OpKernel was registered to support Op '_NcclBroadcastSend'",
     "Could not find device for node: {:s} Nccl{:w}",
-    meaning="this TensorFlow has no NCCL, with which GPUs add up: the one for Windows has none, nor has a build "
-    "without CUDA",
+    meaning="this TensorFlow has no NCCL, which GPUs need to exchange data: the Windows build has "
+    "none, nor has a build without CUDA",
     fix=(
         edit("tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce())"),
-        edit("tf.config.list_physical_devices('GPU')", "Linux: must list the GPUs; NCCL comes with a build for CUDA"),
+        edit(
+            "tf.config.list_physical_devices('GPU')", "must list the GPUs, on Linux; NCCL comes with a build for CUDA"
+        ),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.13-2.21",
@@ -708,10 +739,10 @@ FAMILY.fault(
     "Could not find device for node: {}",
     "No supported device found in available devices",
     "No registered '{op:q}' OpKernel for '{device:q}' devices compatible with node",
-    meaning="an operation has no form for the devices that TensorFlow has here: it needs a GPU, or the CPU",
+    meaning="an operation has no kernel for the devices that TensorFlow has here: it needs a GPU, or the CPU",
     fix=(
         edit("tf.config.set_soft_device_placement(True)"),
-        ask("gpudiag check", "if it needs a GPU: why there is none"),
+        ask("gpudiag check", "if it needs a GPU: says why there is none"),
     ),
     stage=Stage.CONFIGURATION,
     confidence=Confidence.POSSIBLE,
@@ -738,13 +769,13 @@ DIRECTML_ADAPTER = FAMILY.sign(
 FAMILY.fault(
     "variable_of_another_device",
     "Trying to access resource {resource:s}",
-    meaning="a function that XLA compiles uses a variable of another device: XLA cannot",
+    meaning="a function that XLA compiles uses a variable on another device, which XLA does not support",
     fix=(
-        edit_note("make and use the model under the same device: both in one with tf.device(...), or neither"),
+        edit_note("create and use the model on the same device: both inside one with tf.device(...), or neither"),
         edit_note(
-            "or without XLA: model.compile(..., jit_compile=False), no @tf.function(jit_compile=True); in "
-            "Keras 2.11 "
-            "and newer the optimizer, too, or one of tf.keras.optimizers.legacy"
+            "or run without XLA: model.compile(..., jit_compile=False), no "
+            "@tf.function(jit_compile=True); in Keras 2.11 and newer set it for the optimizer, too, "
+            "or use one of tf.keras.optimizers.legacy"
         ),
     ),
 )
@@ -752,10 +783,12 @@ NO_XLA_COMPILER = FAMILY.fault(
     "no_xla_compiler",
     "could not find registered compiler for platform {platform:w}",
     "Could not find compiler for platform {platform:w}",
-    meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True cannot be had",
+    meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True is not supported",
     fix=(
-        edit_note("model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
-        install("tensorflow[and-cuda]", note="the wheels of pypi.org have it; in conda: a newer build"),
+        edit_note("use model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
+        install(
+            "tensorflow[and-cuda]", note="installs a wheel of pypi.org, which has XLA; in conda, take a newer build"
+        ),
     ),
     seen="2.4-2.21",
 )
@@ -770,14 +803,14 @@ PLATFORM_MISSING = FAMILY.fault(
     "Either GPU has to be attached, or --xla_gpu_target_config_filename has to be specified",
     "Invalid device index: {:d}",
     meaning="XLA has no platform for GPUs here: TensorFlow found no GPU, or was built without CUDA",
-    fix=(ask("gpudiag check", "why there is no GPU"),),
+    fix=(ask("gpudiag check", "says why there is no GPU"),),
     symptom=True,
     stage=Stage.DEVICE_COUNT,
 )
 FAMILY.fault(
     "skipping_gpus",
     "Skipping registering GPU devices...",
-    meaning="TensorFlow leaves the GPUs out, since a library of CUDA is missing; the lines above may name it",
+    meaning="TensorFlow uses no GPU: a CUDA library is missing; the lines above may name it",
     fix=(
         install(
             "tensorflow[and-cuda]",
@@ -785,7 +818,7 @@ FAMILY.fault(
         ),
         check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
-            "the log names the missing libraries",
+            "makes the log name the missing libraries",
         ),
     ),
     symptom=True,
@@ -802,8 +835,13 @@ FAMILY.fault(
     "Invalid allocator type: {value}",
     "Invalid value for TF_CUBLAS_WORKSPACE_LIMIT_IN_MB: {value}",
     "Invalid value for TF_MATMUL_AUTOTUNE_MAX_ALGORITHMS: {value}",
-    meaning="an environment variable or an option has a value that TensorFlow does not take",
-    fix=(check("env | grep -e ^TF_ -e ^XLA_ -e ^CUDA_", "the line names it: unset it, or give it another value"),),
+    meaning="an environment variable or option has an invalid value",
+    fix=(
+        check(
+            "env | grep -e ^TF_ -e ^XLA_ -e ^CUDA_",
+            "look for the variable that the line names: unset it, or give it another value",
+        ),
+    ),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(
@@ -821,7 +859,10 @@ FAMILY.fault(
     "failed to enable peer access from {} to {}",
     "potential peer access pairs were reported by the driver, but no peering could be enabled",
     meaning="GPUs cannot reach each other's memory; copies go through the host",
-    fix=(nvidia_smi("which pairs can", "topo -p2p r"), export("NCCL_P2P_DISABLE", "1", "if exchanges hang")),
+    fix=(
+        nvidia_smi("shows which pairs of GPUs can", "topo -p2p r"),
+        export("NCCL_P2P_DISABLE", "1", "if exchanges hang"),
+    ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.CONFIGURATION,
 )
@@ -829,12 +870,12 @@ FAMILY.fault(
     "tensorrt_not_opened",
     "getInferLibVersion symbol not found",
     ("Failed to initialize TensorRT. This is either because the TensorRT installation path is not in LD_LIBRARY_PATH"),
-    meaning="the program uses TensorRT, and the release of it that this TensorFlow was built for is not there, or not "
-    "whole",
+    meaning="the program uses TensorRT, but the TensorRT release that this TensorFlow was built for "
+    "was not found, or is incomplete",
     fix=(
-        check("ldconfig -p | grep -e nvinfer -e nvrtc", "libnvinfer.so must have the number that the log names"),
+        check("ldconfig -p | grep -e nvinfer -e nvrtc", "must list libnvinfer.so with the number that the log names"),
         note(
-            "install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the one that is there",
+            "install that release of TensorRT (libnvinfer.so.5: TensorRT 5), or a TensorFlow for the installed one",
             kind=Kind.INSTALL,
         ),
         run(
@@ -863,8 +904,8 @@ NO_KERNEL_DRIVER = FAMILY.fault(
     "no NVIDIA GPU device is present: /dev/nvidia0 does not exist",
     meaning="no NVIDIA driver runs where the program ran: none is installed, or the container was given no GPU",
     fix=(
-        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
-        start("docker run --gpus all ...", "in a container"),
+        nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
+        start("docker run --gpus all ...", "if it runs in a container"),
         _DRIVER,
     ),
     stage=Stage.DRIVER,
@@ -945,11 +986,10 @@ FAMILY.fault(
     meaning="an operation was given a tensor without elements, or one that is too large to be counted",
     fix=(
         edit_note(
-            "no empty batch: dataset.batch(n, drop_remainder=True); with several GPUs each must get a part "
-            "of the last "
-            "one"
+            "avoid empty batches: dataset.batch(n, drop_remainder=True); with several GPUs, each must"
+            " get a part of the last batch"
         ),
-        edit_note("if a tensor has more than 2147483647 elements: a smaller batch"),
+        edit_note("use a smaller batch if a tensor has more than 2147483647 elements"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="1.13-2.21",
@@ -961,13 +1001,14 @@ FAMILY.fault(
     "'nvcc' is not recognized as an internal or external command",
     "ptxas: not found",
     "ptxas: command not found",
-    meaning="the CUDA toolkit is not installed, or not on PATH; TensorFlow itself needs its libraries alone",
+    meaning="the CUDA toolkit is not installed, or not on PATH; TensorFlow itself needs only its libraries",
     fix=(
         install(
             "tensorflow[and-cuda]",
-            note="the libraries; python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
+            note="installs the libraries; to check: python -c 'import tensorflow as tf; "
+            "print(tf.config.list_physical_devices())'",
         ),
-        prepend("PATH", "/usr/local/cuda/bin", "if nvcc itself is needed; pip install nvidia-cuda-nvcc-cu12"),
+        prepend("PATH", "/usr/local/cuda/bin", "if you need nvcc itself; or: pip install nvidia-cuda-nvcc-cu12"),
     ),
     symptom=True,
     stage=Stage.LIBRARIES,
@@ -977,10 +1018,10 @@ FAMILY.fault(
     "grouped_convolution_on_cpu",
     "Fused conv implementation does not support grouped convolutions for now",
     "The CPU implementation of {op:s} does not support",
-    meaning="the CPU runs the model, and it has no grouped convolutions: TensorFlow uses no GPU, or the number of "
-    "channels does not fit the layer",
+    meaning="the model runs on the CPU, which does not support grouped convolutions: TensorFlow uses "
+    "no GPU, or the number of channels does not fit the layer",
     fix=(
-        ask("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "GPU:0 must be there"),
+        ask("python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'", "must list GPU:0"),
         edit_note("give the layer an input with as many channels as it was made for, such as 3 and not 4 for images"),
     ),
     confidence=Confidence.POSSIBLE,
@@ -991,11 +1032,15 @@ FAMILY.fault(
     pattern=r"To call `multi_gpu_model` with `gpus=\d{1,3}`, we expect the following devices to be available: "
     r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \[[^\]]{0,2000}/device:GPU:(?P=last)'",
     words=("multi_gpu_model",),
-    meaning="this Keras is older than this TensorFlow: it looks for GPUs as /gpu:{last}, and they are now called "
-    "/device:GPU:{last}; all of them are there",
+    meaning="this Keras is too old for this TensorFlow: it looks for /gpu:{last}, but GPUs are now "
+    "named /device:GPU:{last}; all of them are available",
     fix=(
-        install("--upgrade", "keras==2.2.*", note="knows both names; or use tf.keras of the same TensorFlow"),
-        install("tensorflow-gpu==1.4.*", note="or the TensorFlow that this Keras was made for"),
+        install(
+            "--upgrade",
+            "keras==2.2.*",
+            note="installs a Keras that knows both names; or use tf.keras of the same TensorFlow",
+        ),
+        install("tensorflow-gpu==1.4.*", note="or install the TensorFlow that this Keras was made for"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x",
@@ -1006,11 +1051,15 @@ FAMILY.fault(
     r"\[[^\]]{0,2000}'/gpu:(?P<last>\d{1,3})'\]\. However this machine only has: \['/gpu:0'[^\]]{0,2000}"
     r"/gpu:(?P=last)'",
     words=("multi_gpu_model",),
-    meaning="this Keras leaves the CPU out of its list of devices, and looks for it there; all GPUs are in it, up to "
-    "/gpu:{last}",
+    meaning="this Keras looks for the CPU in its list of devices, which does not contain it; the list"
+    " has all GPUs, up to /gpu:{last}",
     fix=(
-        install("--upgrade", "keras==2.3.*", note="has that corrected; or use tf.keras of the same TensorFlow"),
-        edit_note("or multi_gpu_model with cpu_merge=False: merges on a GPU"),
+        install(
+            "--upgrade",
+            "keras==2.3.*",
+            note="installs a Keras without this bug; or use tf.keras of the same TensorFlow",
+        ),
+        edit_note("or use multi_gpu_model with cpu_merge=False: it merges on a GPU"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x",
@@ -1018,16 +1067,16 @@ FAMILY.fault(
 MULTI_GPU_MODEL = FAMILY.fault(
     "multi_gpu_model_without_gpus",
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
-    meaning="the program asks Keras for {asked} GPUs, and TensorFlow has fewer",
+    meaning="the program asks Keras for {asked} GPUs, but TensorFlow has fewer",
     fix=(
         ask(
             "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from "
             "tensorflow.python.client import "
             "device_lib; print(device_lib.list_local_devices())'",
-            "what it has",
+            "shows what it contains",
         ),
-        check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "what the machine has, and what is hidden"),
-        edit_note("gpus= as many as there are"),
+        check("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", "shows the machine's GPUs, and which are hidden"),
+        edit_note("set gpus= to the number of available GPUs"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x-2.3",
@@ -1035,12 +1084,13 @@ MULTI_GPU_MODEL = FAMILY.fault(
 FAMILY.fault(
     "colocated_without_gpu_kernel",
     "because the node was colocated with a group of nodes that required incompatible device '{device:q}'",
-    meaning="operations that must be on the same device are put on {device}, and one of them has no kernel for it",
+    meaning="operations that must be on the same device are placed on {device}, but one of them has no kernel for it",
     fix=(
         edit(
-            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+            "tf.config.set_soft_device_placement(True)",
+            "in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
         ),
-        edit_note("or put that part on the CPU: with tf.device('/CPU:0')"),
+        edit_note("or place that part on the CPU: with tf.device('/CPU:0')"),
     ),
     stage=Stage.CONFIGURATION,
     seen="1.x-2.21",
@@ -1051,14 +1101,15 @@ FAMILY.fault(
         "Could not satisfy explicit device specification '{device:q}' because no devices matching that specification "
         "are registered in this process"
     ),
-    meaning="the program puts an operation on {device}, which TensorFlow does not have here",
+    meaning="the program places an operation on {device}, which TensorFlow does not have here",
     fix=(
         ask(
             "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'",
-            "what it has",
+            "shows what it contains",
         ),
         edit(
-            "tf.config.set_soft_device_placement(True)", "1.x: tf.ConfigProto(allow_soft_placement=True) of the session"
+            "tf.config.set_soft_device_placement(True)",
+            "in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
         ),
     ),
     stage=Stage.CONFIGURATION,

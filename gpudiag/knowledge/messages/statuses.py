@@ -38,9 +38,9 @@ _CUBLAS_SAYS = ("cublas handle", "cuBLAS calls")
 FAMILY = MessageFamily("statuses of NVIDIA's libraries", seen="CUDA 11-13, cuDNN 8-9")
 
 _GROWTH = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "leaves memory to NVIDIA's libraries")
-_SMALLER = nvidia_smi("does another process hold memory; a smaller batch")
-_SAME = install("--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="libraries that fit each other")
-_PATH = unset("LD_LIBRARY_PATH", note="other copies of CUDA's libraries come first by it")
+_SMALLER = nvidia_smi("shows whether another process holds memory; use a smaller batch")
+_SAME = install("--upgrade", "--force-reinstall", "tensorflow[and-cuda]", note="installs libraries that fit each other")
+_PATH = unset("LD_LIBRARY_PATH", note="if it puts other copies of CUDA's libraries first")
 _MEMORY = (_GROWTH, _SMALLER, _PATH)
 
 _WHAT = {
@@ -89,7 +89,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
         _ALL,
         "NOT_SUPPORTED",
         "does not do what was asked on this GPU, or in this release",
-        (_SAME, edit_note("else another algorithm, type or layout")),
+        (_SAME, edit_note("use another algorithm, type or layout")),
         Confidence.POSSIBLE,
     ),
     (
@@ -121,7 +121,7 @@ _ROWS: tuple[tuple[str, str, str, tuple[Action, ...], Confidence], ...] = (
         "lacks a library that it needs, or a driver that is new enough",
         (
             _SAME,
-            install_driver("of this distribution; then reboot"),
+            install_driver("or install the driver in your distribution's way; then reboot"),
         ),
         Confidence.LIKELY,
     ),

@@ -30,10 +30,13 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "too_many_files",
         24,
         "Too many open files",
-        "the program has more files and connections open than it may",
+        "too many open files: the program reached its limit of open files and connections",
         (
-            configure("ulimit -n 65536", "in the shell that starts it; docker run --ulimit nofile=65536:65536"),
-            edit_note("fewer workers that read data, and files that are closed after they were read"),
+            configure(
+                "ulimit -n 65536",
+                "run it in the shell that starts the program; in a container: docker run --ulimit nofile=65536:65536",
+            ),
+            edit_note("use fewer workers that read data, and close files after reading"),
         ),
     ),
     (
@@ -42,10 +45,12 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Resource temporarily unavailable",
         "the system gives the program no more threads or processes: a limit is reached",
         (
-            check("ulimit -u; cat /sys/fs/cgroup/pids.max", "the limits; docker run --pids-limit=-1"),
+            check(
+                "ulimit -u; cat /sys/fs/cgroup/pids.max", "shows the limits; in a container: docker run --pids-limit=-1"
+            ),
             run(
                 "export OMP_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4",
-                "fewer threads for each process",
+                "starts fewer threads in each process",
                 kind=Kind.SET_VARIABLE,
             ),
         ),
@@ -54,23 +59,26 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "no_host_memory",
         12,
         "Cannot allocate memory",
-        "memory of the computer, not of the GPU, is used up or limited",
+        "the computer's memory, not the GPU's, is used up or limited",
         (
-            check("free -g; ulimit -v", "how much there is, and how much the program may have"),
-            edit_note("less in memory: a smaller batch, fewer workers, data that is read as it is needed"),
+            check("free -g; ulimit -v", "shows how much memory is free, and how much the program may use"),
+            edit_note("keep less in memory: use a smaller batch and fewer workers, and read data as it is needed"),
         ),
     ),
     (
         "no_such_file",
         2,
         "No such file or directory",
-        "a file that the program asks for is not there",
+        "a file that the program needs was not found",
         (
             check(
                 "ls -ld {file}",
-                "in the folder in which the program was started: a path without / at its beginning counts from there",
+                "run it in the folder where the program was started: a path that does not begin with / starts there",
             ),
-            note("in a container: mount its folder, docker run -v $PWD:/work -w /work ...", kind=Kind.START_CONTAINER),
+            note(
+                "mount its folder if the program runs in a container: docker run -v $PWD:/work -w /work ...",
+                kind=Kind.START_CONTAINER,
+            ),
         ),
     ),
     (
@@ -79,10 +87,10 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Permission denied",
         "the program may not read or write a file: it belongs to another user",
         (
-            check("ls -ld {file}; id", "whose it is, and who you are"),
+            check("ls -ld {file}; id", "shows the file's owner and your user"),
             start(
                 "docker run -u $(id -u):$(id -g) ...",
-                "in a container; else another folder: export KERAS_HOME=$HOME/.keras",
+                "if it runs in a container; otherwise use another folder: export KERAS_HOME=$HOME/.keras",
             ),
         ),
     ),
@@ -92,7 +100,10 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Read-only file system",
         "the program writes to a file system that is read-only",
         (
-            check("findmnt -T {file}", "which it is; a disk with errors is made read-only, dmesg says so"),
+            check(
+                "findmnt -T {file}",
+                "shows the file system; if the disk had errors, the kernel made it read-only: dmesg says so",
+            ),
             run("export TMPDIR=/path/that/is/writable KERAS_HOME=/path/that/is/writable/keras", kind=Kind.SET_VARIABLE),
         ),
     ),
@@ -100,12 +111,12 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "disk_error",
         5,
         "Input/output error",
-        "a disk, or the server that a folder comes from, does not answer",
+        "a disk, or the server of a network folder, does not answer",
         (
-            check("sudo dmesg | tail -n 30", "what the kernel says of the disk"),
+            check("sudo dmesg | tail -n 30", "shows what the kernel reports about the disk"),
             check(
                 "df -h {file}",
-                "the file system; on Google Drive in Colab: mount it again, read fewer files of one folder",
+                "shows the file system; on Google Drive in Colab, mount it again, and read fewer files of one folder",
             ),
         ),
     ),
@@ -113,18 +124,18 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "address_in_use",
         98,
         "Address already in use",
-        "another process has the port already: an earlier run that has not ended, most often",
+        "the port is already in use by another process, most often an earlier run that has not ended",
         (
-            check("ss -ltnp", "who has the port: end it"),
-            note("or another port: tensorboard --port 6007", kind=Kind.START_CONTAINER),
+            check("ss -ltnp", "shows the process that uses the port: end it"),
+            note("or use another port: tensorboard --port 6007", kind=Kind.START_CONTAINER),
         ),
     ),
     (
         "connection_refused",
         111,
         "Connection refused",
-        "nothing listens at that address and port: the other process has not started, or has ended",
-        (check("nc -zv HOST PORT", "from the machine that asks; a firewall refuses it, too"),),
+        "connection refused: nothing listens at that address and port; the other process has not started, or has ended",
+        (check("nc -zv HOST PORT", "run it on the machine that connects; a firewall can refuse it, too"),),
     ),
 )
 for _name, _number, _words, _meaning, _fix in _ROWS:

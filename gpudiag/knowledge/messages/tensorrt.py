@@ -21,7 +21,7 @@ FAMILY.fault(
     "The engine plan file is not compatible with this version of TensorRT",
     "Serialization assertion {} failed.Version tag does not match",
     "Version tag does not match. Note: Current Version: {has:d}, Serialized Engine Version: {needs:d}",
-    meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT: an engine fits those alone",
+    meaning="the TensorRT engine was built on another kind of GPU or with another TensorRT, and runs only there",
     fix=(
         edit_note(
             "build the engine again, on this GPU with this TensorRT: trtexec --onnx=model.onnx --saveEngine=model.plan"
@@ -32,10 +32,11 @@ FAMILY.fault(
     "tensorrt_no_cuda",
     "CUDA initialization failure with error: {code:d}",
     "[TRT] CUDA initialization failure with error {code:d}",
-    meaning="TensorRT cannot use CUDA (error {code}): no driver, one that is older than its CUDA (35), or no GPU (100)",
+    meaning="TensorRT cannot use CUDA (error {code}): there is no driver, the driver is older than "
+    "its CUDA (35), or there is no GPU (100)",
     fix=(
-        nvidia_smi("names the driver, and the newest CUDA that it runs; the GPU must be listed"),
-        start("docker run --gpus all ...", "in a container"),
+        nvidia_smi("shows the driver's version and the newest CUDA that it supports; the GPU must be listed"),
+        start("docker run --gpus all ...", "if it runs in a container"),
     ),
     stage=Stage.DRIVER,
 )
@@ -45,10 +46,10 @@ FAMILY.fault(
     "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
     fix=(
-        install("tensorrt=={needs}.*", note="8.5 and newer; older: NVIDIA's archive"),
+        install("tensorrt=={needs}.*", note="works for TensorRT 8.5 and newer; for older ones use NVIDIA's archive"),
         start(
             "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
-            "or NVIDIA's image: has two that fit",
+            "or use NVIDIA's image, in which both fit",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -61,11 +62,11 @@ FAMILY.fault(
     "converted models may fail or crash",
     fix=(
         install(
-            "tensorrt==VERSION", note="with the major and minor number of the TensorRT that TensorFlow was built with"
+            "tensorrt==VERSION", note="take the major and minor number of the TensorRT that TensorFlow was built with"
         ),
         start(
             "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
-            "or NVIDIA's image: has two that fit",
+            "or use NVIDIA's image, in which both fit",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -92,11 +93,10 @@ FAMILY.fault(
     meaning="TF-TRT could not build or run a TensorRT engine; TensorFlow's own operations are used instead, slower",
     fix=(
         note(
-            "the line before it of TensorRT says why: memory (max_workspace_size_bytes), shapes, an "
-            "operation that "
-            "it does not know"
+            "read TensorRT's line before this one, which says why: memory (max_workspace_size_bytes),"
+            " shapes, or an unsupported operation"
         ),
-        edit_note("converter.build(input_fn) with the shapes that are used makes the engines beforehand"),
+        edit_note("call converter.build(input_fn) with the shapes in use to build the engines beforehand"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -106,15 +106,14 @@ FAMILY.fault(
     "could not find {symbol:w} in {library:w} DSO; dlerror: {reason}",
     "Could not load '{library:q}'",
     "Could not find '{library:q}.dll'",
-    meaning="TensorFlow does not find its CUDA libraries, of exactly the release that it was built for",
+    meaning="TensorFlow's CUDA libraries were not found; they must be exactly of the release that it was built for",
     fix=(
         note(
-            "TensorFlow 1.13-1.15, 2.0: CUDA 10.0, cuDNN 7.4; 1.5-1.12: CUDA 9.0, cuDNN 7; 1.3-1.4: 8.0 and "
-            "6; older: "
-            "8.0 and 5.1"
+            "install what the release needs: TensorFlow 1.13-1.15, 2.0: CUDA 10.0, cuDNN 7.4; "
+            "1.5-1.12: CUDA 9.0, cuDNN 7; 1.3-1.4: CUDA 8.0, cuDNN 6; older: CUDA 8.0, cuDNN 5.1"
         ),
-        prepend("LD_LIBRARY_PATH", "/usr/local/cuda/lib64", "the folder that has them"),
-        install("tensorflow[and-cuda]", note="a TensorFlow of today brings its own"),
+        prepend("LD_LIBRARY_PATH", "/usr/local/cuda/lib64", "set the folder that contains them"),
+        install("tensorflow[and-cuda]", note="installs a current TensorFlow, which brings its own"),
     ),
     stage=Stage.LIBRARIES,
     seen="0.5-1.14",
@@ -125,10 +124,10 @@ FAMILY.fault(
     "failed to load '{:q}' version {:d}: Internal: {}CUDA{}",
     "instance group {:s} of model {:s} has kind KIND_GPU but server does not support GPUs",
     "has kind KIND_GPU but no GPUs are available",
-    meaning="the server of models sees no GPU",
+    meaning="the model server sees no GPU",
     fix=(
-        start("docker run --gpus all ...", "and: nvidia-smi inside of the container"),
-        note("or KIND_CPU in instance_group of config.pbtxt", kind=Kind.START_CONTAINER),
+        start("docker run --gpus all ...", "then run nvidia-smi inside the container: it must list the GPU"),
+        note("or set KIND_CPU in instance_group of config.pbtxt", kind=Kind.START_CONTAINER),
     ),
     stage=Stage.DRIVER,
     seen="Triton",

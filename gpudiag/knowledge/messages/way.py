@@ -31,10 +31,10 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
     "library_not_opened",
     "Could not load dynamic library '{library:q}'; dlerror: {reason}",
     "Could not dlopen library '{library:q}'; dlerror: {reason}",
-    meaning="the loader does not find {library}, which this TensorFlow needs",
+    meaning="{library} was not found by the loader; this TensorFlow needs it",
     fix=(
-        install("tensorflow[and-cuda]", note="2.14 and newer: brings CUDA's libraries"),
-        check("ldconfig -p | grep -e libcudart -e libcudnn -e libcublas", "which releases are installed"),
+        install("tensorflow[and-cuda]", note="brings CUDA's libraries (TensorFlow 2.14 and newer)"),
+        check("ldconfig -p | grep -e libcudart -e libcudnn -e libcublas", "shows which releases are installed"),
         note(
             "2.5-2.11: CUDA 11.2 and cuDNN 8.1; 2.12-2.14: 11.8 and 8.6-8.7; 2.4: 11.0 and 8.0; 2.1-2.3: "
             "10.1 and 7.6; their folder on LD_LIBRARY_PATH"
@@ -59,11 +59,11 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "Could not dlopen library 'libcuda.so.1'",
     "libcuda.so.1: cannot open shared object file",
     "open shared object file libcuda.so.1",
-    meaning="the driver's library is not there: no NVIDIA driver is installed, or the container was given no GPU",
+    meaning="the driver's library was not found: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
-        nvidia_smi("does the driver answer; without an NVIDIA GPU there is nothing to fix"),
-        start("docker run --gpus all ...", "in a container"),
-        install_driver("or another way to the driver of this distribution; then reboot"),
+        nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
+        start("docker run --gpus all ...", "if it runs in a container"),
+        install_driver("or install the driver in your distribution's way; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,
 )
@@ -72,10 +72,10 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
     "{library:w}.so.{version:v}'; dlerror:",
     "{library:w}.so.{version:v}: cannot open shared object file",
     "Could not load library {library:w}.so.{version:v}. Error: {}",
-    meaning="the loader does not find {library}.so.{version}",
+    meaning="{library}.so.{version} was not found by the loader",
     fix=(
-        install("tensorflow[and-cuda]", note="brings CUDA's libraries; 2.14 and newer"),
-        check("ldconfig -p | grep {library}", "is another release of it installed"),
+        install("tensorflow[and-cuda]", note="brings CUDA's libraries (TensorFlow 2.14 and newer)"),
+        check("ldconfig -p | grep {library}", "shows whether another release is installed"),
     ),
     symptom=True,
     stage=Stage.LIBRARIES,
@@ -85,14 +85,18 @@ FAMILY.fault(
     "Could not load library libcublasLt.so.{major:d}. Error: {}",
     "Could not load library libcublas.so.{major:d}. Error: {}",
     "Could not load library libnvrtc.so.{major:d}. Error: {}",
-    meaning="the cuDNN that is loaded is the one for CUDA {major}, whose libraries are not there: it does not fit the "
-    "CUDA that this TensorFlow uses",
+    meaning="the loaded cuDNN is built for CUDA {major}, whose libraries were not found: it does not "
+    "fit the CUDA that this TensorFlow uses",
     fix=(
         check(
-            "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn", "for which CUDA (cu11, cu12, +cuda12.1)"
+            "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn",
+            "shows for which CUDA it is built (cu11, cu12, +cuda12.1)",
         ),
-        install("nvidia-cudnn-cu11==8.6.*", note="TensorFlow 2.12-2.14 uses CUDA 11.8; apt: libcudnn8=8.6*+cuda11.8"),
-        install("--force-reinstall", "tensorflow[and-cuda]", note="2.15 and newer: brings both"),
+        install(
+            "nvidia-cudnn-cu11==8.6.*",
+            note="fits TensorFlow 2.12-2.14, which uses CUDA 11.8; with apt: libcudnn8=8.6*+cuda11.8",
+        ),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="brings both (TensorFlow 2.15 and newer)"),
     ),
     seen="cuDNN 8-9",
     stage=Stage.LIBRARIES,
@@ -106,10 +110,10 @@ FAMILY.fault(
     "driver on this machine, as on the login node of a cluster",
     fix=(
         start("docker run --gpus all ...", "in a container: puts the host's library in that place"),
-        start("srun --gres=gpu:1 ...", "on a cluster: on a node that has GPUs"),
+        start("srun --gres=gpu:1 ...", "on a cluster, run it on a node that has GPUs"),
         run(
             "sudo apt install --reinstall nvidia-driver-580",
-            "on a machine with GPUs; the number is that of your driver",
+            "use it on a machine with GPUs; take the number of your driver",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -119,7 +123,7 @@ FAMILY.fault(
 NO_LIBCUDA_LINK = FAMILY.fault(
     "no_libcuda_link",
     "libcuda.so: cannot open shared object file",
-    meaning="cuDNN 8 asks for libcuda.so, without the .1 at its end, and the loader does not find that name",
+    meaning="libcuda.so (without .1) was not found by the loader; cuDNN 8 needs that name",
     seen="cuDNN 8",
 )
 CUINIT_FAILED = FAMILY.fault("cuinit_failed", "Failed call to cuInit: {error}")
@@ -130,12 +134,12 @@ GPU_NOT_COUNTED = FAMILY.fault(
 LIBRARIES_MISSING = FAMILY.fault(
     "libraries_missing",
     "Cannot dlopen some GPU libraries",
-    meaning="a library of CUDA is missing, or is not where the loader looks",
+    meaning="a CUDA library is missing, or is in a folder that the loader does not search",
     fix=(
         install("tensorflow[and-cuda]", note="2.16.1 still does not find them: use 2.17 or newer"),
         check(
             "TF_CPP_VMODULE=dso_loader=1 python -c 'import tensorflow as tf; tf.config.list_physical_devices()'",
-            "the log names the missing libraries",
+            "makes the log name the missing libraries",
         ),
     ),
     symptom=True,
@@ -145,12 +149,12 @@ FAMILY.fault(
     "cuinit_without_driver",
     "failed call to cuInit: CUresult(-1)",
     "failed call to cuInit: UNKNOWN ERROR (-1)",
-    meaning="what the program has as libcuda.so.1 is not a driver's library but the stub of a CUDA toolkit, as images "
-    "bring it, or there is none: no driver, or a container that was given no GPU",
+    meaning="the driver's library libcuda.so.1 was not found, or is the stub of a CUDA toolkit, which"
+    " images contain: no driver is installed, or the container was given no GPU",
     fix=(
         start("docker run --gpus all ...", "in a container: the toolkit brings the host's library"),
         nvidia_smi("must list the GPU where the program runs"),
-        check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "a folder 'stubs' must not be in it"),
+        check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "must not contain a folder 'stubs'"),
     ),
     seen="1.x-2.3",
     stage=Stage.DRIVER_LIBRARY,
@@ -159,10 +163,11 @@ FAMILY.fault(
     "stub_is_linked",
     "libcuda.so.1 -> {:s}/stubs/libcuda.so",
     "libcuda.so.1 => {:s}/stubs/libcuda.so",
-    meaning="libcuda.so.1 leads to the stub of the CUDA toolkit, which is there for linking alone",
+    meaning="libcuda.so.1 points to the stub of the CUDA toolkit, which is only for linking",
     fix=(
         note(
-            "remove that link, and the folder stubs from LD_LIBRARY_PATH and /etc/ld.so.conf.d, in the image too",
+            "remove that link, and remove the folder stubs from LD_LIBRARY_PATH and "
+            "/etc/ld.so.conf.d, in the image too",
             kind=Kind.REMOVE,
         ),
         start("docker run --gpus all ...", "in a container: brings the driver's own library"),
@@ -183,7 +188,7 @@ FAMILY.fault(
             kind=Kind.INSTALL,
         ),
         note("or install driver 552 in Windows: https://www.nvidia.com/drivers", kind=Kind.CHANGE_DRIVER),
-        nvidia_smi("under WSL and in the container: both must name the same driver"),
+        nvidia_smi("run it under WSL and in the container: both must show the same driver"),
     ),
     confidence=Confidence.POSSIBLE,
     stage=Stage.DRIVER,
@@ -246,11 +251,12 @@ DEVICE_BUSY = FAMILY.fault(
     "CUDA_ERROR_DEVICE_UNAVAILABLE",
     "cudaErrorDevicesUnavailable",
     "busy or unavailable",
-    meaning="another process holds the GPU, which is set to serve one process, or the GPU is in a bad state",
+    meaning="another process holds the GPU, which is set to serve only one process (compute mode), or"
+    " the GPU is in a bad state",
     fix=(
-        nvidia_smi("compute mode, and the process that holds it"),
-        configure("sudo nvidia-smi -c DEFAULT", "many processes may use it"),
-        reset_gpu("0", "the GPU that fails, no process using it; or reboot"),
+        nvidia_smi("shows the compute mode, and the process that holds the GPU"),
+        configure("sudo nvidia-smi -c DEFAULT", "lets many processes use it"),
+        reset_gpu("0", "if no process uses the failing GPU; or reboot"),
     ),
     stage=Stage.CONTEXT,
 )
@@ -259,9 +265,12 @@ SYSTEM_NOT_READY = FAMILY.fault(
     "CUDA_ERROR_SYSTEM_NOT_READY",
     "cudaErrorSystemNotReady",
     "system not yet initialized",
-    meaning="the GPUs are joined by NVSwitch, and the fabric manager does not run or is not of the driver's version",
+    meaning="the GPUs are connected by NVSwitch, but the fabric manager does not run, or its version "
+    "differs from the driver's",
     fix=(
-        configure("sudo systemctl enable --now nvidia-fabricmanager", "installed in the version of the driver"),
+        configure(
+            "sudo systemctl enable --now nvidia-fabricmanager", "needs the fabric manager in the driver's version"
+        ),
         check("nvidia-smi -q | grep -A2 -i fabric", "must say Completed"),
     ),
 )
@@ -284,7 +293,7 @@ GPU_FAILED = FAMILY.fault(
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
         reboot(),
-        reset_gpu("0", "the GPU that fails, no process using it", role=Role.ALTERNATIVE),
+        reset_gpu("0", "if no process uses the failing GPU", role=Role.ALTERNATIVE),
         note(
             "if it comes again: check power, seat and temperature, and have the GPU replaced",
             kind=Kind.REPLACE_HARDWARE,
@@ -295,10 +304,10 @@ CUDA_UNKNOWN = FAMILY.fault(
     "cuda_unknown",
     "CUDA_ERROR_UNKNOWN",
     "cudaErrorUnknown",
-    meaning="the driver met a state that it has no name for: after sleep, a module in a bad state, device files, a GPU "
-    "that failed",
+    meaning="the driver is in an unknown state: after sleep, with a module in a bad state, wrong "
+    "device files, or a failed GPU",
     fix=(
-        reload_uvm("after a suspend, while no GPU is in use; or reboot"),
+        reload_uvm("if the machine was suspended, and no GPU is in use; or reboot"),
         configure("ls -l /dev/nvidia*; sudo nvidia-modprobe -u -c 0", "device files"),
         kernel_log(),
     ),

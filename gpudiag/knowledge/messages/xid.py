@@ -18,24 +18,24 @@ FAMILY = MessageFamily(
 )
 
 _PROGRAM = (
-    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "the traceback names the operation that failed"),
-    note("if other programs fail on this GPU too: sudo dcgmi diag -r 3"),
+    check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation that failed"),
+    note("test the GPU if other programs fail on it, too: sudo dcgmi diag -r 3"),
 )
 _RESET = (
-    reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
-    nvidia_smi("errors of its memory", "-q -d ECC,ROW_REMAPPER"),
-    check("sudo dcgmi diag -r 3", "if it comes again, the GPU is to be replaced"),
+    reset_gpu("0", "resets the GPU whose PCI address is in the line, if no process uses it; or reboot"),
+    nvidia_smi("shows errors of its memory", "-q -d ECC,ROW_REMAPPER"),
+    check("sudo dcgmi diag -r 3", "if the error returns, have the GPU replaced"),
 )
 _LOST = (
-    reboot("or switch the machine off and on: the GPU does not answer until then"),
+    reboot("or switch the machine off and on: the GPU does not answer before"),
     note(
-        "check power cables, seat, temperature and the power supply; another slot if it comes again",
+        "check power cables, seat, temperature and the power supply; use another slot if the error returns",
         kind=Kind.REPLACE_HARDWARE,
     ),
     nvidia_smi(options="-q -d TEMPERATURE,POWER"),
 )
 _GSP = (
-    reset_gpu("0", "the GPU of the PCI address in the line, no process using it; or reboot"),
+    reset_gpu("0", "resets the GPU whose PCI address is in the line, if no process uses it; or reboot"),
     note("update the driver: many such faults were fixed", kind=Kind.CHANGE_DRIVER),
     run(
         "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
@@ -44,7 +44,7 @@ _GSP = (
     ),
 )
 _NVLINK = (
-    ask("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "errors and state of each link"),
+    ask("nvidia-smi nvlink -e; nvidia-smi nvlink -s", "shows errors and state of each link"),
     check(
         "sudo systemctl status nvidia-fabricmanager",
         "if NVSwitch joins the GPUs, it must run, and be of the driver's version",
@@ -52,7 +52,10 @@ _NVLINK = (
     reboot(),
 )
 _UPDATE = (
-    note("update the driver; report it to NVIDIA with nvidia-bug-report.sh if it comes again", kind=Kind.CHANGE_DRIVER),
+    note(
+        "update the driver; if the error returns, report it to NVIDIA with nvidia-bug-report.sh",
+        kind=Kind.CHANGE_DRIVER,
+    ),
 )
 
 _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
@@ -64,7 +67,7 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
         _PROGRAM,
         Confidence.POSSIBLE,
     ),
-    ("31 30", "the program read or wrote memory of the GPU that it does not have", _PROGRAM, Confidence.POSSIBLE),
+    ("31 30", "the program accessed GPU memory that it does not own", _PROGRAM, Confidence.POSSIBLE),
     (
         "32 80",
         "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe",
@@ -96,13 +99,13 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, Confidence.LIKELY),
     (
         "63 156 160",
-        "a bad place of the GPU's memory was taken out of use; it takes effect after a reset",
+        "a bad place of the GPU's memory was retired; this takes effect after a reset",
         _RESET[:2],
         Confidence.LIKELY,
     ),
     (
         "64 157 161",
-        "a bad place of the GPU's memory could not be taken out of use: the GPU is to be replaced",
+        "a bad place of the GPU's memory could not be retired: the GPU must be replaced",
         _RESET,
         Confidence.LIKELY,
     ),
@@ -157,11 +160,11 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     ("110 33 60 169", "the GPU's security processor has failed", _LOST, Confidence.LIKELY),
     ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, Confidence.LIKELY),
     ("121 173", "the link between the GPU and its CPU has an error", _LOST, Confidence.LIKELY),
-    ("125 93", "the GPU's own storage of its settings (InfoROM) is damaged or worn out", _UPDATE, Confidence.LIKELY),
+    ("125 93", "the GPU's settings memory (InfoROM) is damaged or worn out", _UPDATE, Confidence.LIKELY),
     ("136", "an NVLink connection could not be trained", _NVLINK, Confidence.LIKELY),
     ("138 141 159", "a part of the GPU has failed", _RESET, Confidence.POSSIBLE),
     ("143", "the GPU could not be initialised", _LOST, Confidence.LIKELY),
-    ("151", "keys of confidential computing could not be renewed", _RESET[:1], Confidence.LIKELY),
+    ("151", "the confidential computing keys could not be renewed", _RESET[:1], Confidence.LIKELY),
     (
         "154",
         "the driver says what must be done before the GPU is used again: the end of the line names it",
@@ -189,7 +192,7 @@ XID = FAMILY.fault(
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
-    fix=(kernel_log("all that it reported"), *_UPDATE),
+    fix=(kernel_log("shows all that it reported"), *_UPDATE),
     confidence=Confidence.POSSIBLE,
 )
 FAMILY.fault(
@@ -199,12 +202,14 @@ FAMILY.fault(
     "rm_init_adapter failed",
     meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
     fix=(
-        check("sudo dmesg | grep -i nvrm", "the lines before this one"),
+        check("sudo dmesg | grep -i nvrm", "shows the lines before this one"),
         *_LOST[:2],
-        note("firmware: 'Above 4G Decoding' and 'Resizable BAR' on; its latest version", kind=Kind.CHANGE_DRIVER),
+        note(
+            "switch on 'Above 4G Decoding' and 'Resizable BAR' in the firmware, and update it", kind=Kind.CHANGE_DRIVER
+        ),
         run(
             "sudo apt install nvidia-driver-580-open",
-            "Blackwell needs the open kernel module, GPUs before Turing the closed",
+            "if the GPU is a Blackwell, which needs the open kernel module; GPUs before Turing need the closed one",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -214,7 +219,7 @@ FAMILY.fault(
     "module_version_mismatch",
     "NVRM: API mismatch",
     meaning="the driver's libraries and its kernel module are of different versions",
-    fix=(reboot("after an upgrade of the driver the old module is loaded until then"),),
+    fix=(reboot("if the driver was upgraded, the old kernel module stays loaded until the reboot"),),
     stage=Stage.DRIVER,
 )
 FAMILY.fault(
@@ -239,7 +244,7 @@ FAMILY.fault(
 FAMILY.fault(
     "open_module_needed",
     "requires use of the NVIDIA open kernel modules",
-    meaning="this GPU needs the open kernel modules, and the proprietary ones are installed",
+    meaning="this GPU needs the open kernel modules, but the proprietary ones are installed",
     fix=(run("sudo apt install nvidia-driver-580-open", "then reboot", kind=Kind.CHANGE_DRIVER),),
     stage=Stage.DRIVER,
 )
