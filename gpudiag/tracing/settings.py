@@ -263,7 +263,7 @@ class _Judge:
             where = self.steps.at.get(read_at, "")
             why = f"{_when_read(name)}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
-            earlier = f"or do it before {before}"
+            earlier = f"or {'unset' if value is None else 'set'} it before {before}"
             return Effect(
                 Fate.TOO_LATE, why, unset(name, note=earlier) if value is None else export(name, value, earlier)
             )
