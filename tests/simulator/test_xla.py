@@ -49,3 +49,4 @@ def test_keras_trains_without_xla_although_it_was_asked_for_it(inside: Inside) -
     assert (found["jit"], found["device"][-5:]) == (True, "GPU:0")
     assert found["losses"] == pytest.approx(plain["losses"], rel=1e-5)
     assert asked.log.count(SAID) == 1
+    assert "left off" not in asked.log, "it was asked for by the program, and not by Keras"

@@ -200,7 +200,7 @@ def test_what_a_strategy_puts_on_the_cpu_the_program_did_not_ask_for_and_the_end
     report, done = _traced("replicas_repeat", tmp_path)
     program = _is_as_it_should("replicas_repeat", report, done)
     sums = {(placed.function, placed.device, placed.why) for placed in program.placed if placed.op == "AddN"}
-    assert sums == {("train", "CPU:0", "strategy")}
+    assert sums == {("train", "CPU:0", "strategy"), ("", "CPU:0", "strategy")}
     assert {placed.why for placed in program.placed if placed.could_use_gpu} == {"scope"}
     assert [wait.times for wait in program.waited] == [4, 4, 4]
 

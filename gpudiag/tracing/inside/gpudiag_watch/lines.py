@@ -72,14 +72,6 @@ def is_by_strategy(files) -> bool:
     return False
 
 
-def files_of_stack(depth):
-    """Yield the files of the frames of this thread, from the innermost."""
-    frame = sys._getframe(depth)
-    while frame is not None:
-        yield frame.f_code.co_filename
-        frame = frame.f_back
-
-
 def text_of(frame) -> str:
     """Return the text of the line that a frame is at."""
     import linecache

@@ -6,7 +6,7 @@ from .cards import free_bytes
 from .copies import count_copy
 from .graphs import look_at_function
 from .kernels import PLUMBING, gpu_kernel
-from .lines import files_of_stack, is_by_strategy, line_and_caller, line_of_program
+from .lines import line_and_caller, line_of_program
 from .notes import (
     FREQUENT,
     HEAD,
@@ -23,7 +23,7 @@ from .notes import (
     short_device,
     state,
 )
-from .scopes import variable_made
+from .scopes import innermost_scope, variable_made
 
 _BATCH = 16
 """Operations that are kept in Python before they are written to the file: to write each takes as long as all else that
@@ -224,7 +224,7 @@ def _largest(inputs, outputs) -> int:
 def _slot_at_line(op, device, asked, why, inputs, outputs):
     """Return the counter of an operation at this line of the program; the word behind it is its largest tensor."""
     line, direct = line_and_caller(4)
-    if why == "scope" and is_by_strategy(files_of_stack(3)):
+    if why == "scope" and state.strategies and not innermost_scope()[1]:
         why = "strategy"
     slot = state.slots.get((op, device, asked, line, why))
     if slot is None:

@@ -74,11 +74,16 @@ def _count_scope(scope, device_name, frame) -> None:
         state.scopes[id(scope)] = slot
 
 
-def variable_made(device) -> None:
-    """Count a variable that was made in a scope of this thread: in one for the CPU, strategies make it on GPUs."""
+def innermost_scope():
+    """Return the counter of the innermost device scope of the program in this thread, and whether it is for the CPU."""
     here = get_ident()
     own = ((slot, for_cpu) for _, thread, slot, for_cpu in reversed(list(state.entered.values())) if thread == here)
-    slot, is_for_cpu = next(own, (HEAD, False))
+    return next(own, (HEAD, False))
+
+
+def variable_made(device) -> None:
+    """Count a variable that was made in a scope of this thread: in one for the CPU, strategies make it on GPUs."""
+    slot, is_for_cpu = innermost_scope()
     if slot != HEAD and state.words is not None:
         if not is_for_cpu or "GPU" not in device:
             state.words[slot + VARIABLES] += 1
