@@ -91,8 +91,8 @@ _OPERATION = re.compile(
     r"""
     (?!(?:NO_OPERATION)\Z)[a-z]\w+ | Variable | SparseTensor | TensorArray | RaggedTensor\.from_\w+
     | (?:math|nn|linalg|image|strings|signal|sparse|ragged|bitwise|sets|audio|quantization|raw_ops|experimental\.numpy)
-      \.(?!is_numeric|experimental_)(?:[a-z]\w+|SparseTensor)
-    | random\.(?!set_seed)(?:experimental\.)?(?:[a-z]\w+|Generator\.\w+) | dtypes\.\w*cast
+      \.(?!is_numeric|experimental_|placeholder)(?:[a-z]\w+|SparseTensor)
+    | random\.(?!set_|get_)(?:experimental\.)?(?:[a-z]\w+|Generator\.\w+) | dtypes\.\w*cast
     | io\.(?:decode|encode|parse|read|serialize|deserialize)_(?!proto)\w+ | io\.write_file
     | data\.Dataset\.\w+ | data\.(?:experimental\.)?\w+Dataset | data\.experimental\.make_\w+_dataset
     | lookup\.KeyValueTensorInitializer | summary\.create_file_writer | saved_model\.load

@@ -29,6 +29,7 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.reading.cursor import is_eager
 from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import is_local, sets_gpu_options
 from gpudiag.lint.values import Const
@@ -106,7 +107,8 @@ def _maker(event: Call) -> Event | None:
     if first is None or "session" in first.effects:
         return None
     if "devices" in first.effects:  # tf.config raises then
-        return first if event.api in _SESSIONS and not event.module.mentions(_BY_DEFAULT) else None
+        eager = event.api in _SESSIONS and is_eager(event.module)  # else code for TensorFlow 1
+        return first if eager and not event.module.mentions(_BY_DEFAULT) else None
     return first
 
 
