@@ -77,6 +77,14 @@ def test_copies_of_a_function_are_those_of_each_graph_times_its_runs() -> None:
     assert (step.runs, step.traced, step.copies, step.between_gpus) == (13, 2, 2, 3)
 
 
+def test_a_function_is_named_by_the_line_that_ran_it_and_a_setting_once_however_often_its_line_runs() -> None:
+    run = {**_counter(1, "function", "__inference_step_1"), "line": "a.py:9"}
+    again = {"k": "variable", "t": 1.0, "name": "CUDA_VISIBLE_DEVICE", "value": "0", "line": "a.py:2", "stage": ""}
+    program = _gathered(_counter(0, "traced", "step"), run, again, {**again, "t": 2.0}, counters=(3, 1))
+    assert [(function.line, function.traced, function.runs) for function in program.functions] == [("a.py:9", 3, 1)]
+    assert [setting.fate for setting in program.settings] == ["misspelt"]
+
+
 def test_single_copies_and_waiting_have_two_words_each() -> None:
     program = _gathered(
         _counter(0, "copy", "to host", "direct"),
