@@ -67,7 +67,7 @@ class Sieve:
             yield from text.splitlines()
 
     def _taken(self, text: str) -> Iterator[str]:
-        """Yield the lines with a sign in a text from the middle, each with the lines before it."""
+        """Yield the lines of a part of the log that contain a sign of a fault, each with the lines before it."""
         self.searched += len(text)
         lines, shapes = text.splitlines(), text.translate(_NO_DIGITS).splitlines()
         of_words = text.lower().translate(_ONLY_WORDS).splitlines()

@@ -105,7 +105,7 @@ def made_at(processes: Iterable[Notes]) -> float | None:
 def _once(found: Iterable[Setting]) -> tuple[Setting, ...]:
     """Return the settings, each once: a line may run again, and a child process is given its parent's environment.
 
-    What one process never read of its environment is nothing to report if another one did.
+    A variable that one process never read is left out if another process read it.
     """
     every = list(found)
     read = {(setting.what, setting.value) for setting in every if not setting.line and setting.fate != Fate.NOT_REACHED}

@@ -53,7 +53,7 @@ _SETTINGS = {
     "Session": "session",
     "InteractiveSession": "session",
 }
-"""Names of functions, without ``set_``, to what the watcher calls what they set."""
+"""For each function's name without ``set_``, the watcher's name of the setting that it changes."""
 _FASTER_SINCE = {"mixed_float16": (7, 0), "float16": (7, 0), "mixed_bfloat16": (8, 0), "bfloat16": (8, 0)}
 """Policies of Keras, and the compute capability since which GPUs have units that are faster with them (CUDA Programming
 Guide, compute capabilities)."""
@@ -98,7 +98,7 @@ _UNUSED = {
 
 
 def of_list(note: Note, observed: Observed) -> Effect | None:
-    """Return what became of a list of devices that was empty; None if there is none of the type that is meant."""
+    """Return why a list of devices was empty; None if the machine has no device of the intended type."""
     kind = _CLAIMED.match(note["value"])
     if kind is None or note["value"] in ("CPU", "GPU"):
         return None

@@ -140,7 +140,7 @@ def _replaced(found: list[Setting]) -> Iterator[Setting]:
 
 
 def _again(line: str, value: str, last: Setting) -> Effect:
-    """Return what became of a setting that ``last`` set again before it was read."""
+    """Return the effect of a setting that ``last`` replaced before it was read."""
     again = place(last.line)
     by_other_file = line and last.line and line.rpartition(":")[0] != last.line.rpartition(":")[0]
     if not by_other_file or value == last.value:

@@ -29,7 +29,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
-        note("Kubernetes: an emptyDir of medium: Memory, mounted at /dev/shm", kind=Kind.START_CONTAINER),
+        note("in Kubernetes, mount an emptyDir with medium: Memory at /dev/shm", kind=Kind.START_CONTAINER),
         check("ls -l /dev/shm/nccl-*", "shows files left by killed programs: remove them when no program runs"),
         check("NCCL_DEBUG=WARN python program.py", "shows what failed, if it fails again"),
     ),

@@ -84,7 +84,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
 
 
 def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
-    """Return ``do`` and its follow-ups where a Fabric Manager is expected, or else a check which service is meant."""
+    """Return ``do`` and what follows it if a Fabric Manager is expected; otherwise, checks of the driver's services."""
     if is_expected:
         first = (do, configure("sudo systemctl enable --now nvidia-fabricmanager"))
     else:

@@ -16,7 +16,7 @@ from gpudiag.knowledge.messages.rocm import NO_CODE_FOR_AMD_GPU
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=(check("rocminfo | grep -i gfx", "the name of the GPU"),),
+    fix=(check("rocminfo | grep -i gfx", "shows the GPU's name"),),
     url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
     needs_gpu=False,
 )
@@ -66,7 +66,8 @@ def find(program: LogAlone) -> Matches:
         fix=(
             generation.fix,
             check(
-                "pip list | grep -i rocm; cat /opt/rocm/.info/version", "tensorflow-rocm 2.X is for one release of ROCm"
+                "pip list | grep -i rocm; cat /opt/rocm/.info/version",
+                "compare the releases: each tensorflow-rocm 2.X is for one ROCm",
             ),
             *CAUSE.fix,
         ),

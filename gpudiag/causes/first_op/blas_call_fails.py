@@ -20,7 +20,7 @@ CAUSE = Cause(
         GROW,
         GROW_BY_VARIABLE,
         note("RTX 30 and newer need TensorFlow 2.4 or newer", kind=Kind.INSTALL),
-        nvidia_smi("and end what else holds the GPU's memory"),
+        nvidia_smi("shows what else holds the GPU's memory: end it"),
     ),
     url="https://docs.nvidia.com/cuda/ampere-compatibility-guide/",
     needs_gpu=False,
@@ -38,7 +38,7 @@ _NEWER = note(
     kind=Kind.INSTALL,
 )
 _OTHER_KERNELS = nvidia_smi(
-    "which processes hold the GPU: shut the kernels of other notebooks down, restart this one's"
+    "shows which processes hold the GPU: shut down other notebooks' kernels, and restart this one's"
 )
 
 

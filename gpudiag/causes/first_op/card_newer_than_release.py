@@ -25,7 +25,9 @@ from gpudiag.knowledge.releases import NEW_IN, knows, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    fix=(install("tensorflow[and-cuda]", note="one that was built for a CUDA which knows the GPU"),),
+    fix=(
+        install("tensorflow[and-cuda]", note="installs a TensorFlow that was built for a CUDA which supports the GPU"),
+    ),
     url="https://docs.nvidia.com/deploy/cuda-compatibility/",
     needs_gpu=False,
     unless={

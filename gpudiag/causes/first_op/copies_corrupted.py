@@ -20,7 +20,7 @@ CAUSE = Cause(
             kind=Kind.CHANGE_DRIVER,
         ),
         check("sudo lspci -vvv | grep ACSCtl", "must show SrcValid-; if not, switch ACS off in the firmware"),
-        export("NCCL_P2P_DISABLE", "1", "until then: for NCCL; slower"),
+        export("NCCL_P2P_DISABLE", "1", "use this until then: NCCL works, but more slowly"),
     ),
     url=NCCL + "#pci-access-control-services-acs",
     unless={
@@ -28,9 +28,9 @@ CAUSE = Cause(
     },
 )
 _OF_A_GPU = (
-    nvidia_smi("errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
+    nvidia_smi("shows errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
     check("sudo dmesg | grep -i -e nvrm -e xid -e 'pcie bus error' -e edac"),
-    check("sudo dcgmi diag -r 3", "NVIDIA's own test"),
+    check("sudo dcgmi diag -r 3", "runs NVIDIA's own test"),
 )
 
 

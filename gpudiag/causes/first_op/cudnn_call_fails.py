@@ -22,8 +22,8 @@ CAUSE = Cause(
     fix=(
         GROW,
         GROW_BY_VARIABLE,
-        nvidia_smi("and end what else holds the GPU's memory"),
-        note("if it comes with an empty GPU, too: the cuDNN and the GPU do not fit this TensorFlow"),
+        nvidia_smi("shows what else holds the GPU's memory: end it"),
+        note("if it fails on an idle GPU, too, the cuDNN or the GPU does not fit this TensorFlow"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     needs_gpu=False,
@@ -40,9 +40,9 @@ CAUSE = Cause(
 _WHICH = (
     ask(
         "python -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_build_info())'",
-        "the cuDNN that it needs: install that, or a newer one of the same major version",
+        "shows which cuDNN it needs: install that, or a newer one of the same major version",
     ),
-    check("ldconfig -p | grep libcudnn", "the one that is found"),
+    check("ldconfig -p | grep libcudnn", "shows which cuDNN is found"),
 )
 """The advice if the log does not show which TensorFlow wrote it."""
 
@@ -66,7 +66,7 @@ def find(program: Program, origin: Origin) -> Matches:
                 note(f"or a TensorFlow that was built for the cuDNN that is there{needs}", kind=Kind.INSTALL),
                 *see[:1],
                 GROW,
-                nvidia_smi("and end what else holds the GPU's memory"),
+                nvidia_smi("shows what else holds the GPU's memory: end it"),
             ),
         )
         return
@@ -79,7 +79,7 @@ def find(program: Program, origin: Origin) -> Matches:
             export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", role=Role.ALTERNATIVE) if jax else GROW_BY_VARIABLE,
             CAUSE.fix[2],
             note(
-                "if it comes with an empty GPU, too: the cuDNN and the GPU must fit this TensorFlow"
+                "if it fails on an idle GPU, too, the cuDNN and the GPU must fit this TensorFlow"
                 + (f", {built_for(origin)}" if origin.is_one else "")
             ),
         ),

@@ -16,9 +16,9 @@ from gpudiag.model.report import Finding
 CAUSE = Cause(
     unfit=True,
     fix=(
-        check("{errors}", "errors of its memory"),
+        check("{errors}", "shows errors of the GPU's memory"),
         kernel_log(),
-        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
+        check("sudo dcgmi diag -r 3", "runs NVIDIA's own test; run it without overclocking and with enough power"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
 )

@@ -1,10 +1,9 @@
-"""XLA finds no libdevice.10.bc, which it needs to compile for the GPU
+"""libdevice.10.bc was not found by XLA, which needs it to compile for the GPU
 
-XLA compiles models for the GPU if Keras or the program asks for it (jit_compile, which Keras 3 sets by itself on
-GPUs), and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA libraries, and XLA
-looks in /usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says; since 2.21 also in CUDA_HOME
-and in the environment itself, but not where apt puts it. GPUs are listed and plain operations work; the first `fit`
-fails.
+XLA compiles models for the GPU if Keras or the program asks for it (jit_compile, which Keras 3 sets by itself on GPUs),
+and needs NVIDIA's library of mathematical functions. It comes with nvcc, not with the CUDA libraries, and XLA looks in
+/usr/local/cuda, in the package nvidia-cuda-nvcc-cu12 and where XLA_FLAGS says; since 2.21 also in CUDA_HOME and in the
+environment itself, but not where apt puts it. GPUs are listed and plain operations work; the first `fit` fails.
 """
 
 from __future__ import annotations

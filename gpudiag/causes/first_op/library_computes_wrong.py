@@ -18,8 +18,8 @@ CAUSE = Cause(
     unfit=True,
     fix=(
         install("--force-reinstall", "nvidia-cublas-cu12"),
-        nvidia_smi("errors of the GPUs' memory", "-q -d ECC,ROW_REMAPPER"),
-        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
+        nvidia_smi("shows errors of the GPUs' memory", "-q -d ECC,ROW_REMAPPER"),
+        check("sudo dcgmi diag -r 3", "runs NVIDIA's own test; run it without overclocking and with enough power"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     symptom=True,

@@ -28,9 +28,9 @@ CAUSE = Cause(
     fix=(
         install("--force-reinstall", "nvidia-cudnn-cu12"),
         unset("LD_LIBRARY_PATH"),
-        nvidia_smi("does the driver answer, and is it new enough"),
-        kernel_log("errors of the GPU"),
-        ask("gpudiag check {probe} -v", "again, with the whole log"),
+        nvidia_smi("must work, and show a driver that is new enough"),
+        kernel_log("shows errors of the GPU"),
+        ask("gpudiag check {probe} -v", "runs the probe again, with the whole log"),
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,

@@ -19,9 +19,9 @@ CAUSE = Cause(
     fix=(
         check(
             "ps -eo pid,stat,wchan:32,args | grep ' D'",
-            "shows processes that wait in the kernel: a disk, a network, the driver",
+            "shows shows processes that wait in the kernel: for a disk, a network or the driver",
         ),
-        export("CUDA_CACHE_DISABLE", "1", "does it return without the driver's cache of compiled kernels?"),
+        export("CUDA_CACHE_DISABLE", "1", "if it then returns, the driver's cache of compiled kernels is at fault"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more' -e 'not responding'"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

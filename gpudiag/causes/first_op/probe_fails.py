@@ -21,10 +21,10 @@ from gpudiag.text import listed
 
 CAUSE = Cause(
     fix=(
-        ask("gpudiag check -v {probe}", "again, with its log"),
+        ask("gpudiag check -v {probe}", "runs the probe again, with its log"),
         FIRST,
         LOOK,
-        kernel_log("what the kernel reports of the GPU"),
+        kernel_log("shows what the kernel reports about the GPU"),
     ),
     url=CODES,
     last_resort=True,

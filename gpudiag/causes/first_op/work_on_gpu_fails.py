@@ -18,10 +18,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     unfit=True,
     fix=(
-        kernel_log("which fault: NVIDIA's table of Xid errors says what to do"),
-        nvidia_smi("errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
+        kernel_log("shows which fault it is: NVIDIA's table of Xid errors says what to do"),
+        nvidia_smi("shows errors of the GPU's memory", "-q -d ECC,ROW_REMAPPER"),
         run("sudo nvidia-smi --gpu-reset", "if no process uses the GPU; or reboot", kind=Kind.RESET_GPU),
-        check("sudo dcgmi diag -r 3", "NVIDIA's own test; without overclocking and with the power it needs"),
+        check("sudo dcgmi diag -r 3", "runs NVIDIA's own test; run it without overclocking and with enough power"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     unless={

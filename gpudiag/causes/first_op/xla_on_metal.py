@@ -1,4 +1,4 @@
-"""XLA is asked for on Apple's GPU, for which it has no compiler: {what}
+"""XLA does not support Apple's GPU: {what}
 
 Keras 2.11 to 2.15 compiles the step of its optimizers with XLA, and so does jit_compile=True. XLA has compilers for
 CUDA and ROCm, and Apple's plug-in tensorflow-metal brings none.
@@ -14,9 +14,13 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        edit("tf.keras.optimizers.legacy.Adam(...)", "the optimizer without XLA; of each the one of the same name"),
-        edit_note("and model.compile with jit_compile=False"),
-        install("tensorflow==2.18", "tensorflow-metal==1.2.0", note="or a pair whose Keras 3 leaves it out on a Mac"),
+        edit("tf.keras.optimizers.legacy.Adam(...)", "use the legacy optimizer of the same name: it runs without XLA"),
+        edit_note("call model.compile with jit_compile=False"),
+        install(
+            "tensorflow==2.18",
+            "tensorflow-metal==1.2.0",
+            note="or install a pair whose Keras 3 does not use XLA on a Mac",
+        ),
     ),
     url="https://developer.apple.com/metal/tensorflow-plugin/",
     needs_gpu=False,

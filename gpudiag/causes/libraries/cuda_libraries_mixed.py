@@ -14,9 +14,11 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        unset("LD_LIBRARY_PATH", note="for this program, or take the folder with the older {library} out of it"),
-        install("--force-reinstall", "tensorflow[and-cuda]", note="then all of them are of one release"),
-        check("ldd {user} | grep -i -e cu -e nv", "shows from where each is loaded"),
+        unset(
+            "LD_LIBRARY_PATH", note="do this for this program, or remove the folder with the older {library} from it"
+        ),
+        install("--force-reinstall", "tensorflow[and-cuda]", note="installs all of them in one release"),
+        check("ldd {user} | grep -i -e cu -e nv", "shows where each is loaded from"),
     ),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     needs_gpu=False,

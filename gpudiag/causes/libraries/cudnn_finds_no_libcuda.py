@@ -1,4 +1,4 @@
-"""cuDNN opens libcuda.so, without a number, and the loader finds only libcuda.so.1
+"""libcuda.so, which cuDNN opens, was not found: the loader finds only libcuda.so.1
 
 cuDNN 8 asks for libcuda.so when the first convolution runs, and the process ends with "Aborted". The driver's package
 for development has that link; under WSL it lies in /usr/lib/wsl/lib, which the loader does not search.

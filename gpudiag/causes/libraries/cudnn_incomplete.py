@@ -18,7 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         install("--force-reinstall", "nvidia-cudnn-cu12"),
-        check("ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "take the other cuDNN out of the search path"),
+        check("ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "remove the other cuDNN from the search path"),
     ),
     url="https://docs.nvidia.com/deeplearning/cudnn/latest/installation/overview.html",
     needs_gpu=False,
@@ -58,10 +58,10 @@ def find(program: Program, origin: Origin) -> Matches:
             )
         )
         look = (
-            check("where cudnn*.dll", "take every other folder with a cuDNN out of PATH")
+            check("where cudnn*.dll", "remove every other folder with a cuDNN from PATH")
             if origin.windows
             else check(
-                "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "take the other cuDNN out of the search path"
+                "ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "remove the other cuDNN from the search path"
             )
         )
         yield Match(

@@ -1,10 +1,9 @@
-"""{library} is here but cannot be opened, because it needs {names}
+"""{library} was found but cannot be opened: it needs {names}
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
-says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
-at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here a library is found, and
-one that it needs in turn is not: cuSPARSE and cuSOLVER, for instance, need libnvJitLink.so.12 of
-another package.
+says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
+the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here a library is found, and one
+that it needs in turn is not: cuSPARSE and cuSOLVER, for instance, need libnvJitLink.so.12 of another package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""an installation by pip was interrupted: {left} is what is left of a package, and {lacking}
+"""a pip installation was interrupted: {left} is left of a package, and {lacking}
 
 While pip replaces a package, it gives the folders of the old one names that begin with "~". If it is stopped then, if
 the disk is full, or if a running program holds the files, they stay, and the new package lacks files although pip lists

@@ -12,7 +12,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(export("TF_CPP_VMODULE", "dso_loader=1", "then TensorFlow says which libraries it opens"),),
+    fix=(export("TF_CPP_VMODULE", "dso_loader=1", "makes TensorFlow's log name the libraries that it opens"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.libraries.not_gathered",
     row_only=True,

@@ -1,8 +1,8 @@
-"""{names} cannot be opened: the library of {packages} is not here
+"""{names} was not found: the library of {packages} is missing
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
-says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
-at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself.
+says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
+the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself.
 """
 
 from __future__ import annotations

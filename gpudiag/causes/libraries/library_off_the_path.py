@@ -1,11 +1,11 @@
-"""{names} cannot be opened, although a good copy is in {folders}: the loader does not get there
+"""{names} cannot be opened: a good copy is in {folders}, but the loader does not reach it
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
-says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned
-at the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here the library is on the
-machine (a CUDA toolkit, conda, a package), in a folder that is neither in LD_LIBRARY_PATH nor in the loader's cache,
-or after a damaged copy. If it is the CUDA runtime, libcudart, which TensorFlow opens first, the log says "Could not
-find cuda drivers on your machine", which is wrong: the driver has nothing to do with it.
+says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
+the default level. TF_CPP_VMODULE=dso_loader=1 names them; gpudiag opens each itself. Here the library is on the machine
+(a CUDA toolkit, conda, a package), in a folder that is neither in LD_LIBRARY_PATH nor in the loader's cache, or after a
+damaged copy. If it is the CUDA runtime, libcudart, which TensorFlow opens first, the log says "Could not find cuda
+drivers on your machine", which is wrong: the driver has nothing to do with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CAUSE = Cause(
         prepend("LD_LIBRARY_PATH", "{folders}"),
         configure(
             "echo {folders} | tr : '\\n' | sudo tee /etc/ld.so.conf.d/cuda.conf && sudo ldconfig",
-            "for all users",
+            "sets it for all users",
             role=Role.ALTERNATIVE,
         ),
     ),

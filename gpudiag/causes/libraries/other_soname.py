@@ -33,7 +33,7 @@ def find(facts: Facts) -> Matches:
     for library in with_other_soname(facts):
         link = f", a link to {library.file}" if library.file != library.path else ""
         path = quote(library.path or library.soname)
-        keep = run(f"mv {path} {path}.away", "unless it passes all calls on to the right one")
+        keep = run(f"mv {path} {path}.away", "do this unless the file passes all calls on to the right one")
         yield Match(
             evidence=(f"{library.path}{link}: DT_SONAME is {library.own_soname}",),
             # A library that passes calls on to the right one has its own name, too.

@@ -19,10 +19,10 @@ CAUSE = Cause(
         prepend("LD_LIBRARY_PATH", "{folders}"),
         edit(
             "import ctypes; ctypes.CDLL('{path}', mode=ctypes.RTLD_GLOBAL)",
-            "first thing in the program",
+            "put it first into the program",
             role=Role.ALTERNATIVE,
         ),
-        install("tensorflow[and-cuda]==2.20.0", note="or the release before, which names that folder"),
+        install("tensorflow[and-cuda]==2.20.0", note="or install the previous release, which searches that folder"),
     ),
     url=PIP_INSTALLATION,
     views=("host.libraries.unopened",),

@@ -1,8 +1,8 @@
-"""the computer's own memory, not the GPU's, cannot give {size} in one piece that the GPU can reach
+"""out of host memory: {size} of the computer's memory (not the GPU's) cannot be pinned for the GPU
 
-TensorFlow keeps data that goes to the GPU in pinned memory of the host. Such memory must be there in RAM: a large
-data set as a tensor, large batches in several workers, little RAM or a small page file, or a limit (container, Slurm,
-WSL's .wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for that, too.
+TensorFlow keeps data that goes to the GPU in pinned memory of the host. Such memory must be there in RAM: a large data
+set as a tensor, large batches in several workers, little RAM or a small page file, or a limit (container, Slurm, WSL's
+.wslconfig, ulimit -l) stop it. CUDA says CUDA_ERROR_OUT_OF_MEMORY for that, too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from gpudiag.knowledge.origin import Origin
 CAUSE = Cause(
     fix=(
         edit_note(
-            "smaller batches, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
-            "of "
-            "from_tensor_slices of a whole array; no cache() in memory"
+            "use smaller batches, and read data piece by piece: tf.data.Dataset.from_generator "
+            "instead of from_tensor_slices of a whole array; no cache() in memory"
         ),
-        check("free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"),
-        export("TF_GPU_HOST_MEM_LIMIT_IN_MB", "8192", "less than the RAM that is free"),
+        check(
+            "free -h; ulimit -l",
+            "shows free RAM and the limit: add RAM, or raise the limit of the container, of Slurm or "
+            "of WSL (.wslconfig)",
+        ),
+        export("TF_GPU_HOST_MEM_LIMIT_IN_MB", "8192", "must be less than the free RAM"),
     ),
     url="https://www.tensorflow.org/guide/data_performance#reducing_memory_footprint",
     needs_gpu=False,
@@ -37,10 +40,12 @@ def find(log: EveryLog, origin: Origin) -> Matches:
         figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},
         fix=(
             CAUSE.fix[0],
-            note("more RAM, or a larger page file (Windows: System, Advanced, Performance, Virtual memory)")
+            note("add RAM, or enlarge the page file (Windows: System, Advanced, Performance, Virtual memory)")
             if origin.windows
             else check(
-                "free -h; ulimit -l", "more RAM, or a larger limit of the container, of Slurm, of WSL (.wslconfig)"
+                "free -h; ulimit -l",
+                "shows free RAM and the limit: add RAM, or raise the limit of the container, of Slurm or "
+                "of WSL (.wslconfig)",
             ),
             CAUSE.fix[2],
         ),

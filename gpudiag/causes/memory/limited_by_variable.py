@@ -1,4 +1,4 @@
-"""TF_PER_DEVICE_MEMORY_LIMIT_MB bounds what TensorFlow may take of each GPU, but the program needs more
+"""TF_PER_DEVICE_MEMORY_LIMIT_MB limits the memory that TensorFlow may take of each GPU, but the program needs more
 
 The variable refuses every allocation past the limit; "Created device ... with N MB memory" shows the larger number
 without it. TensorFlow tries for ten seconds before it raises ResourceExhaustedError.

@@ -19,8 +19,8 @@ from gpudiag.model.report import Figure
 
 CAUSE = Cause(
     fix=(
-        nvidia_smi("then end what holds the memory, or wait for it"),
-        edit_note("or another GPU, or smaller batches"),
+        nvidia_smi("shows what holds the memory: end it, or wait for it"),
+        edit_note("or use another GPU, or smaller batches"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless={

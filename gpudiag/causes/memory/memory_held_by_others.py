@@ -1,10 +1,10 @@
-"""the GPU's memory is held by {who}; there is none left for this program
+"""out of GPU memory: {who} holds it
 
 TensorFlow takes nearly all free memory of every GPU that it sees when it first computes, whether it needs it or not,
-and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice()
-failed: out of memory", "Bad StatusOr access: RESOURCE_EXHAUSTED") or when it takes its own pool ("failed to allocate
-... from device", in sizes that fall by a tenth, for ever if nothing is left). A notebook whose cell has ended
-holds its memory until its kernel is shut down.
+and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice() failed:
+out of memory", "Bad StatusOr access: RESOURCE_EXHAUSTED") or when it takes its own pool ("failed to allocate ... from
+device", in sizes that fall by a tenth, for ever if nothing is left). A notebook whose cell has ended holds its memory
+until its kernel is shut down.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
-        edit_note("end it, or have it take what it needs:"),
+        edit_note("end that process, or let it take only what it needs:"),
         GROW,
         GROW_BY_VARIABLE,
-        export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or another GPU"),
+        export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or use another GPU"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless={
@@ -52,7 +52,7 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
     pids = [str(process.pid) for device in taken for process in device.processes]
     uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
-    other = export("CUDA_VISIBLE_DEVICES", uuids, "or another GPU") if uuids else gpus.hidden_and_free
+    other = export("CUDA_VISIBLE_DEVICES", uuids, "or use another GPU") if uuids else gpus.hidden_and_free
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),

@@ -25,14 +25,23 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        edit("tf.config.set_visible_devices([], 'GPU')", "right after the import, if TensorFlow only loads data"),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if it computes, too"),
-        export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes three quarters at its start otherwise"),
+        edit(
+            "tf.config.set_visible_devices([], 'GPU')", "if TensorFlow only loads data; put it right after the import"
+        ),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if TensorFlow also computes"),
+        export(
+            "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "stops JAX from taking three quarters of the memory at its start"
+        ),
     ),
     url="https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
 )
 _FRAMEWORKS = {
-    "jax": ("JAX", export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes three quarters at its start otherwise")),
+    "jax": (
+        "JAX",
+        export(
+            "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "stops JAX from taking three quarters of the memory at its start"
+        ),
+    ),
     "torch": ("PyTorch", edit("torch.cuda.set_per_process_memory_fraction(0.5)")),
 }
 

@@ -1,4 +1,4 @@
-"""CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit} is all that MPS lets this program take of a GPU, and it needs more
+"""out of GPU memory: MPS limits this program to CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}, but it needs more
 
 A server of MPS gives each of its clients at most the memory that this variable names. The driver then answers "out of
 memory", and NVML shows a GPU that is nearly empty. The context of CUDA and its libraries count, too: some hundred MiB.

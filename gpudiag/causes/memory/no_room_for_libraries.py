@@ -25,7 +25,7 @@ CAUSE = Cause(
         edit(
             "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])"
         ),
-        nvidia_smi("and end what else holds the memory"),
+        nvidia_smi("shows what else holds the memory: end it"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )

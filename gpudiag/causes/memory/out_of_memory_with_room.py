@@ -18,7 +18,7 @@ CAUSE = Cause(
     fix=(
         check("ulimit -v -l; free -m", "shows this shell's limits and the host's free memory"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e oom"),
-        nvidia_smi("who is on the GPU now; end an MPS server: echo quit | nvidia-cuda-mps-control"),
+        nvidia_smi("shows who is on the GPU now; to end an MPS server: echo quit | nvidia-cuda-mps-control"),
         note("the GPU that fails is one of those of nvidia-smi -L; dmesg names it by its PCI bus id"),
     ),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -21,10 +21,11 @@ from gpudiag.model.visibility import gpus_in_scope
 CAUSE = Cause(
     fix=(
         edit(
-            "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow: a GPU for each"
+            "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']",
+            "gives each process one GPU; must come before import tensorflow",
         ),
-        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are to share", role=Role.ALTERNATIVE),
-        check("ps -o pid,user,etime,args -p 4711", "who holds it: if it is not of this program, end it"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if they are meant to share a GPU", role=Role.ALTERNATIVE),
+        check("ps -o pid,user,etime,args -p 4711", "shows who holds it: if it does not belong to this program, end it"),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
     unless={
@@ -48,7 +49,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
         number = f"str(int({number}[2:]) % {gpus})"
     elif processes > gpus:
         number = f"str(int({number}) % {gpus})"
-    own = edit(f"os.environ['{MASK}'] = {number}", "before import tensorflow: a GPU for each")
+    own = edit(f"os.environ['{MASK}'] = {number}", "gives each process one GPU; must come before import tensorflow")
     yield Match(
         evidence=(
             *full,
@@ -71,7 +72,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
 
 
 _XDIST = "pytest-xdist"
-_IF_OTHER = "who holds it: if it is not of this program, end it"
+_IF_OTHER = "shows who holds it: if it does not belong to this program, end it"
 
 
 def _of_xdist(facts: Facts) -> tuple[str, int, str] | None:

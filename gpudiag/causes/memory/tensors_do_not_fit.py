@@ -19,9 +19,9 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        edit_note("a smaller batch, or smaller or shorter inputs"),
+        edit_note("use a smaller batch, or smaller or shorter inputs"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", role=Role.ALTERNATIVE),
-        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if free pieces would do together"),
+        export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the free memory is fragmented but large enough in total"),
     ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     symptom=True,

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES leaves out a GPU that does not work; NVML answers: {error}
+"""CUDA_VISIBLE_DEVICES hides a GPU that does not work; NVML reports: {error}
 
 The programs that see this value of CUDA_VISIBLE_DEVICES do not use that GPU, so it does not disturb them. Others may.
 """
@@ -12,7 +12,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("nothing, if the other GPUs are enough; a lost GPU needs a reset or a reboot", kind=Kind.REBOOT),),
+    fix=(note("do nothing if the other GPUs are enough; a lost GPU needs a reset or a reboot", kind=Kind.REBOOT),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",
     finding="host.driver.left_out",
     row_only=True,

@@ -53,11 +53,11 @@ def find(
 
 
 _CURES_OF_NVML = {
-    "version mismatch": reboot("or unload and load the nvidia modules: the driver was upgraded under them"),
+    "version mismatch": reboot("or reload the nvidia modules: the driver was upgraded while they were loaded"),
     "Not Loaded": run(
         "sudo modprobe nvidia", "if that fails look at dmesg, and install the driver again", kind=Kind.RELOAD_DRIVER
     ),
-    "Permission": check("ls -l /dev/nvidia*", "join the group that owns them, and log in again"),
-    "lost": check("sudo dmesg | grep -i xid", "names the GPU by its PCI bus id; switch the machine off and on"),
+    "Permission": check("ls -l /dev/nvidia*", "join the group that owns the files, and log in again"),
+    "lost": check("sudo dmesg | grep -i xid", "shows the GPU's PCI bus id; switch the machine off and on"),
 }
 _CURE_OF_OTHERS = check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "most often a reboot helps")

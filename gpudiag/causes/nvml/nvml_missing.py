@@ -1,7 +1,7 @@
-"""NVML (libnvidia-ml.so.1) is not here, and TensorFlow {tensorflow} lists no GPU without it
+"""NVML (libnvidia-ml.so.1) was not found, and TensorFlow {tensorflow} lists no GPU without it
 
-Since 2.21 TensorFlow asks NVML before it lists GPUs. If the library is missing it lists none and prints no line at
-all; 2.18 to 2.20 did without. The library belongs to the driver. In containers NVIDIA's runtime brings it with the
+Since 2.21 TensorFlow asks NVML before it lists GPUs. If the library is missing it lists none and prints no line at all;
+2.18 to 2.20 did without. The library belongs to the driver. In containers NVIDIA's runtime brings it with the
 capability `utility`: images that ask for `compute` alone do not get it.
 """
 

@@ -73,7 +73,7 @@ def find(program: Program, origin: Origin) -> Matches:
         fix=(
             run(
                 "conda env export --no-builds > environment.yml",
-                "where it was made; or --from-history: what was asked for",
+                "run it where the file was made; with --from-history it lists only what was requested",
                 kind=Kind.INSTALL,
             ),
             note(
@@ -81,7 +81,7 @@ def find(program: Program, origin: Origin) -> Matches:
             ),
             run(
                 "conda env create -f environment.yml",
-                "then again; or on a system of that kind, as WSL is",
+                "then create it again; or do it on a system of that kind, such as WSL",
                 kind=Kind.INSTALL,
             ),
         ),
@@ -97,11 +97,11 @@ def _not_in_the_channels(missing: Missing, program: Program) -> Match:
         fix=(
             run(
                 "conda config --append channels conda-forge",
-                "in a file of an environment: - conda-forge, below channels; then again",
+                'in an environment file, add "- conda-forge" below channels; then install again',
                 kind=Kind.INSTALL,
             ),
-            ask(f"conda search -c conda-forge {missing.name}", "the versions that there are, for the pin"),
-            install(pinned, note="if it is a package of Python: below - pip: in the file"),
+            ask(f"conda search -c conda-forge {missing.name}", "shows the available versions: pin one of them"),
+            install(pinned, note='if it is a Python package; in the file, put it below "- pip:"'),
         ),
     )
 

@@ -17,9 +17,10 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        check("grep -o -m1 -w avx /proc/cpuinfo", "prints nothing: there is no AVX"),
+        check("grep -o -m1 -w avx /proc/cpuinfo", "if it prints nothing, there is no AVX"),
         note(
-            "in a virtual machine: processor type 'host' instead of kvm64 or qemu64; otherwise another machine",
+            "set the processor type 'host' instead of kvm64 or qemu64 in a virtual machine; otherwise"
+            " use another machine",
             kind=Kind.CONFIGURE,
         ),
         run(

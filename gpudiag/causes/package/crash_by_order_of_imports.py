@@ -1,8 +1,8 @@
-"""Python crashes at the import of {last}, after that of {first}: their libraries do not go together in this order
+"""Python crashes when {last} is imported after {first}: their libraries conflict in this order
 
-Packages with compiled code bring further libraries: of C++, OpenMP, protobuf, CUDA. Two that hold the same one,
-in another release, may live in one process only if the right one comes first. Such a crash (a segmentation fault,
-"free(): invalid pointer") has nothing to do with the GPU.
+Packages with compiled code bring further libraries: of C++, OpenMP, protobuf, CUDA. Two that hold the same one, in
+another release, may live in one process only if the right one comes first. Such a crash (a segmentation fault, "free():
+invalid pointer") has nothing to do with the GPU.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     fix=(
         edit("import {last}", "as the first line of the program, before {first}"),
-        edit_note("or each of them in a separate process, or environment"),
+        edit_note("or use each of them in a separate process or environment"),
         run(
             "python -m venv fresh; fresh/bin/pip install {packages}",
-            "releases of one time, built alike",
+            "installs releases of the same time that are built alike",
             kind=Kind.NEW_ENVIRONMENT,
         ),
     ),

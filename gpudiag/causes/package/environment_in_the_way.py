@@ -43,7 +43,7 @@ def find(bisection: Bisection) -> Matches:
             "works": "gets its GPU" if bisection.wanted else "can be imported",
             "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
-        fix=(*_lines(changes), *([kernel_log("why that GPU fails")] if gpus else [])),
+        fix=(*_lines(changes), *([kernel_log("shows why that GPU fails")] if gpus else [])),
     )
 
 

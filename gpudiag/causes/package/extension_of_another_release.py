@@ -19,7 +19,7 @@ from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
     fix=(
-        install("tensorflow-text==2.15.*", note="the release of it for the installed TensorFlow"),
+        install("tensorflow-text==2.15.*", note="installs the release for the installed TensorFlow"),
         install(
             "--force-reinstall",
             "--no-cache-dir",
@@ -61,7 +61,7 @@ def _fix(package: str, file: str, origin: Origin) -> tuple[Action, Action]:
         return install(f"{package}=={fits}", note=f"the release of it for TensorFlow {origin.releases[1]}, or"), build
     if pair := newest_pair(package):
         both = install(f"{package}=={pair[0]}", f"tensorflow=={pair[1]}.*", note="the newest pair, or")
-        return both, install(f"{package}==VERSION", note="the release of it for the installed TensorFlow")
+        return both, install(f"{package}==VERSION", note="installs the release for the installed TensorFlow")
     if package == "PACKAGE":  # compiled here, and not installed by pip
         flags = "python -c 'from tensorflow import sysconfig as c; print(*c.get_compile_flags(), *c.get_link_flags())'"
         built = file if file.endswith(".so") else "NAME.so"

@@ -52,7 +52,8 @@ def find(program: Program) -> Matches:
             fix=(
                 ask(
                     "python -c 'import tensorflow; print(tensorflow)'",
-                    "your own file or folder: rename it; one in site-packages is the rest of an installation",
+                    "if it prints your own file or folder, rename that; if it is in site-packages, it is the "
+                    "rest of an old installation",
                 ),
                 CAUSE.fix[1],
                 run(

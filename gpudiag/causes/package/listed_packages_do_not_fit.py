@@ -24,7 +24,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.record import Record
 
 CAUSE = Cause(
-    fix=(install("numpy<2"), ask("python -m pip check", "must say that nothing is broken")),
+    fix=(install("numpy<2"), ask("python -m pip check", "must report no broken requirements")),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,
 )
@@ -67,7 +67,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
                 f"pip install {' '.join(repr(mismatch.name + _written(mismatch.takes)) for mismatch in chosen)}",
                 kind=Kind.INSTALL,
             ),
-            ask("python -m pip check", "must say that nothing is broken"),
+            ask("python -m pip check", "must report no broken requirements"),
         ),
     )
 

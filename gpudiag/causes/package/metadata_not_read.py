@@ -10,7 +10,7 @@ from gpudiag.fix import ask
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    fix=(ask("python -c 'import sys; print(sys.path)'", "can all of these folders be read?"),),
+    fix=(ask("python -c 'import sys; print(sys.path)'", "look whether all of these folders can be read"),),
     url="https://www.tensorflow.org/install/pip",
     finding="host.tensorflow.not_gathered",
     row_only=True,

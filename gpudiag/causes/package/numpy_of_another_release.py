@@ -1,8 +1,8 @@
-"""the numpy that is installed is not one that this TensorFlow, or a package it loads, was built for: {what}
+"""the installed numpy does not fit this TensorFlow, or a package that it loads: {what}
 
-Compiled modules fit the numpy that they were built with and later ones of the same major version. TensorFlow up to
-2.17 was built for numpy 1; from 2.18 on it works with both. `pip install` of another package may have replaced numpy,
-and a copy in ~/.local is found before that of the system.
+Compiled modules fit the numpy that they were built with and later ones of the same major version. TensorFlow up to 2.17
+was built for numpy 1; from 2.18 on it works with both. `pip install` of another package may have replaced numpy, and a
+copy in ~/.local is found before that of the system.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             fix=(
                 install("numpy<2"),
                 install("--upgrade", "tensorflow>=2.18", note="works with numpy 2", role=Role.ALTERNATIVE),
-                ask("python -m pip list --user", "what lies in ~/.local is found first: uninstall it there")
+                ask(
+                    "python -m pip list --user",
+                    "shows packages in ~/.local, which are found first: uninstall them there",
+                )
                 if own
                 else None,
             ),
@@ -56,7 +59,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
                     "--force-reinstall",
                     "--no-cache-dir",
                     "MODULE",
-                    note="the one that the traceback names",
+                    note="name the module of the traceback",
                     role=Role.ALTERNATIVE,
                 ),
             ),
@@ -68,6 +71,11 @@ def find(program: ImportLog, origin: Origin) -> Matches:
             {"what": f"numpy 1.24 and later have no numpy.{gone['name']}"},
             fix=(
                 run(f"pip install 'numpy<{'1.20' if origin.is_before_11 else '1.24'}'", kind=Kind.INSTALL),
-                install("--upgrade", "tensorflow", note="a newer one does not ask for it", role=Role.ALTERNATIVE),
+                install(
+                    "--upgrade",
+                    "tensorflow",
+                    note="installs a newer one, which does not need it",
+                    role=Role.ALTERNATIVE,
+                ),
             ),
         )

@@ -18,7 +18,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 CAUSE = Cause(
     fix=(
         run("{python} -m pip install --force-reinstall --no-deps --no-cache-dir '{which}'", kind=Kind.INSTALL),
-        check("df -h {location}", "is there room"),
+        check("df -h {location}", "shows whether the disk has room"),
     ),
     url=INSTALLATION,
     needs_gpu=False,

@@ -161,7 +161,7 @@ def _explain_unnamed_module(asked: MissingName) -> Explained | None:
         f"{asked.asker} asks another package for {asked.name}, which the installed release of that does not have",
         _upgrade(asked.asker, note="a release that fits what is installed"),
         note("or an older release of the package that it asks: the line above the error names it", kind=Kind.INSTALL),
-        ask("python -m pip check", "must say that nothing is broken"),
+        ask("python -m pip check", "must report no broken requirements"),
     )
 
 
@@ -276,7 +276,7 @@ def _explain_another_release(asked: MissingName) -> Explained:
         "they are of releases that do not fit each other",
         bring,
         newer,
-        ask("python -m pip check", "must say that nothing is broken"),
+        ask("python -m pip check", "must report no broken requirements"),
     )
 
 

@@ -29,7 +29,7 @@ from gpudiag.knowledge.requirements import (
 )
 from gpudiag.model.diagnosis import Confidence
 
-_CHECK = ask("python -m pip check", "must say that nothing is broken")
+_CHECK = ask("python -m pip check", "must report no broken requirements")
 
 CAUSE = Cause(
     fix=(

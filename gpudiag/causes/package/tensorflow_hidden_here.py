@@ -14,7 +14,7 @@ from gpudiag.probes.host.tensorflow import is_imported
 
 CAUSE = Cause(
     severity=Severity.NOTE,
-    fix=(note("rename it: Python looks into the folder of the program first"),),
+    fix=(note("rename it: Python looks in the program's folder first"),),
     url="https://docs.python.org/3/library/sys_path_init.html",
     finding="host.tensorflow.hidden_here",
     row_only=True,

@@ -12,8 +12,8 @@ from gpudiag.knowledge.messages.python_packages import NO_TENSORFLOW, NO_WHEEL
 
 CAUSE = Cause(
     fix=(
-        ask("python -c 'import sys; print(sys.executable)'", "in the program itself: which Python it is"),
-        install("tensorflow[and-cuda]", note="by that Python; in a notebook: %pip install", python="python"),
+        ask("python -c 'import sys; print(sys.executable)'", "put it into the program: it shows which Python runs"),
+        install("tensorflow[and-cuda]", note="run it with that Python; in a notebook: %pip install", python="python"),
     ),
     url="https://www.tensorflow.org/install/pip",
     needs_gpu=False,

@@ -26,7 +26,8 @@ CAUSE = Cause(
 )
 _LIMIT = (
     check(
-        "ulimit -u; cat /sys/fs/cgroup/pids.max", "raise what is small: docker run --pids-limit, TasksMax= of a unit"
+        "ulimit -u; cat /sys/fs/cgroup/pids.max",
+        "raise the limit that is small: docker run --pids-limit, TasksMax= of a unit",
     ),
     export("OPENBLAS_NUM_THREADS", "1", "fewer threads; TensorFlow starts some, too", role=Role.ALTERNATIVE),
 )

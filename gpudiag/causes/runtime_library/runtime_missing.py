@@ -1,9 +1,9 @@
-"""the CUDA runtime (libcudart.so.12) is not in this environment
+"""libcudart.so.12 (CUDA runtime) was not found in this environment
 
-Since 2.14 `pip install tensorflow` brings no CUDA libraries: they come with the extra, `tensorflow[and-cuda]`.
-Without them the log says "Could not find cuda drivers on your machine, GPU will not be used", although nvidia-smi
-works. Reinstalling the driver changes nothing; a CUDA 13 or CUDA 11 on the system does not help either, because the
-name of the library has the release in it.
+Since 2.14 `pip install tensorflow` brings no CUDA libraries: they come with the extra, `tensorflow[and-cuda]`. Without
+them the log says "Could not find cuda drivers on your machine, GPU will not be used", although nvidia-smi works.
+Reinstalling the driver changes nothing; a CUDA 13 or CUDA 11 on the system does not help either, because the name of
+the library has the release in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CAUSE = Cause(
         prepend(
             "LD_LIBRARY_PATH",
             "/home/someone/venv/lib/python3.11/site-packages/nvidia/cusolver/lib",
-            "then, because this TensorFlow does not look there",
+            "run it then: this TensorFlow does not search that folder",
         ),
     ),
     url=PIP_INSTALLATION,

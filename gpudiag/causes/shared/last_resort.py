@@ -39,7 +39,10 @@ MEANINGS = (
     Meaning(
         "INVALID_DEVICE",
         "there is no GPU of that number or state for this process: a stale mask, MIG instance or device file",
-        check("ls -l /dev/nvidia* /proc/driver/nvidia/gpus", "do files and GPUs fit; in a container: start it again"),
+        check(
+            "ls -l /dev/nvidia* /proc/driver/nvidia/gpus",
+            "compare device files and GPUs; in a container: start it again",
+        ),
     ),
     Meaning(
         "NO_DEVICE",
@@ -58,7 +61,7 @@ MEANINGS = (
     ),
     Meaning(
         r"MPS_\w+",
-        "the MPS daemon that this process is to use does not serve it",
+        "the MPS daemon that this process must use does not serve it",
         configure("echo quit | nvidia-cuda-mps-control", "or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon"),
     ),
     Meaning(
@@ -73,7 +76,7 @@ MEANINGS = (
     ),
     Meaning(
         "UNKNOWN",
-        "the driver met a state that it has no name for: a GPU that failed, a module in a bad state, a sandbox",
+        "the driver is in an unknown state: a failed GPU, a module in a bad state, or a sandbox",
         LOOK,
     ),
 )
@@ -103,9 +106,9 @@ def match(
     )
 
 
-FIRST = nvidia_smi("does the driver answer, and does it name each GPU")
+FIRST = nvidia_smi("must work, and list each GPU")
 LAST = (
-    kernel_log("what the kernel says of it"),
+    kernel_log("shows what the kernel reports about it"),
     reboot("if none of these says more"),
 )
 CODES = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"

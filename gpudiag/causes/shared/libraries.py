@@ -177,7 +177,9 @@ def _end(folder: str) -> tuple[str, ...]:
 def another_release(facts: Facts, names: list[str]) -> Action:
     version = tensorflow_version(facts)
     if version.startswith("2.21.") and names == ["libcusolver.so.11"]:
-        return install("tensorflow[and-cuda]==2.20.0", note="or the release before, which names that folder")
+        return install(
+            "tensorflow[and-cuda]==2.20.0", note="or install the previous release, which searches that folder"
+        )
     return install("--force-reinstall", with_cuda(facts), note="or both again, so that they fit")
 
 
@@ -191,7 +193,7 @@ def then_cusolver(facts: Facts) -> Action | None:
     packaged = any(entry.startswith(f"{site}/nvidia/") for entry in libraries.runpath)
     if folder in libraries.runpath or not packaged:
         return None
-    return prepend(PATH, folder, "then, because this TensorFlow does not look there")
+    return prepend(PATH, folder, "run it then: this TensorFlow does not search that folder")
 
 
 def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:

@@ -351,7 +351,7 @@ CODES = (
         "a CUDA call uses a resource that another call failed to create, or one that belongs to another GPU",
         (_ABOVE,),
     ),
-    Code(401, "ILLEGAL_STATE", "IllegalState", "", "a resource of CUDA is not in the state for this call"),
+    Code(401, "ILLEGAL_STATE", "IllegalState", "", "a CUDA resource is in the wrong state for this call"),
     Code(402, "LOSSY_QUERY", "LossyQuery", "", "CUDA's answer would lose information that the caller needs"),
     Code(
         500,

@@ -150,7 +150,7 @@ FAMILY.fault(
     "requirement_missing",
     "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
-    fix=(install("{needs}"), ask("pip check", "must say that nothing is broken")),
+    fix=(install("{needs}"), ask("pip check", "must report no broken requirements")),
     symptom=True,
     seen="pip",
 )

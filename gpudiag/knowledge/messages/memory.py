@@ -30,9 +30,8 @@ HOST_FULL = FAMILY.fault(
     "memory is not what is missing",
     fix=(
         edit_note(
-            "a smaller batch, and data that is read piece by piece: tf.data.Dataset.from_generator in place "
-            "of "
-            "from_tensor_slices of a whole array; no cache() in memory"
+            "use a smaller batch, and read data piece by piece: tf.data.Dataset.from_generator "
+            "instead of from_tensor_slices of a whole array; no cache() in memory"
         ),
         check("free -h; ulimit -v", "shows the computer's free memory, and the program's limit"),
     ),

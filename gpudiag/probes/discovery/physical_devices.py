@@ -83,7 +83,7 @@ class JoinedDevice(Record):
 
 
 class TensorFlowNames(Record):
-    """TensorFlow's names."""
+    """TensorFlow's names of the GPUs, by PCI bus id."""
 
     by_pci_bus_id: dict[str, str]
 

@@ -58,7 +58,7 @@ WEIGHTS = [[1.0], [2.0]]
 
 
 class TowersProgram(Record):
-    """One of the two programs."""
+    """The placement and the result of one program: of a session, or of a ``tf.function``."""
 
     mode: str
     """``session`` or ``tf.function``."""

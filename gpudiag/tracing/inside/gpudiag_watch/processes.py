@@ -61,7 +61,7 @@ def note_process(how: str, **more: object) -> None:
 
 
 def stage_of_tensorflow() -> str:
-    """Return how far TensorFlow is: a setting may come too late for it."""
+    """Return how far TensorFlow has started in this process, which decides whether a setting comes too late."""
     if state.initialised:
         return "initialised"
     if state.context is not None and getattr(state.context, "_physical_devices", None) is not None:
