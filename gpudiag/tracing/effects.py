@@ -70,6 +70,10 @@ def _of_mask(value: str, observed: Observed, variables: Variables) -> Effect:
             return Effect(Fate.IGNORED, f"the CUDA driver shows {_number(cards)}")
         if not observed.machine:
             return Effect(Fate.NOT_CHECKED, "NVML lists no GPU that it could hide")
+        if value.strip() and not entries[0]:
+            shown = f"the CUDA driver shows none of {_number(list(observed.machine))}"
+            why = f"its first entry is empty, and the list ends there: {shown}"
+            return Effect(Fate.OTHER_EFFECT, why, note("give it numbers of GPUs, such as '0' or '0,1'"))
         return Effect(Fate.TOOK_EFFECT, f"the CUDA driver shows none of {_number(list(observed.machine))}")
     if not cards and not observed.machine:
         return Effect(Fate.NOT_CHECKED, "neither the CUDA driver nor NVML lists a GPU")

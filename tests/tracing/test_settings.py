@@ -161,6 +161,7 @@ def test_an_effect_is_what_the_devices_show(option: Note, seen: tuple[Note, ...]
         ("all", (), MACHINE, "other effect"),
         ("0", (FIRST, SECOND), MACHINE, "ignored"),
         ("", (), MACHINE, "took effect"),
+        (",", (), MACHINE, "other effect"),
         ("-1", (), (), "not checked"),
         ("-1", (FIRST,), MACHINE, "ignored"),
         ("0", (FIRST,), (), "not checked"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge.variables import ALLOCATOR, FORCE_GROWTH
-from gpudiag.model.program import Process, ProgramTrace, Setting, place
+from gpudiag.model.program import Process, ProgramTrace, Setting, SettingFate, place
 from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
@@ -33,7 +33,11 @@ def find(program: ProgramTrace) -> Matches:
         uses = [use for use in program.gpus if use.process == process.pid]
         lines = {use.line for use in uses if all(use.is_hidden for use in uses)}
         hiding = [
-            setting for setting in program.settings if setting.line in lines - {""} and setting.process == process.pid
+            setting
+            for setting in program.settings
+            if setting.line in lines - {""}
+            and setting.process == process.pid
+            and setting.fate is not SettingFate.OTHER_EFFECT  # that is named by itself
         ]
         if not hiding or process.gpus or not process.operations:
             continue
