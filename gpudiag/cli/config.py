@@ -56,7 +56,7 @@ def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, sect
     Raises :class:`UsageError`, which names the file, the key and, for an unknown key, the nearest valid one. A file
     that was ``found``, not named, may not name a file outside its own folder.
     """
-    known = {key_of(parameter): parameter for parameter in parameters if is_configurable(parameter)}
+    parameters_by_key = {key_of(parameter): parameter for parameter in parameters if is_configurable(parameter)}
     values = {}
     table = table_of(path, parsed(path)) or {}
     for name in SECTIONS:
@@ -65,9 +65,9 @@ def load(path: Path, parameters: Iterable[click.Parameter], *, found: bool, sect
     own = {key: value for key, value in table.items() if key not in SECTIONS}
     table = table.get(section, {}) if section else own
     for key, value in table.items():
-        if key not in known:
-            raise UsageError(f"{path}: unknown key {key!r}. {nearest(key, known)}")
-        parameter = known[key]
+        if key not in parameters_by_key:
+            raise UsageError(f"{path}: unknown key {key!r}. {nearest(key, parameters_by_key)}")
+        parameter = parameters_by_key[key]
         assert parameter.name is not None
         values[parameter.name] = _value(path, key, value, parameter)
         if found and isinstance(parameter.type, click.Path):
@@ -88,16 +88,16 @@ def _keep_inside(path: Path, key: str, files: Any) -> None:
 
 def misspelt_variables(environment: Mapping[str, str], commands: Iterable[click.Command]) -> list[str]:
     """Return a sentence for each ``GPUDIAG_*`` variable that sets no option of ``commands``."""
-    known = {
+    known_variables = {
         parameter.envvar
         for command in commands
         for parameter in command.params
         if isinstance(parameter, click.Option) and isinstance(parameter.envvar, str)
     }
     return [
-        f"{name} sets no option. {nearest(name, known, most=1)}"
+        f"{name} sets no option. {nearest(name, known_variables, most=1)}"
         for name in sorted(environment)
-        if name.startswith("GPUDIAG_") and not name.startswith(_OTHERS) and name not in known
+        if name.startswith("GPUDIAG_") and not name.startswith(_OTHERS) and name not in known_variables
     ]
 
 

@@ -51,9 +51,9 @@ def explained(entry: Entry) -> Explanation:
     """Return the documentation of a probe and the findings that it can make."""
     needs = needs_text(entry.probe.needs)
     lines = [f"{entry.name} (level {level(entry)}, needs {needs})", "", documentation(entry.module), ""]
-    if found := _kinds(entry):
+    if kinds := _kinds(entry):
         lines += ["Findings", ""]
-        for kind in found:
+        for kind in kinds:
             message, *rest = filter(
                 None, (with_names(kind.message), kind.means, *(fix.with_names(action).text for action in kind.fix))
             )
@@ -139,9 +139,9 @@ def _measured(entry: Entry, report: Report, width: int) -> str:
     if not rows:
         parts.append("    The report holds no row of this probe.")
     for row in rows:
-        found = [f"    {line}" for finding in row.findings for line in words.finding(finding).splitlines()]
+        lines = [f"    {line}" for finding in row.findings for line in words.finding(finding).splitlines()]
         outcome = f"{report.device_label(row)}: {row.status}, {words.figure(row)}".removeprefix(": ")
-        parts.append(wrapped("\n".join([outcome, *found]), width))
+        parts.append(wrapped("\n".join([outcome, *lines]), width))
         leaves = _leaves("", plain_reading(row.reading))
         if leaves:
             room = max(20, width - 6 - max(len(path) for path, _ in leaves))

@@ -45,8 +45,8 @@ def explain(*, name: str, report: Path | None) -> int:
     """
     from gpudiag.cli import explanation
 
-    if report is None and (known := explanation.indexed(name)) is not None:
-        put(known.text(width()))
+    if report is None and (explanation_in_index := explanation.indexed(name)) is not None:
+        put(explanation_in_index.text(width()))
         return 0
     from gpudiag import catalogue, causes
     from gpudiag.cli import describe

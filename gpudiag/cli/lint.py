@@ -24,10 +24,10 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]  # generic since cl
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
             self.fail(f"{value!r} is not an amount of memory, such as 8GiB or 11000MiB.", param, ctx)
-        return int(float(found[1]) * (1 << 20 if found[2].upper().startswith("M") else 1 << 30))
+        return int(float(match[1]) * (1 << 20 if match[2].upper().startswith("M") else 1 << 30))
 
 
 def _configure(context: click.Context, path: Path | None) -> None:

@@ -153,9 +153,9 @@ class Progress:
             style = "bold" if running else "" if area.outcomes else "dim"
             line = Text(no_wrap=True, overflow="ellipsis")
             line.append(f"{name:{widest}}", style).append(f"  {f'{area.done}/{area.planned}':5}  ")
-            found = ((status, area.outcomes[status]) for status in STATUSES if area.outcomes[status])
+            outcomes = ((status, area.outcomes[status]) for status in STATUSES if area.outcomes[status])
             line.append_text(
-                Text(", ").join(Text(f"{number} {status}", STYLES.get(status, "dim")) for status, number in found)
+                Text(", ").join(Text(f"{number} {status}", STYLES.get(status, "dim")) for status, number in outcomes)
             )
             line.append(f"  {', '.join(running)}" if running else "", "dim")
             yield line

@@ -93,9 +93,9 @@ def simulate(
 
 def _refuse_several(tasks: dict[str, object]) -> None:
     """Raise ``UsageError`` if two of these options were given."""
-    given = [task for task, value in tasks.items() if value not in (None, False)]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} cannot be used together")
+    tasks_given = [task for task, value in tasks.items() if value not in (None, False)]
+    if len(tasks_given) > 1:
+        raise UsageError(f"{tasks_given[0]} and {tasks_given[1]} cannot be used together")
 
 
 def _stop(title: str) -> int:

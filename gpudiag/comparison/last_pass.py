@@ -71,10 +71,10 @@ def since_last_pass(report: Report) -> Report:
             return report
         if reason := _distrust(file):
             return _with_note(report, f"what changed since the last PASS is not known: {file} is not read: {reason}")
-        known = msgspec.structs.replace(ComparedReport.load(file), source=SOURCE)
+        baseline = msgspec.structs.replace(ComparedReport.load(file), source=SOURCE)
     except (OSError, RuntimeError, GpudiagError):  # RuntimeError: there is no home folder
         return report
-    return msgspec.structs.replace(report, since=compare(known, ComparedReport(report, THIS)))
+    return msgspec.structs.replace(report, since=compare(baseline, ComparedReport(report, THIS)))
 
 
 def _kept(report: Report) -> Report:

@@ -47,8 +47,8 @@ def _fits(masked: str, text: str) -> bool:
     position = len(first)
     *between, last = rest
     for part in between:
-        found = text.find(part, position)
-        if found < 0:
+        at = text.find(part, position)
+        if at < 0:
             return False
-        position = found + len(part)
+        position = at + len(part)
     return text.endswith(last) and len(text) - len(last) >= position

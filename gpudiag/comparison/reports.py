@@ -164,8 +164,8 @@ def _is_of_gpus(place: tuple[str, ...], row: Row, others: _Places) -> bool:
 
 def _skipped_everywhere(places: _Places, probe: str) -> str | None:
     """Return ``skipped`` if a report skipped a probe as a whole, on no GPU; None otherwise."""
-    found = places.get((probe,))
-    return "skipped" if found and found[1].status == "skipped" else None
+    place = places.get((probe,))
+    return "skipped" if place and place[1].status == "skipped" else None
 
 
 def _findings(label: str, old: Row, new: Row) -> Iterator[Change]:
@@ -193,9 +193,9 @@ def _by_place(report: Report) -> _Places:
 
 
 def _machine(old: Report, new: Report) -> Iterator[Change]:
-    said = [f"simulated {report.world.spec}" if report.world.simulated else "real" for report in (old, new)]
-    if said[0] != said[1]:
-        yield Change(ChangeSubject.FACT, "machine", said[0], said[1], path="world")
+    machines = [f"simulated {report.world.spec}" if report.world.simulated else "real" for report in (old, new)]
+    if machines[0] != machines[1]:
+        yield Change(ChangeSubject.FACT, "machine", machines[0], machines[1], path="world")
 
 
 def _ranked(changes: Iterable[Change], stage: Stage | None) -> list[Change]:

@@ -228,12 +228,12 @@ def _range(text: str) -> SpecifierSet:
     if len(text) > _LONGEST:
         raise ValueError(f"it has more than {_LONGEST} letters")
     try:
-        found = SpecifierSet(text)
+        specifiers = SpecifierSet(text)
     except InvalidSpecifier:
         raise ValueError("it is not a range of versions") from None
-    if any(specifier_set.operator == "===" for specifier_set in found):
+    if any(specifier_set.operator == "===" for specifier_set in specifiers):
         raise ValueError("=== compares letters, not versions; write ==")
-    return found
+    return specifiers
 
 
 def _is_possible(versions: SpecifierSet) -> bool:

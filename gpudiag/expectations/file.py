@@ -97,9 +97,9 @@ def _waiver(table: dict[str, Any], where: str) -> Waiver:
             seen = f"it is {_shown(value)}" if name in table else "it is missing"
             raise UsageError(f"{where}: {name!r} must be {wanted}; {seen}.")
     finding = table["finding"]
-    known = _findings(finding)
-    if finding not in known:
-        near = nearest(finding, known) or "A report names each finding behind its probe."
+    known_findings = _findings(finding)
+    if finding not in known_findings:
+        near = nearest(finding, known_findings) or "A report names each finding behind its probe."
         raise UsageError(f"{where}: no finding is called {finding!r}. {near}")
     return Waiver(finding, one_line(table["reason"]), table["until"])
 

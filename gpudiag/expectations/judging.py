@@ -89,8 +89,8 @@ def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Ju
         )
     if unknown or not seen:
         what = _named(unknown) if seen else "nothing in scope can be compared"
-        said = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
-        findings.append(Finding(NOT_KNOWN, Severity.FAIL, said, fix, figures={"expected": wanted}))
+        message = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
+        findings.append(Finding(NOT_KNOWN, Severity.FAIL, message, fix, figures={"expected": wanted}))
     figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")
     return Judged(tuple(findings), figure=figure)
 
@@ -177,10 +177,10 @@ class _Waivers:
         for waiver in self._expected.accept:
             figures: dict[str, Figure] = {"finding": waiver.finding, "until": waiver.until.isoformat()}
             if waiver.finding not in self._found:
-                said = f"{waiver.finding} was accepted until {waiver.until}, and is not found here"
+                message = f"{waiver.finding} was accepted until {waiver.until}, and is not found here"
                 fix = _edit(f"Remove it from {source} if no machine has it.")
-                yield Finding(UNUSED, Severity.NOTE, said, fix, figures=figures)
+                yield Finding(UNUSED, Severity.NOTE, message, fix, figures=figures)
             elif self._has_expired(waiver):
-                said = f"{waiver.finding} was accepted until {waiver.until}: {waiver.reason}"
+                message = f"{waiver.finding} was accepted until {waiver.until}: {waiver.reason}"
                 fix = _edit(f"Fix it; or decide again, and write a later date and the reason in {source}.")
-                yield Finding(EXPIRED, Severity.FAIL, said, fix, figures=figures)
+                yield Finding(EXPIRED, Severity.FAIL, message, fix, figures=figures)

@@ -176,12 +176,12 @@ KEYS = (
 
 def explanation(name: str) -> str:
     """Return the explanation of a row such as ``expect.driver``; raises :class:`UsageError`."""
-    known = {f"{AREA}.{key.name}": key for key in KEYS}
+    keys_by_name = {f"{AREA}.{key.name}": key for key in KEYS}
     if name == f"{AREA}.accept":
         return f"{name}: which findings are accepted, why and until when. See: gpudiag docs expectations\n"
-    if name not in known:
-        raise UsageError(f"No expectation is called {name!r}. {nearest(name, known)}")
-    key = known[name]
+    if name not in keys_by_name:
+        raise UsageError(f"No expectation is called {name!r}. {nearest(name, keys_by_name)}")
+    key = keys_by_name[name]
     advice = key.advice.format(key=key.name, file="the file", value=f"<{key.field}>")
     return (
         f"{name}: {key.what}\n\n    {key.name} = {key.comparison.wanted}\n\n{advice}\n\n"

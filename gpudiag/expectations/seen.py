@@ -74,10 +74,10 @@ def cuda(report: Report, _: Any = None) -> Seen:
 
 
 def tensorflow(report: Report, _: Any = None) -> Seen:
-    known = report.facts.tensorflow
-    if isinstance(known, Unknown) or not known.distributions:
+    tensorflow_facts = report.facts.tensorflow
+    if isinstance(tensorflow_facts, Unknown) or not tensorflow_facts.distributions:
         return {"": None}
-    return {distribution.name: distribution.version for distribution in known.distributions}
+    return {distribution.name: distribution.version for distribution in tensorflow_facts.distributions}
 
 
 def python(report: Report, _: Any = None) -> Seen:
@@ -101,9 +101,9 @@ def mig(report: Report, _: Any = None) -> Seen:
 
 
 def peers(report: Report, _: Any = None) -> Seen:
-    known = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
+    peers_by_pair = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
     pairs = combinations(sorted(gpu.index for gpu in report.gpus), 2)
-    return {f"GPU {a} and GPU {b}": known.get(f"{a} {b}", known.get(f"{b} {a}")) for a, b in pairs}
+    return {f"GPU {a} and GPU {b}": peers_by_pair.get(f"{a} {b}", peers_by_pair.get(f"{b} {a}")) for a, b in pairs}
 
 
 def generation(report: Report, _: Any = None) -> Seen:
@@ -121,12 +121,12 @@ def width(report: Report, _: Any = None) -> Seen:
 def passing(report: Report, patterns: Iterable[str]) -> Seen:
     from gpudiag.report import words
 
-    found: Seen = {}
+    seen: Seen = {}
     for pattern in patterns:
         chosen = set(listing.chosen([pattern]))
         rows = [row for row in report.rows if row.probe in chosen]
-        found |= {words.label(report, row): row.status for row in rows} or {pattern: "no row"}
-    return found
+        seen |= {words.label(report, row): row.status for row in rows} or {pattern: "no row"}
+    return seen
 
 
 def seconds(report: Report, _: Any = None) -> Seen:

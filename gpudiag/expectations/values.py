@@ -31,8 +31,8 @@ def at_least_version(text: str | None) -> str:
 
 
 def _least(values: Iterable[Any]) -> Any:
-    known = list(values)
-    return None if not known or None in known else min(known)
+    numbers = list(values)
+    return None if not numbers or None in numbers else min(numbers)
 
 
 def size(found: Seen) -> str:

@@ -54,8 +54,8 @@ def asked(
     finally:
         os.close(file)
     # "not found" does not end the list; anything else does, as a damaged file: then the rules are what is known.
-    said = dict(_FOUND.findall(ended.stdout)) if ended.returncode == 0 else {}
-    return {name: None if said[name] == "not found" else Path(said[name]) for name in names if name in said}
+    paths = dict(_FOUND.findall(ended.stdout)) if ended.returncode == 0 else {}
+    return {name: None if paths[name] == "not found" else Path(paths[name]) for name in names if name in paths}
 
 
 def _interpreter(program: Path) -> tuple[str | None, int]:

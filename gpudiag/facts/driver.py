@@ -130,8 +130,8 @@ def _fabric_manager(root: Path) -> str:
 
 
 def _windows_driver(root: Path) -> str | None:
-    found = (file for pattern in _WINDOWS_DRIVER for file in root.glob(pattern))
-    return next((printable(f"/{file.relative_to(root)}") for file in found), None)
+    files = (file for pattern in _WINDOWS_DRIVER for file in root.glob(pattern))
+    return next((printable(f"/{file.relative_to(root)}") for file in files), None)
 
 
 def _mapped(library: str) -> str:

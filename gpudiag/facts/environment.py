@@ -69,11 +69,11 @@ def _set_by_python(names: Collection[str]) -> dict[str, str]:
     """
     if not names or not sys.executable:
         return {}
-    found = _started_without(names)
-    if before := [name for name, file in found.items() if not file]:
-        still = _started_without([*names, PRELOAD]) if PRELOAD in os.environ else found
-        found |= {name: PRELOAD if still.get(name) != "" else PRELOAD_FILE for name in before}
-    return {name: printable(file) for name, file in found.items()}
+    sources = _started_without(names)
+    if before := [name for name, file in sources.items() if not file]:
+        still = _started_without([*names, PRELOAD]) if PRELOAD in os.environ else sources
+        sources |= {name: PRELOAD if still.get(name) != "" else PRELOAD_FILE for name in before}
+    return {name: printable(file) for name, file in sources.items()}
 
 
 def _started_without(names: Collection[str]) -> dict[str, str]:

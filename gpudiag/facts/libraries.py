@@ -197,11 +197,11 @@ class _Loader:
             seen.add(name)
             assert header is not None
             places = [*self._environment, (_RUNPATH, _expanded(header.runpath or header.rpath, file))]
-            found = next(self._find(name, places), None)
-            if found is None:
+            location = next(self._find(name, places), None)
+            if location is None:
                 lacks[name] = printable(str(file))
             else:
-                lacks |= self.lacking(found[0], seen)
+                lacks |= self.lacking(location[0], seen)
         return lacks
 
     def passed_over(self, name: str, but: Path | None) -> dict[str, str]:
@@ -209,16 +209,16 @@ class _Loader:
 
         The folder ``but`` is not searched: it is a simulated machine's, with links to its libraries.
         """
-        found = {}
+        reasons = {}
         for folder in dict.fromkeys((*self.search_path, *(self._rpath or self.runpath))):
             file = Path(folder) / name
             if file.parent == but:
                 continue
             if file.is_symlink() and not file.exists():
-                found[printable(str(file))] = f"is a link to {printable(str(file.readlink()))}, which is not there"
+                reasons[printable(str(file))] = f"is a link to {printable(str(file.readlink()))}, which is not there"
             elif file.is_file() and os.access(file, os.R_OK) and not self._fits(file):
-                found[printable(str(file))] = "is for another kind of processor"
-        return found
+                reasons[printable(str(file))] = "is for another kind of processor"
+        return reasons
 
     @property
     def _environment(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -273,14 +273,14 @@ class _Packaged:
         self._sites = [Path(entry) for entry in dict.fromkeys(sys.path) if entry]
         for site in self._sites:
             for folder in site.glob("nvidia[-_]*.dist-info"):
-                found = re.fullmatch(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info", folder.name)
+                match = re.fullmatch(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info", folder.name)
                 try:
-                    record = PathDistribution(folder).read_text("RECORD") if found else None
+                    record = PathDistribution(folder).read_text("RECORD") if match else None
                 except (OSError, ValueError):
                     continue  # the family ``tensorflow`` names it
                 for file in re.findall(r"^([^,\n]+\.so[.\d]*),", record or "", re.MULTILINE):
-                    assert found is not None
-                    owner = f"{found['name'].replace('_', '-')} {found['version']}"
+                    assert match is not None
+                    owner = f"{match['name'].replace('_', '-')} {match['version']}"
                     self._owners[str(site / file)] = owner
                     if owner not in self.incomplete and not (site / file).exists():
                         self.incomplete[owner] = printable(str(site / file))
@@ -505,5 +505,5 @@ def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[t
     def files(bases: list[Path]) -> dict[Path, str]:
         return {file.resolve(): printable(str(file)) for base in bases if (file := base / _LIBDEVICE).is_file()}
 
-    found = files(looked_in)
-    return tuple(found.values()), tuple(file for path, file in files(elsewhere).items() if path not in found)
+    paths = files(looked_in)
+    return tuple(paths.values()), tuple(file for path, file in files(elsewhere).items() if path not in paths)

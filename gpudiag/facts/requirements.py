@@ -35,22 +35,22 @@ def requirements(name: str, own: Metadata, installed: Mapping[str, Metadata]) ->
 
     ``installed`` has the first distribution of each name on ``sys.path``, by its normalized name.
     """
-    found: dict[tuple[str, str], Requirement] = {}
+    requirements_by_key: dict[tuple[str, str], Requirement] = {}
     asking = [name]
     seen = {**installed, name: own}
-    asked: set[str] = set()
+    visited: set[str] = set()
     while asking:
         by = asking.pop(0)
-        if by in asked or by not in seen:
+        if by in visited or by not in seen:
             continue
-        asked.add(by)
+        visited.add(by)
         for parsed in _required(seen[by]):
             needed = normalized(parsed.name)
             asking.append(needed)
             requirement = _compared(needed, parsed, seen.get(needed), by)
             if seen[by] is own or not requirement.fits:
-                found.setdefault((needed, str(parsed.specifier)), requirement)
-    return tuple(found.values())
+                requirements_by_key.setdefault((needed, str(parsed.specifier)), requirement)
+    return tuple(requirements_by_key.values())
 
 
 def _required(metadata: Metadata) -> Iterator[Parsed]:
@@ -91,8 +91,8 @@ def header(metadata: Metadata) -> str:
 
 
 def _version(metadata: Metadata) -> str:
-    found = re.search(r"^Version: (\S+)$", header(metadata), re.MULTILINE)
-    return found[1] if found else str(metadata.version)
+    match = re.search(r"^Version: (\S+)$", header(metadata), re.MULTILINE)
+    return match[1] if match else str(metadata.version)
 
 
 def _compared(name: str, parsed: Parsed, metadata: Metadata | None, by: str) -> Requirement:

@@ -40,17 +40,17 @@ def read(file: Path) -> Elf | None:
 
 def _read(stream: IO[bytes]) -> Elf:
     parsed = ELFFile(stream)
-    found: dict[str, list[str]] = {"DT_SONAME": [], "DT_NEEDED": [], "DT_RPATH": [], "DT_RUNPATH": []}
+    values: dict[str, list[str]] = {"DT_SONAME": [], "DT_NEEDED": [], "DT_RPATH": [], "DT_RUNPATH": []}
     for dynamic in _dynamic(parsed):
         for tag in dynamic.iter_tags():
-            if tag.entry.d_tag in found:
-                found[tag.entry.d_tag].append(getattr(tag, tag.entry.d_tag.removeprefix("DT_").lower()))
+            if tag.entry.d_tag in values:
+                values[tag.entry.d_tag].append(getattr(tag, tag.entry.d_tag.removeprefix("DT_").lower()))
     return Elf(
         machine=(parsed.elfclass, parsed["e_machine"]),
-        soname=next(iter(found["DT_SONAME"]), None),
-        needed=tuple(found["DT_NEEDED"]),
-        rpath=next(iter(found["DT_RPATH"]), ""),
-        runpath=next(iter(found["DT_RUNPATH"]), ""),
+        soname=next(iter(values["DT_SONAME"]), None),
+        needed=tuple(values["DT_NEEDED"]),
+        rpath=next(iter(values["DT_RPATH"]), ""),
+        runpath=next(iter(values["DT_RUNPATH"]), ""),
     )
 
 

@@ -107,7 +107,7 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
     nvml = _library()
 
     def ask() -> list[tuple[int, int, int, dict[int, int], int | None, str]]:
-        found = []
+        usages = []
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             held = nvml.nvmlDeviceGetMemoryInfo(handle)
@@ -120,8 +120,8 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
             percent = None if busy is None else int(busy.gpu)
             pci = _asked(nvml, "nvmlDeviceGetPciInfo", handle)
             bus_id = "" if pci is None else normalise_pci(pci.busId)
-            found.append((index, int(held.total), int(held.used), known, percent, bus_id))
-        return found
+            usages.append((index, int(held.total), int(held.used), known, percent, bus_id))
+        return usages
 
     with _session(nvml):
         yield ask
@@ -298,26 +298,26 @@ def _fabric(nvml: ModuleType, handle: Any) -> Any:
 
 
 def _nvlinks(nvml: ModuleType, handle: Any) -> tuple[bool, ...] | None:
-    found: list[bool] = []
+    active_links: list[bool] = []
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 0)):
         active = _asked(nvml, "nvmlDeviceGetNvLinkState", handle, link)
         if active is None:  # a card without NVLink, or the number after its last
             break
-        found.append(bool(active))
-    return tuple(found) or None
+        active_links.append(bool(active))
+    return tuple(active_links) or None
 
 
 def _peers(nvml: ModuleType, indices: list[int], until: float) -> dict[str, str]:
     """Return for each pair of GPUs whether one may read the other's memory."""
     handles = {index: _asked(nvml, "nvmlDeviceGetHandleByIndex", index) for index in indices}
-    found = {}
+    peers = {}
     for first, other in combinations(indices, 2):
         if time.monotonic() > until:
             break
         status = _asked(nvml, "nvmlDeviceGetP2PStatus", handles[first], handles[other], 0)
         if status is not None:
-            found[f"{first} {other}"] = _PEER.get(status, "unknown")
-    return found
+            peers[f"{first} {other}"] = _PEER.get(status, "unknown")
+    return peers
 
 
 def _mig_instances(nvml: ModuleType, handle: Any) -> Iterator[tuple[str, Any]]:
@@ -329,14 +329,14 @@ def _mig_instances(nvml: ModuleType, handle: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:
-    found: dict[int, GpuProcess] = {}
+    processes: dict[int, GpuProcess] = {}
     # By version: the names without one raise something that is not an NVMLError where the driver is older than pynvml.
     drawing, computing = nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v3
     for listing, computes in ((drawing, False), (computing, True)):
         for process in _optional(nvml, listing, handle) or ():
             # A process that computes and draws is in both lists, with the same figure.
-            found[process.pid] = GpuProcess(process.pid, process.usedGpuMemory, computes)
-    return tuple(found[pid] for pid in sorted(found))
+            processes[process.pid] = GpuProcess(process.pid, process.usedGpuMemory, computes)
+    return tuple(processes[pid] for pid in sorted(processes))
 
 
 def _optional(nvml: ModuleType, call: Callable[..., Any], *arguments: Any) -> Any:

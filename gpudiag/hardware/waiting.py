@@ -102,12 +102,12 @@ def _below(pid: int) -> Iterator[int]:
 
 def children(pid: int) -> list[int]:
     """Return the children of a process; none if the kernel does not tell."""
-    found = list[int]()
+    pids = list[int]()
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):  # the thread has ended
-                found += map(int, (task / "children").read_text().split())
-    return found
+                pids += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def _threads(pid: int) -> Iterator[WaitPlace]:

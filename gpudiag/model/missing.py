@@ -60,7 +60,7 @@ def _named(facts: Facts) -> tuple[set[int] | None, bool]:
     if value is None:
         return None, False
     devices = facts.nvml_devices
-    known = [uuid for device in devices for uuid in (device.uuid, *device.mig_uuids)]
+    uuids = [uuid for device in devices for uuid in (device.uuid, *device.mig_uuids)]
     indices: set[int] = set()
     for entry in map(str.strip, value.split(",")):
         number = re.match(r"\+?\d{1,9}", entry)
@@ -70,6 +70,6 @@ def _named(facts: Facts) -> tuple[set[int] | None, bool]:
                 return indices, True
         elif not entry.startswith(("GPU-", "MIG-")):
             break
-        elif not any(uuid.startswith(entry) for uuid in known):
+        elif not any(uuid.startswith(entry) for uuid in uuids):
             return indices, True
     return indices, False

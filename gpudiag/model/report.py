@@ -369,14 +369,14 @@ class Report(Record):
     @property
     def counts(self) -> dict[str, int]:
         """How many rows have each of :data:`STATUSES`; a status that no row has is left out."""
-        found = Counter(row.status for row in self.rows)
-        return {status: found[status] for status in STATUSES if found[status]}
+        row_counts = Counter(row.status for row in self.rows)
+        return {status: row_counts[status] for status in STATUSES if row_counts[status]}
 
     @property
     def severities(self) -> dict[Severity, int]:
         """How many findings the rows have of each severity; 0 for one that no finding has."""
-        found = Counter(finding.severity for row in self.rows for finding in row.findings)
-        return {severity: found[severity] for severity in Severity}
+        severity_counts = Counter(finding.severity for row in self.rows for finding in row.findings)
+        return {severity: severity_counts[severity] for severity in Severity}
 
     @property
     def areas(self) -> dict[str, tuple[Row, ...]]:

@@ -140,11 +140,11 @@ def has_indices(mask: str) -> bool:
 
 def _shown_by_cuda(facts: Facts) -> dict[str, NvmlDevice]:
     """Return the GPUs that the CUDA driver shows under the mask in force: UUID to GPU; empty if it was not asked."""
-    asked = facts.cuda
-    if isinstance(asked, Unknown) or asked.mask is None or asked.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
+    cuda = facts.cuda
+    if isinstance(cuda, Unknown) or cuda.mask is None or cuda.mask != facts.variables.get("CUDA_VISIBLE_DEVICES"):
         return {}
     units = {uuid: device for device in facts.nvml_devices for uuid in (device.uuid, *device.mig_uuids)}
-    return {uuid: units[uuid] for uuid in asked.uuids if uuid in units}
+    return {uuid: units[uuid] for uuid in cuda.uuids if uuid in units}
 
 
 def _entries(value: str | None, devices: tuple[NvmlDevice, ...]) -> tuple[dict[str, NvmlDevice], tuple[str, ...], str]:

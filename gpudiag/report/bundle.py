@@ -152,10 +152,10 @@ def _versions(report: Report) -> str:
     facts = report.facts
     lines = [("gpudiag", report.gpudiag_version), *words.machine(report)]
     if not isinstance(facts.tensorflow, Unknown):
-        known = facts.tensorflow
+        tensorflow = facts.tensorflow
         lines += [
             (distribution.name, distribution.version)
-            for distribution in (*known.distributions, *known.companions, *known.frameworks)
+            for distribution in (*tensorflow.distributions, *tensorflow.companions, *tensorflow.frameworks)
         ]
     if not isinstance(facts.libraries, Unknown):
         lines += [
@@ -178,12 +178,12 @@ def _masked(report: Report, was: Report | None) -> Iterator[str]:
     """Yield which parts of the report were masked and by what, but never the original text."""
     if was is None:
         return
-    found: dict[str, Counter[str]] = {}
+    counters: dict[str, Counter[str]] = {}
     for place, old, new in _changed("", msgspec.to_builtins(was), msgspec.to_builtins(report)):
         for what, mask in _MASKS.items():
             if more := len(mask.findall(new)) - len(mask.findall(old)):
-                found.setdefault(place, Counter())[what] += max(more, 0)
-    for place, counts in found.items():
+                counters.setdefault(place, Counter())[what] += max(more, 0)
+    for place, counts in counters.items():
         masks = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
         if masks:
             yield f"masked in {place}: {masks}"
@@ -216,11 +216,13 @@ def _unknown(report: Report) -> Iterator[str]:
 
 
 def _readme(files: dict[str, str], *, masked: bool) -> str:
-    said = (
+    sentences = (
         "Names, paths, UUIDs and all words that gpudiag does not know were replaced: see left-out.txt."
         if masked
         else "NOT MASKED: it has names, paths and UUIDs of the machine. Look at it before you share it."
     )
     names = [*(name for name in _FILES if name in files or name == _DIGESTS), *sorted(set(files) - set(_FILES))]
     lines = "".join(f"{name:<16}  {_FILES.get(name, 'what it printed')}\n" for name in names)
-    return f"A bundle of gpudiag, for a bug report. It is made of one report, and of nothing else.\n{said}\n\n{lines}"
+    return (
+        f"A bundle of gpudiag, for a bug report. It is made of one report, and of nothing else.\n{sentences}\n\n{lines}"
+    )

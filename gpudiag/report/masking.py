@@ -275,15 +275,18 @@ class _Words:
 
 def _versions(facts: Facts) -> set[str]:
     """Return the four-part versions of packages, which look like network addresses."""
-    found: list[str | None] = []
+    versions: list[str | None] = []
     if not isinstance(facts.tensorflow, Unknown):
-        known = facts.tensorflow
-        found += [distribution.version for distribution in (*known.distributions, *known.companions, *known.frameworks)]
-        found += known.ranges.values()
+        tensorflow = facts.tensorflow
+        versions += [
+            distribution.version
+            for distribution in (*tensorflow.distributions, *tensorflow.companions, *tensorflow.frameworks)
+        ]
+        versions += tensorflow.ranges.values()
     if not isinstance(facts.libraries, Unknown):
-        found += [library.version for library in facts.libraries.libraries]
-        found += [copy.version for library in facts.libraries.libraries for copy in library.copies]
-    return {version for text in found if text for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
+        versions += [library.version for library in facts.libraries.libraries]
+        versions += [copy.version for library in facts.libraries.libraries for copy in library.copies]
+    return {version for text in versions if text for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
 
 
 def _uuid_rules(report: Report) -> list[_Rule]:

@@ -36,9 +36,9 @@ def headline(trace: ProgramTrace, report: Report) -> str:
     number = len(report.diagnosis.causes)
     settings = f"; {settings_line(trace)}" if trace.settings else ""
     if not trace.with_tensorflow:
-        found = f"{counted(number, 'finding')} all the same" if number else "there is nothing to report"
+        result = f"{counted(number, 'finding')} all the same" if number else "there is nothing to report"
         failed = trace.ended not in ("exit status 0", "part of a program")
-        return f"The program {'ended before it imported' if failed else 'did not import'} TensorFlow: {found}"
+        return f"The program {'ended before it imported' if failed else 'did not import'} TensorFlow: {result}"
     if number:
         return f"{counted(number, 'finding')} on how the program uses its GPUs{settings}"
     if not trace.has_gpu:
@@ -100,7 +100,7 @@ def head(trace: ProgramTrace) -> list[tuple[str, str]]:
 
 def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
     """Return the sections of the report in the order in which they are read."""
-    found = [
+    parts = [
         ("settings", _settings(trace)),
         ("GPUs", _gpus(trace)),
         ("placement", _placement(trace)),
@@ -118,7 +118,7 @@ def sections(trace: ProgramTrace, *, verbose: bool) -> list[Section]:
         ),
         ("not known", _unknown(trace)),
     ]
-    return [(heading, _cut(lines, verbose=verbose)) for heading, lines in found if lines]
+    return [(heading, _cut(lines, verbose=verbose)) for heading, lines in parts if lines]
 
 
 def _cut(lines: list[tuple[str, str]], *, verbose: bool) -> list[tuple[str, str]]:

@@ -42,8 +42,8 @@ def render(report: Report, **_: object) -> str:
 def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, device, severity and text of every finding, the verdict first."""
     if report.exit_code != 0:
-        said = " ".join(filter(None, (words.summary(report), words.headline(report), words.next_step(report))))
-        yield "verdict", "", "blocker", one_line(f"gpudiag: {words.verdict(report)}: {said}")
+        description = " ".join(filter(None, (words.summary(report), words.headline(report), words.next_step(report))))
+        yield "verdict", "", "blocker", one_line(f"gpudiag: {words.verdict(report)}: {description}")
     for cause in report.diagnosis.causes:
         fix = f" Fix: {cause.fix[0].text}" if cause.fix else ""
         severity = "critical" if words.is_failure(report, cause) else "minor"

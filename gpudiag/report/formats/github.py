@@ -31,8 +31,8 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
 
 def _annotations(report: Report) -> Iterator[str]:
     level = "notice" if report.exit_code == 0 else "error"  # by which the step fails
-    said = (words.summary(report), words.headline(report), words.next_step(report), words.simulation(report))
-    yield _command(level, f"gpudiag: {words.verdict(report)}", *said)
+    sentences = (words.summary(report), words.headline(report), words.next_step(report), words.simulation(report))
+    yield _command(level, f"gpudiag: {words.verdict(report)}", *sentences)
     for cause in report.diagnosis.causes:
         lines = map(str, words.cause(cause)[1:])
         yield _command("error" if words.is_failure(report, cause) else "warning", one_line(cause.cause), *lines)

@@ -71,18 +71,18 @@ def _verdict(report: Report) -> ET.Element:
     """
     of_program = report.program is not None
     case = ET.Element("testcase", classname="gpudiag", name="program" if of_program else "verdict", time=_seconds(0))
-    said = f"{words.verdict(report)}: {words.summary(report)}"
+    message = f"{words.verdict(report)}: {words.summary(report)}"
     if report.exit_code != 0:
         tag = "failure" if report.verdict is Verdict.FAIL or of_program else "error"
         causes = [str(line) for cause in report.diagnosis.causes for line in words.cause(cause)]
         broke = [f"{failure.part} broke: {failure.why}" for failure in report.diagnosis.failed]
         last = () if of_program else (accounts.summary(report), words.next_step(report))
         text = "\n".join(filter(None, [words.headline(report), *causes, *broke, *last]))
-        ET.SubElement(case, tag, type=words.verdict(report), message=said).text = text
+        ET.SubElement(case, tag, type=words.verdict(report), message=message).text = text
     elif of_program:
-        ET.SubElement(case, "system-out").text = f"{said}\n{words.headline(report)}"
+        ET.SubElement(case, "system-out").text = f"{message}\n{words.headline(report)}"
     elif report.verdict is not Verdict.PASS:
-        ET.SubElement(case, "skipped").text = f"{said}\n{words.next_step(report)}"
+        ET.SubElement(case, "skipped").text = f"{message}\n{words.next_step(report)}"
     elif used := accounts.summary(report):
         ET.SubElement(case, "system-out").text = used
     return case

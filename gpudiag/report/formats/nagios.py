@@ -41,11 +41,11 @@ def status(report: Report) -> Status:
 def render(report: Report, *, width: int, verbose: bool, head: bool = False, **_: object) -> str:
     """Return the line and the table; bars after the line are replaced, too, because they would begin performance
     data."""
-    said = [f"{words.verdict(report)}: {words.outcome_counts(report)}", words.headline(report)]
+    parts = [f"{words.verdict(report)}: {words.outcome_counts(report)}", words.headline(report)]
     if report.program is None:
-        said.append(accounts.summary(report))
-    said.append("SIMULATED GPUs" if report.world.simulated else "")
-    text = _without_bar("; ".join(filter(None, said)))
+        parts.append(accounts.summary(report))
+    parts.append("SIMULATED GPUs" if report.world.simulated else "")
+    text = _without_bar("; ".join(filter(None, parts)))
     shown = _without_bar(table.render(report, width=width, color=False, verbose=verbose, head=head))
     return f"GPUDIAG {status(report).name} - {text} | {_data(report)}\n{shown}"
 

@@ -173,8 +173,8 @@ def _ended(report: Report) -> Iterator[Sample]:
     """Yield the end time of the run; the start time of a loaded report is in ISO 8601."""
     with contextlib.suppress(msgspec.ValidationError):
         started = msgspec.convert(report.started_at, datetime)
-        known = started if started.tzinfo else started.replace(tzinfo=timezone.utc)
-        yield {}, round(known.timestamp() + report.duration_s, 3)
+        start = started if started.tzinfo else started.replace(tzinfo=timezone.utc)
+        yield {}, round(start.timestamp() + report.duration_s, 3)
 
 
 _GPU = ("gpu", "uuid")

@@ -121,8 +121,8 @@ def worst_findings(sections: Iterable[ProbeSection]) -> tuple[tuple[ProbeSection
 
 def steps(report: Report) -> tuple[Step, ...]:
     """Return the stages of TensorFlow's way to a GPU, if they concern this machine."""
-    known = any(step.status in (StepStatus.OK, StepStatus.FAILED) for step in report.diagnosis.steps)
-    return report.diagnosis.steps if known and report.program is None and not report.is_log_alone else ()
+    any_tried = any(step.status in (StepStatus.OK, StepStatus.FAILED) for step in report.diagnosis.steps)
+    return report.diagnosis.steps if any_tried and report.program is None and not report.is_log_alone else ()
 
 
 def since(report: Report) -> tuple[str, tuple[str, ...]] | None:

@@ -74,10 +74,10 @@ def buses(report: Report) -> tuple[Bus, ...]:
         boxes.setdefault(box.pci[:4], []).append((box.pci, box))
     nodes = report.facts.device_nodes
     if not isinstance(nodes, Unknown):
-        known = {device.pci_bus_id for device in report.facts.nvml_devices}
+        pci_bus_ids = {device.pci_bus_id for device in report.facts.nvml_devices}
         others = {**dict.fromkeys(nodes.pci_gpus, "NVIDIA"), **nodes.other_gpus}
         for bus_id, maker in others.items():
-            if bus_id not in known:
+            if bus_id not in pci_bus_ids:
                 driver = nodes.bound.get(bus_id, "")
                 facts = (("driver", one_line(driver)[:40]),) if driver else ()
                 title = f"{one_line(maker)[:40]}, not reported by NVML" if maker == "NVIDIA" else one_line(maker)[:40]
@@ -182,15 +182,15 @@ def _holders(device: NvmlDevice) -> Iterator[str]:
 
 def peers(report: Report) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]] | None:
     """Return headings and lines of the table of peer access; None if it is unknown or there is one GPU."""
-    known = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
+    peers_by_pair = {} if isinstance(report.facts.nvml, Unknown) else report.facts.nvml.peers
     numbers = [device.index for device in report.facts.nvml_devices][:64]
-    if not known or len(numbers) < 2:
+    if not peers_by_pair or len(numbers) < 2:
         return None
 
     def said(first: int, other: int) -> str:
         if first == other:
             return "self"
-        return one_line(known.get(f"{min(first, other)} {max(first, other)}", "not known"))[:80]
+        return one_line(peers_by_pair.get(f"{min(first, other)} {max(first, other)}", "not known"))[:80]
 
     lines = tuple((f"GPU {number}", tuple(said(number, other) for other in numbers)) for number in numbers)
     return tuple(f"GPU {number}" for number in numbers), lines

@@ -48,12 +48,12 @@ def placed(report: Report) -> tuple[Counted, ...]:
 
 def _operations(on: dict[str, Counter[str]]) -> tuple[Counted, ...]:
     most = max((ops.total() for ops in on.values()), default=0)
-    found = []
+    operations = []
     for device, ops in sorted(on.items(), key=lambda item: -item[1].total())[:MOST_ITEMS]:
         few = ", ".join(f"{op} x{number:,}" for op, number in ops.most_common(_OPERATIONS))
         more = f" and {counted(len(ops) - _OPERATIONS, 'more type')}" if len(ops) > _OPERATIONS else ""
-        found.append(Counted(device or "?", few + more, round(100 * ops.total() / most, 1), f"{ops.total():,}"))
-    return tuple(found)
+        operations.append(Counted(device or "?", few + more, round(100 * ops.total() / most, 1), f"{ops.total():,}"))
+    return tuple(operations)
 
 
 _FALLEN = {

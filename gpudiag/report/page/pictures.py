@@ -139,14 +139,14 @@ def _few(names: list[str]) -> str:
 
 def _spread(marks: Iterable[Label]) -> tuple[Label, ...]:
     """Return the marks with overlapping labels joined into one."""
-    found: list[Label] = []
+    labels: list[Label] = []
     for mark in marks:
-        near = next((other for other in found if abs(other.y - mark.y) < _APART), None)
+        near = next((other for other in labels if abs(other.y - mark.y) < _APART), None)
         if near is None:
-            found.append(mark)
+            labels.append(mark)
         elif mark.text not in near.text:
-            found[found.index(near)] = Label(f"{near.text}; {mark.text}", near.y)
-    return tuple(found)
+            labels[labels.index(near)] = Label(f"{near.text}; {mark.text}", near.y)
+    return tuple(labels)
 
 
 def _ticks(top: float) -> list[int]:

@@ -95,9 +95,9 @@ def sections(report: Report) -> tuple[ProbeSection, ...]:
     areas = list(report.areas)
     ordered = sorted(groups.items(), key=lambda item: areas.index(item[1][0].area))
     anchors = Counter[str]()
-    found = tuple(_section(report, rows, _anchor(name, anchors), rooms) for name, rows in ordered)
-    _open_first(found)
-    return found
+    probe_sections = tuple(_section(report, rows, _anchor(name, anchors), rooms) for name, rows in ordered)
+    _open_first(probe_sections)
+    return probe_sections
 
 
 def _open_first(sections: Iterable[ProbeSection]) -> None:
