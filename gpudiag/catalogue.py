@@ -76,9 +76,9 @@ class Entry:
 
     def judge(self, reading: Reading, facts: Facts) -> Judged:
         """Judge a reading under ``facts``."""
-        asked = (reading, facts)[: len(inspect.signature(self.module.judge).parameters)]
+        arguments = (reading, facts)[: len(inspect.signature(self.module.judge).parameters)]
         unusable = list(reading.unusable())
-        judgements = unusable or list(self.module.judge(*asked))
+        judgements = unusable or list(self.module.judge(*arguments))
         return Judged(
             findings=tuple(item for item in judgements if isinstance(item, Finding)),
             verified=tuple(dict.fromkeys(item.pci_bus_id for item in judgements if isinstance(item, Verified))),
@@ -101,14 +101,14 @@ def documentation(module: ProbeModule | ModuleType) -> str:
 
 def sections(text: str) -> dict[str, str]:
     """Split a probe's documentation into its headings and their texts, dedented."""
-    found: dict[str, list[str]] = {}
+    lines_by_heading: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.splitlines():
         if line in HEADINGS:
-            current = found.setdefault(line, [])
+            current = lines_by_heading.setdefault(line, [])
         elif current is not None:
             current.append(line)
-    return {heading: inspect.cleandoc("\n".join(lines)) for heading, lines in found.items()}
+    return {heading: inspect.cleandoc("\n".join(lines)) for heading, lines in lines_by_heading.items()}
 
 
 @cache

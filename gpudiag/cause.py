@@ -331,13 +331,13 @@ class CatalogueCause:
 
     def matches(self, evidence: Evidence) -> Matches:
         """Look for the cause; all evidence that its parameters ask for must be known."""
-        given: list[Any] = []
+        arguments: list[Any] = []
         for kind, is_optional in self._asked_for:
             evidence_part = (GIVEN.get(kind) or kind.of)(evidence)
-            given.append(None if isinstance(evidence_part, Unknown) else evidence_part)
-            if given[-1] is None and not is_optional:
+            arguments.append(None if isinstance(evidence_part, Unknown) else evidence_part)
+            if arguments[-1] is None and not is_optional:
                 return
-        yield from self.find(*given)
+        yield from self.find(*arguments)
 
     @cached_property
     def _asked_for(self) -> tuple[tuple[Any, bool], ...]:

@@ -68,8 +68,8 @@ def shortage(error: OSError) -> str:
     """Return what the operating system had too little of: its own words, and the limit that is behind the error."""
     where = f"{error.filename}: " if error.filename else ""
     name = errno.errorcode.get(error.errno or 0, "")
-    said = f"{where}{error.strerror or error}{f' ({name})' if name else ''}"
-    return f"{said}: {_SHORTAGES[error.errno]}" if error.errno in _SHORTAGES else said
+    text = f"{where}{error.strerror or error}{f' ({name})' if name else ''}"
+    return f"{text}: {_SHORTAGES[error.errno]}" if error.errno in _SHORTAGES else text
 
 
 def no_memory() -> str:

@@ -398,8 +398,8 @@ class Raised(Record):
         """Type and message on one line, cut at 200 characters, for the message of a finding; a code is never cut."""
         from gpudiag.knowledge.codes import cut
 
-        said = _of_a_graph(self.message) or _NODE.sub("", self.message)
-        return cut(" ".join(f"{self.type}: {said}".split()).removesuffix(" name:"), 200)
+        message = _of_a_graph(self.message) or _NODE.sub("", self.message)
+        return cut(" ".join(f"{self.type}: {message}".split()).removesuffix(" name:"), 200)
 
 
 class MemoryUse(Record):
@@ -440,8 +440,8 @@ class Kernel(Record):
     def verified_on(self, pci_bus_id: str) -> Findings:
         """Judge the kernel, which should have run on the GPU with this PCI bus id."""
         if self.pci_bus_id != pci_bus_id:
-            found = self.pci_bus_id or "(not named)"
-            yield KernelFaults.other_gpu.found(device=self.device, found=found, expected=pci_bus_id)
+            bus_id = self.pci_bus_id or "(not named)"
+            yield KernelFaults.other_gpu.found(device=self.device, found=bus_id, expected=pci_bus_id)
         elif not self.correct:
             yield KernelFaults.wrong_result.found(device=self.device, pci_bus_id=pci_bus_id)
         else:

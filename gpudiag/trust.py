@@ -33,13 +33,13 @@ def distrust(path: Path, also: frozenset[int] = frozenset()) -> str:
     trusted = {os.geteuid(), 0, _owner_of_interpreter()} | also
     above = Path("/")
     try:
-        asked = path.absolute()
-        for step, is_last in _steps(asked):
+        absolute = path.absolute()
+        for step, is_last in _steps(absolute):
             if not os.path.lexists(step):  # who can write to the folder above it can create it, also if it is sticky
                 return _reason(above, trusted, is_last=True).replace("{}", f"its folder {above}")
             if reason := _reason(step, trusted, is_last=is_last):
                 kind = "the link" if step.is_symlink() else "its folder"
-                return reason.replace("{}", "it" if is_last or step == asked else f"{kind} {step}")
+                return reason.replace("{}", "it" if is_last or step == absolute else f"{kind} {step}")
             above = step
     except (OSError, RuntimeError) as error:
         return f"its owner cannot be read ({error})"

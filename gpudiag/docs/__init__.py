@@ -119,10 +119,10 @@ def answer(topic: Sequence[str]) -> str:
     if found:
         return found
     asked = " ".join(words)
-    known = {
+    names_of_topics = {
         name for section in _all_sections() for name in (*section.names, *re.findall(r"\w{4,}", section.title.lower()))
     }
-    near = nearest(asked, known)
+    near = nearest(asked, names_of_topics)
     raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
 
 
@@ -161,12 +161,12 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
             scores[at] += weight * (_IN_TITLE * title + _IN_PAGE_TITLE * page + min(count, _MOST_IN_TEXT))
             covered[at] += weight * bool(count or page)
     phrase = " ".join(words)
-    found = []
+    ranked = []
     for score, part, section in zip(scores, covered, sections, strict=True):
         if part >= _COVERED * total:
             whole = len(words) > 1 and phrase in " ".join(section.text.lower().split())
-            found.append(((score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
-    return sorted(found, key=lambda hit: -hit[0])
+            ranked.append(((score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
+    return sorted(ranked, key=lambda hit: -hit[0])
 
 
 def _count(stem: str, text: str) -> int:

@@ -177,6 +177,6 @@ def how_it_ended(code: int | None) -> str:
     if code is None:
         return "ended in a way that is not known"
     if code < 0:
-        known = {int(number): number.name for number in signal.Signals}
-        return f"killed by {known.get(-code, f'signal {-code}')}"
+        signal_names = {int(number): number.name for number in signal.Signals}
+        return f"killed by {signal_names.get(-code, f'signal {-code}')}"
     return f"exited with status {code}"

@@ -56,13 +56,13 @@ def adopt_orphans() -> None:
 
 def children() -> set[int]:
     """Return the process ids of this process's children, zombies included; none if there is no ``/proc``."""
-    found = set[int]()
+    pids = set[int]()
     with contextlib.suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
             # The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
             with contextlib.suppress(OSError):
-                found.update(int(pid) for pid in (task / "children").read_text().split())
-    return found
+                pids.update(int(pid) for pid in (task / "children").read_text().split())
+    return pids
 
 
 def has_ended(pid: int) -> bool:

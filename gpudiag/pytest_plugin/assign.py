@@ -330,12 +330,12 @@ class AssigningSession:
         from gpudiag.model.report import Gpu
 
         gpus = tuple(Gpu(device.index, device.name, device.uuid, "", device.total_bytes) for device in devices)
-        taken = self._locks.take(gpus, exclusive=False)
-        if taken and keep:
+        locks_taken = self._locks.take(gpus, exclusive=False)
+        if locks_taken and keep:
             self._held += gpus
-        elif taken:
+        elif locks_taken:
             self._locks.release(gpus)
-        return taken
+        return locks_taken
 
     def _release(self) -> None:
         self._locks.release(self._held)
@@ -367,13 +367,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         del os.environ[RUN_VARIABLE]  # a session started by a test is none of ours
         _begin_worker(early_config, Path(folder))
         return
-    given = early_config.known_args_namespace
+    options = early_config.known_args_namespace
     own = settings.of(early_config)
-    if own.on and not any(getattr(given, name, False) for name in _NO_TEST_RUNS):
+    if own.on and not any(getattr(options, name, False) for name in _NO_TEST_RUNS):
         with _as_usage_errors():
             run = early_config.stash[RUN] = AssigningSession(early_config, own)
             early_config.add_cleanup(run.stack.close)
-            run.begin(workers=_has_workers(given))
+            run.begin(workers=_has_workers(options))
 
 
 def _begin_worker(config: pytest.Config, folder: Path) -> None:
@@ -416,11 +416,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     import psutil
 
-    asked = run.settings.memory_bytes
-    if asked is None or run.settings.assign == "device":
+    bytes_per_worker = run.settings.memory_bytes
+    if bytes_per_worker is None or run.settings.assign == "device":
         places = len(devices)
     else:
-        places = sum(device.free_bytes // (asked + CONTEXT_BYTES) for device in devices)
+        places = sum(device.free_bytes // (bytes_per_worker + CONTEXT_BYTES) for device in devices)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(places, processors, psutil.virtual_memory().available >> 30))  # 1 GiB for each TensorFlow
 

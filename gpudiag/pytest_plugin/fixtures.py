@@ -130,9 +130,9 @@ class PlacementLog:
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
         """Raise ``AssertionError`` if an operation of a type that is not in ``allow`` computed on the CPU."""
         allowed = {allow} if isinstance(allow, str) else set(allow)
-        found = [placement for placement in self.cpu_fallbacks if _plain(placement.op) not in allowed]
-        if found:
-            raise AssertionError(f"ran on the CPU: {_text(found)} (GPUs: {', '.join(self.gpus) or 'none'})")
+        fallbacks = [placement for placement in self.cpu_fallbacks if _plain(placement.op) not in allowed]
+        if fallbacks:
+            raise AssertionError(f"ran on the CPU: {_text(fallbacks)} (GPUs: {', '.join(self.gpus) or 'none'})")
         if not self.placements:
             raise AssertionError("no operation ran at all, so it is not known where operations would run")
 

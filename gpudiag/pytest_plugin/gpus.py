@@ -146,8 +146,8 @@ def labels(numbers: Iterable[int], devices: tuple[Device, ...]) -> str:
         for device in context().get_visible_devices("GPU")
         for _ in context().get_logical_device_configuration(device) or (None,)
     ]
-    known = {number: devices[place].label for number, place in enumerate(places) if place < len(devices)}
-    return ", ".join(dict.fromkeys(known.get(number, f"GPU:{number}") for number in numbers))
+    labels_by_number = {number: devices[place].label for number, place in enumerate(places) if place < len(devices)}
+    return ", ".join(dict.fromkeys(labels_by_number.get(number, f"GPU:{number}") for number in numbers))
 
 
 def ask() -> SessionGpus:

@@ -414,8 +414,8 @@ class _Processes:
         setup = outcome.reports.get("setup")
         needed = ("setup", *(("call",) if setup and setup[-1].passed else ()), "teardown")
         outcome.missing = next((phase for phase in needed if phase not in outcome.reports), None)
-        said = refused or "\n".join(text.strip() for text in outcome.output.values() if text.strip())
-        outcome.why_nothing = "\n".join(filter(None, ("it did not run to its end in its separate process", said)))
+        output = refused or "\n".join(text.strip() for text in outcome.output.values() if text.strip())
+        outcome.why_nothing = "\n".join(filter(None, ("it did not run to its end in its separate process", output)))
         left = () if ended.value is None else msgspec.json.decode(ended.value, type=tuple[str, ...])
         outcome.left = (*left, *["a process in a separate session"] * ended.left)
         return outcome
@@ -561,8 +561,10 @@ def _exception(pickled: bytes | None) -> BaseException | None:
 def _timeout_s(marker: pytest.Mark) -> float:
     """Return the seconds that a marker allows; raises ``ValueError`` for unknown arguments."""
     if marker.args or marker.kwargs.keys() - {"timeout"}:
-        given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
-        raise ValueError(f"takes no argument but timeout, such as timeout=60, but was given {given}")
+        arguments = ", ".join(
+            [*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())]
+        )
+        raise ValueError(f"takes no argument but timeout, such as timeout=60, but was given {arguments}")
     timeout = marker.kwargs.get("timeout", TIMEOUT_S)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout={timeout!r} is not a number of seconds above 0, such as timeout=60")

@@ -141,14 +141,14 @@ def _expected(run: AssigningSession) -> tuple[Expectations | None, tuple[str, ..
 def _as_called(run: AssigningSession) -> Generator[None, None, None]:
     """Undo this process's own device assignment, because the check is about the caller's devices."""
     names = ("CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB")
-    given = {name: os.environ.pop(name) for name in names if name in os.environ}
+    variables = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update({name: run.caller[name] for name in names if name in run.caller})
     try:
         yield
     finally:
         for name in names:
             os.environ.pop(name, None)
-        os.environ.update(given)
+        os.environ.update(variables)
 
 
 def _verdict(report: Report) -> str:
@@ -170,11 +170,11 @@ def _failure(report: Report) -> list[str]:
     for row in report.rows:
         if isinstance(row.outcome, Broken):
             lines.append(f"  {words.label(report, row)}: {words.figure(row)}")
-        for found in row.findings:
-            if found.severity in report.limits.failing:
+        for finding in row.findings:
+            if finding.severity in report.limits.failing:
                 lines += [
                     f"  {words.label(report, row)}",
-                    *(f"    {line}" for line in words.finding(found).splitlines()),
+                    *(f"    {line}" for line in words.finding(finding).splitlines()),
                 ]
     if step := words.next_step(report):
         lines.append(step)

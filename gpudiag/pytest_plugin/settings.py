@@ -155,10 +155,19 @@ def _value(setting: PluginSetting, config: pytest.Config, environment: Mapping[s
 
 
 def _flag(text: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if text.lower() not in known:
+    flag_values = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }
+    if text.lower() not in flag_values:
         raise ValueError(f"{text!r} is neither true nor false")
-    return known[text.lower()]
+    return flag_values[text.lower()]
 
 
 def _count(text: str) -> int:

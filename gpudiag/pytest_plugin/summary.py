@@ -91,35 +91,35 @@ class _Reports:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Search for leaks after xdist has ended its workers; fail a run whose GPU tests did not run."""
-    run, told = session.config.stash.get(RUN, None), session.config.stash.get(TOLD, None)
-    if run is None or told is None:
+    run, collected = session.config.stash.get(RUN, None), session.config.stash.get(TOLD, None)
+    if run is None or collected is None:
         return
     if run.plan.devices:
-        told.leaks = _leaks(run)
+        collected.leaks = _leaks(run)
     fine = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    if run.settings.require_gpus and fine and not any(DEVICE in own for own in told.tests.values()):
-        told.lack = f"no GPU test ran, but --gpudiag-require-gpus={run.settings.require_gpus} requires one"
+    if run.settings.require_gpus and fine and not any(DEVICE in own for own in collected.tests.values()):
+        collected.lack = f"no GPU test ran, but --gpudiag-require-gpus={run.settings.require_gpus} requires one"
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    told = config.stash.get(TOLD, None)
-    if told is None or not (told.tests or told.leaks or told.codes or told.lack):
+    collected = config.stash.get(TOLD, None)
+    if collected is None or not (collected.tests or collected.leaks or collected.codes or collected.lack):
         return
     terminalreporter.section("GPUs (gpudiag)")
-    if told.tests:
-        order = sorted(told.tests.items(), key=lambda item: -int(item[1].get(PEAK_BYTES, 0)))
+    if collected.tests:
+        order = sorted(collected.tests.items(), key=lambda item: -int(item[1].get(PEAK_BYTES, 0)))
         shown = order if config.option.verbose > 0 else order[:MOST_TESTS]
         for line in _table(shown):
             terminalreporter.write_line(line)
         if len(shown) < len(order):
             terminalreporter.write_line(f"... and {len(order) - len(shown)} more tests (-v shows all)")
-    for leak in told.leaks:
+    for leak in collected.leaks:
         terminalreporter.write_line(f"LEAK: {leak}", red=True)
-    for code, meaning in told.codes.items():
+    for code, meaning in collected.codes.items():
         terminalreporter.write_line(f"{code}: {meaning}")
-    if told.lack:
-        terminalreporter.write_line(f"FAILED: {told.lack}", red=True)
+    if collected.lack:
+        terminalreporter.write_line(f"FAILED: {collected.lack}", red=True)
 
 
 def _table(tests: list[tuple[str, dict[str, Any]]]) -> list[str]:

@@ -118,11 +118,11 @@ class _Ledger:
     @cached_property
     def _verified(self) -> dict[str, str]:
         """The first probe that verified a kernel on each GPU, by PCI bus id."""
-        found: dict[str, str] = {}
+        verified: dict[str, str] = {}
         for row in self._evidence.rows:
             for pci in row.outcome.verified if isinstance(row.outcome, Judged) else ():
-                found.setdefault(pci.lower(), row.probe)
-        return found
+                verified.setdefault(pci.lower(), row.probe)
+        return verified
 
     @cached_property
     def _unfit(self) -> dict[str, str]:
@@ -132,14 +132,14 @@ class _Ledger:
     @cached_property
     def _ignored(self) -> dict[str, tuple[Fate, str]]:
         """TensorFlow's own reason for leaving a GPU out of its list, by PCI bus id."""
-        found: dict[str, tuple[Fate, str]] = {}
+        fates: dict[str, tuple[Fate, str]] = {}
         listing = self._evidence.listing
         for event in listing.all(TOO_FEW_CORES, TOO_LOW_CAPABILITY):
             low = event.message is TOO_LOW_CAPABILITY
             measure = f"compute capability {event['has']}" if low else f"{event['cores']} multiprocessors"
             if pci := event["pci"].lower():
-                found[pci] = (Fate.REFUSED, f"by TensorFlow: {measure}, it asks for {event['least']}")
-        return found
+                fates[pci] = (Fate.REFUSED, f"by TensorFlow: {measure}, it asks for {event['least']}")
+        return fates
 
     def _hidden_by(self) -> str:
         """Say what keeps a GPU that NVML describes out of scope."""
@@ -183,12 +183,12 @@ class _Ledger:
     def _not_run(self, pci: str) -> str:
         """Return the outcomes of the probes that were given a GPU on which no kernel was verified."""
         uuids = {gpu.uuid for place, gpu in self._scope.items() if place == pci}
-        given = [row for row in self._evidence.rows if uuids & set(row.devices)]
-        failed = next((row for row in given if row.status in ("fail", "broken")), None)
+        rows = [row for row in self._evidence.rows if uuids & set(row.devices)]
+        failed = next((row for row in rows if row.status in ("fail", "broken")), None)
         if failed is not None:
             return f"see {failed.probe}"
-        if given and all(isinstance(row.outcome, Skipped) for row in given):
-            return f"skipped: {given[0].outcome.reason}" if isinstance(given[0].outcome, Skipped) else ""
+        if rows and all(isinstance(row.outcome, Skipped) for row in rows):
+            return f"skipped: {rows[0].outcome.reason}" if isinstance(rows[0].outcome, Skipped) else ""
         return "no probe ran a kernel on it"
 
     def _has_code(self, device: NvmlDevice) -> bool:
@@ -226,6 +226,6 @@ class _Ledger:
             return f"by Slurm: job {container.slurm_job} was not given it"
         if container.name is None:
             return ""
-        given = self._facts.variables.get("NVIDIA_VISIBLE_DEVICES")
-        chosen = f": NVIDIA_VISIBLE_DEVICES={given!r}" if given else ""
+        visible_devices = self._facts.variables.get("NVIDIA_VISIBLE_DEVICES")
+        chosen = f": NVIDIA_VISIBLE_DEVICES={visible_devices!r}" if visible_devices else ""
         return f"by the container ({container.name}){chosen}"

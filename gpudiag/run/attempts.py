@@ -79,8 +79,8 @@ def _last_error(result: JobResult) -> str:
     """Return the last fatal line, or else the last error, of a process that ended without giving a reason."""
     if result.cause not in (NoReading.NO_RESULT, NoReading.SIGNAL):
         return ""
-    found = [line for line in log_lines.parse(result.stderr.splitlines()) if line.level in "EF"]
-    worst = [line for line in found if line.level == "F"] or found
+    errors = [line for line in log_lines.parse(result.stderr.splitlines()) if line.level in "EF"]
+    worst = [line for line in errors if line.level == "F"] or errors
     return one_line(worst[-1].text)[:_MOST_CHARACTERS] if worst else ""
 
 

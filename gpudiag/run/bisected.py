@@ -21,9 +21,9 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, facts: Fac
     diagnosis = msgspec.structs.replace(diagnosis, bisection=bisection)
     if bisection is None or not bisection.changes:
         return diagnosis
-    known = causes.get(RULE)
-    assert known is not None
-    (proof,) = known.causes(Evidence(facts, bisection=bisection))
+    catalogue_cause = causes.get(RULE)
+    assert catalogue_cause is not None
+    (proof,) = catalogue_cause.causes(Evidence(facts, bisection=bisection))
     proof = msgspec.structs.replace(proof, stage=diagnosis.broken_at or proof.stage)
     same = [cause for cause in diagnosis.causes if _is_about(cause, bisection)]
     later = tuple(cause for cause in diagnosis.folded if cause.stage is Stage.CONFIGURATION)

@@ -23,14 +23,14 @@ LEFT_OUT = "what could do harm is left out, since this is only possible, or less
 def premise(cause: RootCause) -> Premise:
     """Return what a cause presupposes: the premise in its file, or else the one that follows from the stage it
     breaks."""
-    known = causes.get(cause.cause_id)
-    if known is None:
+    catalogue_cause = causes.get(cause.cause_id)
+    if catalogue_cause is None:
         return Premise.NONE
-    if known.declared.premise is not None:
-        return known.declared.premise
+    if catalogue_cause.declared.premise is not None:
+        return catalogue_cause.declared.premise
     if cause.stage in _STOPS_BEFORE_DEVICES:
         return Premise.NO_GPU
-    if known.declared.general:
+    if catalogue_cause.declared.general:
         messages = [event.message for line in cause.evidence for event in recognised(line)]
         return Premise.GPU_IN_USE if any(message.needs_device for message in messages) else Premise.NONE
     return Premise.GPU_IN_USE if cause.stage in _WITH_DEVICES else Premise.NONE

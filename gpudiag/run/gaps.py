@@ -52,9 +52,9 @@ def _of_samples(report: Report) -> Iterator[Gap]:
     names: dict[tuple[str, ...], list[str]] = {}
     sampled = {entry.name for entry in catalogue.entries() if entry.probe.sampled}
     for probe in dict.fromkeys(row.probe for row in report.rows if row.probe in sampled):
-        given = {uuid for row in report.rows if row.probe == probe for uuid in row.devices}
-        left_out = tuple(gpu.uuid for gpu in report.gpus if gpu.uuid not in given)
-        if given and left_out:
+        gpu_uuids = {uuid for row in report.rows if row.probe == probe for uuid in row.devices}
+        left_out = tuple(gpu.uuid for gpu in report.gpus if gpu.uuid not in gpu_uuids)
+        if gpu_uuids and left_out:
             names.setdefault(left_out, []).append(probe)
     for left_out, probes in names.items():
         row = next(row for row in report.rows if row.probe == probes[0])

@@ -74,7 +74,7 @@ class GpuWatch:
     @property
     def is_asking(self) -> bool:
         """True while a GPU is being asked."""
-        return any(known.is_being_asked for known in self._gpus.values())
+        return any(gpu.is_being_asked for gpu in self._gpus.values())
 
     def is_asked(self, gpus: tuple[Gpu, ...]) -> bool:
         """Return whether one of ``gpus`` is being asked: nothing is begun on it until it answers."""
@@ -87,17 +87,17 @@ class GpuWatch:
     @property
     def slow_calls(self) -> tuple[TimedCall, ...]:
         """The calls that took long and returned."""
-        asked = (known.slow_call for known in self._gpus.values() if known.slow_call is not None)
+        asked = (gpu.slow_call for gpu in self._gpus.values() if gpu.slow_call is not None)
         return (*asked, *self._slow_in_probes.values())
 
     @property
     def calls(self) -> tuple[TimedCall, ...]:
         """The calls that never returned on a GPU, and the slow ones."""
-        silences = (known.silence for known in self._gpus.values())
+        silences = (gpu.silence for gpu in self._gpus.values())
         hung = dict.fromkeys(
             silence.call for silence in silences if silence is not None and silence.call and silence.call.name
         )
-        slow = (known.slow_call for known in self._gpus.values() if known.slow_call and known.silence is None)
+        slow = (gpu.slow_call for gpu in self._gpus.values() if gpu.slow_call and gpu.silence is None)
         return (*hung, *slow, *self._slow_in_probes.values())
 
     def record_slow_call(self, call: TimedCall) -> None:

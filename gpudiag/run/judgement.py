@@ -108,9 +108,9 @@ def is_of_another_version(row: Row, entry: Entry) -> bool:
 
 def _rows(subject: JudgedSubject) -> Parts:
     """Yield the parts that judge rows again: each row that has a reading, by number."""
-    known = {entry.name: entry for entry in catalogue.entries()}
+    entries_by_name = {entry.name: entry for entry in catalogue.entries()}
     for number, row in enumerate(subject.rows):
-        entry = known.get(row.probe)
+        entry = entries_by_name.get(row.probe)
         if entry is not None and isinstance(row.outcome, Judged) and not is_of_another_version(row, entry):
             yield str(number), lambda row=row, entry=entry: _outcome(row, entry, subject)  # type: ignore[misc]
 
@@ -190,11 +190,11 @@ def diagnosed(subject: JudgedSubject, work: Work = here) -> Diagnosis:
     """Return the diagnosis of ``subject``; it names the parts that could not be examined."""
     worked = work("diagnosis", subject)
     results = {part: done.part for part, done in worked.done.items() if done.part is not None}
-    found = diagnosis.combine(subject.evidence, results)
+    result = diagnosis.combine(subject.evidence, results)
     failed = [Failed(part, why) for part, why in worked.failed.items()]
     if worked.unfinished:
         failed.append(Failed(REST, worked.unfinished))
-    return msgspec.structs.replace(found, failed=(*found.failed, *failed))
+    return msgspec.structs.replace(result, failed=(*result.failed, *failed))
 
 
 def rows_again(subject: JudgedSubject, work: Work = here) -> tuple[Row, ...]:

@@ -61,13 +61,13 @@ def chosen_level(asked: str | None, gpus: tuple[Gpu, ...], facts: Facts) -> Leve
 def planned(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[Task]:
     tasks = []
     for entry in entries:
-        given: list[tuple[Gpu, ...]] = [()]
+        gpu_groups: list[tuple[Gpu, ...]] = [()]
         chosen = sample(gpus) if entry.probe.sampled else gpus
         if gpus and entry.probe.scope is Scope.ALL_GPUS:
-            given = [chosen]
+            gpu_groups = [chosen]
         elif gpus and entry.probe.scope is Scope.EACH_GPU:
-            given = [(gpu,) for gpu in chosen]
-        tasks += [Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(given)]
+            gpu_groups = [(gpu,) for gpu in chosen]
+        tasks += [Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(gpu_groups)]
     return tasks
 
 
@@ -115,13 +115,13 @@ def lack_of_version(versions: str, facts: Facts) -> str:
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
 
-    found = facts.tensorflow.distributions[0].version
+    version = facts.tensorflow.distributions[0].version
     try:
         # A nightly (2.19.0.dev1) counts as the release that it leads to: by itself it is neither before nor after that.
-        right = SpecifierSet(versions).contains(Version(found).base_version)
+        right = SpecifierSet(versions).contains(Version(version).base_version)
     except InvalidVersion:
         return ""
-    return "" if right else f"needs TensorFlow {versions}, {found} is installed"
+    return "" if right else f"needs TensorFlow {versions}, {version} is installed"
 
 
 def bytes_needed(entry: Entry) -> int:

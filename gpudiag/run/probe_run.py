@@ -222,7 +222,9 @@ class ProbeRun:
             if returned.seconds >= SLOW_S and (call := self._call(process, returned.where, jobs)).name:
                 call = msgspec.structs.replace(call, seconds=round(returned.seconds, 1))
                 watch.record_slow_call(call)
-                running.slow_call = longest(known for known in (running.slow_call, call) if known is not None)
+                running.slow_call = longest(
+                    slow_call for slow_call in (running.slow_call, call) if slow_call is not None
+                )
 
     def _call(self, process: ProbeProcess, where: WaitPlace, jobs: Jobs) -> TimedCall:
         """Return the call in which a process waits, and the GPU of that call if known."""

@@ -49,13 +49,13 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
 
 def _of_another_version(report: Report, rows: tuple[Row, ...]) -> Iterator[str]:
     """Yield a note that names the probes whose readings come from another version."""
-    known = {entry.name: entry for entry in catalogue.entries()}
+    entries_by_name = {entry.name: entry for entry in catalogue.entries()}
     kept = [
         row.probe
         for row in rows
         if isinstance(row.outcome, Judged)
-        and row.probe in known
-        and judgement.is_of_another_version(row, known[row.probe])
+        and row.probe in entries_by_name
+        and judgement.is_of_another_version(row, entries_by_name[row.probe])
     ]
     if kept:
         yield (

@@ -150,8 +150,8 @@ def _reading_of_end(task: Task, ended: EndedProbe, lines: Iterable[str]) -> Ende
         raised, end = _error_without_end(lines), ended.result.detail
     if not raised:
         return None
-    given = tuple(gpu.pci_bus_id for gpu in task.gpus)
-    return EndedReading(given=given, seen=len(given), operation_raised=raised, hung=hung, process_end=end)
+    pci_bus_ids = tuple(gpu.pci_bus_id for gpu in task.gpus)
+    return EndedReading(given=pci_bus_ids, seen=len(pci_bus_ids), operation_raised=raised, hung=hung, process_end=end)
 
 
 def _last_error_of_gpu(lines: Sequence[str]) -> str:

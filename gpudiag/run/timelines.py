@@ -91,10 +91,10 @@ class Timelines:
     def _sample(self, end: threading.Event) -> None:
         with contextlib.suppress(Exception), nvml.in_use(self._uuids) as ask:  # pynvml may be missing, NVML may fail
             while True:
-                asked = time.monotonic()
+                asked_at = time.monotonic()
                 for uuid, used in zip(self._uuids, ask(), strict=True):
                     self._note(uuid, used)
-                took_s = time.monotonic() - asked
+                took_s = time.monotonic() - asked_at
                 if end.wait(max(self._every_s, took_s / MOST_SHARE)):
                     return
 

@@ -58,10 +58,10 @@ def _shown_by(entry: Entry) -> Sequence[CatalogueCause]:
 @cache
 def _by_row() -> dict[str, list[CatalogueCause]]:
     """Return the causes that each row of the host shows."""
-    found: dict[str, list[CatalogueCause]] = {}
+    causes_by_row: dict[str, list[CatalogueCause]] = {}
     for cause in causes.all_of_them():
-        found.setdefault(cause.row, []).append(cause)
-    return found
+        causes_by_row.setdefault(cause.row, []).append(cause)
+    return causes_by_row
 
 
 def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -79,8 +79,10 @@ def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]
     """Return ``rows`` with each finding's fix taken from the cause of ``diagnosis`` that explains it."""
     explained: dict[str, list[RootCause]] = {}
     for cause in (*diagnosis.causes, *diagnosis.folded):
-        known = causes.get(cause.cause_id)
-        for view in (known.declared.finding, *known.declared.views) if known is not None else ():
+        catalogue_cause = causes.get(cause.cause_id)
+        for view in (
+            (catalogue_cause.declared.finding, *catalogue_cause.declared.views) if catalogue_cause is not None else ()
+        ):
             explained.setdefault(view, []).append(cause)
     return tuple(_of_row(row, explained) for row in rows)
 

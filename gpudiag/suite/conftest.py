@@ -114,8 +114,8 @@ class VerdictItem(_Item):
         from gpudiag.report import words
 
         report = _report(self.session)
-        said = f"{report.verdict.value}: {words.outcome_counts(report)}"
-        self.add_report_section("call", "gpudiag", said)
+        summary = f"{report.verdict.value}: {words.outcome_counts(report)}"
+        self.add_report_section("call", "gpudiag", summary)
         if report.exit_code:
             causes = [str(line) for cause in report.diagnosis.causes for line in words.cause(cause)]
             items = {item.probe for item in self.session.items if isinstance(item, ProbeItem)}
@@ -124,8 +124,8 @@ class VerdictItem(_Item):
                 words.finding(finding) for row in report.rows if row.probe not in items for finding in row.findings
             ]
             cure = _WITHOUT if report.verdict is Verdict.NOT_VERIFIED and report.facts.without_gpu else ""
-            told = [said, words.headline(report), *causes, *others, cure or words.next_step(report)]
-            raise ProbeFindings("\n".join(filter(None, told)))
+            sentences = [summary, words.headline(report), *causes, *others, cure or words.next_step(report)]
+            raise ProbeFindings("\n".join(filter(None, sentences)))
 
 
 def _devices(config: pytest.Config) -> tuple[Device, ...]:
@@ -167,18 +167,18 @@ def _run(session: pytest.Session) -> Report:
     own = settings.of(config)
     chosen = {item.probe for item in session.items if isinstance(item, ProbeItem)}
     with ExitStack() as stack:
-        given = start_machine(None, (), stack)
+        machine = start_machine(None, (), stack)
         if RUN in config.stash or WORKER in config.stash:
             # The plugin has given this process some of the devices, and holds the locks of all that the session uses.
             locks = stack.enter_context(Folder("locks"))
             mask = {MASK: ",".join(device.uuid for device in _devices(config))} if _devices(config) else {}
-            given = replace(given, locks=locks, environment={**given.environment, **mask})
+            machine = replace(machine, locks=locks, environment={**machine.environment, **mask})
         options = Options(
             entries=tuple(entry for entry in catalogue.entries() if entry.name in chosen),
             isolation="fork" if isolate.fork_refusal() is None else "spawn",
             # A session in which simulated GPUs do not count was refused when it began.
             limits=Limits(require_gpus=own.require_gpus, count_simulated=own.simulate is not None),
             command=("pytest", *map(str, config.invocation_params.args)),
-            machine=given,
+            machine=machine,
         )
         return runner.run(options, preflight.Unobserved(), stack.enter_context(Signals()))

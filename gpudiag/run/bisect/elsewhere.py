@@ -120,12 +120,12 @@ def _of_file(file: Path, shown: str, kind: str, environ: Mapping[str, str]) -> I
     except OSError:
         return
     assigned = _of_kernel(text) if kind == KERNEL else _of_lines(text, unit=kind == UNIT)
-    known = dict(environ)
+    variables = dict(environ)
     for number, name, raw in assigned:
-        value = expanded(raw, known)
+        value = expanded(raw, variables)
         if value is None:
             continue
-        known[name] = value  # a later line may use it
+        variables[name] = value  # a later line may use it
         if is_relevant(name):
             yield FileSetting(name, printable(value), shown, number, kind, _untried(name, value, environ))
 
@@ -186,8 +186,8 @@ def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
             continue
         if words and words[0] in ("export", "declare", "typeset"):
             words = [word for word in words[1:] if word != "-x"]
-        found = [_ASSIGNED.fullmatch(word) for word in words]
-        for match in found if all(found) else ():  # A=1 program sets it for that program alone
+        assignments = [_ASSIGNED.fullmatch(word) for word in words]
+        for match in assignments if all(assignments) else ():  # A=1 program sets it for that program alone
             assert match is not None
             yield number, match[1], match[2]
 

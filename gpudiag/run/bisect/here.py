@@ -47,9 +47,13 @@ _BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 
 def _is_proved(cause: RootCause) -> bool:
     """Return whether a cause is proved and is not just a symptom of another cause."""
-    known = causes.get(cause.cause_id)
+    catalogue_cause = causes.get(cause.cause_id)
     failed = cause.trial is not None and cause.trial.outcome in (TrialOutcome.DOES_NOT_HELP, TrialOutcome.HELPS_IN_PART)
-    return cause.confidence is Confidence.PROVED and not failed and not (known is not None and known.declared.symptom)
+    return (
+        cause.confidence is Confidence.PROVED
+        and not failed
+        and not (catalogue_cause is not None and catalogue_cause.declared.symptom)
+    )
 
 
 def bisected(

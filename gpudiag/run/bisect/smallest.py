@@ -17,23 +17,23 @@ def smallest(items: Sequence[T], works: Works[T]) -> tuple[T, ...]:
 
     A single item among n is found in about log2(n) rounds.
     """
-    found = tuple(items)
+    needed = tuple(items)
     pieces = 2
-    while len(found) > 1:
-        parts = _split(found, pieces)
+    while len(needed) > 1:
+        parts = _split(needed, pieces)
         number = works(parts)
         if number is not None:
-            found, pieces = parts[number], 2
+            needed, pieces = parts[number], 2
             continue
-        others = [tuple(item for item in found if item not in part) for part in parts] if pieces > 2 else []
+        others = [tuple(item for item in needed if item not in part) for part in parts] if pieces > 2 else []
         number = works(others) if others else None
         if number is not None:
-            found, pieces = others[number], max(pieces - 1, 2)
-        elif pieces >= len(found):
+            needed, pieces = others[number], max(pieces - 1, 2)
+        elif pieces >= len(needed):
             break
         else:
-            pieces = min(2 * pieces, len(found))
-    return found
+            pieces = min(2 * pieces, len(needed))
+    return needed
 
 
 def _split(items: tuple[T, ...], pieces: int) -> list[tuple[T, ...]]:

@@ -150,8 +150,8 @@ def _origin(part: EnvironmentPart, settings: Sequence[FileSetting]) -> str:
         return f"GPU {part.number} alone: {part.value}"
     if part.kind not in (VARIABLE, ENTRY):
         return ""
-    found = [setting for setting in settings if setting.name == part.name and (part.value in setting.value)]
-    return f"{found[-1].file} line {found[-1].line} sets {part.name}" if found else ""
+    origins = [setting for setting in settings if setting.name == part.name and (part.value in setting.value)]
+    return f"{origins[-1].file} line {origins[-1].line} sets {part.name}" if origins else ""
 
 
 def _added(setting: FileSetting, around: Surroundings, shown: Shown) -> EnvironmentChange:
