@@ -23,7 +23,6 @@ causes that name it (:mod:`gpudiag.run.views`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -357,35 +356,6 @@ class FewerListed(Exception):  # noqa: N818  # what was measured, not an error
         self.seen = seen
 
 
-_NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
-"""TensorFlow's internal name of an operation that was called eagerly; it adds nothing to the message."""
-
-
-_ABOUT_A_GRAPH = (
-    "Graph execution error:",
-    "Detected at node",
-    "<stack traces",
-    "Node: ",
-    "[[",
-    "Original stack trace",
-    'File "',
-)
-
-
-def _of_a_graph(message: str) -> str:
-    """Return the error of a failed graph, without the lines that locate the operation in the graph; "" if not known.
-
-    TensorFlow wraps the error, and repeats it if several operations failed: ``2 root error(s) found.``, then
-    ``(0) INTERNAL: No blas support for stream``.
-    """
-    if not message.startswith(_ABOUT_A_GRAPH[0]):
-        return ""
-    lines = (line.strip() for line in message.splitlines())
-    told = (line for line in lines if line and not line.startswith(_ABOUT_A_GRAPH) and "root error(s)" not in line)
-    first = next(told, "")
-    return first.partition(": ")[2] if first.startswith("(0) ") else first
-
-
 class Raised(Record):
     """An exception as the user would see it."""
 
@@ -396,10 +366,9 @@ class Raised(Record):
     @property
     def brief(self) -> str:
         """Type and message on one line, cut at 200 characters, for the message of a finding; a code is never cut."""
-        from gpudiag.knowledge.codes import cut
+        from gpudiag.knowledge.graph_error import brief  # loads the table of codes
 
-        message = _of_a_graph(self.message) or _NODE.sub("", self.message)
-        return cut(" ".join(f"{self.type}: {message}".split()).removesuffix(" name:"), 200)
+        return brief(self.type, self.message)
 
 
 class MemoryUse(Record):

@@ -226,7 +226,11 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
         # It aborts while its log is captured.
         ("memory.allocator", "call_fails=cuDeviceGetDefaultMemPool:999", "fails on GPU 0: CUDA_ERROR_UNKNOWN: the d"),
         # It tries again without end while its log is captured.
-        ("placement.default", "call_fails=cuMemHostAlloc:999", "2 MiB of the computer's memory (not the GPU's) cannot be pinned for the GPU"),
+        (
+            "placement.default",
+            "call_fails=cuMemHostAlloc:999",
+            "2 MiB of the computer's memory (not the GPU's) cannot be pinned for the GPU",
+        ),
     ],
 )
 def test_an_error_after_which_the_process_ends_is_a_failure_of_the_gpu(
