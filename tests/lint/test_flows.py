@@ -212,3 +212,71 @@ WAYS_OF_A_CALL = {
 def test_call_is_followed(way: str) -> None:
     text = f"import tensorflow as tf\n{LISTED}x = tf.zeros([1])\n{WAYS_OF_A_CALL[way]}\n"
     assert "configured_after_init" in rules_in(text)
+
+
+SESSION = (
+    "sess = tf.Session()\nwith tf.device('/GPU:1'):\n    for step in range(99):\n        print(step, sess.run({}))\n"
+)
+DECORATED = """
+def on(name):
+    def decorate(function):
+        with tf.device(name):
+            def wrapper():
+                return function()
+            return wrapper
+    return decorate
+@on('/GPU:0')
+def make():
+    return tf.zeros([2])
+"""
+YIELDS = """
+def batches():
+    with tf.device('/CPU:0'):
+        for batch in tf.data.Dataset.range(9):
+            yield batch
+for step, batch in enumerate(batches()):
+    with tf.GradientTape() as tape:
+        loss = batch * 2
+"""
+ENTERS = """
+import contextlib
+@contextlib.contextmanager
+def on(name):
+    with tf.device(name):
+        yield
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+with on('/CPU:0'):
+    model.fit(tf.ones([4, 2]), tf.ones([4]))
+"""
+LEAVES = YIELDS.replace("            yield batch", "            pass\n    yield batch")
+SHARED = "strategy = tf.distribute.MirroredStrategy()\nwith strategy.scope():\n    model = tf.keras.Sequential()\n"
+BATCH = "model.train_on_batch(tf.ones([4, 2]), tf.ones([4]))\n"
+GRAPH = "import tensorflow.compat.v1 as tf\ntf.disable_eager_execution()\n"
+ON_GPU = "with tf.device('/GPU:1'):\n    x = tf.zeros([2])\n"
+WAYS_OF_A_SCOPE = {
+    "around what a session runs": (f"{GRAPH}{SESSION.format('step')}", ["device_scope_ignored"]),
+    "around an operation that a session runs": (f"{GRAPH}x = tf.zeros([2])\n{SESSION.format('x * 2')}", []),
+    "that a decorator opens too early": (f"{DECORATED}make()\n", ["device_scope_ignored"]),
+    "that a decorator opens in the call": (
+        DECORATED.replace(
+            "        with tf.device(name):\n            def", "        if True:\n            def"
+        ).replace("                return", "                with tf.device(name):\n                    return"),
+        [],
+    ),
+    "that a generator leaves open": (f"# trained on the GPU\n{YIELDS}", ["trained_on_cpu"]),
+    "that a generator leaves before it yields": (f"# trained on the GPU\n{LEAVES}", []),
+    "of a context manager": (f"# trained on the GPU\n{ENTERS}", ["trained_on_cpu"]),
+    "of a strategy, for one batch": (SHARED + BATCH, ["dataset_not_distributed"]),
+    "of one device, for one batch": (SHARED.replace("MirroredStrategy(", "OneDeviceStrategy('/GPU:0'") + BATCH, []),
+    "in a session, which raises without the GPU": (f"{GRAPH}{ON_GPU}tf.Session().run(x)\n", []),
+    "in a session with soft placement": (
+        f"{GRAPH}{ON_GPU}tf.Session(config=tf.ConfigProto(allow_soft_placement=True)).run(x)\n",
+        ["index_beyond_mask"],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OF_A_SCOPE)
+def test_scope_is_followed(way: str) -> None:
+    text, rules = WAYS_OF_A_SCOPE[way]
+    assert rules_in(f"import tensorflow as tf\n{text}") == rules

@@ -13,7 +13,7 @@ from typing import Any
 from gpudiag.lint.program import Effects, Event, Frame, Past, Program
 from gpudiag.lint.project import Module, Project
 from gpudiag.lint.sources import Piece
-from gpudiag.lint.values import Function, Value
+from gpudiag.lint.values import Function, Made, Value
 
 MOST_STEPS = 100_000
 """The most nodes of a program that are visited."""
@@ -58,6 +58,8 @@ class Cursor(ABC):
         self.imported: Past | None = None
         """The events that surely happen when the program is imported: at its top level, without the part for
         ``__main__``."""
+        self._open: dict[int, tuple[Made, ...]] = {}
+        """The context managers in which a generator yields, by the identity of the call that makes the generator."""
         self._relevant_names: set[str] | None = None
         self._matters: dict[Function, bool] = {}
 

@@ -362,6 +362,16 @@ class Expressions(Imports):
             use(self.evaluate(node.value))
         return UNKNOWN
 
+    def _yield(self, node: ast.Yield) -> Value:
+        if self.frame.stack:
+            self._open[id(self.frame.stack[-1][2])] = self.frame.contexts
+        return self._other(node)
+
+    def left_open(self, node: ast.expr) -> tuple[Made, ...]:
+        """Return the context managers around what uses the values of a generator: also those it yields in."""
+        opened = (self._open.pop(id(call)) for call in ast.walk(node) if id(call) in self._open)
+        return next(opened, self.frame.contexts)
+
     def _lambda(self, node: ast.Lambda) -> Value:
         function = Function(node, self.frame.module, self.frame.piece, self.frame.scopes)
         self.functions.append(function)
@@ -392,6 +402,7 @@ class Expressions(Imports):
         ast.DictComp: _dict_comprehension,
         ast.Lambda: _lambda,
         ast.NamedExpr: _walrus,
+        ast.Yield: _yield,
     }
 
 

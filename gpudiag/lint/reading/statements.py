@@ -236,7 +236,8 @@ class Statements(Calls):
         listed = devices(source) is not None or counts_all(source)
         sure = listed or truth(source) is True
         # If there are several: what the first round does comes before the second.
-        self._rounds(statement, sure, 2 if listed else 1)
+        with self.inside(contexts=self.left_open(statement.iter)):
+            self._rounds(statement, sure, 2 if listed else 1)
         return None
 
     def _while(self, statement: ast.While) -> bool | None:
@@ -281,6 +282,7 @@ class Statements(Calls):
         graph, contexts = self.frame.graph, self.frame.contexts
         for item in statement.items:
             value = self.evaluate(item.context_expr)
+            contexts = (*contexts, *self.left_open(item.context_expr)[len(self.frame.contexts) :])
             if isinstance(value, Made):
                 value.entered = value.used = True
                 graph = graph or value.name.endswith("Graph().as_default")
@@ -327,6 +329,9 @@ class Statements(Calls):
         function = Function(statement, frame.module, frame.piece, frame.scopes, graph=graph, outer=frame.functions)
         self.functions.append(function)
         self.scope[statement.name] = function
+        for decorator, node in zip(given, statement.decorator_list, strict=True):
+            if isinstance(decorator, Function):
+                self.follow(decorator, [function], {}, node)
 
     def _class(self, statement: ast.ClassDef) -> None:
         for decorator in statement.decorator_list:

@@ -1,8 +1,9 @@
-"""strategy.run is given batches of {dataset}, which is not distributed: each replica computes the same whole batch
+"""{call} is given {batch}, which is not distributed: each replica computes the same whole batch
 
 strategy.run hands its arguments to every replica as they are. Only a dataset that experimental_distribute_dataset or
 distribute_datasets_from_function has made gives each replica a part of the batch. Without it all GPUs are busy with the
-same work, and sums over the replicas are too large by their number.
+same work, and sums over the replicas are too large by their number. train_on_batch of Keras 3 gives the whole batch to
+each replica, too.
 
 Bad
     import tensorflow as tf
@@ -23,12 +24,14 @@ Good
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import is_dataset
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule
-from gpudiag.lint.values import Items, Part, elements
+from gpudiag.lint.program import Event, Program
+from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.values import Items, Made, Part, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -39,8 +42,8 @@ RULE = Rule(
             "loop over the distributed dataset",
         ),
     ),
-    words=("Strategy(",),
-    also=(".run(",),
+    words=("Strategy(", "train_on_batch("),
+    also=(".run(", "train_on_batch("),
     url="https://www.tensorflow.org/tutorials/distribute/input",
 )
 _RUNS = tuple(f"{name}().run" for name in sorted(api.STRATEGIES) if not name.endswith("OneDeviceStrategy"))
@@ -52,4 +55,17 @@ def find(program: Program) -> Matches:
         given = [inner for value in given for inner in (value.items if isinstance(value, Items) else [value])]
         parts = [value for value in given if isinstance(value, Part) and is_dataset(value.of)]
         if parts:
-            yield Match(event, {"dataset": "a dataset"})
+            yield Match(event, {"call": "strategy.run", "batch": "batches of a dataset"})
+    for event in () if program.mentions(_KERAS_2) else program.runs_of(_is_mirrored, ("().train_on_batch",)):
+        yield Match(event, {"call": event.what, "batch": "a batch"}, fix=(change(_FIT),))
+
+
+_KERAS_2 = re.compile(r"tf_keras|TF_USE_LEGACY_KERAS")
+"""Signs of a Keras that distributes the batch."""
+_FIT = "give fit() the batches, or strategy.run the step with the batches of a distributed dataset"
+
+
+def _is_mirrored(maker: Event) -> bool:
+    return any(
+        f"{context.owner.api}().run" in _RUNS for context in maker.frame.contexts if isinstance(context.owner, Made)
+    )

@@ -67,11 +67,9 @@ def find(program: Program) -> Matches:
             continue
         if index is None:
             continue
-        kinds = {_kind(statement, program) for statement in event.body}
-        if len(kinds) == 1 and (kind := kinds.pop()) is not None:
-            yield Match(
-                event, {"what": "the definition of functions" if kind == "definitions" else kind, "where": _WHERE[kind]}
-            )
+        if kind := _kind(event.body, program):
+            what = "the definition of functions" if kind == "definitions" else kind
+            yield Match(event, {"what": what, "where": _WHERE[kind]})
 
 
 def _outside(device: Made, program: Program) -> Call | None:
@@ -114,34 +112,30 @@ def _starts_thread(event: Call, device: Made) -> bool:
     return uses and isinstance(function, Function) and _PLACES.search(function.text) is None
 
 
-def _kind(statement: ast.stmt, program: Program) -> str | None:
-    """Return the kind of a statement that ignores the device, or None for any other statement."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return "definitions"
-    if isinstance(statement, ast.With):
-        session = all(_api(item.context_expr, program) == "Session" for item in statement.items)
-        names = {item.optional_vars.id for item in statement.items if isinstance(item.optional_vars, ast.Name)}
-        return "a session" if session and all(_only_runs(inner, names) for inner in statement.body) else None
-    if isinstance(statement, ast.Assign | ast.Expr | ast.Return) and statement.value is not None:
-        name = _api(statement.value, program)
-        if name == "Session":
-            return "a session"
-        if name.startswith("data.Dataset"):
-            return "a tf.data pipeline"
-    return None
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+_KINDS = (("Session", "a session"), ("data.Dataset", "a tf.data pipeline"))
+_NEUTRAL = re.compile(r"(?:logging|numpy|time)\.|(?:print|range|len|zip|enumerate|float|int|str|round)\Z")
 
 
-def _api(node: ast.expr, program: Program) -> str:
-    made = program.by_node.get(id(node))
-    return made.api if made else ""
+def _kind(body: list[ast.stmt], program: Program) -> str | None:
+    """Return the kind of what is done in a device scope if all of it ignores the device, else None."""
+    if any(isinstance(line, _DEFINITIONS) for line in body):
+        kept = (line.value if isinstance(line, ast.Return) else line for line in body)
+        return "definitions" if all(isinstance(line, _DEFINITIONS | ast.Name) for line in kept) else None
+    kinds = set()
+    for node in (node for line in body for node in _calls(line)):
+        made = program.by_node.get(id(node))
+        name = made.api if made else ast.unparse(node.func)
+        if not _NEUTRAL.match(name):
+            computes = any(isinstance(inner, ast.BinOp) for arg in node.args for inner in ast.walk(arg))
+            known = made is not None and not computes
+            kinds.add(next((kind for start, kind in _KINDS if known and name.startswith(start)), None))
+    return kinds.pop() if len(kinds) == 1 else None
 
 
-def _only_runs(statement: ast.stmt, sessions: set[str]) -> bool:
-    """Return whether a statement calls nothing but the session, and functions that print."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            func = node.func
-            own = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in sessions
-            if not own and not (isinstance(func, ast.Name) and func.id in ("print", "range", "len", "zip")):
-                return False
-    return True
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls in a statement, without those in functions that are defined there."""
+    if isinstance(node, ast.Call):
+        yield node
+    for child in () if isinstance(node, _DEFINITIONS) else ast.iter_child_nodes(node):
+        yield from _calls(child)

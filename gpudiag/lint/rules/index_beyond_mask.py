@@ -37,8 +37,8 @@ from gpudiag.fix import Role, edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Event, Program, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
-from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before, masks
-from gpudiag.lint.values import Const, devices, elements, of_gpus
+from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before, masks, session_config
+from gpudiag.lint.values import Const, Made, devices, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -174,6 +174,9 @@ _COUNTED = re.compile(
 def _not_counted(program: Program) -> Matches:
     if program.mentions(_COUNTED):
         return
+    soft = [_is_soft(session.made) for session in program.calls("Session")]
+    if soft and not all(soft):
+        return  # without soft placement a session raises if a GPU is missing
     used = {device_index(name) for event in program.calls(*PLACING) for name in device_names(event)} - {None}
     if used == set(range(len(used))):
         return  # it is written for so many GPUs
@@ -182,7 +185,15 @@ def _not_counted(program: Program) -> Matches:
         if beyond:
             figures = {"what": f"{beyond[0]!r} is used, and nothing asks how many GPUs there are"}
             why = "with fewer it runs elsewhere, silently"
-            yield Match(event, {**figures, "why": why}, fix=_ASK, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
+            fix = (change("leave allow_soft_placement out: then it raises"), _ASK[1]) if soft else _ASK
+            yield Match(event, {**figures, "why": why}, fix=fix, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
+
+
+def _is_soft(session: Made) -> bool:
+    """Return whether a session may run operations elsewhere than on their device; without a known configuration not."""
+    config = session_config(session)
+    soft = config and config.kwargs.get("allow_soft_placement", config.options.get("allow_soft_placement"))
+    return isinstance(soft, Const) and soft.value is True
 
 
 _ASK = (

@@ -55,16 +55,16 @@ _ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devi
 
 
 def find(program: Program) -> Matches:
-    for event in program.of(Call):
-        if not event.frame.contexts:
+    for event in program.events:
+        if not isinstance(event, Call | Entered) or not event.frame.contexts:
             continue
         innermost = event.frame.contexts[-1]
-        computes = event.api.endswith(("().__call__", "().predict")) and has_weights(event.made.owner)
+        computes = event.made.api.endswith(("().__call__", "().predict")) and has_weights(event.made.owner)
         if computes and innermost.api.endswith(_IN_PIPELINE) and not program.mentions(_COPIES):
             yield Match(event, {"call": event.what, "place": event.place(program), "where": _pipeline(innermost)})
         device = next((made for made in reversed(event.frame.contexts) if made.api == "device"), None)
         name = None if device is None else device.constant(0, "device_name")
-        trains = event.made.name.endswith(("().fit", "().train_on_batch"))
+        trains = event.made.name.endswith(("().fit", "().train_on_batch", "GradientTape"))
         on_cpu = isinstance(name, str) and _CPU.match(name) is not None
         if trains and on_cpu and _is_meant_for_gpus(program) and isinstance(event.node, ast.Call):
             scope = next((entered for entered in program.of(Entered) if entered.made is device), event)
