@@ -6,6 +6,7 @@ compose file as shell code, line by line, so that line numbers stay.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -163,8 +164,17 @@ class _Shell:
         line = self.text.count("\n", 0, start) + 1
         column = start - (self.text.rfind("\n", 0, start) + 1)
         unknown = "$" in value or "`" in value or HOLE in value
-        plain = None if unknown else re.sub(r"[\"']", "", value)
+        plain = None if unknown and not self._is_misspelt(value) else re.sub(r"[\"']", "", value)
         return Assignment(name, plain, line, column, column + len(name), exported, spaced=spaced)
+
+    def _is_misspelt(self, value: str) -> bool:
+        """Return whether a value is a variable that no line assigns, and one with a similar name is assigned."""
+        name = re.fullmatch(r"\"?\$\{?([A-Za-z_]\w*)\}?\"?", value)
+        if name is None or re.search(rf"(?<![${{\w]){name[1]}\b", self.text):
+            return False
+        others = [known.name for known in self.found]
+        begins = any(name[1].startswith(f"{other}_") or other.startswith(f"{name[1]}_") for other in others)
+        return begins or bool(difflib.get_close_matches(name[1], others, cutoff=0.8))
 
 
 def _without_heredocs(text: str) -> str:

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from linting import rules_in
+from linting import found_in, rules_in
 
 VALUE = "'[0, 1]'"
 """What flows; as the mask it hides every GPU."""
@@ -121,6 +121,11 @@ WAYS_OF_A_VALUE = {
     "flag": (
         f"from absl import flags\nflags.DEFINE_string('mask', {VALUE}, 'GPUs')\nFLAGS = flags.FLAGS",
         "FLAGS.mask",
+    ),
+    "option of a type": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--gpus', type=list, default='0,1')\n"
+        "args = parser.parse_args()",
+        "','.join(args.gpus)",
     ),
     "text of a list": ("gpus = [0, 1]", "str(gpus)"),
     "formatted list": ("gpus = [0, 1]", "f'{gpus}'"),
@@ -280,3 +285,29 @@ WAYS_OF_A_SCOPE = {
 def test_scope_is_followed(way: str) -> None:
     text, rules = WAYS_OF_A_SCOPE[way]
     assert rules_in(f"import tensorflow as tf\n{text}") == rules
+
+
+STARTS = """
+import os, subprocess
+def start(rank):
+    env = dict(os.environ)
+    env['CUDA_VISIBLE_DEVICES'] = str(rank {})
+    subprocess.Popen(['python', 'train.py'], env=env)
+for rank in range({}):
+    start(rank)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "processes", "found"), [("// 2", 2, True), ("% 2", 2, False), ("// 2", 3, False), ("// 4", 8, False)]
+)
+def test_one_mask_for_all_processes_is_found(number: str, processes: int, found: bool) -> None:
+    assert rules_in(STARTS.format(number, processes)) == ["processes_share_a_gpu"] * found
+
+
+def test_a_second_mask_is_not_to_be_set_earlier() -> None:
+    text = "import os\nimport tensorflow as tf\n{}tf.zeros([2])\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
+    first = "os.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+    fixes = [found_in(text.format(before))[-1].fix[0].note for before in ("", first)]
+    assert "process for each mask" in fixes[1]
+    assert "process" not in fixes[0]

@@ -25,6 +25,18 @@ FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
         },
         set(),
     ),
+    "a name that no line assigns": (
+        {"run.sh": "GPU=${1:-1}\nexport CUDA_VISIBLE_DEVICES=$GPU_ID\npython main.py\n"},
+        {("mask_names_no_gpu", "run.sh", 2)},
+    ),
+    "a name from outside, and one that a loop assigns": (
+        {
+            "run.sh": "GPU=1\nexport CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nfor GPU_ID in 0 1; do\n"
+            "  CUDA_VISIBLE_DEVICES=$GPU_ID python main.py\ndone\nexport CUDA_VISIBLE_DEVICES=${GPU_NR:-0}\n"
+            "python main.py\n"
+        },
+        set(),
+    ),
     "spaces": (
         {"job.slurm": "CUDA_VISIBLE_DEVICES = 0\nexport TF_FORCE_GPU_ALLOW_GROWTH = true\nsrun python main.py\n"},
         {(REACHES_NONE, "job.slurm", 1), (REACHES_NONE, "job.slurm", 2)},

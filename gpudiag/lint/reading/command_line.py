@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.lint.folding import assumed
+from gpudiag.lint.folding import RESULTS, assumed
 from gpudiag.lint.program import Program
 from gpudiag.lint.values import Const, Items, Made, Name, Value, constants
 
@@ -68,16 +68,14 @@ def _default(add_argument: Made) -> Value | None:
         return None
     if action in _SWITCHES:
         return assumed(add_argument.kwargs.get("default", Const(_SWITCHES[action])))
-    default, kind = add_argument.kwargs.get("default", Const(None)), add_argument.kwargs.get("type")
-    if "action" in add_argument.kwargs or (kind is not None and [*constants(default)] != _read_by(kind, default)):
+    default: Value | None = add_argument.kwargs.get("default", Const(None))
+    kind = add_argument.kwargs.get("type")
+    if "action" in add_argument.kwargs:
         return None
-    return assumed(default)
-
-
-def _read_by(kind: Value, default: Value) -> list[object]:
-    """Return the constants of a default that argparse leaves as they are: it gives a text to ``type``."""
-    of_text = isinstance(kind, Name) and kind.path == "builtins.str"
-    return [value for value in constants(default) if of_text or not isinstance(value, str)]
+    if kind is not None and isinstance(default, Const) and isinstance(default.value, str):  # argparse converts texts
+        convert = RESULTS.get(kind.path) if isinstance(kind, Name) else None
+        default = convert([default]) if convert else None
+    return None if default is None else assumed(default)
 
 
 def _destination(add_argument: Made) -> object:

@@ -1,8 +1,9 @@
-"""CUDA_VISIBLE_DEVICES={value!r} hides every GPU: {entry!r} is not the number or the UUID of one
+"""CUDA_VISIBLE_DEVICES={value!r} {shows}: {entry!r} is not the number or the UUID of one
 
-The CUDA driver reads the list up to the first entry that names no GPU. cuda:0, gpu:0 and [0] are names of other
-libraries, so the list is empty, and TensorFlow runs on the CPU without a warning. The text None, which str(args.gpu)
-makes of an option of argparse that was not given, hides them as well.
+The CUDA driver reads the list up to the first entry that names no GPU: 0,,,1 shows GPU 0 alone. cuda:0, gpu:0 and [0]
+are names of other libraries, so the list is empty, and TensorFlow runs on the CPU without a warning. The text None,
+which str(args.gpu) makes of an option of argparse that was not given, and a variable that a script assigns nowhere,
+hide them as well.
 
 Bad
     import os
@@ -28,6 +29,7 @@ from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
+from gpudiag.text import counted
 
 RULE = Rule(
     severity=Severity.FAIL,
@@ -47,19 +49,25 @@ _MEANT_TO_HIDE = re.compile(
 def find(program: Program) -> Matches:
     for event in masks(program):
         value = event.value
-        if not isinstance(value, Const) or not isinstance(value.value, str) or entries(value):
+        if not isinstance(value, Const) or not isinstance(value.value, str) or (shown := entries(value)) is None:
             continue
         text = value.value
+        rest = text.split(",")[len(shown) :]
+        if not rest or (shown and not "".join(rest).strip()):
+            continue
+        shows = f"shows {counted(len(shown), 'GPU')} alone" if shown else "hides every GPU"
+        figures = {"value": text, "shows": shows, "entry": rest[0]}
         if value.assumed and text == "None":
             names = {ast.unparse(node) for node in ast.walk(event.node) if isinstance(node, ast.Attribute | ast.Name)}
             if not any(name in ast.unparse(guard) for guard in event.guards for name in names - {"os", "str"}):
-                figures = {"value": "None", "entry": "None"}
                 fix = change("set the variable only if the option is given: None is its default")
                 yield Match(event, figures, node=event.value_node, fix=(fix,))
-        elif text == ",":
+        elif text.startswith("$"):
+            fix = change(f"no line assigns {text.strip('${}')}: write the name of the variable that is assigned")
+            yield Match(event, figures, fix=(fix,))
+        elif text == "," or ",,," in text:
             fix = change("split the text: text.split(','), not its letters, are the GPUs")
-            yield Match(event, {"value": text, "entry": ""}, node=event.value_node, fix=(fix,))
-        elif not _MEANT_TO_HIDE.match(text.split(",")[0]):
-            numbers = re.findall(r"\d+", text)
-            figures = {"value": text, "entry": text.split(",")[0], "instead": repr(",".join(numbers) or "0")}
-            yield Match(event, figures, node=event.value_node)
+            yield Match(event, figures, node=event.value_node, fix=(fix,))
+        elif not _MEANT_TO_HIDE.match(rest[0]):
+            instead = ",".join([*shown, *re.findall(r"\d+", ",".join(rest))]) or "0"
+            yield Match(event, {**figures, "instead": repr(instead)}, node=event.value_node)

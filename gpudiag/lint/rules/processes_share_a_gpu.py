@@ -25,12 +25,13 @@ Good
 
 from __future__ import annotations
 
+import ast
 import re
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.program import Call, Program, Variable
+from gpudiag.lint.rule import Match, Matches, Rule, change
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK, entries, is_of_tests, mask_before, masks
 from gpudiag.model.report import Severity
 
@@ -47,6 +48,7 @@ _CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_v
 
 def find(program: Program) -> Matches:
     yield from _holding_parents(program)
+    yield from _of_one_mask(program)
     if program.mentions(_CHOSEN) or is_of_tests(program):
         return  # a test is one process
     for event in program.of(Call):
@@ -79,4 +81,21 @@ def _holding_parents(program: Program) -> Matches:
             return
 
 
+def _of_one_mask(program: Program) -> Matches:
+    """Yield a mask that is divided among several processes, and is the same for all of them."""
+    rounds: dict[int, list[Variable]] = {}
+    for event in masks(program):
+        if event.how == "env" and event.value_node is not None and _DIVIDES.search(ast.unparse(event.value_node)):
+            rounds.setdefault(id(event.value_node), []).append(event)
+    for first, *others in rounds.values():
+        given = {entry for event in (first, *others) for entry in entries(event.value) or [""]}
+        if others and len(others) < _ALL_SEEN and len(given) == 1 and "" not in given:
+            what = f"each of the {len(others) + 1} processes gets {MASK}={given.pop()!r}"
+            yield Match(first, {"what": what, "happens": "the other GPUs have none"}, fix=(change(_DEAL),))
+
+
+_DIVIDES = re.compile(r" (?://|%) ")
+_DEAL = "number the GPUs by the remainder: str(index % count)"
+_ALL_SEEN = 3
+"""The most further rounds with which surely all calls of a function were followed."""
 _FORCED = re.compile("TF_FORCE_GPU_ALLOW_GROWTH")

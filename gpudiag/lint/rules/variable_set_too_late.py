@@ -30,6 +30,7 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER
 from gpudiag.lint.program import Event, Program, SetByImport, Variable
 from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.settings import MASK, mask_before
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
@@ -59,7 +60,11 @@ def find(program: Program) -> Matches:
         if variable.name not in api.READ_AT_IMPORT and not of_child and any(map(_starts_others, (event, variable))):
             continue  # a child process gets it
         name = variable.name if variable is event else f"{variable.name} ({variable.place(program)})"
-        yield Match(event, {"name": name, "what": earlier.what, "place": earlier.place(program), "before": before})
+        figures = {"name": name, "what": earlier.what, "place": earlier.place(program), "before": before}
+        yield Match(event, figures, fix=(_EACH,) if variable.name == MASK and mask_before(earlier) else ())
+
+
+_EACH = change("show all GPUs from the start and use tf.device for each part, or start a process for each mask")
 
 
 def _starts_others(event: Event) -> bool:
