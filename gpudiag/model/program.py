@@ -129,20 +129,20 @@ class Scope(Record):
 
 
 class Function(Record):
-    """A ``tf.function``."""
+    """A ``tf.function``, as called from one line."""
 
     name: str
     """The name of the Python function."""
     line: str
-    """The line of the program that called it first, of the graph that ran most often; if none ran, the line that made
-    TensorFlow trace it."""
+    """The line of the program that called it; if none ran, the line that made TensorFlow trace it."""
     traced: int
     """How often the Python function was run to make a graph."""
     runs: int = 0
     devices: dict[str, int] = {}
-    """The number of operations of its graphs on each device, after TensorFlow had optimized the graphs."""
+    """The number of operations of its graphs on each device, after TensorFlow had optimized the graphs; the largest if
+    it varies."""
     copies: int = 0
-    """Tensors that each run copies between the host and a GPU."""
+    """Tensors that each run copies between the host and a GPU; the least if it varies."""
     compiled: bool = False
     """True if XLA compiles the function as a whole."""
     clusters: int | None = None
@@ -159,6 +159,12 @@ class Function(Record):
     """The types of its operations on GPUs."""
     cpu_variables: int = 0
     """The number of variables on the CPU that it uses."""
+    ran: dict[str, int] = {}
+    """The number of operations that ran on each device, of all its runs whose graphs are known."""
+    unknown_runs: int = 0
+    """The number of runs of graphs of which it is not known what they hold."""
+    varies: bool = False
+    """True if it has several graphs with different numbers of operations or copies."""
 
 
 class Copies(Record):
@@ -420,8 +426,11 @@ class ProgramTrace(Record):
                 counts[device] = counts.get(device, 0) + placed.count
         for function in self.functions:
             if function.process == process.pid:
-                for device, nodes in function.devices.items():
-                    counts[device] = counts.get(device, 0) + nodes * max(function.runs, 1)
+                ran = function.ran or {
+                    device: nodes * max(function.runs, 1) for device, nodes in function.devices.items()
+                }
+                for device, number in ran.items():
+                    counts[device] = counts.get(device, 0) + number
         return counts
 
     def asked(self, process: Process) -> set[str]:

@@ -86,7 +86,9 @@ def _on_the_cpu(trace: ProgramTrace) -> str:
     outside = "tf.data and TensorFlow's strategies" if by_strategy else "tf.data"
     apart = sum(not process.gpus for process in computed)
     watched = f", in the {counted(len(computed) - apart, 'process')} with a GPU" if apart else ""
-    return f"No operation that a GPU could run was seen on the CPU outside of {outside}{watched}{unused}"
+    return (
+        f"No floating-point computation that a GPU could run was seen on the CPU outside of {outside}{watched}{unused}"
+    )
 
 
 def head(trace: ProgramTrace) -> list[tuple[str, str]]:
@@ -142,10 +144,12 @@ def _setting(setting: Setting, *, named: bool) -> str:
 def _gpus(trace: ProgramTrace) -> list[tuple[str, str]]:
     """Return what each process did with each GPU of the machine, or why it did nothing with it."""
     several = len({use.process for use in trace.gpus}) > 1
+    unknown = {function.process for function in trace.functions if function.unknown_runs}
     lines = []
     for use in trace.gpus:
         process = f"process {use.process}: " if several else ""
-        ran = f"{', '.join(use.devices)}, {counted(use.operations, 'operation', ',')}"
+        least = "at least " if use.process in unknown else ""  # what some of its functions hold is not known
+        ran = f"{', '.join(use.devices)}, {least}{counted(use.operations, 'operation', ',')}"
         lines.append((f"GPU {use.gpu}", f"{process}{f'not used: {use.unused}' if use.unused else ran}"))
     return lines
 
@@ -189,9 +193,13 @@ def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     for function in sorted(trace.functions, key=lambda entry: -entry.runs):
         if function.runs or function.devices:
             devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(function.devices.items()) if name)
-            copies = f"; {_copies(function.copies)} between host and GPU in each run" if function.copies else ""
+            least = "at least " if function.varies else ""
+            copies = f"; {least}{_copies(function.copies)} between host and GPU in each run" if function.copies else ""
             traced = f", traced {function.traced} times" if function.traced > 1 else ""
             where = "compiled by XLA" if function.compiled and not devices else devices or "not known"
+            where = f"at most {where}" if function.varies and devices else where
+            if devices and function.unknown_runs:
+                where += f", not known of {counted(function.unknown_runs, 'run', ',')}"
             runs = counted(function.runs, "run", ",")
             text = f"{function.name}: {runs}{traced}; operations: {where}{copies}{_clusters(function)}"
             lines.append((place(function.line) if function.line else "function", text))
@@ -233,11 +241,12 @@ def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
             f" by {copies_made.function}" if copies_made.function else "" if copies_made.direct else ", by a library"
         )
         if copies_made.count == copies_made.unsized:
-            sizes = "sizes not known"
+            sizes = "of unknown size"
         else:
             unsized = f", and {_copies(copies_made.unsized)} of unknown size" if copies_made.unsized else ""
             sized = copies_made.count - copies_made.unsized
-            sizes = f"{size(copies_made.bytes)} in all, {size(copies_made.bytes / sized)} each{unsized}"
+            mean = f" in all, {size(copies_made.bytes / sized)} on average" if sized > 1 else ""
+            sizes = f"{size(copies_made.bytes)}{mean}{unsized}"
         lines.append(
             (
                 place(copies_made.line) if copies_made.line else "?",

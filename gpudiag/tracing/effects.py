@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from gpudiag.fix import Action, edit, export, note, unset
@@ -65,6 +66,8 @@ def _of_mask(value: str, observed: Observed, variables: Variables) -> Effect:
     if cards is None:
         return Effect(Fate.NOT_CHECKED, "the CUDA driver was not loaded")
     entries = [entry.strip() for entry in value.split(",")]
+    while len(entries) > 1 and not entries[-1]:
+        del entries[-1]
     if not entries[0] or entries[0].startswith("-"):
         if cards:
             return Effect(Fate.IGNORED, f"the CUDA driver shows {_number(cards)}")
@@ -87,16 +90,18 @@ def _of_mask(value: str, observed: Observed, variables: Variables) -> Effect:
 def _of_short_mask(entries: Sequence[str], cards: Sequence[Card], observed: Observed) -> Effect:
     """Return the effect of a mask that names more GPUs than the driver shows."""
     real = {str(card.index) for card in observed.machine.values()}
-    last = entries[len(cards)]
+    last, named = entries[len(cards)], [entry for entry in entries if entry]
     because = "" if last in real else f": the list ends at {last!r}, which this machine does not have"
-    if len(set(entries)) < len(entries):
+    if not last:
+        because = ": the list ends at its first empty entry"
+    elif not cards and len(set(named)) < len(named):
         because = ": a GPU that is named twice hides all"
     numbers = re.findall(r"\d+", ",".join(entries))
     if numbers and "0" not in numbers and all(str(int(number) - 1) in real for number in numbers):
         numbers = [str(int(number) - 1) for number in numbers]  # they were counted from 1
     kept = list(dict.fromkeys(number for number in numbers if number in real))
     instead = export(MASK, ",".join(kept)) if kept else unset(MASK)
-    why = f"it names {len(entries)}, and the CUDA driver shows {_number(cards)}{because}"
+    why = f"it names {len(named)}, and the CUDA driver shows {_number(cards)}{because}"
     return Effect(Fate.OTHER_EFFECT, why, instead)
 
 
@@ -131,15 +136,15 @@ def _of_order(value: str, observed: Observed, variables: Variables) -> Effect:
     if mask is not None:
         entries = [entry.strip() for entry in mask[0].split(",")]
         known = {str(card.index): card.pci for card in observed.machine.values()}
-        expected = [known.get(entry, "") for entry in entries]
-        if not all(expected):
-            return Effect(Fate.NOT_CHECKED, f"{MASK}={mask[0]} chooses the GPUs otherwise than by number")
+        expected = list(takewhile(bool, (known.get(entry, "") for entry in entries)))  # where the list ends
+        if not expected:
+            return Effect(Fate.NOT_CHECKED, f"{MASK}={mask[0]} names no GPU by its number in nvidia-smi")
     elif len(cards) < 2:
         return Effect(Fate.NOT_CHECKED, f"the CUDA driver shows {_number(cards)}")
     else:
         expected = sorted(card.pci for card in cards)
     shown = [card.pci for card in cards]
-    if shown == expected:
+    if shown == expected and (mask is None or len(expected) == len(entries)):
         return Effect(Fate.TOOK_EFFECT, f"the CUDA driver shows {', '.join(shown)}")
     return Effect(Fate.NOT_CHECKED, f"the CUDA driver shows {', '.join(shown) or 'no GPU'}")
 

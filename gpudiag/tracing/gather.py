@@ -247,41 +247,73 @@ def _placed(notes: Notes, pid: int) -> Iterator[Placed]:
 
 
 def _functions(notes: Notes, pid: int) -> Iterator[Function]:
-    traced: dict[str, list[tuple[str, int]]] = {}
+    traced: dict[str, dict[str, int]] = {}
     compiled: set[str] = set()
-    called: dict[str, list[tuple[str, int]]] = {}
-    graphs: dict[str, list[Note]] = {}
+    graphs = _graphs(notes)
     for note in notes.of("counter"):
-        count = notes.count(note)
         if note["what"] == "traced":
-            traced.setdefault(note["op"], []).append((note["line"], count))
+            at = traced.setdefault(note["op"], {})
+            at[note["line"]] = at.get(note["line"], 0) + notes.count(note)
             if note["kernel"] == "xla":
                 compiled.add(note["op"])
-        elif note["what"] in ("function", "session"):
-            called.setdefault(python_name(note["op"]), []).append((note["line"], count))
+    called: dict[str, dict[str, dict[str, int]]] = {name: {} for name in traced}
+    for (name, line), runs_of in _calls(notes).items():
+        called.setdefault(name, {})[line] = runs_of
+    for name, at_lines in called.items():
+        at = traced.get(name, {})
+        if not at_lines:  # it was only traced
+            every = {graph: 0 for graph in graphs if python_name(graph) == name}
+            at_lines[max(at, key=lambda line: at[line], default="")] = every
+        first = max(at_lines, key=lambda line: sum(at_lines[line].values()))
+        for line, runs_of in at_lines.items():
+            elsewhere = (number for other, number in at.items() if line == first and other not in at_lines)
+            traced_times = at.get(line, 0) + sum(elsewhere)
+            known = {"name": name, "line": line, "traced": traced_times, "compiled": name in compiled, "process": pid}
+            yield _function(runs_of, graphs, **known)
+
+
+def _calls(notes: Notes) -> dict[tuple[str, str], dict[str, int]]:
+    """Return for each Python function, and each line that called it, how often each of its graphs ran."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for note in notes.of("counter"):
+        if note["what"] in ("function", "session") and (count := notes.count(note)):
+            runs_of = found.setdefault((python_name(note["op"]), note["line"]), {})
+            runs_of[note["op"]] = runs_of.get(note["op"], 0) + count
+    return found
+
+
+def _graphs(notes: Notes) -> dict[str, list[Note]]:
+    """Return for each function of TensorFlow its graphs, one for each shape of the arguments."""
+    found: dict[str, list[Note]] = {}
     for note in notes.of("graph"):
-        graphs.setdefault(python_name(note["function"]), []).append(note)
-    for name in dict.fromkeys((*traced, *called)):
-        runs = sum(count for _, count in called.get(name, ()))
-        lines = called[name] if runs else traced.get(name, [])
-        mine = graphs.get(name, [])  # one for each shape of the arguments
-        clusters = [note["clusters"] for note in mine if note["clusters"] is not None]
-        yield Function(
-            name=name,
-            line=max(lines, key=lambda item: item[1])[0] if lines else "",
-            traced=sum(count for _, count in traced.get(name, ())),
-            runs=runs,
-            devices=_most(note["devices"] for note in mine),
-            copies=max((sum(_with_host(note).values()) for note in mine), default=0),
-            compiled=name in compiled,
-            clusters=max(clusters, default=None),
-            outside={op: has_kernel for note in mine for op, has_kernel in note["outside"].items()},
-            process=pid,
-            between_gpus=max((note["copies"]["between GPUs"][0] for note in mine), default=0),
-            scopes={note["scope"]: tuple(note["devices"]) for note in mine if "GPU" in note["scope"]},
-            types=tuple(sorted({op for note in mine for ops in note.get("types", {}).values() for op in ops})),
-            cpu_variables=max((note.get("cpu_variables", 0) for note in mine), default=0),
-        )
+        found.setdefault(note["function"], []).append(note)
+    return found
+
+
+def _function(runs_of: Mapping[str, int], graphs: Mapping[str, list[Note]], **known: Any) -> Function:
+    """Return a function by how often each of its graphs ran, with what else is known of it."""
+    mine = [note for graph in runs_of for note in graphs.get(graph, ())]
+    clusters = [note["clusters"] for note in mine if note["clusters"] is not None]
+    copies = [sum(_with_host(note).values()) for note in mine]
+    ran: dict[str, int] = {}
+    for graph, runs in runs_of.items():
+        for device, number in _most(note["devices"] for note in graphs.get(graph, ())).items():
+            ran[device] = ran.get(device, 0) + runs * number
+    return Function(
+        **known,
+        runs=sum(runs_of.values()),
+        devices=_most(note["devices"] for note in mine),
+        copies=min(copies, default=0),
+        clusters=max(clusters, default=None),
+        outside={op: has_kernel for note in mine for op, has_kernel in note["outside"].items()},
+        between_gpus=max((note["copies"]["between GPUs"][0] for note in mine), default=0),
+        scopes={note["scope"]: tuple(note["devices"]) for note in mine if "GPU" in note["scope"]},
+        types=tuple(sorted({op for note in mine for ops in note.get("types", {}).values() for op in ops})),
+        cpu_variables=max((note.get("cpu_variables", 0) for note in mine), default=0),
+        ran=ran,
+        unknown_runs=sum(runs for graph, runs in runs_of.items() if graph not in graphs),
+        varies=len(set(copies)) > 1 or any(note["devices"] != mine[0]["devices"] for note in mine),
+    )
 
 
 def _with_host(graph: Note) -> dict[str, int]:
@@ -298,22 +330,24 @@ def _most(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
-    runs = {note["op"]: notes.count(note) for note in notes.of("counter") if note["what"] in ("function", "session")}
-    inside: dict[tuple[str, str], list[int]] = {}
-    for note in notes.of("graph"):
-        name = note["function"]
-        for direction, numbers in note["copies"].items():
-            total = inside.setdefault((direction, python_name(name)), [0, 0, 0])
-            for position, number in enumerate(numbers):
-                total[position] += runs.get(name, 0) * number
+    graphs = _graphs(notes)
+    inside: dict[tuple[str, str, str], list[int]] = {}
+    for (name, line), runs_of in _calls(notes).items():
+        for graph, runs in runs_of.items():
+            several = [note["copies"] for note in graphs.get(graph, ())]
+            if any(copies != several[0] for copies in several):
+                continue  # which of them ran how often is not known
+            for direction, numbers in several[0].items() if several else ():
+                total = inside.setdefault((direction, name, line), [0, 0, 0])
+                for position, number in enumerate(numbers):
+                    total[position] += runs * number
     for note in notes.of("counter"):
         if note["what"] == "copy" and (count := notes.count(note)):
             size = notes.counters[note["slot"] + 1]
             yield Copies(note["op"], note["line"], count, size, direct=bool(note["kernel"]), process=pid)
-    lines = {function.name: function.line for function in _functions(notes, pid)}
-    for (direction, name), (count, size, unsized) in inside.items():
+    for (direction, name, line), (count, size, unsized) in inside.items():
         if count:
-            yield Copies(direction, lines.get(name, ""), count, size, name, unsized, process=pid)
+            yield Copies(direction, line, count, size, name, unsized, process=pid)
 
 
 def _waited(notes: Notes, pid: int) -> Iterator[Waited]:

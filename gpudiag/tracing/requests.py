@@ -133,8 +133,8 @@ def of_policy(note: Note, observed: Observed) -> Effect | None:
         why = f"Keras keeps it for each thread, and this is not the main one: {_layers(others)} made elsewhere"
         return Effect(Fate.IGNORED, why, fix.edit_note("call it in the thread that makes the layers"))
     if not with_it and sum(others.values()):
-        why = f"{_layers(others)} made after it and none with it: each was given another dtype"
-        return Effect(Fate.IGNORED, why, fix.edit_note("take dtype= out of the layers that are to have it"))
+        why = f"{_layers(others)} made after it, and none that computes with it: each was given another dtype"
+        return Effect(Fate.OTHER_EFFECT, why, fix.edit_note("take dtype= out of the layers that are to have it"))
     if not with_it and before:
         why = f"{_layers(before)} made before it, and none after it: a layer takes the policy when it is made"
         return Effect(Fate.TOO_LATE, why, fix.edit_note("move the line before the first layer is made"))

@@ -230,7 +230,12 @@ class _Judge:
             instead = _set(known, value, line, by_env=note is None)
             if line and note is None:
                 instead = fix.edit_note(f"call it {known} in env= at {place(line)}")
-            yield _with(one, Effect(Fate.MISSPELT, f"nothing reads {name}", instead))
+            named = name if name.isidentifier() else repr(name)
+            why = f"nothing reads {named}"
+            if name.strip() != name:
+                instead = instead.replaced(note="without the blank") if instead.command else instead
+                why += f": the name has a blank at its {'beginning' if name.lstrip() != name else 'end'}"
+            yield _with(msgspec.structs.replace(one, what=named), Effect(Fate.MISSPELT, why, instead))
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
             again = None
@@ -264,9 +269,13 @@ class _Judge:
             why = f"{_when_read(name)}{f', at {place(where)}' if where else ''}"
             before = "import tensorflow" if read_at == "imported" else "the first use of TensorFlow"
             earlier = f"or {'unset' if value is None else 'set'} it before {before}"
-            return Effect(
-                Fate.TOO_LATE, why, unset(name, note=earlier) if value is None else export(name, value, earlier)
-            )
+            action = unset(name, note=earlier) if value is None else export(name, value, earlier)
+            inherited = (self.notes.first("process").get("variables") or {}).get(name)
+            others = {note["value"] for note in self.notes.of("variable") if note["name"] == name}
+            if value is not None and others - {value, None, inherited}:
+                own = "use tf.device for each GPU, or" if name == MASK else "use one value, or"
+                action = fix.edit_note(f"{own} start a process for each: it is read once in a process")
+            return Effect(Fate.TOO_LATE, why, action)
         if name == GRAPH_FLAGS and self.final.step == "imported" and (refused := effects.of_refused_flags(value or "")):
             return (
                 replace(refused, instead=_in_program(refused.instead, name, line, by_env=by_env)) if line else refused

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +24,9 @@ from gpudiag.model.program import (
     SettingFate,
 )
 from gpudiag.report import program as texts
-from gpudiag.tracing import gather, report, sampler
+from gpudiag.tracing import gather, notes, report, sampler
+from gpudiag.tracing.inside.gpudiag_watch import copies, graphs, operations
+from gpudiag.tracing.inside.gpudiag_watch import notes as watcher
 from gpudiag.tracing.inside.gpudiag_watch.notes import HEAD, MOST_FILES
 from gpudiag.tracing.notes import Note, Notes
 from reports import fix_line
@@ -74,7 +79,64 @@ def test_copies_of_a_function_are_those_of_each_graph_times_its_runs() -> None:
     assert between == Copies("between GPUs", "a.py:3", 30, 90, "step", process=7)
     assert copied == Copies("to host", "a.py:3", 23, 380, "step", 10, process=7)
     (step,) = program.functions
-    assert (step.runs, step.traced, step.copies, step.between_gpus) == (13, 2, 2, 3)
+    assert (step.runs, step.traced, step.copies, step.between_gpus) == (13, 2, 1, 3)
+    assert step.ran == {"GPU:0": 39}
+    ((_, text),) = dict(texts.sections(program, verbose=False))["functions"]
+    assert "13 runs, traced 2 times; operations: at most 3 on GPU:0; at least 1 copy between" in text
+
+
+def test_each_line_that_calls_a_function_has_its_own_runs_and_copies() -> None:
+    train, test, lost = (_counter(number, "function", f"__inference_step_{number}") for number in (0, 1, 2))
+    program = _gathered(
+        train,
+        {**test, "line": "a.py:4"},
+        {**lost, "line": "a.py:4"},
+        {**_counter(3, "function", "__inference_step_0"), "asked": "GPU:0"},
+        _graph("__inference_step_0", copies={"to host": [2, 8, 0], "to device": [0, 0, 0], "between GPUs": [0, 0, 0]}),
+        _graph("__inference_step_1", devices={"GPU:0": 1}),
+        counters=(10, 5, 2, 1),
+    )
+    assert dict(texts.sections(program, verbose=False))["functions"] == [
+        ("a.py:3", "step: 11 runs; operations: 3 on GPU:0; 2 copies between host and GPU in each run"),
+        ("a.py:4", "step: 7 runs; operations: 1 on GPU:0, not known of 2 runs"),
+    ]
+    assert program.copies == (Copies("to host", "a.py:3", 22, 88, "step", process=7),)
+    assert program.operations(program.processes[0]) == {"GPU:0": 38}
+
+
+def _node(name: str, op: str, device: str, *inputs: str, **attributes: Any) -> SimpleNamespace:
+    return SimpleNamespace(name=name, op=op, device=f"/device:{device}", input=inputs, attr=attributes)
+
+
+def test_a_copy_has_the_size_of_its_own_output_and_a_control_edge_is_none() -> None:
+    kinds = {"edge_1": 1, "edge_2": 1, "edge_3": 1}
+    keys = {
+        key: {"tensor_name": SimpleNamespace(s=key), "tensor_type": SimpleNamespace(type=kinds[key])} for key in kinds
+    }
+    empty = SimpleNamespace(tensor=SimpleNamespace(tensor_shape=SimpleNamespace(dim=[SimpleNamespace(size=0)])))
+    host = [
+        _node("Next", "IteratorGetNext", "CPU:0"),
+        _node("Next/ctrl/_3", "Const", "CPU:0", "^Next", value=empty),
+        *(
+            _node(key, "_Send", "CPU:0", source, **keys[key])
+            for key, source in zip(kinds, ("Next", "Next:1", "Next/ctrl/_3"), strict=True)
+        ),
+    ]
+    gpu = [_node(key, "_Recv", "GPU:0", **keys[key]) for key in kinds]
+
+    def output(elements: int | None) -> SimpleNamespace:
+        shape, dtype = SimpleNamespace(num_elements=lambda: elements), SimpleNamespace(as_datatype_enum=1, size=4)
+        return SimpleNamespace(shape=shape, dtype=dtype)
+
+    def to_device(*elements: int | None) -> list[int]:
+        operation = SimpleNamespace(name="Next", outputs=[output(number) for number in elements])
+        parts = [SimpleNamespace(node=nodes) for nodes in (host, gpu)]
+        found: list[int] = graphs.copies_in(parts, {"Next": operation}.get)["to device"]
+        return found
+
+    assert to_device(1000, 10) == [2, 4040, 0]
+    assert to_device(1000, None) == [2, 4000, 1]
+    assert to_device(1000) == [2, 4000, 1]
 
 
 def test_a_function_is_named_by_the_line_that_ran_it_and_a_setting_once_however_often_its_line_runs() -> None:
@@ -95,6 +157,43 @@ def test_single_copies_and_waiting_have_two_words_each() -> None:
     assert program.copies == (Copies("to host", "a.py:3", 5, 20, process=7),)
     assert [(wait.times, wait.seconds) for wait in program.waited] == [(3, 1.5)]
     assert not program.processes[0].operations
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[Path]:
+    """A folder into which the watcher writes notes of this process."""
+    assert watcher.open_file(str(tmp_path))
+    yield tmp_path
+    watcher.state.reset()
+
+
+def _tensor(elements: Callable[[], int] = lambda: 4) -> SimpleNamespace:
+    dtype = SimpleNamespace(size=4, name="float32", is_floating=True)
+    device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    return SimpleNamespace(
+        dtype=dtype, shape=SimpleNamespace(num_elements=elements), device=device, backing_device=device
+    )
+
+
+def test_no_copy_or_operation_is_lost_if_another_thread_counts_at_the_same_time(watching: Path) -> None:
+    def count(*elements: Callable[[], int]) -> int:
+        copies.count_copy("to device", _tensor(*elements), 2)
+        return 4
+
+    count()
+    count(count)  # while its size is computed, another copy is counted
+    watcher.state.counting.acquire()
+    watcher.state.busy = 1
+    operation = Thread(target=operations.any_operation, args=("MatMul", [], (), [_tensor()]))
+    operation.start()
+    operation.join(0.05)
+    watcher.state.busy = 0
+    watcher.state.counting.release()
+    operation.join()
+    (read,) = notes.read(watching)
+    words = {note["what"]: (read.count(note), read.count(note, 1)) for note in read.of("counter")}
+    assert words["copy"] == (3, 48)
+    assert words["op"][0] == 1
 
 
 def test_why_xla_left_operations_out_is_said() -> None:
@@ -122,8 +221,8 @@ def test_many_small_copies_come_before_few_large_ones() -> None:
     )
     lines = [text for _, text in dict(texts.sections(program, verbose=False))["traffic"]]
     assert lines == [
-        "20 copies to host, by a library: 80 bytes in all, 4 bytes each",
-        "50 copies to device, by a library: 50 MiB in all, 1 MiB each",
+        "20 copies to host, by a library: 80 bytes in all, 4 bytes on average",
+        "50 copies to device, by a library: 50 MiB in all, 1 MiB on average",
     ]
 
 
@@ -149,6 +248,22 @@ def _of_settings(*settings: Setting, total_bytes: int = 0) -> ProgramTrace:
         1.0,
         processes=(Process(7, 1, "started", (), "3", 0.0, "2.21.0", devices=(made,)),),
         settings=settings,
+    )
+
+
+def test_the_headline_speaks_of_computations_because_others_are_not_looked_at() -> None:
+    passed = _counter(0, "op", "Identity", "plain") | {"device": "CPU:0", "asked": ""}
+    computed = _counter(1, "op", "MatMul") | {"device": "GPU:0", "asked": ""}
+    made = {
+        "k": "initialised",
+        "t": 1.0,
+        "line": "a.py:2",
+        "options": {},
+        "devices": [("CPU:0", 0), ("GPU:0", 1 << 30)],
+    }
+    program = _gathered({"k": "tensorflow", "t": 0.5, "version": "2.21.0"}, made, passed, computed, counters=(16, 1))
+    assert texts.headline(program, report.made(program, ("trace",))).startswith(
+        "No floating-point computation that a GPU could run was seen on the CPU outside of tf.data;"
     )
 
 

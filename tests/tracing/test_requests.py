@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpudiag.model.program import Setting
+from gpudiag.causes.program import setting_without_effect
+from gpudiag.model.program import ProgramTrace, Setting
 from gpudiag.tracing import settings
 from gpudiag.tracing.notes import Note, Notes
 
@@ -82,7 +83,7 @@ SESSION = _set("session", {"allow_growth": True}, given=True)
         ((LISTED, _set("list_physical_devices", "GPU"), MADE), {}, []),
         ((LISTED, _set("list_physical_devices", "TPU"), MADE), {}, []),
         ((POLICY, *LAYERS, MADE), {1: 2}, ["too late"]),
-        ((POLICY, *LAYERS, MADE), {1: 3}, ["ignored"]),
+        ((POLICY, *LAYERS, MADE), {1: 3}, ["other effect"]),
         ((POLICY, *LAYERS, MADE), {1: 2, 2: 1}, ["other effect"]),
         ((POLICY, *LAYERS, {**MADE, "gpus": [(GPU, "New GPU", (8, 0))]}), {1: 2, 2: 1}, ["took effect"]),
         (
@@ -154,6 +155,15 @@ def test_what_nothing_looks_at_has_no_effect_and_the_rest_is_not_named(
     others = [note for note in notes if note not in before]
     first = (*before, IMPORTED, *others) if before and notes[0] is not LISTED else (IMPORTED, *notes)
     assert [setting.fate for setting in _judged(*first, words=words)] == fates
+
+
+def test_a_policy_that_layers_do_not_take_is_not_said_to_have_no_effect() -> None:
+    (setting,) = _judged(IMPORTED, POLICY, *LAYERS, MADE, words={1: 10})
+    assert setting.why == (
+        "8 layers with float32 were made after it, and none that computes with it: each was given another dtype"
+    )
+    (match,) = setting_without_effect.find(ProgramTrace(("python",), "", 1.0, settings=(setting,)))
+    assert match.figures["outcome"] == "does not do what it asks for"
 
 
 def test_what_os_putenv_set_is_not_in_the_copy_of_os_environ_that_a_child_is_given() -> None:

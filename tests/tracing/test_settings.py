@@ -162,6 +162,7 @@ def test_an_effect_is_what_the_devices_show(option: Note, seen: tuple[Note, ...]
         ("0", (FIRST, SECOND), MACHINE, "ignored"),
         ("", (), MACHINE, "took effect"),
         (",", (), MACHINE, "other effect"),
+        ("1,", (SECOND,), MACHINE, "took effect"),
         ("-1", (), (), "not checked"),
         ("-1", (FIRST,), MACHINE, "ignored"),
         ("0", (FIRST,), (), "not checked"),
@@ -173,6 +174,46 @@ def test_a_mask_took_effect_if_the_driver_shows_the_gpus_that_it_names(
 ) -> None:
     listed = _listed(*cards, names=TWO[: len(cards)])
     assert _fates(IMPORTED, _variable("CUDA_VISIBLE_DEVICES", mask), listed, machine=machine) == [fate]
+
+
+@pytest.mark.parametrize(
+    ("mask", "cards", "why"),
+    [
+        ("0,,,1", (FIRST,), "it names 2, and the CUDA driver shows 1 GPU: the list ends at its first empty entry"),
+        ("0,0", (), "it names 2, and the CUDA driver shows no GPUs: a GPU that is named twice hides all"),
+        (
+            "0,7",
+            (FIRST,),
+            "it names 2, and the CUDA driver shows 1 GPU: the list ends at '7', which this machine does not have",
+        ),
+    ],
+)
+def test_a_mask_ends_at_the_entry_that_is_said(mask: str, cards: Any, why: str) -> None:
+    order, listed = _variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), _listed(*cards, names=TWO[: len(cards)])
+    first, second = _judged(IMPORTED, order, _variable("CUDA_VISIBLE_DEVICES", mask), listed, machine=MACHINE)
+    assert second.why == why
+    assert first.why == f"the CUDA driver shows {'0000:01:00.0' if cards else 'no GPU'}"
+
+
+def test_a_blank_in_the_name_of_a_variable_is_seen() -> None:
+    (setting,) = _judged(IMPORTED, _variable("CUDA_VISIBLE_DEVICES ", "1"), LISTED, _made())
+    assert (setting.what, setting.fate) == ("'CUDA_VISIBLE_DEVICES '", "misspelt")
+    assert setting.why == "nothing reads 'CUDA_VISIBLE_DEVICES ': the name has a blank at its end"
+    assert setting.instead is not None
+    assert setting.instead.note == "without the blank"
+
+
+def test_of_several_masks_in_one_process_none_is_exported() -> None:
+    masks = [_variable("CUDA_VISIBLE_DEVICES", value) for value in ("0", "1")]
+    _, late = _judged(IMPORTED, masks[0], LISTED, masks[1], machine=MACHINE)
+    assert late.instead is not None
+    assert (late.instead.command, late.instead.note) == (
+        "",
+        "use tf.device for each GPU, or start a process for each: it is read once in a process",
+    )
+    (late,) = _judged(IMPORTED, LISTED, masks[1], machine=MACHINE)
+    assert late.instead is not None
+    assert late.instead.command == "export CUDA_VISIBLE_DEVICES=1"
 
 
 def test_a_mask_that_no_driver_has_read_is_not_checked() -> None:

@@ -1,4 +1,4 @@
-"""{count} tensors of {size} bytes were copied {direction} one by one
+"""{count} tensors of {size} bytes on average were copied {direction} one by one
 
 A copy of a single number takes as long as one of some kilobytes, and Python waits for each value that it reads: until
 then it starts nothing on the GPU. Typical are a loss that is read in each step for a sum or a print, and data that a

@@ -7,6 +7,8 @@ their inputs and results, so that the program may be slower than without a GPU.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST, cpu_scopes, on_cpu
 from gpudiag.fix import edit_note
@@ -28,7 +30,9 @@ _SHARE = 0.8
 
 
 def find(program: ProgramTrace) -> Matches:
-    runs = {(function.process, function.name): function.runs for function in program.functions}
+    runs = Counter[tuple[int, str]]()
+    for function in program.functions:
+        runs[function.process, function.name] += function.runs
     for process in program.processes:
         fell = [placed for placed in program.placed if placed.process == process.pid and placed.could_use_gpu]
         cpu = sum(placed.count * max(runs.get((process.pid, placed.function), 1), 1) for placed in fell)

@@ -38,7 +38,7 @@ _OUTCOMES = {
     Fate.TOO_LATE: "comes too late to have an effect",
     Fate.IGNORED: "has no effect",
     Fate.OVERRIDDEN: "is overridden",
-    Fate.OTHER_EFFECT: "does something else than it asks for",
+    Fate.OTHER_EFFECT: "does not do what it asks for",
     Fate.MISSPELT: "is read by nothing: the name is probably misspelled",
     Fate.REFUSED: "is refused by TensorFlow",
 }

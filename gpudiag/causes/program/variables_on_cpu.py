@@ -1,4 +1,4 @@
-"""{count} that {function} uses on a GPU are on the CPU: {copies} tensors cross the bus in each run
+"""{count} that {function} uses on a GPU are on the CPU: at least {copies} tensors cross the bus in each run
 
 A variable stays where it was made. A model that is made in a tf.device scope for the CPU keeps its weights there,
 whatever scope calls it later: each step copies them to the GPU, and their gradients back.
@@ -36,6 +36,7 @@ def find(program: ProgramTrace) -> Matches:
             if function.process == scope.process
             and function.runs >= _LEAST_RUNS
             and function.cpu_variables >= _LEAST_VARIABLES
+            and function.copies
             and any(part in op for op in function.types for part in _HEAVY)
         ]
         if "CPU" in scope.device.upper() and scope.variables >= _LEAST_VARIABLES and using:

@@ -14,5 +14,6 @@ def count_copy(direction, tensor, depth=3) -> None:
     if slot is None:
         slot = state.slots[key] = new_slot("copy", direction, "", "", line, "direct" if direct else "", words=2)
     if slot != HEAD:
+        size = tensor.dtype.size * (tensor.shape.num_elements() or 0)  # first: another thread may count meanwhile
         state.words[slot] += 1
-        state.words[slot + 1] += tensor.dtype.size * (tensor.shape.num_elements() or 0)
+        state.words[slot + 1] += size

@@ -9,6 +9,7 @@ from .notes import note, short_device, state
 MOST_GRAPHS = 300
 """Graphs of functions that are looked at in a process."""
 _MOST_COLLECTED = 512
+_SENDS, _RECEIVES = ("_Send", "_HostSend"), ("_Recv", "_HostRecv")
 MOST_NODES = 40
 """Lines of one function's operations on the CPU that are noted."""
 
@@ -23,6 +24,9 @@ def look_at_function(name: str, scope: str) -> None:
         note("enough", what="functions", number=MOST_GRAPHS)
     metadata = state.context.export_run_metadata()
     for number, graphs in enumerate(_graphs_of(name, metadata.function_graphs)):
+        devices = [graph.node[0].device for graph in graphs.partition_graphs if graph.node]
+        if len(set(devices)) < len(devices):
+            continue  # TensorFlow has put the graphs of two functions together that two threads called
         asked = {node.name: node.device for node in graphs.pre_optimization_graph.node if node.device}
         note_graphs(
             name,
@@ -62,8 +66,6 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
     """
     counts: dict = {}
     blamed: dict = {}
-    sends: dict = {}
-    receives = []
     clusters = 0
     left = {}
     for graph in graphs:
@@ -71,13 +73,9 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
             device = short_device(node.device)
             if node.op not in PASSING:
                 counts[device] = counts.get(device, 0) + 1
-            if node.op in ("_Send", "_HostSend"):
-                sends[node.attr["tensor_name"].s] = _memory(node.op, device)
-            elif node.op in ("_Recv", "_HostRecv"):
-                receives.append((node, _memory(node.op, device)))
-            elif node.op == "_XlaCompile":
+            if node.op == "_XlaCompile":
                 clusters += 1
-            elif "GPU" in device or not state.gpus:
+            elif node.op not in _SENDS + _RECEIVES and ("GPU" in device or not state.gpus):
                 left[node.op.removeprefix("_Mkl")] = left.get(node.op.removeprefix("_Mkl"), 0) + 1
             asked = asked_of(node.name)
             if ("CPU" in device and (state.gpus or "GPU" in asked)) or ("GPU" in device and _is_not_there(asked)):
@@ -88,18 +86,8 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
                     kernel = "strategy" if kernel == "yes" and _is_for_strategy(operation, asked) else kernel
                     key = (op, device, asked, kernel, line_of_operation(operation))
                     blamed[key] = blamed.get(key, 0) + 1
-    if not counts and not receives:
+    if not counts:
         return
-    copies = {"to host": [0, 0, 0], "to device": [0, 0, 0], "between GPUs": [0, 0, 0]}
-    for node, target in receives:
-        source = sends.get(node.attr["tensor_name"].s)
-        if source is None or source == target:
-            continue
-        size = _bytes_of(node, operation_of)
-        total = copies["to host" if not target else "between GPUs" if source else "to device"]
-        total[0] += 1
-        total[1] += size or 0
-        total[2] += size is None
     jit = _wants_clusters()
     note(
         "graph",
@@ -109,11 +97,48 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
         devices=counts,
         types=_types_on_gpus(graphs),
         cpu_variables=cpu_variables,
-        copies=copies,
+        copies=copies_in(graphs, operation_of),
         clusters=clusters if clusters or jit else None,
         outside=_outside(left) if jit else {},
         cpu=[(*key, times) for key, times in list(blamed.items())[:MOST_NODES]],
         cut=max(0, len(blamed) - MOST_NODES),
+    )
+
+
+def copies_in(graphs, operation_of) -> dict:
+    """Return for each direction the copies in one run of the graphs: their number, bytes, and those of unknown size.
+
+    What TensorFlow sends only to say that an operation has ended is a constant without elements, and is no copy.
+    """
+    copies: dict = {"to host": [0, 0, 0], "to device": [0, 0, 0], "between GPUs": [0, 0, 0]}
+    sends = {}
+    for graph in graphs:
+        nodes = {node.name: node for node in graph.node}
+        for node in graph.node:
+            if node.op in _SENDS:
+                source, _, number = node.input[0].partition(":")
+                if not _is_empty(nodes.get(source)):
+                    sent = _memory(node.op, short_device(node.device)), source, int(number or 0)
+                    sends[node.attr["tensor_name"].s] = sent
+    for node in (node for graph in graphs for node in graph.node if node.op in _RECEIVES):
+        memory, source, number = sends.get(node.attr["tensor_name"].s, (None, "", 0))
+        target = _memory(node.op, short_device(node.device))
+        if memory is None or memory == target:
+            continue
+        size = _bytes_of(source, number, node.attr["tensor_type"].type, operation_of)
+        total = copies["to host" if not target else "between GPUs" if memory else "to device"]
+        total[0] += 1
+        total[1] += size or 0
+        total[2] += size is None
+    return copies
+
+
+def _is_empty(node) -> bool:
+    """Return whether a node is a constant without elements."""
+    return (
+        node is not None
+        and node.op == "Const"
+        and any(not dim.size for dim in node.attr["value"].tensor.tensor_shape.dim)
     )
 
 
@@ -156,15 +181,14 @@ def _is_not_there(asked) -> bool:
     return number.isdecimal() and ":GPU:" in asked and "GPU:%s" % number not in state.gpus
 
 
-def _bytes_of(node, operation_of):
-    """Return the size of the tensor that a node receives; None if its shape is not known before it runs."""
-    name = node.attr["tensor_name"].s.decode()  # edge_12_block/MatMul: the node that made it
-    operation = operation_of(name.split("_", 2)[2]) if name.startswith("edge_") else None
-    for output in operation.outputs if operation is not None else ():
-        if output.dtype.as_datatype_enum == node.attr["tensor_type"].type:
-            number = output.shape.num_elements()
-            return None if number is None else number * output.dtype.size
-    return None
+def _bytes_of(name, number, dtype, operation_of):
+    """Return the size of an output of a node; None if it is not known before the graph runs."""
+    operation = operation_of(name)
+    if operation is None or not f"/{name}".endswith(f"/{operation.name}") or number >= len(operation.outputs):
+        return None
+    output = operation.outputs[number]
+    elements = output.shape.num_elements() if output.dtype.as_datatype_enum == dtype else None
+    return None if elements is None else elements * output.dtype.size
 
 
 def _wants_clusters() -> bool:

@@ -61,6 +61,7 @@ class State:
         self.faults = {}
         self.forget_counters()
         self.lock = allocate_lock()
+        self.counting = allocate_lock()
         self.context = None
         self.local = None
         self.initialised = False
@@ -92,7 +93,7 @@ class State:
         self.errors = 0
         self.last_error = ""
         self.walks = 0
-        self.busy = False
+        self.busy = 0
         self.forked = None
 
     def forget_counters(self) -> None:

@@ -1,6 +1,7 @@
 """Eager operations and functions: how often each ran, on which device, and the memory meanwhile."""
 
 import time
+from _thread import allocate_lock, get_ident
 
 from .cards import free_bytes
 from .copies import count_copy
@@ -30,6 +31,8 @@ _BATCH = 16
 is done for one. Of a process that is killed, or ends by os._exit, the last ones are missing, if they ran often."""
 _EXACT = 16
 """Operations of one type that are written at once, with the time, before they are counted so."""
+_LONGEST_WAIT_S = 1.0
+"""The longest wait of a thread for another one that counts its operation."""
 _LARGE_BYTES = 1 << 16
 """An operation on less takes as long as one of a single number, wherever it is computed."""
 _MOST_MOVED = 1 << 16
@@ -116,10 +119,15 @@ def _tick() -> None:
 
 def _noted(op, inputs, attrs, outputs) -> int:
     """Count an operation that has no counter yet, or one for each line; return 0 if that is not possible."""
-    if state.busy or (state.words is None and not reopened()):
+    thread = get_ident()
+    if state.busy == thread or (state.words is None and not reopened()):
         return 0
     guarded(flush)
-    state.busy = True
+    counting = state.counting
+    if not counting.acquire(timeout=_LONGEST_WAIT_S):  # an exception came in between, and it is held for ever
+        state.counting = allocate_lock()
+        return 0
+    state.busy = thread
     state.noted += 1
     if state.local is not None:
         state.local.noted += 1
@@ -131,9 +139,10 @@ def _noted(op, inputs, attrs, outputs) -> int:
         if at_lines is not None:
             slot = _slot_at_line(op, device, asked, at_lines, inputs, outputs)
         else:
-            slot = state.slots.get((op, device, memory, asked))
-            if slot is None:
-                slot = _slot_of(op, inputs, attrs, outputs, (device, memory, asked))
+            key = (op, device, memory, asked)
+            if _is_function(op):
+                key += (line_of_program(2),)
+            slot = state.slots.get(key) or _slot_of(key, inputs, attrs, outputs)
         state.words[slot] = number = state.words[slot] + 1
         state.words[LAST_OP] = slot
         if _is_function(op):
@@ -149,7 +158,8 @@ def _noted(op, inputs, attrs, outputs) -> int:
         fault("an operation", error)
         return 0
     finally:
-        state.busy = False
+        state.busy = 0
+        counting.release()
 
 
 def _quicken(here, memory, slot) -> None:
@@ -167,20 +177,23 @@ def _quicken(here, memory, slot) -> None:
         state.next_frequent += 1
 
 
-def _slot_of(op, inputs, attrs, outputs, where):
-    """Return the counter of an operation that was not met before on this device, in this scope."""
-    device, memory, asked = where
-    key = (op, device, memory, asked)
+def _slot_of(key, inputs, attrs, outputs):
+    """Return the counter of an operation that was not met before on this device, in this scope; of a function, at this
+    line.
+    """
+    op, device, memory, asked, *line = key
     if "GPU" in device and device not in state.used_gpus:
         state.used_gpus.add(device)
         state.sample_at = 0.0  # TensorFlow has just taken memory there
     text = op.decode() if isinstance(op, bytes) else op
     kernel = at_lines = ""
     if _is_function(text):
-        state.slots[key] = slot = new_slot(
-            "function", text, short_device(device), short_device(asked or ""), line_of_program(3), ""
+        is_new = key[:-1] not in state.slots
+        state.slots[key] = state.slots[key[:-1]] = slot = new_slot(
+            "function", text, short_device(device), short_device(asked or ""), *line, ""
         )
-        look_at_function(text, short_device(asked or ""))
+        if is_new:
+            look_at_function(text, short_device(asked or ""))
         return slot
     if "GPU" in (asked or "") and "GPU" in device and short_device(asked) not in state.gpus:
         at_lines = "asked"  # there is no such GPU, and it ran on another

@@ -243,7 +243,8 @@ def forked_in_child() -> None:
     state.words = state.lines = None
     state.forget_counters()
     state.lock = allocate_lock()
-    state.busy = False
+    state.counting = allocate_lock()
+    state.busy = 0
     if stage in ("initialised", "listed"):
         reopened()
         guarded(_watch_first_use, state.context)
