@@ -128,14 +128,8 @@ class Calls(Expressions):
         if isinstance(base, Items):
             return list_method(base, func.name, args, sure=sure)
         if isinstance(base, Table):
-            if base.environ and func.name == "update" and args and isinstance(args[0], Table):
-                self.set_variables(args[0], node, "env", base)
             if base.environ and func.name == "update":
-                for keyword in node.keywords:
-                    if keyword.arg in kwargs:
-                        self.set_variable(
-                            Const(keyword.arg), kwargs[keyword.arg], node, keyword.value, None, "env", base
-                        )
+                self._update(args, kwargs, node, "env", base)
             return dict_method(base, func.name, args, kwargs, sure=sure)
         result = device_method(base, func.name, args)
         if func.name == "pop" and isinstance(node.func, ast.Attribute):
@@ -275,9 +269,7 @@ class Calls(Expressions):
         made = table([*pairs, *own])
         if isinstance(made, Table) and args and (_of_environ(args) or getattr(args[0], "environ", False)):
             made.environ = True
-            nodes = {keyword.arg: keyword.value for keyword in node.keywords}
-            for name, value in own:
-                self.set_variable(name, value, node, nodes.get(name.value), None, "env", made)
+            self._update([], kwargs, node, "env", made)
         return made
 
     def _super(self) -> Value | None:
@@ -338,12 +330,18 @@ class Calls(Expressions):
             how = name.rpartition(".")[2]
             self.set_variable(args[0], args[1], node, given[1], given[0], "=" if how == "__setitem__" else how)
         elif name == "os.environ.update":
-            for value in args:
-                if isinstance(value, Table):
-                    self.set_variables(value, node, "update")
-            for key, value in kwargs.items():
-                value_node = next((keyword.value for keyword in node.keywords if keyword.arg == key), None)
-                self.set_variable(Const(key), value, node, value_node, None, "update")
+            self._update(args, kwargs, node, "update")
+
+    def _update(
+        self, args: list[Value], kwargs: dict[str, Value], node: ast.Call, how: str, copy: Table | None = None
+    ) -> None:
+        """Record that a call gives the environment, or the ``copy`` of it, dictionaries and keyword arguments."""
+        nodes = {keyword.arg: keyword.value for keyword in node.keywords}
+        for value in args:
+            if isinstance(value, Table):
+                self.set_variables(value, node, how, copy)
+        for key, value in kwargs.items():
+            self.set_variable(Const(key), value, node, nodes.get(key), None, how, copy)
 
     def shell(self, text: str, node: ast.AST | None) -> None:
         """Record the settings of variables in a shell; ``node`` is the call that starts it, None for a script."""

@@ -53,29 +53,8 @@ _KNOWN = {"tf": "tensorflow", "os": "os", "keras": "keras", "multiprocessing": "
 """Names that code uses without an import, in snippets and after ``import *``."""
 _BUILTINS = frozenset(
     {"len", "str", "int", "float", "bool", "list", "tuple", "sorted", "set", "range", "enumerate", "zip", "print"}
-    | {
-        "vars",
-        "super",
-        "dict",
-        "round",
-        "abs",
-        "setattr",
-        "exit",
-        "quit",
-        "open",
-        "hasattr",
-        "getattr",
-        "map",
-        "sum",
-        "min",
-        "max",
-        "any",
-        "all",
-        "__import__",
-        "reversed",
-        "iter",
-        "next",
-    }
+    | {"vars", "super", "dict", "round", "abs", "setattr", "exit", "quit", "open", "hasattr", "getattr"}
+    | {"map", "sum", "min", "max", "any", "all", "__import__", "reversed", "iter", "next"}
 )
 
 

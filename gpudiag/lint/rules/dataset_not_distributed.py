@@ -36,12 +36,7 @@ from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(
-        edit(
-            "dataset = strategy.experimental_distribute_dataset(dataset)",
-            "loop over the distributed dataset",
-        ),
-    ),
+    fix=(edit("dataset = strategy.experimental_distribute_dataset(dataset)", "loop over the distributed dataset"),),
     words=("Strategy(", "train_on_batch("),
     also=(".run(", "train_on_batch("),
     url="https://www.tensorflow.org/tutorials/distribute/input",
@@ -66,6 +61,7 @@ _FIT = "give fit() the batches, or strategy.run the step with the batches of a d
 
 
 def _is_mirrored(maker: Event) -> bool:
-    return any(
-        f"{context.owner.api}().run" in _RUNS for context in maker.frame.contexts if isinstance(context.owner, Made)
-    )
+    """Return whether a model is made in the scope of a MirroredStrategy, unless that may have one device."""
+    owners = [context.owner for context in maker.frame.contexts if isinstance(context.owner, Made)]
+    mirrored = (owner for owner in owners if owner.api == "distribute.MirroredStrategy")
+    return any(len(elements(owner.argument(0, "devices"))) != 1 for owner in mirrored)
