@@ -117,13 +117,8 @@ def _check(  # noqa: PLR0917
     shared = frozenset(name.rpartition(".")[2] for other in selected.values() for name, _ in _imports(other.raw))
     for module, source in selected.items():
         for finding in _checked(project, module, rules, selected, gpu_bytes, shared):
-            key = (
-                finding.finding.rule,
-                finding.finding.file,
-                finding.finding.cell,
-                finding.finding.line,
-                finding.finding.column,
-            )
+            shown = finding.finding
+            key = (shown.rule, shown.file, shown.cell, shown.line, shown.column)
             if key not in seen:
                 seen.add(key)
                 run.found.append(finding)

@@ -311,3 +311,10 @@ def test_a_second_mask_is_not_to_be_set_earlier() -> None:
     fixes = [found_in(text.format(before))[-1].fix[0].note for before in ("", first)]
     assert "process for each mask" in fixes[1]
     assert "process" not in fixes[0]
+
+
+@pytest.mark.parametrize(("backend", "found"), [("tensorflow", True), ("jax", False)])
+def test_distribution_of_keras_is_for_jax(backend: str, found: bool) -> None:
+    text = f"import os\nos.environ['KERAS_BACKEND'] = '{backend}'\nimport keras\n"
+    text += "keras.distribution.set_distribution(keras.distribution.DataParallel())\n"
+    assert rules_in(text) == ["setting_ignored"] * found

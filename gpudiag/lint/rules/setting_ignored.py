@@ -40,7 +40,7 @@ RULE = Rule(
     fix=(change("remove it, or set what is read"),),
     words=(
         *("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
-        *("set_visible_devices", "ConfigProto", "set_global_policy"),
+        *("set_visible_devices", "ConfigProto", "set_global_policy", "set_distribution"),
     ),
 )
 
@@ -172,6 +172,15 @@ def _changed(program: Program) -> Iterator[Ignored]:
             yield Ignored(event, event.path, f"the session of {before[-1].place(program)} was made before", fix)
 
 
+_MAY_DISTRIBUTE = re.compile(r"\b(?:jax|torch)\b|KERAS_BACKEND(?!.{0,9}tensorflow)|Strategy\(")
+
+
+def _distribution(program: Program) -> Iterator[Ignored]:
+    for event in () if program.mentions(_MAY_DISTRIBUTE) else program.calls("keras.distribution.set_distribution"):
+        fix = edit("strategy = tf.distribute.MirroredStrategy()", "make and compile the model in strategy.scope()")
+        yield Ignored(event, "set_distribution", "Keras with TensorFlow trains on GPU 0 alone all the same", fix)
+
+
 _JUDGES: tuple[Callable[[Program], Iterator[Ignored]], ...] = (
-    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed, _unscaled),
+    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed, _unscaled, _distribution),
 )

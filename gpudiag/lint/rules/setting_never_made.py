@@ -1,7 +1,8 @@
 """nothing calls {function}(), so {what} is never made
 
 A function does nothing until it is called. This program is run as it is, no other file imports it, and the name of the
-function is nowhere in it but in its definition.
+function is nowhere in it but in its definition. pytest runs a fixture only for the tests that ask for it, by its name,
+unless it is autouse.
 
 Bad
     import tensorflow as tf
