@@ -165,6 +165,8 @@ class Function(Record):
     """The number of runs of graphs of which it is not known what they hold."""
     varies: bool = False
     """True if it has several graphs with different numbers of operations or copies."""
+    has_branches: bool = False
+    """True if a graph of it has loops or branches: what is in them is counted as if it ran once."""
 
 
 class Copies(Record):
@@ -182,6 +184,8 @@ class Copies(Record):
     """The number of copies whose size is not known before the function runs."""
     direct: bool = True
     """False if a library, such as Keras, made the copies."""
+    has_branches: bool = False
+    """True if the function has loops or branches: the copies in them are counted as if these ran once."""
     process: int = 0
 
 

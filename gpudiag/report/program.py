@@ -193,7 +193,8 @@ def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
     for function in sorted(trace.functions, key=lambda entry: -entry.runs):
         if function.runs or function.devices:
             devices = ", ".join(f"{number:,} on {name}" for name, number in sorted(function.devices.items()) if name)
-            least = "at least " if function.varies else ""
+            least = "if each loop and branch runs once, " if function.has_branches else ""
+            least += "at least " if function.varies else ""
             copies = f"; {least}{_copies(function.copies)} between host and GPU in each run" if function.copies else ""
             traced = f", traced {function.traced} times" if function.traced > 1 else ""
             where = "compiled by XLA" if function.compiled and not devices else devices or "not known"
@@ -240,6 +241,8 @@ def _traffic(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
         inside = (
             f" by {copies_made.function}" if copies_made.function else "" if copies_made.direct else ", by a library"
         )
+        if copies_made.has_branches:
+            inside += ", if each of its loops and branches ran once"
         if copies_made.count == copies_made.unsized:
             sizes = "of unknown size"
         else:

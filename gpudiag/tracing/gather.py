@@ -312,6 +312,7 @@ def _function(runs_of: Mapping[str, int], graphs: Mapping[str, list[Note]], **kn
         cpu_variables=max((note.get("cpu_variables", 0) for note in mine), default=0),
         ran=ran,
         unknown_runs=sum(runs for graph, runs in runs_of.items() if graph not in graphs),
+        has_branches=any(note.get("branches") for note in mine),
         varies=len(set(copies)) > 1 or any(note["devices"] != mine[0]["devices"] for note in mine),
     )
 
@@ -332,6 +333,9 @@ def _most(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
     graphs = _graphs(notes)
     inside: dict[tuple[str, str, str], list[int]] = {}
+    branching = {
+        python_name(graph) for graph, several in graphs.items() if any(note.get("branches") for note in several)
+    }
     for (name, line), runs_of in _calls(notes).items():
         for graph, runs in runs_of.items():
             several = [note["copies"] for note in graphs.get(graph, ())]
@@ -347,7 +351,7 @@ def _copies(notes: Notes, pid: int) -> Iterator[Copies]:
             yield Copies(note["op"], note["line"], count, size, direct=bool(note["kernel"]), process=pid)
     for (direction, name, line), (count, size, unsized) in inside.items():
         if count:
-            yield Copies(direction, line, count, size, name, unsized, process=pid)
+            yield Copies(direction, line, count, size, name, unsized, process=pid, has_branches=name in branching)
 
 
 def _waited(notes: Notes, pid: int) -> Iterator[Waited]:

@@ -104,6 +104,19 @@ def test_each_line_that_calls_a_function_has_its_own_runs_and_copies() -> None:
     assert program.operations(program.processes[0]) == {"GPU:0": 38}
 
 
+def test_copies_in_a_loop_are_said_to_be_counted_once() -> None:
+    copied = {"to host": [12, 48, 0], "to device": [0, 0, 0], "between GPUs": [0, 0, 0]}
+    step = _counter(0, "function", "__inference_step_0")
+    program = _gathered(step, _graph("__inference_step_0", copies=copied, branches=True), counters=(1,))
+    sections = dict(texts.sections(program, verbose=False))
+    assert sections["functions"][0][1].endswith(
+        "; if each loop and branch runs once, 12 copies between host and GPU in each run"
+    )
+    assert sections["traffic"][0][1] == (
+        "12 copies to host by step, if each of its loops and branches ran once: 48 bytes in all, 4 bytes on average"
+    )
+
+
 def _node(name: str, op: str, device: str, *inputs: str, **attributes: Any) -> SimpleNamespace:
     return SimpleNamespace(name=name, op=op, device=f"/device:{device}", input=inputs, attr=attributes)
 

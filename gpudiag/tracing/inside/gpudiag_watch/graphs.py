@@ -98,6 +98,7 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
         types=_types_on_gpus(graphs),
         cpu_variables=cpu_variables,
         copies=copies_in(graphs, operation_of),
+        branches=any(node.op in ("Enter", "Switch") for graph in graphs for node in graph.node),
         clusters=clusters if clusters or jit else None,
         outside=_outside(left) if jit else {},
         cpu=[(*key, times) for key, times in list(blamed.items())[:MOST_NODES]],
