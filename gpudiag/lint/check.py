@@ -17,11 +17,11 @@ import gpudiag
 from gpudiag.errors import nearest
 from gpudiag.fix import fill_in
 from gpudiag.lint import rule, sources
-from gpudiag.lint.program import Program
+from gpudiag.lint.program import LintedProgram
 from gpudiag.lint.project import Module, Project, Words
 from gpudiag.lint.reading import Reader
-from gpudiag.lint.result import Finding, Problem, Result
-from gpudiag.lint.rule import Edit, Known, Match
+from gpudiag.lint.result import LintFinding, Problem, Result
+from gpudiag.lint.rule import Edit, Known, Violation
 from gpudiag.lint.sources import Piece, Source
 from gpudiag.text import one_line
 
@@ -37,7 +37,7 @@ _LONGEST = 200
 class Found:
     """A finding, and how it can be fixed."""
 
-    finding: Finding
+    finding: LintFinding
     source: Source
     piece: Piece
     edits: tuple[Edit, ...] = ()
@@ -189,7 +189,7 @@ def _checked(  # noqa: PLR0917
             module.source.problem(f"the rule {known.name} failed, and is not checked ({type(error).__name__}: {error})")
 
 
-def _found(known: Known, match: Match, program: Program, selected: dict[Module, Source]) -> Found | None:
+def _found(known: Known, match: Violation, program: LintedProgram, selected: dict[Module, Source]) -> Found | None:
     """Return the finding of a match; None if its file is not checked, or a comment there switches the rule off."""
     event = match.event
     module, piece, node = event.module, event.piece, match.node or event.node
@@ -204,7 +204,7 @@ def _found(known: Known, match: Match, program: Program, selected: dict[Module, 
         return None
     line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
     end_line, end_column = node.end_lineno or line, node.end_col_offset or column  # type: ignore[attr-defined]
-    finding = Finding(
+    finding = LintFinding(
         rule=known.name,
         severity=match.severity or known.declared.severity,
         file=source.shown,

@@ -23,12 +23,12 @@ from gpudiag.lint.values import (
     Attribute,
     Class,
     Const,
-    Function,
     Imported,
     Items,
     Made,
     Name,
     Part,
+    ProjectFunction,
     Table,
     Template,
     Value,
@@ -285,7 +285,9 @@ def merged(scopes: list[dict[str, Value]]) -> dict[str, Value]:
             telling = [value for value in values if not isinstance(value, Const) and value is not UNKNOWN]
             others = (value for value in values if value not in telling)
             only = all(isinstance(value, Const) and value.value is None for value in others)
-            if telling and ((only and len(telling) == 1) or isinstance(telling[0], Name | Function | Class | Imported)):
+            if telling and (
+                (only and len(telling) == 1) or isinstance(telling[0], Name | ProjectFunction | Class | Imported)
+            ):
                 alike = telling[0]
         if alike is UNKNOWN:
             for value in values:

@@ -17,7 +17,7 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.project import Module
 from gpudiag.lint.shell import Assignment
 from gpudiag.lint.sources import Piece
-from gpudiag.lint.values import Function, Made, Table, Value
+from gpudiag.lint.values import Made, ProjectFunction, Table, Value
 
 STEPS = ("().fit", "().train_on_batch", "().predict", "().evaluate")
 """The ends of the names of what runs steps of a Keras model."""
@@ -45,7 +45,7 @@ class Frame:
     """The tests and the exception handlers around the statement."""
     stack: tuple[tuple[Module, Piece, ast.AST], ...] = ()
     """The calls of functions of the project that lead to the statement."""
-    functions: tuple[Function, ...] = ()
+    functions: tuple[ProjectFunction, ...] = ()
     """The functions that contain the statement, the innermost last."""
     returns: list[tuple[Past | None, Value]] | None = None
     """The ends of the innermost function so far: the events before each, and the returned value."""
@@ -71,7 +71,7 @@ class Frame:
 
 
 @dataclass(eq=False)
-class Event:
+class ProgramEvent:
     """An action of a program."""
 
     node: ast.AST
@@ -101,18 +101,18 @@ class Event:
         return self.frame.stack
 
     @property
-    def functions(self) -> tuple[Function, ...]:
+    def functions(self) -> tuple[ProjectFunction, ...]:
         """The functions that contain the event, the innermost last."""
         return self.frame.functions
 
-    def before(self, *effects: str) -> Event | None:
+    def before(self, *effects: str) -> ProgramEvent | None:
         """Return the first event that surely happened before and had one of these effects; see :data:`Effects`."""
         if self.past is None:
             return None
         found = [self.past.first[effect] for effect in effects if effect in self.past.first]
         return min(found, key=lambda state: state.number).event if found else None
 
-    def history(self) -> Iterator[Event]:
+    def history(self) -> Iterator[ProgramEvent]:
         """Yield the events that surely happened before, the latest first, as far back as :data:`_FARTHEST`."""
         at = self.past
         for _ in range(_FARTHEST):
@@ -125,7 +125,7 @@ class Event:
     def line(self) -> int:
         return getattr(self.node, "lineno", 1)
 
-    def place(self, program: Program) -> str:
+    def place(self, program: LintedProgram) -> str:
         """Return the place for another event's message: ``line 3``, ``cell 2, line 1``, ``line 7 of other.py``."""
         inside = "" if self.piece.cell is None else f"cell {self.piece.cell}, "
         file = "" if self.module is program.module else f" of {self.module.source.path.name}"
@@ -147,7 +147,7 @@ class Event:
 class Past:
     """An event, linked to the events before it."""
 
-    def __init__(self, event: Event, before: Past | None) -> None:
+    def __init__(self, event: ProgramEvent, before: Past | None) -> None:
         self.event = event
         self.before = before
         self.number: int = 0 if before is None else before.number + 1
@@ -160,7 +160,7 @@ class Past:
 
 
 @dataclass(eq=False)
-class Call(Event):
+class Call(ProgramEvent):
     """A call of something outside the project."""
 
     made: Made
@@ -171,7 +171,7 @@ class Call(Event):
 
 
 @dataclass(eq=False)
-class Entered(Event):
+class Entered(ProgramEvent):
     """The beginning of a ``with`` statement."""
 
     made: Made
@@ -179,7 +179,7 @@ class Entered(Event):
 
 
 @dataclass(eq=False)
-class Assigned(Event):
+class Assigned(ProgramEvent):
     """An assignment to an attribute of something outside the project: ``tf.config.set_visible_devices = []``."""
 
     name: str
@@ -190,7 +190,7 @@ class Assigned(Event):
 
 
 @dataclass(eq=False)
-class Named(Event):
+class Named(ProgramEvent):
     """A statement that only names something outside the project, or names something that does not exist."""
 
     name: str
@@ -198,7 +198,7 @@ class Named(Event):
 
 
 @dataclass(eq=False)
-class Tested(Event):
+class Tested(ProgramEvent):
     """A test with the same answer on every machine, or such an operand of ``and``, ``or`` or ``not`` in a test."""
 
     name: str
@@ -208,7 +208,7 @@ class Tested(Event):
 
 
 @dataclass(eq=False)
-class Variable(Event):
+class Variable(ProgramEvent):
     """A setting of an environment variable."""
 
     name: str
@@ -224,7 +224,7 @@ class Variable(Event):
 
 
 @dataclass(eq=False)
-class Unreached(Event):
+class Unreached(ProgramEvent):
     """A variable that is set in a shell but reaches no program."""
 
     assignment: Assignment
@@ -233,7 +233,7 @@ class Unreached(Event):
 
 
 @dataclass(eq=False)
-class Option(Event):
+class Option(ProgramEvent):
     """An assignment to an attribute of a TensorFlow object: ``config.gpu_options.allow_growth = True``."""
 
     made: Made
@@ -242,28 +242,28 @@ class Option(Event):
 
 
 @dataclass(eq=False)
-class Import(Event):
+class Import(ProgramEvent):
     """An import of a module outside the project."""
 
     name: str
 
 
 @dataclass(eq=False)
-class SetByImport(Event):
+class SetByImport(ProgramEvent):
     """An import of a module of the project that surely sets an environment variable, or hides the GPUs."""
 
-    setting: Event
+    setting: ProgramEvent
 
 
-class Program:
+class LintedProgram:
     """The record of a program that begins in one file."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.events: list[Event] = []
+        self.events: list[ProgramEvent] = []
         self.modules: dict[Module, None] = {module: None}
         """The module of the program and those that it imports, in order."""
-        self.made: list[tuple[Made, Event]] = []
+        self.made: list[tuple[Made, ProgramEvent]] = []
         """The objects that the program makes, each with its event."""
         self.followed: set[int] = set()
         """The calls of functions and classes of the project that were followed, by their identity in the tree."""
@@ -280,11 +280,11 @@ class Program:
         return {id(made.node): made for made, _ in self.made}
 
     @cached_property
-    def makers(self) -> dict[int, Event]:
+    def makers(self) -> dict[int, ProgramEvent]:
         """The event at which each object was made, by the object's identity."""
         return {id(made): event for made, event in self.made}
 
-    def runs_of(self, models: Callable[[Event], bool], methods: tuple[str, ...] = STEPS) -> Iterator[Call]:
+    def runs_of(self, models: Callable[[ProgramEvent], bool], methods: tuple[str, ...] = STEPS) -> Iterator[Call]:
         """Yield the calls of these methods of Keras models, if ``models`` accepts what made the model."""
         for event in self.of(Call):
             if event.api.startswith("keras.") and event.api.endswith(methods):

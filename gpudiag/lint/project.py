@@ -15,7 +15,7 @@ from gpudiag.lint.sources import Source
 from gpudiag.lint.values import Value
 
 if TYPE_CHECKING:
-    from gpudiag.lint.program import Event
+    from gpudiag.lint.program import ProgramEvent
     from gpudiag.lint.rule import Rule
 
 _TELLING = re.compile(
@@ -74,7 +74,7 @@ class Module:
     source: Source
     known: Words
     namespace: dict[str, Value] = field(default_factory=dict)
-    effects: tuple[Event, ...] | None = None
+    effects: tuple[ProgramEvent, ...] | None = None
     """The certain effects of importing it on TensorFlow's devices and the environment; None: not imported yet."""
     _mentions: dict[re.Pattern[str], bool] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from gpudiag.record import Record
 from gpudiag.text import one_line
 
 
-class Finding(Record):
+class LintFinding(Record):
     """A line of a program that does not do what it seems to do."""
 
     rule: str
@@ -67,7 +67,7 @@ class Result(Record):
     gpudiag: str
     """The version of gpudiag."""
     files: int
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     problems: tuple[Problem, ...]
     schema: int = 2
     fixed: int = 0

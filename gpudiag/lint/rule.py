@@ -5,7 +5,7 @@ wrong in one sentence, a format string over the figures of a match. Then follow 
 two examples, below ``Bad`` and ``Good``: in the first the rule finds something, in the second it does not; the tests
 run both. ``RULE`` has the fix, and ``find`` looks at what a program does::
 
-    def find(program: Program) -> Matches: ...
+    def find(program: LintedProgram) -> Matches: ...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cache
 from gpudiag.errors import UsageError, nearest
 from gpudiag.fix import Action, edit_note
 from gpudiag.lint import rules as rule_files
-from gpudiag.lint.program import Event, Program
+from gpudiag.lint.program import LintedProgram, ProgramEvent
 from gpudiag.model.report import Severity
 
 
@@ -49,7 +49,7 @@ def between(first: ast.expr, second: ast.expr, text: str) -> tuple[Edit, ...]:
     return (Edit(after.line, after.column, second.lineno, second.col_offset, text),)
 
 
-def quoted(event: Event, node: ast.AST, text: str) -> str:
+def quoted(event: ProgramEvent, node: ast.AST, text: str) -> str:
     """Return ``text`` as a literal with the quotes of ``node``, a string in the program."""
     line = event.piece.lines[node.lineno - 1].encode()  # type: ignore[attr-defined]
     mark = line[node.col_offset : node.col_offset + 1].decode(errors="replace")  # type: ignore[attr-defined]
@@ -67,10 +67,10 @@ def change(sentence: str) -> Action:
 
 
 @dataclass(frozen=True)
-class Match:
+class Violation:
     """A violation of a rule."""
 
-    event: Event
+    event: ProgramEvent
     figures: Mapping[str, object] = field(default_factory=dict)
     """The values that are put into the message and the fix."""
     node: ast.AST | None = None
@@ -85,7 +85,7 @@ class Match:
     """The cause in place of the rule's own."""
 
 
-Matches = Iterator[Match]
+Matches = Iterator[Violation]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class Known:
     """The paragraphs of the explanation, each on one line."""
     bad: str
     good: str
-    find: Callable[[Program], Matches]
+    find: Callable[[LintedProgram], Matches]
 
 
 @cache

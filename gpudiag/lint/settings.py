@@ -9,7 +9,7 @@ from typing import Any
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program, Variable
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
 from gpudiag.lint.values import Attribute, Const, Made, Value, constants
 
 MASK = "CUDA_VISIBLE_DEVICES"
@@ -32,7 +32,7 @@ def base_of(value: Value | None) -> Value | None:
 _TEST = re.compile(r"(?:\A|_)tests?(?:_|\Z)|conftest")
 
 
-def is_of_tests(program: Program) -> bool:
+def is_of_tests(program: LintedProgram) -> bool:
     """Return whether a program is a test file, in which unusual settings are intended."""
     return _TEST.search(program.module.source.path.stem) is not None
 
@@ -104,12 +104,12 @@ def is_local(session: Made) -> bool:
     return target is None or (isinstance(target, Const) and not target.value)
 
 
-def masks(program: Program) -> Iterator[Variable]:
+def masks(program: LintedProgram) -> Iterator[Variable]:
     """Yield where the program sets CUDA_VISIBLE_DEVICES, for itself or for a process that it starts."""
     return (event for event in program.of(Variable) if event.name == MASK)
 
 
-def mask_before(event: Event) -> Variable | None:
+def mask_before(event: ProgramEvent) -> Variable | None:
     """Return the last setting of CUDA_VISIBLE_DEVICES that was surely made before."""
     settings = (earlier for earlier in event.history() if isinstance(earlier, Variable) and earlier.how != "env")
     return next((setting for setting in settings if setting.name == MASK), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import items, table
-from gpudiag.lint.values import UNKNOWN, Const, Function, Made, Name, Value, devices
+from gpudiag.lint.values import UNKNOWN, Const, Made, Name, ProjectFunction, Value, devices
 
 
 def is_main(test: ast.expr) -> bool:
@@ -79,7 +79,7 @@ def is_tf_function(decorator: Value) -> bool:
     return isinstance(decorator, Name) and api.canonical(decorator.path) in ("function", "contrib.eager.defun")
 
 
-def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]) -> dict[str, Value]:
+def bound(function: ProjectFunction, args: list[Value | None], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Return the local names of a function at its beginning."""
     parameters = function.node.args
     names = [posonlyarg.arg for posonlyarg in (*parameters.posonlyargs, *parameters.args)]
@@ -107,7 +107,7 @@ def bound(function: Function, args: list[Value | None], kwargs: dict[str, Value]
     return scope
 
 
-def _constant(default: ast.expr, function: Function) -> Value | None:
+def _constant(default: ast.expr, function: ProjectFunction) -> Value | None:
     """Return the default of a parameter if it is a constant, or the name of one."""
     if isinstance(default, ast.Constant):
         return Const(default.value)

@@ -221,7 +221,7 @@ class Instance(Value):
 
 
 @dataclass(eq=False)
-class Function(Value):
+class ProjectFunction(Value):
     """A function of the project."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -231,7 +231,7 @@ class Function(Value):
     owner: Instance | None = None
     graph: bool = False
     """True for a ``tf.function``, whose operations are traced."""
-    outer: tuple[Function, ...] = ()
+    outer: tuple[ProjectFunction, ...] = ()
     """The functions around its definition."""
     chosen: bool = False
     """True for a function in a dictionary from which the program chooses the one to call."""
@@ -276,7 +276,7 @@ class Function(Value):
 class Method(Value):
     """A method of an object of the project."""
 
-    function: Function
+    function: ProjectFunction
     of: Instance | Class
 
 

@@ -117,7 +117,7 @@ class Placed(Record):
         return self.why in ("asked", "scope", "variable", "none") and "GPU" not in self.device
 
 
-class Scope(Record):
+class DeviceBlock(Record):
     """A ``with tf.device`` block that the program entered."""
 
     device: str
@@ -198,7 +198,7 @@ class Waited(Record):
     process: int = 0
 
 
-class Device(Record):
+class MadeDevice(Record):
     """A device that TensorFlow made in a process."""
 
     name: str
@@ -294,7 +294,7 @@ class Replicas(Record):
     number of replicas."""
 
 
-class Peer(Record):
+class ClusterTask(Record):
     """Another task of a cluster."""
 
     task: str
@@ -315,13 +315,13 @@ class Cluster(Record):
     """The time at which the process began to join, in seconds after the program was started."""
     joined: bool
     """False if TensorFlow still waits for the other tasks, or gave up."""
-    peers: tuple[Peer, ...] = ()
+    peers: tuple[ClusterTask, ...] = ()
     process: int = 0
     address: str = ""
     """The address of the process itself."""
 
     @property
-    def silent(self) -> tuple[Peer, ...]:
+    def silent(self) -> tuple[ClusterTask, ...]:
         """The tasks that do not accept connections."""
         return tuple(peer for peer in self.peers if peer.answer)
 
@@ -354,7 +354,7 @@ class Process(Record):
     """``CUDA_VISIBLE_DEVICES`` when TensorFlow made its devices, or when the process began."""
     rank: str = ""
     """Its rank in a launcher, such as ``LOCAL_RANK=1``, or its task, such as ``TF_CONFIG: worker 1``."""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[MadeDevice, ...] = ()
     operations: int = 0
     """The number of eager operations and functions that ran."""
     last_operation: str = ""
@@ -375,7 +375,7 @@ class Process(Record):
     """The line that started the process, if a traced process did; "" if it is not known."""
 
     @property
-    def gpus(self) -> tuple[Device, ...]:
+    def gpus(self) -> tuple[MadeDevice, ...]:
         """The GPU devices of the process."""
         return tuple(device for device in self.devices if device.name.startswith("GPU"))
 
@@ -400,7 +400,7 @@ class ProgramTrace(Record):
     clusters: tuple[Cluster, ...] = ()
     booked: tuple[Booked, ...] = ()
     """The memory use by NVML; empty if NVML reported nothing."""
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[DeviceBlock, ...] = ()
     gpus: tuple[GpuUse, ...] = ()
     """The use of each GPU of the machine by each process in which TensorFlow listed or made devices."""
 
@@ -413,7 +413,7 @@ class ProgramTrace(Record):
         """True if TensorFlow made a GPU device in one of its processes."""
         return any(process.gpus for process in self.processes)
 
-    def uses(self, process: Process, device: Device) -> bool:
+    def uses(self, process: Process, device: MadeDevice) -> bool:
         """Return whether a process ran an operation on one of its devices, or allocated memory there."""
         return bool(device.peak_bytes or self.operations(process).get(device.name))
 

@@ -12,18 +12,18 @@ from gpudiag.knowledge.placement import short_device
 from gpudiag.model.program import (
     Booked,
     Cluster,
+    ClusterTask,
     Copies,
-    Device,
+    DeviceBlock,
     Function,
     Holder,
+    MadeDevice,
     NotCompiled,
     OutOfMemory,
-    Peer,
     Placed,
     Process,
     ProgramTrace,
     Replicas,
-    Scope,
     Setting,
     Waited,
     place,
@@ -79,7 +79,7 @@ def gathered(
         clusters=tuple(cluster for notes, pid in known for cluster in _clusters(notes, pid, began, answers or {})),
         booked=booked,
         scopes=tuple(
-            Scope(note["device"], note["line"], pid, notes.count(note, VARIABLES))
+            DeviceBlock(note["device"], note["line"], pid, notes.count(note, VARIABLES))
             for notes, pid in known
             for note in notes.of("counter")
             if note["what"] == "scope" and notes.count(note, ENTERED)
@@ -180,7 +180,7 @@ def python_name(name: str) -> str:
     return match["name"] if match else name
 
 
-def _devices(notes: Notes, seen: Observed, mask: str | None, began: float) -> Iterator[Device]:
+def _devices(notes: Notes, seen: Observed, mask: str | None, began: float) -> Iterator[MadeDevice]:
     held: dict[str, list[tuple[float, int]]] = {}
     peaks: dict[str, int] = {}
     for note in notes.of("memory"):
@@ -191,7 +191,7 @@ def _devices(notes: Notes, seen: Observed, mask: str | None, began: float) -> It
     for name, limit in seen.devices.items():
         card = seen.cards[seen.layout[name]] if seen.cards and name in seen.layout else None
         booked = seen.machine.get(card.pci) if card else None
-        yield Device(
+        yield MadeDevice(
             name=name,
             limit_bytes=limit,
             gpu=gpus.get(name, "") if booked is None else str(booked.index),
@@ -417,7 +417,9 @@ def _clusters(notes: Notes, pid: int, began: float, answers: Mapping[str, str]) 
                 at_s=round(note["t"] - began, 3),
                 joined=any(later["k"] == "initialised" for later in notes.notes[number:]),
                 peers=tuple(
-                    Peer(task, address, answers.get(address)) for task, address in note["tasks"] if task != note["task"]
+                    ClusterTask(task, address, answers.get(address))
+                    for task, address in note["tasks"]
+                    if task != note["task"]
                 ),
                 process=pid,
                 address=next((address for task, address in note["tasks"] if task == note["task"]), ""),

@@ -15,28 +15,28 @@ from gpudiag.model.program import (
     WITHOUT_EFFECT,
     Booked,
     Cluster,
+    ClusterTask,
     Copies,
-    Device,
+    DeviceBlock,
     Function,
     GpuUse,
     Holder,
+    MadeDevice,
     NotCompiled,
     OutOfMemory,
-    Peer,
     Placed,
     Process,
     ProgramTrace,
     Replicas,
-    Scope,
     Setting,
     SettingFate,
     Waited,
 )
 
 GIB = 1 << 30
-GPU = Device("GPU:0", 6 * GIB, "0", GIB)
+GPU = MadeDevice("GPU:0", 6 * GIB, "0", GIB)
 PROCESS = Process(
-    7, 1, "started", ("python", "train.py"), "3.11.7", 0.1, "2.21.0", devices=(Device("CPU:0", 0), GPU), last_s=9.0
+    7, 1, "started", ("python", "train.py"), "3.11.7", 0.1, "2.21.0", devices=(MadeDevice("CPU:0", 0), GPU), last_s=9.0
 )
 TRACE = ProgramTrace(("python", "train.py"), "exit status 0", 10.0, (PROCESS,))
 """A program that did nothing wrong."""
@@ -55,10 +55,13 @@ def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
     return _of(placed=(Placed("MatMul", device, 5, "GPU:0", LINE, "", why, 7),), **changed)
 
 
-_SILENT = Peer("worker 1", "10.0.0.2:2222", "Connection refused")
+_SILENT = ClusterTask("worker 1", "10.0.0.2:2222", "Connection refused")
 _CLUSTER = Cluster("worker 0", LINE, 2.0, joined=False, peers=(_SILENT,), process=7)
 _BESIDE = replace(
-    _CLUSTER, joined=True, address="localhost:1", peers=(Peer("worker 1", "localhost:2"), Peer("ps 0", "localhost:3"))
+    _CLUSTER,
+    joined=True,
+    address="localhost:1",
+    peers=(ClusterTask("worker 1", "localhost:2"), ClusterTask("ps 0", "localhost:3")),
 )
 _GROWTH = Setting("memory_growth", "GPU:0=True", LINE, SettingFate.TOOK_EFFECT, process=7)
 _ENDED = "still running after 60 s; ended by gpudiag, killed by SIGTERM"
@@ -92,7 +95,7 @@ _ON_SECOND_PART = Placed("MatMul", "GPU:1", 5, "GPU:1", LINE, process=7)
 
 def _with(*cards: str) -> Process:
     """Return a process with a device on each of these cards."""
-    devices = tuple(Device(f"GPU:{number}", GIB, pci=f"0000:0{card}:00.0") for number, card in enumerate(cards))
+    devices = tuple(MadeDevice(f"GPU:{number}", GIB, pci=f"0000:0{card}:00.0") for number, card in enumerate(cards))
     return replace(PROCESS, devices=devices)
 
 
@@ -101,7 +104,7 @@ def _moved(**changed: Any) -> Evidence:
     return _of(processes=(_with("1", "1", "2"),), settings=(_SPLIT,), **changed)
 
 
-_CPU_PROCESS = replace(PROCESS, devices=(Device("CPU:0", 0),), operations=9)
+_CPU_PROCESS = replace(PROCESS, devices=(MadeDevice("CPU:0", 0),), operations=9)
 _HIDES = Setting(
     "CUDA_VISIBLE_DEVICES", "'-1'", "/home/you/data.py:3", SettingFate.TOOK_EFFECT, "seen", process=7, by_import=LINE
 )
@@ -109,7 +112,7 @@ _HIDDEN = GpuUse(0, 7, unused="hidden by data.py:3", line="/home/you/data.py:3",
 _FIRST_RANK = replace(PROCESS, mask="0", operations=9)
 _SECOND_RANK = replace(_CPU_PROCESS, pid=8, mask="1")
 _NONE_OF_ONE = Setting("visible_devices", "GPU=[]", LINE, SettingFate.TOOK_EFFECT, "seen", process=8)
-_WEIGHTS = Scope("/CPU:0", LINE, 7, variables=8)
+_WEIGHTS = DeviceBlock("/CPU:0", LINE, 7, variables=8)
 _COPYING = Function("step", LINE, 1, 9, {"GPU:0": 9}, copies=20, process=7, types=("MatMul",), cpu_variables=8)
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "setting_without_effect": (

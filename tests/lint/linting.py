@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpudiag.lint import check, rule
-from gpudiag.lint.result import Finding, Result
+from gpudiag.lint.result import LintFinding, Result
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,7 +27,7 @@ def result_of(text: str | bytes, gpu_bytes: int | None = None) -> Result:
     return check.check([], rule.known(), stdin=raw, gpu_bytes=gpu_bytes).result()
 
 
-def found_in(text: str | bytes, gpu_bytes: int | None = None) -> list[Finding]:
+def found_in(text: str | bytes, gpu_bytes: int | None = None) -> list[LintFinding]:
     """Return the findings in a text."""
     return list(result_of(text, gpu_bytes).findings)
 

@@ -12,7 +12,7 @@ import pytest
 from counting import lines_run
 from gpudiag.lint import check, folding, rule, sources
 from gpudiag.lint.formats import render
-from gpudiag.lint.program import Program
+from gpudiag.lint.program import LintedProgram
 from gpudiag.lint.result import Result
 from gpudiag.lint.rule import Matches
 from linting import result_of, rules_in
@@ -276,7 +276,7 @@ def test_number_that_is_too_large_is_not_known(line: str) -> None:
 
 
 def test_rule_that_fails_costs_itself_in_a_file_and_is_named(tmp_path: Path) -> None:
-    def fails(program: Program) -> Matches:
+    def fails(program: LintedProgram) -> Matches:
         yield from ()
         raise OverflowError(f"of {program.module.name}")
 

@@ -15,8 +15,8 @@ from gpudiag.causes.program import processes_on_one_gpu, program_ran_out_of_memo
 from gpudiag.model.program import (
     Booked,
     Copies,
-    Device,
     GpuUse,
+    MadeDevice,
     OutOfMemory,
     Process,
     ProgramTrace,
@@ -254,7 +254,7 @@ def test_a_gpu_is_idle_for_the_share_of_the_time_in_which_it_computed_nothing(tm
 
 
 def _of_settings(*settings: Setting, total_bytes: int = 0) -> ProgramTrace:
-    made = Device("GPU:0", 1 << 51, peak_bytes=1 << 30, samples=((1.0, 1 << 30),), total_bytes=total_bytes)
+    made = MadeDevice("GPU:0", 1 << 51, peak_bytes=1 << 30, samples=((1.0, 1 << 30),), total_bytes=total_bytes)
     return ProgramTrace(
         ("python",),
         "",
@@ -293,7 +293,7 @@ def test_the_headline_counts_how_settings_ended_and_never_says_more() -> None:
 
 def test_a_process_that_made_no_devices_is_not_said_to_have_no_gpu() -> None:
     started = [Process(pid, 1, "started", (), "3", 0.0, "2.21.0") for pid in (7, 8)]
-    on_cpu = Process(9, 1, "started", (), "3", 0.0, "2.21.0", devices=(Device("CPU:0", 0),))
+    on_cpu = Process(9, 1, "started", (), "3", 0.0, "2.21.0", devices=(MadeDevice("CPU:0", 0),))
     lines = dict(texts.sections(ProgramTrace(("python",), "", 1.0, (*started, on_cpu)), verbose=False))["processes"]
     assert [line.partition(": ")[2].partition(",")[0] for _, line in lines] == [*["no devices were made"] * 2, "no GPU"]
 
@@ -310,7 +310,7 @@ def test_a_process_that_made_no_devices_is_not_said_to_have_no_gpu() -> None:
 )
 def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mask: str, headline: str) -> None:
     processes = tuple(
-        Process(pid, 1, "started", (), "3", 0.0, "2.21.0", operations=3, devices=(Device(name, 1 << 30),))
+        Process(pid, 1, "started", (), "3", 0.0, "2.21.0", operations=3, devices=(MadeDevice(name, 1 << 30),))
         for pid, name in enumerate("GPU:0" if has_gpu else "CPU:0" for has_gpu in gpus)
     )
     setting = Setting("CUDA_VISIBLE_DEVICES", mask, "a.py:1", SettingFate.REPLACED, "seen")
@@ -321,7 +321,7 @@ def test_the_headline_says_whether_a_gpu_was_lacking(gpus: tuple[bool, ...], mas
 
 def test_only_processes_that_use_a_gpu_share_it_and_a_parent_that_does_is_to_hide_it() -> None:
     def process(pid: int, parent: int, *used: int, mask: str | None = None) -> Process:
-        made = [Device(f"GPU:{number}", 1 << 34, str(number), peak_bytes=number in used) for number in range(2)]
+        made = [MadeDevice(f"GPU:{number}", 1 << 34, str(number), peak_bytes=number in used) for number in range(2)]
         return Process(pid, parent, "started", (), "3", 0.0, "2.21.0", made_s=1.0, devices=tuple(made), mask=mask)
 
     idle, first, second = process(7, 1), process(8, 7, 0), process(9, 7, 0)
@@ -341,7 +341,7 @@ def test_a_peak_is_told_of_what_the_card_has_if_the_limit_is_more() -> None:
 
 FULL = OutOfMemory("OOM", "a.py:9", "GPU:0", 512 << 20, 64 << 20, 256 << 20, process=7)
 CARD = Booked(0, 2 << 30, 0, 300 << 20)
-PROCESS = Process(7, 1, "started", ("python",), "3", 0.0, "2.21.0", devices=(Device("GPU:0", 256 << 20, "0"),))
+PROCESS = Process(7, 1, "started", ("python",), "3", 0.0, "2.21.0", devices=(MadeDevice("GPU:0", 256 << 20, "0"),))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE
 from gpudiag.fix import edit, export
-from gpudiag.model.program import Device, Process, ProgramTrace, place
+from gpudiag.model.program import MadeDevice, Process, ProgramTrace, place
 from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 from gpudiag.text import size
@@ -77,13 +77,13 @@ def _asked(program: ProgramTrace, process: Process) -> set[str]:
     return program.asked(process) | {device.name for device in process.gpus if several}
 
 
-def _held(program: ProgramTrace, process: Process, device: Device) -> int:
+def _held(program: ProgramTrace, process: Process, device: MadeDevice) -> int:
     """Return how many bytes of a card the process holds, by NVML."""
     card = next((card for card in program.booked if str(card.index) == device.gpu), None)
     return dict(card.processes).get(process.pid, 0) if card is not None else 0
 
 
-def _taken(program: ProgramTrace, process: Process, device: Device) -> str:
+def _taken(program: ProgramTrace, process: Process, device: MadeDevice) -> str:
     """Return the cost of an idle GPU: the memory that the process holds on its card."""
     held = _held(program, process, device)
     if held:

@@ -11,7 +11,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE, MOST
 from gpudiag.fix import Action, Role, edit, export, note
 from gpudiag.knowledge.variables import FORCE_GROWTH
-from gpudiag.model.program import Device, Process, ProgramTrace, Setting, place
+from gpudiag.model.program import MadeDevice, Process, ProgramTrace, Setting, place
 from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
@@ -60,7 +60,7 @@ def find(program: ProgramTrace) -> Matches:
         )
 
 
-def _is_used(program: ProgramTrace, process: Process, device: Device) -> bool:
+def _is_used(program: ProgramTrace, process: Process, device: MadeDevice) -> bool:
     """Return whether a process uses a GPU, or failed with an error, such as the lack of memory there."""
     return bool(device.gpu) and (program.uses(process, device) or bool(process.errors))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import MOST
 from gpudiag.fix import Kind, check, note
-from gpudiag.model.program import Peer, ProgramTrace, place
+from gpudiag.model.program import ClusterTask, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -49,7 +49,7 @@ def find(program: ProgramTrace) -> Matches:
         )
 
 
-def _names(peers: tuple[Peer, ...]) -> str:
+def _names(peers: tuple[ClusterTask, ...]) -> str:
     few = [peer.task for peer in peers[:_NAMED]]
     if len(peers) > _NAMED:
         return f"{', '.join(few)} and {len(peers) - _NAMED} more"

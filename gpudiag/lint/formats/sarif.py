@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from gpudiag.lint import rule
-from gpudiag.lint.result import Finding, Result
+from gpudiag.lint.result import LintFinding, Result
 from gpudiag.text import with_names
 
 _LEVELS = {"fail": "error", "warning": "warning", "note": "note"}
@@ -65,7 +65,7 @@ def _rule(name: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, used: list[str]) -> dict[str, Any]:
+def _result(finding: LintFinding, used: list[str]) -> dict[str, Any]:
     cell = "" if finding.cell is None else f"cell {finding.cell}, line {finding.line}: "
     region: dict[str, Any] = {"startLine": 1}
     if finding.cell is None:

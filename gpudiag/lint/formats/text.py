@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 from gpudiag.fix import shown
-from gpudiag.lint.result import Finding, Result
+from gpudiag.lint.result import LintFinding, Result
 from gpudiag.text import counted, one_line, plain
 
 _COLORS = {"fail": "31", "warning": "33", "note": "36"}
@@ -28,7 +28,7 @@ def render(result: Result, *, width: int, color: bool, terminal: bool = False) -
     return "\n".join([*blocks, _summary(result)]) + "\n"
 
 
-def _finding(finding: Finding, width: int, line: Callable[[str], str], *, color: bool) -> Iterator[str]:
+def _finding(finding: LintFinding, width: int, line: Callable[[str], str], *, color: bool) -> Iterator[str]:
     head = line(f"{plain(finding.place)}: {finding.rule} {plain(finding.message)}")
     if color:
         at = head.index(finding.rule, len(finding.place))

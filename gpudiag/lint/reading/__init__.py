@@ -10,16 +10,16 @@ follows calls, :mod:`imports` follows imports, and :mod:`statements` reads state
 
 from __future__ import annotations
 
-from gpudiag.lint.program import Program
+from gpudiag.lint.program import LintedProgram
 from gpudiag.lint.reading.cursor import TooLongError
 from gpudiag.lint.reading.statements import Statements
-from gpudiag.lint.values import Function
+from gpudiag.lint.values import ProjectFunction
 
 
 class Reader(Statements):
     """Reads one program."""
 
-    def read(self) -> Program:
+    def read(self) -> LintedProgram:
         """Read the program and return it."""
         try:
             self.read_top_level(self.frame.module)
@@ -45,16 +45,16 @@ class Reader(Statements):
             pass
         return self.program
 
-    def _is_left_over(self, function: Function) -> bool:
+    def _is_left_over(self, function: ProjectFunction) -> bool:
         """Return whether no call was seen of a function in this file that is of interest."""
         return (
             not self.call_counts[function] and function.module is self.program.module and self.is_of_interest(function)
         )
 
-    def _read_uncalled(self, function: Function) -> None:
+    def _read_uncalled(self, function: ProjectFunction) -> None:
         """Read a function without a known call as if it were called when its module is complete."""
         owner = function.owner
         start = owner.of.find("__init__") if owner is not None else None
-        if isinstance(start, Function) and start is not function and not self.call_counts[start]:
+        if isinstance(start, ProjectFunction) and start is not function and not self.call_counts[start]:
             self.follow(start, [owner], {}, function.node)
         self.follow(function, [owner] if owner is not None else [], {}, function.node, called=False)

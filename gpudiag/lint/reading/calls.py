@@ -19,13 +19,13 @@ from gpudiag.lint.values import (
     Attribute,
     Class,
     Const,
-    Function,
     Instance,
     Items,
     Made,
     Method,
     Name,
     Part,
+    ProjectFunction,
     Table,
     Template,
     Value,
@@ -115,7 +115,7 @@ class Calls(Expressions):
             func = self.attribute_of(func, "__call__", node) or UNKNOWN
         if isinstance(func, Method):
             return self.follow(func.function, [func.of, *args], kwargs, node)
-        if isinstance(func, Function):
+        if isinstance(func, ProjectFunction):
             return self.follow(func, [*args], kwargs, node)
         if isinstance(func, Class):
             return self._instance(func, args, kwargs, node)
@@ -201,7 +201,7 @@ class Calls(Expressions):
             if isinstance(instance, Instance) and made.api.startswith("keras."):
                 for name in ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_epoch_end"):
                     method = instance.of.find(name)
-                    if isinstance(method, Function):
+                    if isinstance(method, ProjectFunction):
                         self.follow(method, [instance], {}, node)
         called = next((row for row in _CALLED if row[0].search(made.api)), None)
         if called is None:
@@ -212,7 +212,7 @@ class Calls(Expressions):
         rounds = [made.args[args_at:] if args_name == "*" else known]
         if args_name == _EACH:
             rounds = [[item] for item in known[:UNROLLED]] or [[UNKNOWN]]
-        for args in rounds if isinstance(target, Function | Method) or _is_partial(target) else ():
+        for args in rounds if isinstance(target, ProjectFunction | Method) or _is_partial(target) else ():
             self._elsewhere(target, args, how, made, node)
 
     def _elsewhere(self, target: Value | None, args: list[Value], how: str, made: Value, node: ast.Call) -> None:
@@ -289,7 +289,7 @@ class Calls(Expressions):
         found = instance.of.find(name)
         if found is None and instance.outer is not None:
             return Attribute(instance.outer, name)
-        if not isinstance(found, Function) or found.owner is None:
+        if not isinstance(found, ProjectFunction) or found.owner is None:
             return found
         if not found.decorators.isdisjoint({"property", "cached_property"}):
             return self.follow(found, [instance], {}, node)
@@ -404,17 +404,17 @@ class Calls(Expressions):
         if outer := made.outer_name:
             instance.outer = Made(outer, args, kwargs, node)
         start = made.find("__init__")
-        if isinstance(start, Function):
+        if isinstance(start, ProjectFunction):
             self.follow(start, [instance, *args], kwargs, node)
         else:
             self._fill(instance, args, kwargs)
         for method in made.namespace.values():
-            if isinstance(method, Function) and method.owner is not None:
+            if isinstance(method, ProjectFunction) and method.owner is not None:
                 method.owner.attributes = instance.attributes  # for those that nothing is seen to call
         kinds = ((_PROCESSES, "multiprocessing.Process", _PROCESS), (_THREADS, "threading.Thread", _THREAD))
         for _, name, how in (kind for kind in kinds if made.descends_from(kind[0])):
             run = made.find("run")
-            target = Method(run, instance) if isinstance(run, Function) else UNKNOWN
+            target = Method(run, instance) if isinstance(run, ProjectFunction) else UNKNOWN
             self.record(Call, node, NO_EFFECTS, made=Made(name, [UNKNOWN, target], {}, node))
             self._elsewhere(target, [], how, target, node)
         for value in (*args, *kwargs.values()):
@@ -441,12 +441,12 @@ class Calls(Expressions):
                 default = default.kwargs.get("default") or self.apply(factory, [], {}, default.node)
             instance.attributes[name] = value or default or UNKNOWN
         start = instance.of.find("__post_init__")
-        if isinstance(start, Function):
+        if isinstance(start, ProjectFunction):
             self.follow(start, [instance], {}, start.node)
 
     def follow(
         self,
-        function: Function,
+        function: ProjectFunction,
         args: list[Value | None],
         kwargs: dict[str, Value],
         node: ast.AST,
@@ -495,7 +495,7 @@ class Calls(Expressions):
         results = [value for _, value in returns if not (isinstance(value, Const) and value.value is None)]
         return results[0] if len(results) == 1 else same(results) if results else Const(None)
 
-    def _may_matter(self, function: Function) -> bool:
+    def _may_matter(self, function: ProjectFunction) -> bool:
         """Return whether a call has to be followed, for its effects, or for the result of a short function."""
         known = self._matters.get(function)
         if known is None:

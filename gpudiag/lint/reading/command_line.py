@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.lint.folding import RESULTS, assumed
-from gpudiag.lint.program import Program
+from gpudiag.lint.program import LintedProgram
 from gpudiag.lint.values import Const, Items, Made, Name, Value, constants
 
 _PARSES = ("().parse_args", "().parse_known_args")
@@ -31,7 +31,7 @@ def is_parsed(value: Value) -> bool:
     return isinstance(value, Made) and value.name.endswith(_PARSES)
 
 
-def default_of(program: Program, parsed: Made, name: str) -> Value | None:
+def default_of(program: LintedProgram, parsed: Made, name: str) -> Value | None:
     """Return the default of ``args.name``, or None if it is not known."""
     for made in program.options:
         if made.name.endswith("().add_argument") and _parser(made) is _parser(parsed) and _destination(made) == name:
@@ -41,7 +41,7 @@ def default_of(program: Program, parsed: Made, name: str) -> Value | None:
     return None
 
 
-def flag_default(program: Program, path: str) -> Value | None:
+def flag_default(program: LintedProgram, path: str) -> Value | None:
     """Return the default of absl's ``FLAGS.name``, or None."""
     prefix = next((prefix for prefix in _FLAGS if path.startswith(prefix)), None)
     if prefix is None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpudiag.lint.program import Effects, Event, Frame, Past, Program
+from gpudiag.lint.program import Effects, Frame, LintedProgram, Past, ProgramEvent
 from gpudiag.lint.project import Module, Project
 from gpudiag.lint.sources import Piece
-from gpudiag.lint.values import Function, Made, Value
+from gpudiag.lint.values import Made, ProjectFunction, Value
 
 MOST_STEPS = 100_000
 """The most nodes of a program that are visited."""
@@ -42,7 +42,7 @@ class Cursor(ABC):
 
     def __init__(self, project: Project, module: Module) -> None:
         self.project = project
-        self.program = Program(module)
+        self.program = LintedProgram(module)
         piece = module.source.pieces[0] if module.source.pieces else Piece("")
         self.frame = Frame(module, piece, (module.namespace,))
         self.past: Past | None = None
@@ -50,9 +50,9 @@ class Cursor(ABC):
         self.eager = is_eager(module)
         """True if operations run when they are called; a call may switch that off for all later code."""
         self.steps = 0
-        self.functions: list[Function] = []
+        self.functions: list[ProjectFunction] = []
         """Every function that was defined so far."""
-        self.call_counts: Counter[Function] = Counter()
+        self.call_counts: Counter[ProjectFunction] = Counter()
         self.main: list[tuple[Piece, list[ast.stmt]]] = []
         """The bodies below ``if __name__ == "__main__"``, which are read last."""
         self.imported: Past | None = None
@@ -61,7 +61,7 @@ class Cursor(ABC):
         self._open: dict[int, tuple[Made, ...]] = {}
         """The context managers in which a generator yields, by the identity of the call that makes the generator."""
         self._relevant_names: set[str] | None = None
-        self._matters: dict[Function, bool] = {}
+        self._matters: dict[ProjectFunction, bool] = {}
 
     @abstractmethod
     def block(self, body: list[ast.stmt]) -> bool:
@@ -87,14 +87,14 @@ class Cursor(ABC):
         """True if an operation would make TensorFlow's devices here."""
         return self.eager and not self.frame.graph
 
-    def record(self, kind: type[Any], node: ast.AST, effects: Effects = NO_EFFECTS, **values: Any) -> Event:
+    def record(self, kind: type[Any], node: ast.AST, effects: Effects = NO_EFFECTS, **values: Any) -> ProgramEvent:
         """Record an event."""
-        event: Event = kind(node, self.frame, self.past, effects, **values)
+        event: ProgramEvent = kind(node, self.frame, self.past, effects, **values)
         self.program.events.append(event)
         self.past = Past(event, self.past)
         return event
 
-    def is_of_interest(self, function: Function) -> bool:
+    def is_of_interest(self, function: ProjectFunction) -> bool:
         """Return whether a function may matter to a rule, by its words, or by a function that it names."""
         return function.module.is_telling(function.text) or not self.relevant_names.isdisjoint(function.words)
 

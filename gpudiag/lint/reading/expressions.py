@@ -31,7 +31,6 @@ from gpudiag.lint.values import (
     Attribute,
     Class,
     Const,
-    Function,
     Imported,
     Instance,
     Items,
@@ -39,6 +38,7 @@ from gpudiag.lint.values import (
     Method,
     Name,
     Part,
+    ProjectFunction,
     Table,
     Value,
     count_of_gpus,
@@ -127,7 +127,7 @@ class Expressions(Imports):
             found = self.attribute_of(base, name, node)
         elif isinstance(base, Class):
             found = base.find(name)
-            if isinstance(found, Function) and found.takes_class:
+            if isinstance(found, ProjectFunction) and found.takes_class:
                 found = Method(found, base)
         elif is_parsed(base) and isinstance(base, Made):
             found = None if self._is_asked_for(name) else default_of(self.program, base, name)
@@ -278,7 +278,7 @@ class Expressions(Imports):
             made.environ = True
             self.set_variables(made, node, "env", made)
         for _, value_of in pairs:
-            if isinstance(value_of, Function):
+            if isinstance(value_of, ProjectFunction):
                 value_of.chosen = True
         return made
 
@@ -352,7 +352,7 @@ class Expressions(Imports):
         return next(opened, self.frame.contexts)
 
     def _lambda(self, node: ast.Lambda) -> Value:
-        function = Function(node, self.frame.module, self.frame.piece, self.frame.scopes)
+        function = ProjectFunction(node, self.frame.module, self.frame.piece, self.frame.scopes)
         self.functions.append(function)
         return function
 

@@ -6,7 +6,7 @@ import ast
 import re
 from abc import abstractmethod
 
-from gpudiag.lint.program import Effects, Event, Import, Named, Past, SetByImport, Variable, removed_name
+from gpudiag.lint.program import Effects, Import, Named, Past, ProgramEvent, SetByImport, Variable, removed_name
 from gpudiag.lint.project import Module
 from gpudiag.lint.reading.cursor import NO_EFFECTS, Cursor, is_eager
 from gpudiag.lint.shell import as_shell
@@ -108,7 +108,7 @@ class Imports(Cursor):
                 imports=frame.imports + 1,
             ):
                 self.read_top_level(module)
-            done: list[Event] = []
+            done: list[ProgramEvent] = []
             while self.past is not None:
                 if self.past.event.effects or isinstance(self.past.event, Variable):
                     done.append(self.past.event)

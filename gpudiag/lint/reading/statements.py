@@ -16,12 +16,12 @@ from gpudiag.lint.values import (
     Attribute,
     Class,
     Const,
-    Function,
     Instance,
     Items,
     Made,
     Name,
     Part,
+    ProjectFunction,
     Table,
     Value,
     devices,
@@ -326,11 +326,13 @@ class Statements(Calls):
                 use(self.evaluate(default))
         frame = self.frame
         graph = any(is_tf_function(decorator) for decorator in given)
-        function = Function(statement, frame.module, frame.piece, frame.scopes, graph=graph, outer=frame.functions)
+        function = ProjectFunction(
+            statement, frame.module, frame.piece, frame.scopes, graph=graph, outer=frame.functions
+        )
         self.functions.append(function)
         self.scope[statement.name] = function
         for decorator, node in zip(given, statement.decorator_list, strict=True):
-            if isinstance(decorator, Function):
+            if isinstance(decorator, ProjectFunction):
                 self.follow(decorator, [function], {}, node)
 
     def _class(self, statement: ast.ClassDef) -> None:

@@ -21,8 +21,8 @@ import re
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Assigned, Named, Program
-from gpudiag.lint.rule import Edit, Match, Matches, Rule, between, insert_after
+from gpudiag.lint.program import Assigned, LintedProgram, Named
+from gpudiag.lint.rule import Edit, Matches, Rule, Violation, between, insert_after
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -42,7 +42,7 @@ _DEVICES = {
 }
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.of(Assigned):
         name = api.canonical(event.name)
         if event.name.startswith("tensorflow.") and _SETTINGS.match(name):
@@ -53,8 +53,8 @@ def find(program: Program) -> Matches:
             if name in api.SETTERS and event.whole:
                 edits = (*between(event.target, value, "("), insert_after(value, ")"))
             call = call.format(name=written, value=ast.unparse(value))
-            yield Match(event, {"name": written, "how": "assigned", "call": call}, edits=edits)
+            yield Violation(event, {"name": written, "how": "assigned", "call": call}, edits=edits)
     for named in program.of(Named):
         if named.statement and named.name.startswith("tensorflow.") and _SETTINGS.match(api.canonical(named.name)):
             written = ast.unparse(named.node)
-            yield Match(named, {"name": written, "how": "named", "call": f"{written}(...)"})
+            yield Violation(named, {"name": written, "how": "named", "call": f"{written}(...)"})

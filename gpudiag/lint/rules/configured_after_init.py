@@ -28,9 +28,9 @@ import ast
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
 from gpudiag.lint.reading.cursor import is_eager
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import is_local, sets_gpu_options
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -47,14 +47,14 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.calls(*api.BEFORE_DEVICES):
         earlier = event.before("devices")
         if earlier is None or _repeats(event, earlier, program) or any(map(_asks, event.guards)):
             continue
         name = ast.unparse(event.made.node.func)
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
-        yield Match(event, {**figures, "happens": "TensorFlow has made its devices, and it raises RuntimeError"})
+        yield Violation(event, {**figures, "happens": "TensorFlow has made its devices, and it raises RuntimeError"})
     for event in program.calls(api.GROWTH, api.LOGICAL, *_SESSIONS):
         earlier = _maker(event)
         if earlier is None:
@@ -69,7 +69,7 @@ def find(program: Program) -> Matches:
         fix = change(f"move {earlier.what} behind it, or give the options to what makes the devices first")
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
         happens = "the GPUs are made with default options, and it has no effect any more"
-        yield Match(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)
+        yield Violation(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)
 
 
 _ASKS = re.compile(
@@ -82,7 +82,7 @@ def _asks(guard: ast.AST) -> bool:
     return isinstance(guard, ast.expr) and _ASKS.search(ast.unparse(guard)) is not None
 
 
-def _repeats(event: Call, devices: Event, program: Program) -> bool:
+def _repeats(event: Call, devices: ProgramEvent, program: LintedProgram) -> bool:
     """Return whether an identical setting was made before the devices: TensorFlow then raises nothing."""
     done = program.events[: program.events.index(devices)] if devices in program.events else ()
     earlier = [call for call in (*devices.history(), *done) if isinstance(call, Call) and call.api == event.api]
@@ -101,7 +101,7 @@ def _enables(call: Call) -> object:
 _SESSIONS = ("Session", "train.MonitoredTrainingSession")
 
 
-def _maker(event: Call) -> Event | None:
+def _maker(event: Call) -> ProgramEvent | None:
     """Return the earlier event that made the devices with default options; None if another rule reports it."""
     first = event.before("allocators", "devices")
     if first is None or "session" in first.effects:

@@ -29,8 +29,8 @@ import re
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import is_dataset
-from gpudiag.lint.program import Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.values import Items, Made, Part, elements
 from gpudiag.model.report import Severity
 
@@ -44,15 +44,15 @@ RULE = Rule(
 _RUNS = tuple(f"{name}().run" for name in sorted(api.STRATEGIES) if not name.endswith("OneDeviceStrategy"))
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.calls(*_RUNS):
         given = elements(event.made.argument(1, "args"))
         given = [inner for value in given for inner in (value.items if isinstance(value, Items) else [value])]
         parts = [value for value in given if isinstance(value, Part) and is_dataset(value.of)]
         if parts:
-            yield Match(event, {"call": "strategy.run", "batch": "batches of a dataset"})
+            yield Violation(event, {"call": "strategy.run", "batch": "batches of a dataset"})
     for event in () if program.mentions(_KERAS_2) else program.runs_of(_is_mirrored, ("().train_on_batch",)):
-        yield Match(event, {"call": event.what, "batch": "a batch"}, fix=(change(_FIT),))
+        yield Violation(event, {"call": event.what, "batch": "a batch"}, fix=(change(_FIT),))
 
 
 _KERAS_2 = re.compile(r"tf_keras|TF_USE_LEGACY_KERAS")
@@ -60,7 +60,7 @@ _KERAS_2 = re.compile(r"tf_keras|TF_USE_LEGACY_KERAS")
 _FIT = "give fit() the batches, or strategy.run the step with the batches of a distributed dataset"
 
 
-def _is_mirrored(maker: Event) -> bool:
+def _is_mirrored(maker: ProgramEvent) -> bool:
     """Return whether a model is made in the scope of a MirroredStrategy, unless that may have one device."""
     owners = [context.owner for context in maker.frame.contexts if isinstance(context.owner, Made)]
     mirrored = (owner for owner in owners if owner.api == "distribute.MirroredStrategy")

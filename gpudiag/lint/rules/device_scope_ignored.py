@@ -30,10 +30,10 @@ import re
 from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Entered, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, Entered, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import device_index
-from gpudiag.lint.values import Function, Made, Method
+from gpudiag.lint.values import Made, Method, ProjectFunction
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -49,30 +49,32 @@ _WHERE = {
 }
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.of(Entered):
         if event.made.api == "device" and _is_in_strategy(event) and any(_makes_variables(event.made, program)):
-            yield Match(event, {"what": "variables inside of strategy.scope()", "where": "outside of the scope"})
+            yield Violation(event, {"what": "variables inside of strategy.scope()", "where": "outside of the scope"})
             continue
         name = event.made.constant(0, "device_name")
         index = device_index(name)
         if event.made.api != "device" or (index is None and (name is not None or not event.effects)):
             continue
         if any(_starts_thread(other, event.made) for other in program.of(Call)):
-            yield Match(event, {"what": "the threads that are started in it", "where": "inside of the function"})
+            yield Violation(event, {"what": "the threads that are started in it", "where": "inside of the function"})
             continue
         if index and (step := _outside(event.made, program)):
             what = f"{step.what} in {step.place(program)}: what was made inside computes on GPU:0"
-            yield Match(event, {"what": what, "where": "around the steps, too, or use tf.distribute.OneDeviceStrategy"})
+            yield Violation(
+                event, {"what": what, "where": "around the steps, too, or use tf.distribute.OneDeviceStrategy"}
+            )
             continue
         if index is None:
             continue
         if kind := _kind(event.body, program):
             what = "the definition of functions" if kind == "definitions" else kind
-            yield Match(event, {"what": what, "where": _WHERE[kind]})
+            yield Violation(event, {"what": what, "where": _WHERE[kind]})
 
 
-def _outside(device: Made, program: Program) -> Call | None:
+def _outside(device: Made, program: LintedProgram) -> Call | None:
     """Return the first step of a model that was made in a device scope, if all its steps are outside of any."""
     steps = [*program.runs_of(lambda maker: device in maker.frame.contexts)]
     placed = any(context.api == "device" or "scope" in context.api for step in steps for context in step.frame.contexts)
@@ -93,7 +95,7 @@ _MIRRORS = api.STRATEGIES - {"distribute.OneDeviceStrategy", "distribute.experim
 _VARIABLES = re.compile(r"(?:Variable|keras\.(?:Variable|Sequential|Model|layers\.[A-Z]\w+|models\.\w+))\Z")
 
 
-def _makes_variables(device: Made, program: Program) -> Iterator[bool]:
+def _makes_variables(device: Made, program: LintedProgram) -> Iterator[bool]:
     """Yield, for each call inside a device scope, whether it makes variables."""
     inside = (other for other in program.of(Call) if device in other.frame.contexts)
     return (_VARIABLES.match(call.api) is not None for call in inside)
@@ -108,8 +110,8 @@ def _starts_thread(event: Call, device: Made) -> bool:
         return False
     target = event.made.argument(1, "target") if thread else event.made.argument(0, "fn")
     function = target.function if isinstance(target, Method) else target
-    uses = isinstance(function, Function) and _TENSORFLOW.search(function.text) is not None
-    return uses and isinstance(function, Function) and _PLACES.search(function.text) is None
+    uses = isinstance(function, ProjectFunction) and _TENSORFLOW.search(function.text) is not None
+    return uses and isinstance(function, ProjectFunction) and _PLACES.search(function.text) is None
 
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
@@ -117,7 +119,7 @@ _KINDS = (("Session", "a session"), ("data.Dataset", "a tf.data pipeline"))
 _NEUTRAL = re.compile(r"(?:logging|numpy|time)\.|(?:print|range|len|zip|enumerate|float|int|str|round)\Z")
 
 
-def _kind(body: list[ast.stmt], program: Program) -> str | None:
+def _kind(body: list[ast.stmt], program: LintedProgram) -> str | None:
     """Return the kind of what is done in a device scope if all of it ignores the device, else None."""
     if any(isinstance(line, _DEFINITIONS) for line in body):
         kept = (line.value if isinstance(line, ast.Return) else line for line in body)

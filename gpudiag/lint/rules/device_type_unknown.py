@@ -28,8 +28,8 @@ import re
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, insert_after, quoted, replace
+from gpudiag.lint.program import LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, insert_after, quoted, replace
 from gpudiag.lint.settings import PLACING, device_names
 from gpudiag.lint.values import Const, is_empty_list, of_gpus
 from gpudiag.model.report import Severity
@@ -46,13 +46,13 @@ RULE = Rule(
 _PART = re.compile(r"(?:job|replica|task):[\w*-]+\Z|(?P<long>device:)?(?P<type>\w+)(?::(?P<index>\d+|\*))?\Z", re.ASCII)
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.calls(*PLACING):
         for name in device_names(event):
             if happens := _wrong(name):
                 index = re.search(r"(?<!\d)\d+\Z", name)
                 figures = {"what": f"{name!r} names no device of TensorFlow", "happens": happens}
-                yield Match(event, {**figures, "index": index[0] if index else 0})
+                yield Violation(event, {**figures, "index": index[0] if index else 0})
     for event in program.calls(*api.LISTS, api.VISIBLE):
         kind = event.made.constant(1 if event.api == api.VISIBLE else 0, "device_type")
         if isinstance(kind, str) and kind not in api.DEVICE_TYPES and (right := api.device_type(kind)):
@@ -62,7 +62,7 @@ def find(program: Program) -> Matches:
             if event.api == api.VISIBLE:
                 none = is_empty_list(event.made.argument(0, "devices"))
                 happens = "nothing is hidden" if none else "ValueError is raised for any device of another type"
-            yield Match(
+            yield Violation(
                 event,
                 {"what": f"{kind!r} names no device of TensorFlow", "happens": happens},
                 fix=(edit(repr(right), "write this type instead"),),
@@ -71,7 +71,7 @@ def find(program: Program) -> Matches:
     yield from _without_type(program)
 
 
-def _without_type(program: Program) -> Matches:
+def _without_type(program: LintedProgram) -> Matches:
     for event in program.calls(api.VISIBLE):
         kind = event.made.argument(1, "device_type")
         if kind is not None and not (isinstance(kind, Const) and kind.value is None):
@@ -87,7 +87,7 @@ def _without_type(program: Program) -> Matches:
         after = ", 'GPU'" if node.args else ", device_type='GPU'"
         figures = {"what": f"set_visible_devices is given {given} without a type", "happens": "it hides the CPU, too"}
         edits = (insert_after(first, after),) if alone else ()
-        yield Match(event, figures, fix=(edit(call, "name the type"),), edits=edits, severity=Severity.FAIL)
+        yield Violation(event, figures, fix=(edit(call, "name the type"),), edits=edits, severity=Severity.FAIL)
 
 
 def _wrong(name: str) -> str:

@@ -38,9 +38,9 @@ import ast
 import re
 
 from gpudiag.fix import Role, edit
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
-from gpudiag.lint.values import Const, Function, Made, Value, devices
+from gpudiag.lint.program import Call, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.values import Const, Made, ProjectFunction, Value, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -68,7 +68,7 @@ _GIVEN = frozenset(
 """Methods of a pool whose first argument is the function that the children call."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if program.mentions(_OTHER_METHOD):
         return
     for event in program.of(Call):
@@ -81,12 +81,12 @@ def find(program: Program) -> Matches:
         elif called is not None:
             continue
         if earlier is not None:
-            yield Match(
+            yield Violation(
                 event, {"call": f"{_name(event.node)}()", "what": earlier.what, "place": earlier.place(program)}
             )
 
 
-def _called(made: Made, program: Program) -> list[Function] | None:
+def _called(made: Made, program: LintedProgram) -> list[ProjectFunction] | None:
     """Return the functions of the project that the children call, as far as they are known; None for an unknown one."""
     if made.name.endswith("Process"):
         target = _function(made.argument(1, "target"))
@@ -103,21 +103,23 @@ def _pool(made: Made) -> Value | None:
     return made.owner if made.name.rpartition(".")[2] in _GIVEN else None
 
 
-def _function(value: Value | None) -> Function | None:
+def _function(value: Value | None) -> ProjectFunction | None:
     """Return the function of the project that a value is, or that its ``partial`` calls."""
     if isinstance(value, Made) and value.name == "functools.partial" and value.args:
         value = value.args[0]
-    return value if isinstance(value, Function) else None
+    return value if isinstance(value, ProjectFunction) else None
 
 
-def _uses_tensorflow(function: Function, depth: int = 3) -> bool:
+def _uses_tensorflow(function: ProjectFunction, depth: int = 3) -> bool:
     """Return whether a function uses TensorFlow, directly or through names of its module."""
     if _TENSORFLOW.search(function.text):
         return True
     named = [scope[word] for scope in function.scopes for word in function.words - {function.name} if word in scope]
     if any(isinstance(value, Made) and value.name.startswith(_MADE) and not devices(value) for value in named):
         return True
-    return depth > 0 and any(isinstance(value, Function) and _uses_tensorflow(value, depth - 1) for value in named)
+    return depth > 0 and any(
+        isinstance(value, ProjectFunction) and _uses_tensorflow(value, depth - 1) for value in named
+    )
 
 
 def _spawns(made: Made) -> bool:

@@ -26,8 +26,8 @@ import ast
 import re
 
 from gpudiag.fix import Role, edit
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.model.report import Severity
 
@@ -44,7 +44,7 @@ _OFF = re.compile(r"run_functions_eagerly\((?!True\))")
 """A call that switches eager functions off again, or whose argument is not the word True."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if not program.mentions(_USED) or program.mentions(_OFF) or is_of_tests(program):
         return
     for event in program.of(Call):
@@ -53,6 +53,6 @@ def find(program: Program) -> Matches:
         compiles = event.made.name.endswith("().compile") and event.made.kwargs.get("run_eagerly")
         given = event.made.constant(0, "run_eagerly") if event.api in _SWITCHES else None
         if compiles and event.made.constant(99, "run_eagerly") is True:
-            yield Match(event, {"call": "run_eagerly=True"})
+            yield Violation(event, {"call": "run_eagerly=True"})
         elif given is True:
-            yield Match(event, {"call": ast.unparse(event.node)})
+            yield Violation(event, {"call": ast.unparse(event.node)})

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from gpudiag.fix import Action
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK
 from gpudiag.lint.values import Devices, devices, elements
 from gpudiag.model.report import Severity
@@ -43,7 +43,7 @@ _RESTRICTED = re.compile(rf"{MASK}|set_visible_devices|visible_device_list")
 _ALL = ("distribute.MirroredStrategy", "distribute.MultiWorkerMirroredStrategy")
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for name in (api.GROWTH, api.LOGICAL):
         configured = [*_configured(program, name)]
         shown = _shown(program)
@@ -51,20 +51,22 @@ def find(program: Program) -> Matches:
             what = "memory growth" if name == api.GROWTH else "a limit"
             for event, _ in _of_one(configured):
                 figures = {"what": what, "which": "one GPU alone", "happens": happens}
-                yield Match(event, figures, fix=_fix(name, "each GPU"))
+                yield Violation(event, figures, fix=_fix(name, "each GPU"))
         elif shown and all(gpu.index not in (None, -1, *shown[1]) and gpu.kind == "GPU" for _, gpu in configured):
             visible = ", ".join(f"GPU {index}" for index in sorted(shown[1]))
             for event, gpu in configured:
                 figures = {"what": name.rpartition(".")[2], "which": f"GPU {gpu.index}"}
                 happens = f"{shown[0].place(program)} hides it, and the GPU that is used keeps the default"
-                yield Match(event, {**figures, "happens": happens}, fix=_fix("", f"the GPU that is visible: {visible}"))
+                yield Violation(
+                    event, {**figures, "happens": happens}, fix=_fix("", f"the GPU that is visible: {visible}")
+                )
 
 
 def _fix(name: str, which: str) -> tuple[Action, ...]:
     return (GROWTH_FOR_EACH,) if name == api.GROWTH else (change(f"configure {which}"),)
 
 
-def _configured(program: Program, name: str) -> Iterator[tuple[Call, Devices]]:
+def _configured(program: LintedProgram, name: str) -> Iterator[tuple[Call, Devices]]:
     """Yield the calls that configure a GPU, and the GPU; a device that is not known is one without a kind."""
     for event in program.calls(name):
         divided = len(elements(event.made.argument(1, "logical_devices"))) > 1
@@ -72,7 +74,7 @@ def _configured(program: Program, name: str) -> Iterator[tuple[Call, Devices]]:
             yield event, devices(event.made.argument(0, "device")) or Devices("", event.made)
 
 
-def _happens(name: str, program: Program) -> str:
+def _happens(name: str, program: LintedProgram) -> str:
     """Return what follows if one of several GPUs is configured; "" if nothing does."""
     if name == api.GROWTH:
         return "with several TensorFlow raises ValueError at the first operation"
@@ -92,7 +94,7 @@ def _of_one(configured: list[tuple[Call, Devices]]) -> Iterator[tuple[Call, Devi
             yield event, gpu
 
 
-def _shown(program: Program) -> tuple[Call, set[int]] | None:
+def _shown(program: LintedProgram) -> tuple[Call, set[int]] | None:
     """Return the last call of set_visible_devices, and the GPUs that it shows, if they are known."""
     last = next(iter([*program.calls(api.VISIBLE)][-1:]), None)
     listed = [] if last is None else [devices(value) for value in elements(last.made.argument(0, "devices"))]

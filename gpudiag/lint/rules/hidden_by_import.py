@@ -27,8 +27,8 @@ from __future__ import annotations
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Event, Program, SetByImport, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram, ProgramEvent, SetByImport, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import MASK, entries, is_of_tests, mask_before
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -47,7 +47,7 @@ _ON_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 _OF_SETTINGS = re.compile(r"conf|setting|env|setup|init|cpu|const|common_flags|bootstrap", re.IGNORECASE)
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if is_of_tests(program) or not program.module.mentions(_COMPUTES):
         return
     for event in program.events:
@@ -63,15 +63,15 @@ def find(program: Program) -> Matches:
         if not _is_undone(event, program):
             place, module = setting.place(program), setting.module.name
             by = f"the import of {module} ({place})" if isinstance(event, SetByImport) else "this setting"
-            yield Match(event, {"by": by, "module": module})
+            yield Violation(event, {"by": by, "module": module})
 
 
-def _is_apart(event: Event, before: Event) -> bool:
+def _is_apart(event: ProgramEvent, before: ProgramEvent) -> bool:
     """Return whether a setting replaces another on purpose, because it is under a condition or in a function."""
     return bool(event.guards or event.functions or before.functions)
 
 
-def _hides(event: Event) -> bool:
+def _hides(event: ProgramEvent) -> bool:
     """Return whether an event hides every GPU."""
     if isinstance(event, Variable):
         known = event.name == MASK and event.how != "env" and isinstance(event.value, Const)
@@ -79,7 +79,7 @@ def _hides(event: Event) -> bool:
     return "hides" in event.effects
 
 
-def _is_undone(event: Event, program: Program) -> bool:
+def _is_undone(event: ProgramEvent, program: LintedProgram) -> bool:
     """Return whether the program chooses GPUs after the event."""
     later = program.events[program.events.index(event) + 1 :]
     return any(

@@ -35,8 +35,8 @@ from collections.abc import Iterator
 
 from gpudiag.fix import Role, edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before, masks, session_config
 from gpudiag.lint.values import Const, Made, devices, elements, of_gpus
 from gpudiag.model.report import Severity
@@ -51,7 +51,7 @@ _DIVIDED = re.compile(r"_device_configuration|virtual_devices")
 """Signs of logical devices, which have numbers of their own."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     divided = program.mentions(_DIVIDED)
     for event in program.calls(*PLACING, *api.DEVICE_SETTERS):
         used = _indices(event)
@@ -63,7 +63,7 @@ def find(program: Program) -> Matches:
             if beyond is not None:
                 count, shown, by = beyond
                 what = f"{name} is beyond {shown} of {by.place(program)}"
-                yield Match(
+                yield Violation(
                     event, {"what": what, "why": _NUMBERS}, fix=(change(f"use a number from 0 to {count - 1}"),)
                 )
     yield from _by_the_same_number(program)
@@ -71,7 +71,7 @@ def find(program: Program) -> Matches:
     yield from _of_all_machines(program)
 
 
-def _by_the_same_number(program: Program) -> Matches:
+def _by_the_same_number(program: LintedProgram) -> Matches:
     starts_itself = program.mentions(_STARTS_ITSELF)
     of_children = [mask for mask in masks(program) if mask.how == "env"] if starts_itself else []
     for event in program.calls("device", api.VISIBLE, api.GROWTH, api.LOGICAL):
@@ -82,11 +82,11 @@ def _by_the_same_number(program: Program) -> Matches:
                 what = (
                     f"a GPU is chosen by {ast.unparse(index)} among those that {mask.place(program)} has already masked"
                 )
-                yield Match(event, {"what": f"{what} by {written}", "why": _NUMBERS})
+                yield Violation(event, {"what": f"{what} by {written}", "why": _NUMBERS})
                 break
 
 
-def _shown_by_mask(event: Event) -> tuple[int, str, Event] | None:
+def _shown_by_mask(event: ProgramEvent) -> tuple[int, str, ProgramEvent] | None:
     """Return how many GPUs the mask shows, if it is known and not 0: a program without GPUs is meant for the CPU."""
     mask = mask_before(event)
     shown = entries(mask.value) if mask is not None else None
@@ -95,7 +95,7 @@ def _shown_by_mask(event: Event) -> tuple[int, str, Event] | None:
     return len(shown), f"{MASK}={mask.value.value!r}", mask
 
 
-def _shown_by_tensorflow(event: Event) -> tuple[int, str, Event] | None:
+def _shown_by_tensorflow(event: ProgramEvent) -> tuple[int, str, ProgramEvent] | None:
     """Return how many GPUs set_visible_devices leaves visible, if that is known."""
     last = next((call for call in event.history() if isinstance(call, Call) and call.api == api.VISIBLE), None)
     given = [] if last is None else [devices(value) for value in elements(last.made.argument(0, "devices"))]
@@ -153,7 +153,7 @@ _NUMBERS = "the GPUs that are visible are numbered from 0"
 _GLOBAL = re.compile(r"\brank\(\)")
 
 
-def _of_all_machines(program: Program) -> Matches:
+def _of_all_machines(program: LintedProgram) -> Matches:
     """Yield GPUs that are chosen by a rank that counts the processes of all machines."""
     for event in program.calls("device", api.VISIBLE, api.GROWTH, api.LOGICAL):
         ranks = [text for text in map(ast.unparse, _indexed(event)) if _GLOBAL.search(text)]
@@ -161,7 +161,7 @@ def _of_all_machines(program: Program) -> Matches:
             why = "on the second machine the numbers go beyond its GPUs"
             fix = change("choose by the local rank: hvd.local_rank()")
             what = f"a GPU is chosen by {ranks[0]}, which counts the processes of all machines"
-            yield Match(event, {"what": what, "why": why}, fix=(fix,), severity=Severity.NOTE)
+            yield Violation(event, {"what": what, "why": why}, fix=(fix,), severity=Severity.NOTE)
 
 
 _COUNTED = re.compile(
@@ -171,7 +171,7 @@ _COUNTED = re.compile(
 )
 
 
-def _not_counted(program: Program) -> Matches:
+def _not_counted(program: LintedProgram) -> Matches:
     if program.mentions(_COUNTED):
         return
     soft = [_is_soft(session.made) for session in program.calls("Session")]
@@ -186,7 +186,7 @@ def _not_counted(program: Program) -> Matches:
             figures = {"what": f"{beyond[0]!r} is used, and nothing asks how many GPUs there are"}
             why = "with fewer it runs elsewhere, silently"
             fix = (change("leave allow_soft_placement out: then it raises"), _ASK[1]) if soft else _ASK
-            yield Match(event, {**figures, "why": why}, fix=fix, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
+            yield Violation(event, {**figures, "why": why}, fix=fix, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
 
 
 def _is_soft(session: Made) -> bool:

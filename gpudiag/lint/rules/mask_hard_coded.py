@@ -26,8 +26,8 @@ from __future__ import annotations
 import re
 
 from gpudiag.fix import edit
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -54,7 +54,7 @@ _KEEPS = re.compile(rf"environ\.get\(\s*['\"]{MASK}|environ\.copy\(|environ\.pop
 _LAUNCHED = re.compile("|".join(_LAUNCHERS))
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if not program.mentions(_LAUNCHED):
         return
     for event in masks(program):
@@ -66,4 +66,4 @@ def find(program: Program) -> Matches:
             and not event.value.assumed
             and entries(event.value)
         ):
-            yield Match(event, {"value": event.value.value})
+            yield Violation(event, {"value": event.value.value})

@@ -24,8 +24,8 @@ import ast
 import re
 
 from gpudiag.fix import Role, edit
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -46,7 +46,7 @@ _MEANT_TO_HIDE = re.compile(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in masks(program):
         value = event.value
         if not isinstance(value, Const) or not isinstance(value.value, str) or (shown := entries(value)) is None:
@@ -61,13 +61,13 @@ def find(program: Program) -> Matches:
             names = {ast.unparse(node) for node in ast.walk(event.node) if isinstance(node, ast.Attribute | ast.Name)}
             if not any(name in ast.unparse(guard) for guard in event.guards for name in names - {"os", "str"}):
                 fix = change("set the variable only if the option is given: None is its default")
-                yield Match(event, figures, node=event.value_node, fix=(fix,))
+                yield Violation(event, figures, node=event.value_node, fix=(fix,))
         elif text.startswith("$"):
             fix = change(f"no line assigns {text.strip('${}')}: write the name of the variable that is assigned")
-            yield Match(event, figures, fix=(fix,))
+            yield Violation(event, figures, fix=(fix,))
         elif text == "," or ",,," in text:
             fix = change("split the text: text.split(','), not its letters, are the GPUs")
-            yield Match(event, figures, node=event.value_node, fix=(fix,))
+            yield Violation(event, figures, node=event.value_node, fix=(fix,))
         elif not _MEANT_TO_HIDE.match(rest[0]):
             instead = ",".join([*shown, *re.findall(r"\d+", ",".join(rest))]) or "0"
-            yield Match(event, {**figures, "instead": repr(instead)}, node=event.value_node)
+            yield Violation(event, {**figures, "instead": repr(instead)}, node=event.value_node)

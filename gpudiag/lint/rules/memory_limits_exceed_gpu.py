@@ -23,8 +23,8 @@ Good
 from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.values import Made, elements
 from gpudiag.model.report import Severity
 
@@ -37,7 +37,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if program.gpu_bytes is None:
         return
     have = program.gpu_bytes >> 20
@@ -46,4 +46,4 @@ def find(program: Program) -> Matches:
         limits = [value.constant(0, "memory_limit") for value in made if value.api == api.LOGICAL_DEVICE]
         total = sum(limit for limit in limits if isinstance(limit, int | float))
         if total > have:
-            yield Match(event, {"total": f"{total:.0f}", "have": have})
+            yield Violation(event, {"total": f"{total:.0f}", "have": have})

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 
 from gpudiag.fix import Action, edit
 from gpudiag.knowledge.variables import PIECES, is_read_by_nothing, misspelling_of
-from gpudiag.lint.program import Import, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change, quoted, replace
+from gpudiag.lint.program import Import, LintedProgram, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change, quoted, replace
 from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
@@ -102,26 +102,26 @@ _CONDITIONS = {
 }
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.of(Variable):
         if event.name.startswith("TF_ENABLE_") and set(constants(event.value)) & {"0", "false", "False", ""}:
             continue  # it is off, as without the variable
         if instead := _NEVER_READ.get(event.name):
-            yield Match(event, {"name": event.name, "meant": ""}, fix=(instead,))
+            yield Violation(event, {"name": event.name, "meant": ""}, fix=(instead,))
         elif (condition := _CONDITIONS.get(event.name)) and not event.module.source.is_script:
             uses = event.name != "LD_LIBRARY_PATH" or _uses_tensorflow(program)
             if uses and not program.mentions(condition.unless):
-                yield Match(event, {"name": event.name, "meant": condition.meant}, fix=(condition.fix,))
+                yield Violation(event, {"name": event.name, "meant": condition.meant}, fix=(condition.fix,))
         elif known := misspelling_of(event.name):
             node = event.name_node
             spelt = isinstance(node, ast.Constant) and node.value == event.name
             edits = (replace(node, quoted(event, node, known)),) if spelt and node is not None else ()
             written = event.name.encode("unicode_escape").decode()  # two that look alike: a space of no width
             figures = {"name": written, "meant": f"; {known} is meant, probably"}
-            yield Match(event, figures, node=node if spelt else None, edits=edits, fix=(change(f"write {known}"),))
+            yield Violation(event, figures, node=node if spelt else None, edits=edits, fix=(change(f"write {known}"),))
         elif is_read_by_nothing(event.name) and not _is_for_others(event, program):
             other = _OTHERS.get(event.name.partition("_")[0])
-            yield Match(event, {"name": event.name, "meant": " in TensorFlow 2.21"}, fix=(other,) if other else ())
+            yield Violation(event, {"name": event.name, "meant": " in TensorFlow 2.21"}, fix=(other,) if other else ())
 
 
 _OTHERS = {
@@ -136,11 +136,11 @@ _OTHERS = {
 _OTHER_PACKAGES = re.compile(r"\b(?:jax|flax|torch|pytorch|vllm|cupy)\b")
 
 
-def _uses_tensorflow(program: Program) -> bool:
+def _uses_tensorflow(program: LintedProgram) -> bool:
     return any(isinstance(event, Import) and event.name.startswith(("tensorflow", "keras")) for event in program.events)
 
 
-def _is_for_others(event: Variable, program: Program) -> bool:
+def _is_for_others(event: Variable, program: LintedProgram) -> bool:
     """Return whether the project itself reads a variable, or uses another program that does."""
     named = sum(module.text.count(event.name) for module in program.modules)
     return not _uses_tensorflow(program) or named > 1 or program.mentions(_OTHER_PACKAGES)

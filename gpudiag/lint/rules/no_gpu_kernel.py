@@ -24,8 +24,8 @@ from __future__ import annotations
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import device_index
 from gpudiag.lint.values import Const, Items, Made, Name, Value
 from gpudiag.model.report import Severity
@@ -40,7 +40,7 @@ _HARD = re.compile(r"set_soft_device_placement\(\s*(?:enabled\s*=\s*)?False|devi
 _WHOLE = ("int32", "int64")
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if program.mentions(_HARD):
         return
     for event in program.of(Call):
@@ -50,10 +50,10 @@ def find(program: Program) -> Matches:
             continue
         types = _types(event.made)
         if event.api in api.WITHOUT_GPU_KERNEL or _resizes(event.made):
-            yield Match(event, {"name": event.api, "types": "", "device": repr(name), "instead": _ELSE})
+            yield Violation(event, {"name": event.api, "types": "", "device": repr(name), "instead": _ELSE})
         elif types in _WHOLE:
             figures = {"name": event.api, "types": f" and {types}", "device": repr(name)}
-            yield Match(event, {**figures, "instead": "use float32, or float16: tf.cast(x, tf.float32)"})
+            yield Violation(event, {**figures, "instead": "use float32, or float16: tf.cast(x, tf.float32)"})
 
 
 _ELSE = "compute it where it runs, with tf.device('/CPU:0'), or choose an operation that GPUs have"

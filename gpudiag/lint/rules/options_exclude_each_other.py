@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from gpudiag.fix import Role, export
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Past, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, Past, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import UNSURE, base_of, gpu_options, session_config
 from gpudiag.lint.values import Items, Made, devices
 from gpudiag.model.report import Severity
@@ -43,8 +43,8 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
-    latest: dict[str, dict[Past, Event | None]] = {api.GROWTH: {}, api.LOGICAL: {}}
+def find(program: LintedProgram) -> Matches:
+    latest: dict[str, dict[Past, ProgramEvent | None]] = {api.GROWTH: {}, api.LOGICAL: {}}
     for event in program.calls(api.GROWTH, api.LOGICAL):
         other = api.LOGICAL if event.api == api.GROWTH else api.GROWTH
         earlier = _latest(event.past, other, latest[other])
@@ -52,9 +52,9 @@ def find(program: Program) -> Matches:
             continue  # what comes too late sets nothing
         place = earlier.place(program)
         if event.api == api.LOGICAL:
-            yield Match(event, {"options": _GROWTH, "lost": f"the growth that {place} sets is lost"})
+            yield Violation(event, {"options": _GROWTH, "lost": f"the growth that {place} sets is lost"})
         elif earlier.node is not event.node and not _same_loop(event, earlier):
-            yield Match(event, {"options": _GROWTH, "lost": f"after {place} it raises ValueError"})
+            yield Violation(event, {"options": _GROWTH, "lost": f"after {place} it raises ValueError"})
     for event in program.calls("Session"):
         config = session_config(event.made)
         fraction = (gpu_options(event.made) or {}).get("per_process_gpu_memory_fraction")
@@ -62,13 +62,13 @@ def find(program: Program) -> Matches:
             options = "per_process_gpu_memory_fraction and virtual_devices"
             fix = change("remove the fraction: memory_limit_mb of each virtual device is its limit")
             figures = {"options": options, "lost": "this session raises InvalidArgumentError"}
-            yield Match(event, figures, fix=(fix,), severity=Severity.FAIL)
+            yield Violation(event, figures, fix=(fix,), severity=Severity.FAIL)
 
 
 _GROWTH = "memory growth and logical devices"
 
 
-def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Event | None:
+def _latest(past: Past | None, name: str, known: dict[Past, ProgramEvent | None]) -> ProgramEvent | None:
     """Return the last earlier call of this kind; ``known`` ones are not searched for again."""
     passed = []
     found = None
@@ -85,7 +85,7 @@ def _latest(past: Past | None, name: str, known: dict[Past, Event | None]) -> Ev
     return found
 
 
-def _is(event: Event, name: str) -> bool:
+def _is(event: ProgramEvent, name: str) -> bool:
     """Return whether an event is a call of this kind that sets something."""
     if not isinstance(event, Call) or event.api != name:
         return False
@@ -95,7 +95,7 @@ def _is(event: Event, name: str) -> bool:
     return event.made.constant(1, "enable") is not False and not (device and device.kind == "CPU")
 
 
-def _same_loop(event: Event, earlier: Event) -> bool:
+def _same_loop(event: ProgramEvent, earlier: ProgramEvent) -> bool:
     """Return whether the earlier call belongs to the previous round of a loop, and comes later in the text."""
     return earlier.module is event.module and earlier.piece is event.piece and earlier.line > event.line
 

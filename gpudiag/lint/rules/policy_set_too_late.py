@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.values import Const, Made, Value
 from gpudiag.model.report import Severity
 
@@ -39,7 +39,7 @@ _SETS = re.compile(
 _LAYER = re.compile(r"keras\.(?:layers\.(?!Input|experimental)[A-Z]\w+|applications\.(?:\w{1,99}\.){0,3}[A-Z]\w+)\Z")
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     layers = [event for event in program.of(Call) if _LAYER.search(event.api)]
     for event in program.of(Call):
         policy = _name(event.made.argument(0, "policy"))
@@ -47,10 +47,10 @@ def find(program: Program) -> Matches:
             continue  # a function of a library may be called again, for other layers
         before = [earlier for earlier in event.history() if isinstance(earlier, Call) and _LAYER.search(earlier.api)]
         if before and not _follow(layers, event, program):
-            yield Match(event, {"policy": policy, "place": before[-1].place(program)})
+            yield Violation(event, {"policy": policy, "place": before[-1].place(program)})
 
 
-def _follow(layers: list[Call], event: Event, program: Program) -> bool:
+def _follow(layers: list[Call], event: ProgramEvent, program: LintedProgram) -> bool:
     """Return whether layers may be made after an event; the policy holds for them."""
     at = program.events.index(event)
     return any(program.events.index(layer) > at for layer in layers)

@@ -30,8 +30,8 @@ import re
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK, entries, is_of_tests, mask_before, masks
 from gpudiag.model.report import Severity
 
@@ -46,7 +46,7 @@ _CHOSEN = re.compile(r"local_rank|CUDA_VISIBLE_DEVICES|visible_device_list|set_v
 """Signs that the program chooses a GPU, or imports modules that are not read and may choose one."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     yield from _holding_parents(program)
     yield from _of_one_mask(program)
     if program.mentions(_CHOSEN) or is_of_tests(program):
@@ -56,10 +56,10 @@ def find(program: Program) -> Matches:
             continue  # a helper of other files, which may choose the GPU
         if re.fullmatch(r"horovod\.(?:tensorflow|keras)(?:\.\w+)*\.init", event.made.name):
             what = "hvd.init() is called, and no GPU is chosen by hvd.local_rank()"
-            yield Match(event, {"what": what, "happens": "every rank of a machine uses GPU 0"})
+            yield Violation(event, {"what": what, "happens": "every rank of a machine uses GPU 0"})
 
 
-def _holding_parents(program: Program) -> Matches:
+def _holding_parents(program: LintedProgram) -> Matches:
     """Yield the first GPU that is given to a child by a process that has taken the memory of all."""
     for event in masks(program):
         taker = event.before("devices") if event.how == "env" and not event.module.source.is_script else None
@@ -72,7 +72,7 @@ def _holding_parents(program: Program) -> Matches:
             getattr(earlier, "api", "") in (api.GROWTH, api.VISIBLE, api.LOGICAL) for earlier in taker.history()
         ):
             what = f"a child is given a GPU whose memory this process has taken with {taker.what}"
-            yield Match(
+            yield Violation(
                 event,
                 {"what": f"{what} in {taker.place(program)}", "happens": "what is left may be too little"},
                 fix=(edit("tf.config.set_visible_devices([], 'GPU')", "if this process needs no GPU"), GROWTH_FOR_EACH),
@@ -81,7 +81,7 @@ def _holding_parents(program: Program) -> Matches:
             return
 
 
-def _of_one_mask(program: Program) -> Matches:
+def _of_one_mask(program: LintedProgram) -> Matches:
     """Yield a mask that is divided among several processes, and is the same for all of them."""
     rounds: dict[int, list[Variable]] = {}
     for event in masks(program):
@@ -91,7 +91,7 @@ def _of_one_mask(program: Program) -> Matches:
         given = {entry for event in (first, *others) for entry in entries(event.value) or [""]}
         if others and len(others) < _ALL_SEEN and len(given) == 1 and "" not in given:
             what = f"each of the {len(others) + 1} processes gets {MASK}={given.pop()!r}"
-            yield Match(first, {"what": what, "happens": "the other GPUs have none"}, fix=(change(_DEAL),))
+            yield Violation(first, {"what": what, "happens": "the other GPUs have none"}, fix=(change(_DEAL),))
 
 
 _DIVIDES = re.compile(r" (?://|%) ")

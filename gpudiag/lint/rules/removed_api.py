@@ -23,10 +23,10 @@ import ast
 import re
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Named, Program, removed_name
-from gpudiag.lint.rule import Edit, Match, Matches, Rule, change, replace
+from gpudiag.lint.program import LintedProgram, Named, removed_name
+from gpudiag.lint.rule import Edit, Matches, Rule, Violation, change, replace
 from gpudiag.lint.settings import asks_for_version
-from gpudiag.lint.values import Function
+from gpudiag.lint.values import ProjectFunction
 from gpudiag.model.report import Severity
 
 _SESSIONS = frozenset({"Session", "InteractiveSession"})
@@ -43,7 +43,7 @@ _OLD = re.compile(r"(?:\A|_)(?:(?:tensorflow|tf)_?v?1x?|v1)(?=_|\Z)", re.IGNOREC
 """The part of a function's name that shows that it is for TensorFlow 1 alone."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     seen = set()
     for event in program.of(Named):
         key = removed_name(event.name)
@@ -66,10 +66,10 @@ def find(program: Program) -> Matches:
             root = written.removesuffix(f".{key}")
             if root.isidentifier():
                 edits = (replace(event.node, f"{root}{instead.removeprefix('tf')}"),)
-        yield Match(event, {"name": f"tf.{key}", "instead": instead}, edits=edits)
+        yield Violation(event, {"name": f"tf.{key}", "instead": instead}, edits=edits)
 
 
-def _is_for_an_older_one(function: Function) -> bool:
+def _is_for_an_older_one(function: ProjectFunction) -> bool:
     """Return whether a function is for TensorFlow 1, by its name or by a decorator such as skipif."""
     nodes: list[ast.AST] = [function.node, *([function.owner.of.node] if function.owner else [])]
     decorators = (decorator for node in nodes for decorator in getattr(node, "decorator_list", ()))

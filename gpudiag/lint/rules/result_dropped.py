@@ -29,8 +29,8 @@ import re
 
 from gpudiag.fix import Action, edit, fill_in
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Made, Value
@@ -99,7 +99,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for made, event in program.made:
         if made.used or made.entered or (lost := _lost(made)) is None:
             continue
@@ -110,11 +110,11 @@ def find(program: Program) -> Matches:
             call = ast.unparse(made.node.func)
             method = made.name.rpartition(".")[2]
             action = fill_in(lost[1], {"method": method})
-            yield Match(kept_at, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
+            yield Violation(kept_at, {"call": f"{call}()", "how": how, "lost": lost[0]}, fix=(action,))
     yield from _undone(program)
 
 
-def _undone(program: Program) -> Matches:
+def _undone(program: LintedProgram) -> Matches:
     """Yield the steps of a pipeline after its copy to a GPU: their results are in the host's memory again."""
     events = {id(event.made): event for event in program.of(Call)}
     for event in program.of(Call):
@@ -123,7 +123,7 @@ def _undone(program: Program) -> Matches:
         if copy is not None and step in ("map", "batch", "repeat") and id(applied) in events:
             call, fix = copy.api.rpartition(".")[2], change("make the copy the last step")
             how = f"undone, by {step}() after {events[id(applied)].place(program)}"
-            yield Match(
+            yield Violation(
                 event, {"call": f"{call}()", "how": how, "lost": "the elements are on the CPU again"}, fix=(fix,)
             )
 
@@ -152,21 +152,21 @@ def _lost(made: Made) -> tuple[str, Action] | None:
     return None
 
 
-def _kept_at(event: Event) -> Event:
+def _kept_at(event: ProgramEvent) -> ProgramEvent:
     """Return the call whose result is bound or dropped: of what a function returns, the call of the function."""
     node, frame = event.node, event.frame
     while frame.stack and _bound(frame.piece).get(id(node)) == _RETURNED:
         module, piece, node = frame.stack[-1]
         changes = {"module": module, "piece": piece, "stack": frame.stack[:-1], "functions": frame.functions[:-1]}
         frame = frame.changed(changes)
-    return event if node is event.node else Event(node, frame, event.past, event.effects)
+    return event if node is event.node else ProgramEvent(node, frame, event.past, event.effects)
 
 
 _RETURNED = "return"
 """In place of a name, for a result that a function returns."""
 
 
-def _how(made: Made, event: Event, program: Program) -> str:
+def _how(made: Made, event: ProgramEvent, program: LintedProgram) -> str:
     """Return what became of an unused result; "" if something may use it."""
     if made.held:
         return "given to nothing" if not program.shared and not _is_read(program, made.held) else ""
@@ -203,7 +203,7 @@ def _bound(piece: Piece) -> dict[int, str]:
     return piece.bound
 
 
-def _is_read(program: Program, attribute: str) -> bool:
+def _is_read(program: LintedProgram, attribute: str) -> bool:
     """Return whether an attribute of an object is used for more than setting an option of it."""
     use = re.compile(rf"\.{attribute}\b(?!\s{{0,9}}(?:\.\w[\w.]{{0,99}}\s{{0,9}})?=[^=])|__dict__|getattr\(|vars\(")
     return program.mentions(use)

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH
-from gpudiag.lint.program import Call, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import base_of, gpu_options, is_local, session_config
 from gpudiag.lint.values import Const, Made, elements, of_gpus
 from gpudiag.model.report import Severity
@@ -69,7 +69,7 @@ _OTHER_WAYS = re.compile(
 _EAGER = re.compile(r"\btf\.function|@function|\.fit\(|GradientTape")
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if program.mentions(_OTHER_WAYS):
         return
     for event in program.calls("Session"):
@@ -80,13 +80,13 @@ def find(program: Program) -> Matches:
             if not _has(config, event.made, name):
                 setting = f"{name.rpartition('.')[2]} of {earlier.place(program)}"
                 figures = {"setting": setting, "session": "this session", "why": "it has its own ConfigProto"}
-                yield Match(event, {**figures, "option": _SETTINGS[name].option})
+                yield Violation(event, {**figures, "option": _SETTINGS[name].option})
     for event in program.calls(api.GROWTH, api.LOGICAL, _SOFT):
         session = _made_before(event, program)
         if session is not None and not _agrees(session, event):
             setting, place = event.api.rpartition(".")[2], f"the session of {session.place(program)}"
             figures = {"setting": setting, "session": place, "why": "it was made before"}
-            yield Match(event, {**figures, "option": _SETTINGS[event.api].option})
+            yield Violation(event, {**figures, "option": _SETTINGS[event.api].option})
 
 
 def _set_before(session: Call) -> dict[str, Call]:
@@ -110,7 +110,7 @@ def _sets(event: Call) -> bool:
     return of_gpus(event.made.argument(0, "device")) is not None and event.made.constant(1, "enable") is not False
 
 
-def _made_before(event: Call, program: Program) -> Call | None:
+def _made_before(event: Call, program: LintedProgram) -> Call | None:
     """Return the session for which a setting surely comes too late, or None."""
     first = event.before("session")
     if not isinstance(first, Call) or not is_local(first.made) or any(_sets(call) for call in _same(first, event.api)):
@@ -146,7 +146,7 @@ def _agrees(session: Call, event: Call) -> bool:
     return not (isinstance(own, Const) and isinstance(wanted, Const) and bool(own.value) != bool(wanted.value))
 
 
-def _is_handed_on(config: Made, program: Program) -> bool:
+def _is_handed_on(config: Made, program: LintedProgram) -> bool:
     """Return whether a configuration is passed to code that may fill it: to anything but a session."""
     for event in program.of(Call):
         if base_of(event.made.owner) is config:

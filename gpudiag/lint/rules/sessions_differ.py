@@ -21,8 +21,8 @@ Good
 
 from __future__ import annotations
 
-from gpudiag.lint.program import Call, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import different_options, is_local
 from gpudiag.model.report import Severity
 
@@ -35,17 +35,17 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.calls("Session"):
         first = _first(event)
         if first is not None and is_local(event.made) and (options := different_options(first.made, event.made)):
             raises = "visible_device_list" in options
             happens = "AlreadyExistsError is raised" if raises else "TensorFlow keeps the first"
             figures = {"options": " and ".join(options), "place": first.place(program), "happens": happens}
-            yield Match(event, figures)
+            yield Violation(event, figures)
 
 
-def _first(event: Event) -> Call | None:
+def _first(event: ProgramEvent) -> Call | None:
     """Return the first session that was surely made before."""
     found = None
     for earlier in event.history():

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from gpudiag.fix import Action, edit, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER, FORCE_GROWTH
-from gpudiag.lint.program import Call, Event, Option, Program, SetByImport, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, Option, ProgramEvent, SetByImport, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import asks_for_version, is_local, session_config
 from gpudiag.lint.values import Const, Table, devices, elements
 from gpudiag.model.report import Severity
@@ -49,21 +49,21 @@ RULE = Rule(
 class Ignored:
     """A setting that is ignored, and the reason."""
 
-    event: Event
+    event: ProgramEvent
     what: str
     why: str
     fix: Action
     cause: str = ""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for judge in _JUDGES:
         for ignored in judge(program):
             figures = {"what": ignored.what, "why": ignored.why}
-            yield Match(ignored.event, figures, fix=(ignored.fix,), cause=ignored.cause)
+            yield Violation(ignored.event, figures, fix=(ignored.fix,), cause=ignored.cause)
 
 
-def _growth(program: Program) -> Iterator[Ignored]:
+def _growth(program: LintedProgram) -> Iterator[Ignored]:
     growing = [call for call in program.calls(api.GROWTH) if call.made.constant(1, "enable") is True]
     for event in program.events if growing else ():
         setting = event.setting if isinstance(event, SetByImport) else event
@@ -80,7 +80,7 @@ _SEVERAL = re.compile(r"MultiWorker|ParameterServer|ClusterResolver|[Ee]stimator
 _CONFIGURED = re.compile(rf"environ(?:\.get\(|\[)['\"]{CLUSTER}['\"]|getenv\(['\"]{CLUSTER}['\"]")
 
 
-def _cluster(program: Program) -> Iterator[Ignored]:
+def _cluster(program: LintedProgram) -> Iterator[Ignored]:
     """Yield strategies of one machine in a program that looks at TF_CONFIG and has no other strategy."""
     if program.mentions(_CONFIGURED) and not program.mentions(_SEVERAL):
         for event in program.calls("distribute.MirroredStrategy"):
@@ -93,7 +93,7 @@ _STEPS = re.compile(r"\.(?:fit|evaluate|predict|fit_generator|\w+_on_batch|make_
 _OWN_STEPS = re.compile(r"GradientTape\(")
 
 
-def _compiled(program: Program) -> Iterator[Ignored]:
+def _compiled(program: LintedProgram) -> Iterator[Ignored]:
     """Yield compile() with options for its steps in a program that has steps of its own alone."""
     if program.shared or program.mentions(_STEPS) or not program.mentions(_OWN_STEPS):
         return
@@ -105,7 +105,7 @@ def _compiled(program: Program) -> Iterator[Ignored]:
             yield Ignored(event, "jit_compile of compile()", why, fix)
 
 
-def _eager(program: Program) -> Iterator[Ignored]:
+def _eager(program: LintedProgram) -> Iterator[Ignored]:
     for event in program.calls("enable_eager_execution"):
         if "compat.v1" not in event.made.name or event.made.argument(0, "config") is None:
             continue
@@ -122,7 +122,7 @@ _RUNS_GRAPHS = re.compile(
 _TRAINS = re.compile(r"\.(?:fit|predict)\(")
 
 
-def _device_count(program: Program) -> Iterator[Ignored]:
+def _device_count(program: LintedProgram) -> Iterator[Ignored]:
     if not program.mentions(_TRAINS) or program.mentions(_RUNS_GRAPHS):
         return
     for event in program.calls("Session"):
@@ -138,7 +138,7 @@ def _device_count(program: Program) -> Iterator[Ignored]:
 _SCALED = re.compile(r"LossScale|loss_scale|scale_loss|scaled_loss|scaled_gradients|\.fit\(|DynamicLossScale")
 
 
-def _unscaled(program: Program) -> Iterator[Ignored]:
+def _unscaled(program: LintedProgram) -> Iterator[Ignored]:
     """Yield a policy of mixed precision in a program whose own step does not scale the loss."""
     if program.shared or program.mentions(_SCALED) or not program.mentions(_OWN_STEPS):
         return
@@ -152,7 +152,7 @@ def _unscaled(program: Program) -> Iterator[Ignored]:
 _APPLIES = re.compile(r"\.apply_gradients\(|\.apply\(")
 
 
-def _order(program: Program) -> Iterator[Ignored]:
+def _order(program: LintedProgram) -> Iterator[Ignored]:
     for event in program.calls(api.VISIBLE):
         found = [devices(value) for value in elements(event.made.argument(0, "devices"))]
         order = [device.index for device in found if device and device.index is not None and device.kind == "GPU"]
@@ -162,7 +162,7 @@ def _order(program: Program) -> Iterator[Ignored]:
             yield Ignored(event, "the order of set_visible_devices", why, fix, "gpus_in_another_order")
 
 
-def _changed(program: Program) -> Iterator[Ignored]:
+def _changed(program: LintedProgram) -> Iterator[Ignored]:
     """Yield what is set in a ConfigProto after the last session that was made with it."""
     for event in program.of(Option):
         given = [call for call in program.calls("Session") if session_config(call.made) is event.made]
@@ -175,12 +175,12 @@ def _changed(program: Program) -> Iterator[Ignored]:
 _MAY_DISTRIBUTE = re.compile(r"\b(?:jax|torch)\b|KERAS_BACKEND(?!.{0,9}tensorflow)|Strategy\(")
 
 
-def _distribution(program: Program) -> Iterator[Ignored]:
+def _distribution(program: LintedProgram) -> Iterator[Ignored]:
     for event in () if program.mentions(_MAY_DISTRIBUTE) else program.calls("keras.distribution.set_distribution"):
         fix = edit("strategy = tf.distribute.MirroredStrategy()", "make and compile the model in strategy.scope()")
         yield Ignored(event, "set_distribution", "Keras with TensorFlow trains on GPU 0 alone all the same", fix)
 
 
-_JUDGES: tuple[Callable[[Program], Iterator[Ignored]], ...] = (
+_JUDGES: tuple[Callable[[LintedProgram], Iterator[Ignored]], ...] = (
     *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed, _unscaled, _distribution),
 )

@@ -42,10 +42,10 @@ from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
 from gpudiag.lint import sources
-from gpudiag.lint.program import Call, Event, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, is_of_tests
-from gpudiag.lint.values import Function
+from gpudiag.lint.values import ProjectFunction
 from gpudiag.model.report import Severity
 
 _CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
@@ -58,7 +58,7 @@ RULE = Rule(
 _SETTERS = api.BEFORE_DEVICES | {"keras.mixed_precision.set_global_policy"}
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     of_pytest = program.module.name == "conftest"
     if program.shared or (not of_pytest and (is_of_tests(program) or not _trains(program))):
         return
@@ -70,10 +70,10 @@ def find(program: Program) -> Matches:
         if what and function is not None and function.node not in reported and alone(function, program):
             reported.add(function.node)
             fix = (edit("@pytest.fixture(autouse=True)", "or let a test ask for it"),) if of_pytest else ()
-            yield Match(event, {"function": function.name, "what": what}, fix=fix)
+            yield Violation(event, {"function": function.name, "what": what}, fix=fix)
 
 
-def _setting(event: Event) -> str:
+def _setting(event: ProgramEvent) -> str:
     """Return what an event sets about GPUs; "" if it sets nothing."""
     if isinstance(event, Call) and event.api in _SETTERS and isinstance(event.node, ast.Call):
         return ast.unparse(event.node.func)
@@ -82,16 +82,16 @@ def _setting(event: Event) -> str:
     return ""
 
 
-def _trains(program: Program) -> bool:
+def _trains(program: LintedProgram) -> bool:
     """Return whether a program surely makes TensorFlow's devices; otherwise it may be a library."""
     return any("devices" in event.effects or "session" in event.effects for event in _run(program))
 
 
-def _run(program: Program) -> Iterator[Event]:
+def _run(program: LintedProgram) -> Iterator[ProgramEvent]:
     return (event for event in program.events if not event.frame.uncalled and event.module is program.module)
 
 
-def _is_alone(function: Function, program: Program) -> bool:
+def _is_alone(function: ProjectFunction, program: LintedProgram) -> bool:
     """Return whether a function's name occurs only in its definition."""
     if (
         function.owner is not None
@@ -106,7 +106,7 @@ def _is_alone(function: Function, program: Program) -> bool:
 _IMPLICIT = re.compile(r"autouse|name=|params=")
 
 
-def _is_unused_fixture(function: Function, program: Program) -> bool:
+def _is_unused_fixture(function: ProjectFunction, program: LintedProgram) -> bool:
     """Return whether a fixture's name occurs only in its definition, in the tests and settings of its folder."""
     decorators = [] if isinstance(function.node, ast.Lambda) else map(ast.unparse, function.node.decorator_list)
     if "fixture" not in function.decorators or _IMPLICIT.search("".join(decorators)):

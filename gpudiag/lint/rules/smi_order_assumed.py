@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import DEVICE_ORDER
-from gpudiag.lint.program import Call, Event, Program, Variable
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -48,23 +48,23 @@ _SAYS_WHICH = re.compile(r"mem|util|free|avail|temperature|power|process", re.IG
 _SOURCE = re.compile("|".join(_SOURCES))
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if program.mentions(_ORDERED):
         return
     for event in program.events:
         setting = _setting(event)
         texts = [*_origins(event, program)] if setting else []
         if any(map(_SOURCE.search, texts)) and any(map(_SAYS_WHICH.search, texts)):
-            yield Match(event, {"setting": setting})
+            yield Violation(event, {"setting": setting})
 
 
-def _setting(event: Event) -> str:
+def _setting(event: ProgramEvent) -> str:
     if isinstance(event, Variable) and event.name == MASK and not isinstance(event.value, Const):
         return MASK
     return "set_visible_devices" if isinstance(event, Call) and event.api == api.VISIBLE else ""
 
 
-def _origins(event: Event, program: Program) -> Iterator[str]:
+def _origins(event: ProgramEvent, program: LintedProgram) -> Iterator[str]:
     """Yield the texts of the functions and assignments from which the value of a setting comes."""
     trees = [piece.tree for module in program.modules for piece in module.source.pieces if piece.tree]
     functions = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

@@ -26,8 +26,8 @@ Good
 from __future__ import annotations
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -38,7 +38,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.calls(*api.STRATEGIES):
         if any(function.graph for function in event.functions):
-            yield Match(event, {"name": event.api.rpartition(".")[2]})
+            yield Violation(event, {"name": event.api.rpartition(".")[2]})

@@ -28,8 +28,8 @@ import re
 from itertools import chain
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Entered, Event, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, Entered, LintedProgram, ProgramEvent
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
@@ -49,23 +49,23 @@ _TAPE = re.compile(r"GradientTape\(")
 _ONE_DEVICE = "distribute.OneDeviceStrategy"
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     if not program.mentions(_TRAINS) or program.mentions(_DISTRIBUTES):
         return
     for made, event in program.made:
         if made.api in api.STRATEGIES and not (program.shared and not event.functions) and (how := _how(made, program)):
             figures = {"name": made.api.rpartition(".")[2], "place": event.place(program), "how": how}
             if how != _NO_STEP:
-                yield Match(event, {**figures, "instead": _MAKE})
+                yield Violation(event, {**figures, "instead": _MAKE})
             else:
-                yield Match(
+                yield Violation(
                     tape := next(chain(program.calls("function()"), program.calls("GradientTape")), event),
                     {**figures, "instead": _RUN},
                     _call(tape),
                 )
 
 
-def _call(event: Event) -> ast.AST | None:
+def _call(event: ProgramEvent) -> ast.AST | None:
     """Return the call of a function of the same file that leads to an event; None if the event is not in a function."""
     return event.stack[0][2] if event.stack and event.stack[0][0] is event.module else None
 
@@ -75,7 +75,7 @@ _RUN = "give the step to the replicas: strategy.run(step, args=(batch,)), with t
 _MAKE = "make the model and compile it inside of with strategy.scope():"
 
 
-def _how(strategy: Made, program: Program) -> str:
+def _how(strategy: Made, program: LintedProgram) -> str:
     """Return why a strategy's replicas have no work; "" if they have some, or may have."""
     written = sum(module.text.count("scope(") for module in program.modules)
     mine = (event for event in program.of(Entered) if event.made.owner is strategy)
@@ -98,7 +98,7 @@ _MODEL = re.compile(
 )
 
 
-def _makes_model_outside(strategy: Made, scopes: list[Entered], program: Program) -> bool:
+def _makes_model_outside(strategy: Made, scopes: list[Entered], program: LintedProgram) -> bool:
     """Return whether a model is surely made outside the scope of the strategy, and none inside."""
     inside = outside = False
     for event in program.of(Call):

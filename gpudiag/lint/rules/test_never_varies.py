@@ -25,8 +25,8 @@ import ast
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import SETTINGS
-from gpudiag.lint.program import Event, Program, Tested, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change, insert_after
+from gpudiag.lint.program import LintedProgram, ProgramEvent, Tested, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change, insert_after
 from gpudiag.model.report import Severity
 
 _ANSWERS = frozenset(
@@ -44,7 +44,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.of(Tested):
         name = api.canonical(event.name)
         if name in _ANSWERS or name in _LISTS:
@@ -52,19 +52,19 @@ def find(program: Program) -> Matches:
             given = "('GPU')" if name in api.LISTS else "()"
             edits = (insert_after(event.node, given),) if name in _ANSWERS else ()
             figures = {"name": written, "answer": "true", "why": "a function is tested, not called"}
-            yield Match(event, {**figures, "call": f"{written}{given}"}, edits=edits)
+            yield Violation(event, {**figures, "call": f"{written}{given}"}, edits=edits)
         elif name == "os.environ":
             if any(_is_around(event.node, other) for other in program.events):
                 why = "a variable is a text, and any text but '' is true, also '0'"
                 figures = {"name": ast.unparse(event.node), "answer": "true", "why": why}
-                yield Match(event, figures, fix=(change("compare the text with what means yes: == '1'"),))
+                yield Violation(event, figures, fix=(change("compare the text with what means yes: == '1'"),))
         elif not name:
             answer = str(event.always).lower()
             figures = {"name": ast.unparse(event.node), "answer": answer, "why": "what is compared is never the same"}
-            yield Match(event, figures, fix=(_COUNT,))
+            yield Violation(event, figures, fix=(_COUNT,))
 
 
-def _is_around(test: ast.AST, event: Event) -> bool:
+def _is_around(test: ast.AST, event: ProgramEvent) -> bool:
     """Return whether a test decides about a setting of GPUs."""
     setting = getattr(event, "api", "") in api.BEFORE_DEVICES or (
         isinstance(event, Variable) and event.name in SETTINGS

@@ -31,8 +31,8 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.lint.program import Call, Entered, Program
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, Entered, LintedProgram
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.values import Made, has_weights
 from gpudiag.model.report import Severity
@@ -54,14 +54,14 @@ _ALSO_ON_GPU = re.compile(r"device\(\s*f?['\"]/?(?:device:)?gpu|set_visible_devi
 """Signs of code that compares CPU and GPU, or hides the GPUs."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.events:
         if not isinstance(event, Call | Entered) or not event.frame.contexts:
             continue
         innermost = event.frame.contexts[-1]
         computes = event.made.api.endswith(("().__call__", "().predict")) and has_weights(event.made.owner)
         if computes and innermost.api.endswith(_IN_PIPELINE) and not program.mentions(_COPIES):
-            yield Match(event, {"call": event.what, "place": event.place(program), "where": _pipeline(innermost)})
+            yield Violation(event, {"call": event.what, "place": event.place(program), "where": _pipeline(innermost)})
         device = next((made for made in reversed(event.frame.contexts) if made.api == "device"), None)
         name = None if device is None else device.constant(0, "device_name")
         trains = event.made.name.endswith(("().fit", "().train_on_batch", "GradientTape"))
@@ -69,7 +69,7 @@ def find(program: Program) -> Matches:
         if trains and on_cpu and _is_meant_for_gpus(program) and isinstance(event.node, ast.Call):
             scope = next((entered for entered in program.of(Entered) if entered.made is device), event)
             figures = {"call": f"{ast.unparse(event.node.func)}()", "place": event.place(program)}
-            yield Match(scope, {**figures, "where": f"tf.device({name!r})"})
+            yield Violation(scope, {**figures, "where": f"tf.device({name!r})"})
 
 
 _IN_PIPELINE = ("().map", "().filter", "().flat_map", "().interleave")
@@ -81,5 +81,5 @@ def _pipeline(made: Made) -> str:
     return f"Dataset.{made.api.rpartition('.')[2]}"
 
 
-def _is_meant_for_gpus(program: Program) -> bool:
+def _is_meant_for_gpus(program: LintedProgram) -> bool:
     return program.mentions(_WANTS_GPU) and not program.mentions(_ALSO_ON_GPU) and not is_of_tests(program)

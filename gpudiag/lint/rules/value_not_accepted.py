@@ -45,8 +45,8 @@ from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import READ_BY_PYTHON
 from gpudiag.lint import contracts
-from gpudiag.lint.program import Call, Event, Option, Program, Variable
-from gpudiag.lint.rule import Edit, Match, Matches, Rule, change, quoted, replace
+from gpudiag.lint.program import Call, LintedProgram, Option, ProgramEvent, Variable
+from gpudiag.lint.rule import Edit, Matches, Rule, Violation, change, quoted, replace
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.values import UNKNOWN, Value, of_gpus
 from gpudiag.model.report import Severity
@@ -64,7 +64,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.events:
         for name, value, contract in _judged(event):
             for breach in contract(value):
@@ -76,14 +76,14 @@ def find(program: Program) -> Matches:
         if isinstance(event, Variable) and event.how == "putenv" and event.name in READ_BY_PYTHON:
             why = "os.putenv does not change os.environ, and TensorFlow looks for it there"
             fix = (edit(f"os.environ[{event.name!r}] = value"),)
-            yield Match(event, {"given": f"{event.name} by os.putenv", "why": why}, fix=fix)
+            yield Violation(event, {"given": f"{event.name} by os.putenv", "why": why}, fix=fix)
 
 
 _SORTED = re.compile(r"device_type|[\"']GPU[\"']\s*(?:in\b|==)|\.name\b[^\n]{0,80}(?:GPU|gpu)")
 """Signs of code that checks the type of each device."""
 
 
-def _judged(event: Event) -> Iterator[tuple[str, Value, contracts.Contract]]:
+def _judged(event: ProgramEvent) -> Iterator[tuple[str, Value, contracts.Contract]]:
     """Yield each setting of an event for which there is a contract: its name, the value, and the contract."""
     if isinstance(event, Variable):
         for contract in contracts.VARIABLES.get(event.name, ()):
@@ -106,7 +106,7 @@ def _judged(event: Event) -> Iterator[tuple[str, Value, contracts.Contract]]:
             )
 
 
-def _match(event: Event, name: str, breach: contracts.Breach, value: Value) -> Match:
+def _match(event: ProgramEvent, name: str, breach: contracts.Breach, value: Value) -> Violation:
     """Return the match of a breach, located at its constant if the statement has exactly one such constant."""
     literals = [
         node
@@ -123,7 +123,7 @@ def _match(event: Event, name: str, breach: contracts.Breach, value: Value) -> M
         edits = (replace(node, as_text),)
     shown = getattr(value, "value", None)
     given = breach.shown if breach.shown[:1].isalpha() else f"{name}={breach.shown or repr(shown)}"
-    return Match(
+    return Violation(
         event,
         {"given": given, "why": breach.why},
         node=node if isinstance(event, Variable) else None,

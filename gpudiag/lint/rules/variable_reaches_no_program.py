@@ -24,8 +24,8 @@ import re
 
 from gpudiag.fix import edit
 from gpudiag.knowledge.variables import SETTINGS
-from gpudiag.lint.program import Call, Event, Program, Unreached, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Unreached, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -36,7 +36,7 @@ RULE = Rule(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.of(Unreached):
         setting = event.assignment
         if setting.name not in SETTINGS:
@@ -53,11 +53,11 @@ def find(program: Program) -> Matches:
             fix = edit(f"os.environ[{setting.name!r}] = {value!r}", "set it in the program")
         else:
             continue
-        yield Match(event, {"name": setting.name, "where": "in a shell", "why": why}, fix=(fix,))
+        yield Violation(event, {"name": setting.name, "where": "in a shell", "why": why}, fix=(fix,))
     yield from _copies(program)
 
 
-def _copies(program: Program) -> Matches:
+def _copies(program: LintedProgram) -> Matches:
     """Yield the copies of the environment that have a setting and are given to no process."""
     reported = set()
     for event in program.of(Variable):
@@ -66,10 +66,10 @@ def _copies(program: Program) -> Matches:
             reported.add(id(table))
             figures = {"name": event.name, "where": f"in a copy of the environment ({event.place(program)})"}
             fix = edit("env=env", "give it to the process")
-            yield Match(_start(event, program), {**figures, "why": "no process is given the copy"}, fix=(fix,))
+            yield Violation(_start(event, program), {**figures, "why": "no process is given the copy"}, fix=(fix,))
 
 
-def _start(setting: Variable, program: Program) -> Event:
+def _start(setting: Variable, program: LintedProgram) -> ProgramEvent:
     """Return the start of a process without an environment that follows in the function, or else the setting itself."""
     for event in program.events[program.events.index(setting) :]:
         here = isinstance(event, Call) and event.functions == setting.functions

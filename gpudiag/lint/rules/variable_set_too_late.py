@@ -28,8 +28,8 @@ import re
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER
-from gpudiag.lint.program import Event, Program, SetByImport, Variable
-from gpudiag.lint.rule import Match, Matches, Rule, change
+from gpudiag.lint.program import LintedProgram, ProgramEvent, SetByImport, Variable
+from gpudiag.lint.rule import Matches, Rule, Violation, change
 from gpudiag.lint.settings import MASK, mask_before
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
@@ -48,7 +48,7 @@ _FOR_OTHERS = re.compile(
 _GETTERS = frozenset({"os.environ.get", "os.getenv", "os.environ.pop"})
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.events:
         variable = event.setting if isinstance(event, SetByImport) else event
         if not isinstance(variable, Variable) or variable.how == "env":
@@ -61,13 +61,13 @@ def find(program: Program) -> Matches:
             continue  # a child process gets it
         name = variable.name if variable is event else f"{variable.name} ({variable.place(program)})"
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program), "before": before}
-        yield Match(event, figures, fix=(_EACH,) if variable.name == MASK and mask_before(earlier) else ())
+        yield Violation(event, figures, fix=(_EACH,) if variable.name == MASK and mask_before(earlier) else ())
 
 
 _EACH = change("show all GPUs from the start and use tf.device for each part, or start a process for each mask")
 
 
-def _starts_others(event: Event) -> bool:
+def _starts_others(event: ProgramEvent) -> bool:
     """Return whether a file starts other processes: a notebook may also do that with a shell line or a shell cell."""
     return event.module.mentions(_FOR_OTHERS) or b"%%bash" in event.module.source.raw
 
@@ -88,7 +88,7 @@ _READERS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
 """Variables, the effects of what reads them, and what a setting must precede."""
 
 
-def _reader(event: Event, name: str) -> tuple[Event | None, str]:
+def _reader(event: ProgramEvent, name: str) -> tuple[ProgramEvent | None, str]:
     """Return the earlier event that has read the variable, and the event that the setting must precede."""
     effects, before = next((row[1:] for row in _READERS if name in row[0]), ((), ""))
     return event.before(*effects), before

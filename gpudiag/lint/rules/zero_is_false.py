@@ -34,9 +34,9 @@ from collections.abc import Iterator
 
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, Event, Program, Variable
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
 from gpudiag.lint.reading.command_line import is_of_integer
-from gpudiag.lint.rule import Match, Matches, Rule
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, PLACING
 from gpudiag.lint.syntax import names_tested
 from gpudiag.lint.values import Const
@@ -53,7 +53,7 @@ _COUNTS = re.compile(r"num|count|n_|gpus\Z|frac|mem|limit|growth", re.IGNORECASE
 """Words in names of numbers and amounts, for which 0 means none."""
 
 
-def find(program: Program) -> Matches:
+def find(program: LintedProgram) -> Matches:
     for event in program.events:
         if isinstance(event, Variable) and event.name == MASK:
             what = f"the setting of {MASK}"
@@ -65,11 +65,11 @@ def find(program: Program) -> Matches:
             text = ast.unparse(name)
             last = text.rpartition(".")[2]
             if not _COUNTS.search(last) and _uses(event, text) and _is_number(last, event, program):
-                yield Match(place, {"name": text, "what": what}, node=test)
+                yield Violation(place, {"name": text, "what": what}, node=test)
                 break
 
 
-def _tests(event: Event) -> Iterator[tuple[Event, ast.expr, ast.expr]]:
+def _tests(event: ProgramEvent) -> Iterator[tuple[ProgramEvent, ast.expr, ast.expr]]:
     """Yield the names tested around an event or in it: the event to show, the test and the name."""
     for guard in event.guards:
         if isinstance(guard, ast.expr):
@@ -86,16 +86,16 @@ def _tests(event: Event) -> Iterator[tuple[Event, ast.expr, ast.expr]]:
 _NAMES = ast.Name | ast.Attribute
 
 
-def _at(test: ast.expr, event: Event) -> Event:
+def _at(test: ast.expr, event: ProgramEvent) -> ProgramEvent:
     """Return the event, or the call that led to it, that is in the file of the test."""
     for module, piece, _ in (*event.stack, (event.module, event.piece, event.node)):
         lines = "".join(piece.lines[test.lineno - 1 : test.end_lineno])
         if ast.unparse(test).replace(" ", "") in lines.replace(" ", ""):
-            return Event(test, event.frame.changed({"module": module, "piece": piece}), event.past, frozenset())
+            return ProgramEvent(test, event.frame.changed({"module": module, "piece": piece}), event.past, frozenset())
     return event
 
 
-def _uses(event: Event, name: str) -> bool:
+def _uses(event: ProgramEvent, name: str) -> bool:
     """Return whether an event, or a call that led to it, uses a name."""
     return any(name in _PATH.findall(ast.unparse(node)) for node in (event.node, *(call for _, _, call in event.stack)))
 
@@ -104,7 +104,7 @@ _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _DECLARED = re.compile(r"^\s{0,80}(?:self\.)?(\w{1,80})\s{0,9}(?::[^=\n]{0,40}\bint\b|=\s{0,9}int\()", re.MULTILINE)
 
 
-def _is_number(name: str, event: Event, program: Program) -> bool:
+def _is_number(name: str, event: ProgramEvent, program: LintedProgram) -> bool:
     """Return whether a name, or an attribute of this name, is declared as an integer."""
     if any(is_of_integer(option, name) for option in program.options):
         return True
