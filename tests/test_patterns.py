@@ -94,6 +94,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
         r"\.gpus\b(?!\s{0,9}(?:\.\w[\w.]{0,99}\s{0,9})?=[^=])|__dict__|getattr\(|vars\("
     ],
     ("gpudiag.lint.rules.setting_never_made", "_is_alone"): lambda: [r"\bset_growth\b"],
+    ("gpudiag.lint.shell", "_is_misspelt"): lambda: [r"(?<![${\w])GPU_ID\b"],
     ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",

@@ -13,14 +13,6 @@ from linting import rules_in
 
 PROGRAM = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.fit(tf.ones([2, 2]))\n"
 REACHES_NONE = "variable_reaches_no_program"
-FIXTURE = """import pytest
-import tensorflow as tf
-@pytest.fixture{}
-def growth():
-    for gpu in tf.config.list_physical_devices('GPU'):
-        tf.config.experimental.set_memory_growth(gpu, True)
-"""
-TEST = "import tensorflow as tf\ndef test_zeros({}):\n    tf.zeros([2])\n"
 FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
     "not exported": (
         {"run.sh": "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\npython main.py\n"},
@@ -45,15 +37,6 @@ FOLDERS: dict[str, tuple[dict[str, str], set[tuple[str, str, int]]]] = {
         },
         set(),
     ),
-    "a fixture that no test asks for": (
-        {"conftest.py": FIXTURE.format(""), "test_a.py": TEST.format("")},
-        {("setting_never_made", "conftest.py", 6)},
-    ),
-    "a fixture that a test below asks for": (
-        {"conftest.py": FIXTURE.format(""), "test_a.py": TEST.format(""), "b/test_b.py": TEST.format("growth")},
-        set(),
-    ),
-    "a fixture of every test": ({"conftest.py": FIXTURE.format("(autouse=True)"), "test_a.py": TEST.format("")}, set()),
     "spaces": (
         {"job.slurm": "CUDA_VISIBLE_DEVICES = 0\nexport TF_FORCE_GPU_ALLOW_GROWTH = true\nsrun python main.py\n"},
         {(REACHES_NONE, "job.slurm", 1), (REACHES_NONE, "job.slurm", 2)},

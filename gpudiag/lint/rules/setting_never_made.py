@@ -1,8 +1,7 @@
 """nothing calls {function}(), so {what} is never made
 
 A function does nothing until it is called. This program is run as it is, no other file imports it, and the name of the
-function is nowhere in it but in its definition. pytest runs a fixture only for the tests that ask for it, by its name,
-unless it is autouse.
+function is nowhere in it but in its definition.
 
 Bad
     import tensorflow as tf
@@ -41,7 +40,6 @@ from collections.abc import Iterator
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
-from gpudiag.lint import sources
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
 from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, is_of_tests
@@ -59,18 +57,15 @@ _SETTERS = api.BEFORE_DEVICES | {"keras.mixed_precision.set_global_policy"}
 
 
 def find(program: LintedProgram) -> Matches:
-    of_pytest = program.module.name == "conftest"
-    if program.shared or (not of_pytest and (is_of_tests(program) or not _trains(program))):
+    if program.shared or is_of_tests(program) or not _trains(program):
         return
-    alone = _is_unused_fixture if of_pytest else _is_alone
     reported = set()
     for event in program.events:
         function = event.functions[0] if len(event.functions) == 1 and not event.stack else None
         what = _setting(event)
-        if what and function is not None and function.node not in reported and alone(function, program):
+        if what and function is not None and function.node not in reported and _is_alone(function, program):
             reported.add(function.node)
-            fix = (edit("@pytest.fixture(autouse=True)", "or let a test ask for it"),) if of_pytest else ()
-            yield Violation(event, {"function": function.name, "what": what}, fix=fix)
+            yield Violation(event, {"function": function.name, "what": what})
 
 
 def _setting(event: ProgramEvent) -> str:
@@ -101,21 +96,3 @@ def _is_alone(function: ProjectFunction, program: LintedProgram) -> bool:
     ):
         return False
     return sum(len(re.findall(rf"\b{function.name}\b", module.text)) for module in program.modules) == 1
-
-
-_IMPLICIT = re.compile(r"autouse|name=|params=")
-
-
-def _is_unused_fixture(function: ProjectFunction, program: LintedProgram) -> bool:
-    """Return whether a fixture's name occurs only in its definition, in the tests and settings of its folder."""
-    decorators = [] if isinstance(function.node, ast.Lambda) else map(ast.unparse, function.node.decorator_list)
-    if "fixture" not in function.decorators or _IMPLICIT.search("".join(decorators)):
-        return False
-    folder = program.module.source.path.absolute().parent
-    files = [
-        *folder.rglob("*.py"),
-        *(file for part in ("*.ini", "*.toml", "*.cfg") for file in folder.parent.glob(part)),
-    ]
-    texts = [sources.read(file).raw for file in files]
-    tests = any(b"def test_" in text for text in texts)
-    return tests and sum(len(re.findall(rf"\b{function.name}\b".encode(), text)) for text in texts) == 1
