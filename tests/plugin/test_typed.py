@@ -84,7 +84,8 @@ def mypy(program: str, folder: Path) -> str:
     file = folder / "program.py"
     file.write_text(program)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(folder / "cache")]
-    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    installed = ROOT.name == "site-packages"  # mypy finds it there, and refuses to have it named as a path
+    environment = os.environ if installed else {**os.environ, "MYPYPATH": str(ROOT)}
     done = subprocess.run(
         [*command, "--follow-imports=silent", str(file)],
         env=environment,
