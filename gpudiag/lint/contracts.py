@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpudiag.fix import Action, edit
+from gpudiag.fix import Action, edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import ACCEPTED, CLUSTER, SETTINGS
-from gpudiag.lint.rule import change
 from gpudiag.lint.settings import GROWTH_FOR_EACH
 from gpudiag.lint.values import Const, Items, Made, Table, Value, constants, devices
 from gpudiag.model.report import Severity
@@ -44,7 +43,7 @@ Contract = Callable[[Value], Iterator[Breach]]
 
 
 def _written(right: str | None, otherwise: str = "remove it, or write one that is read") -> tuple[Action, ...]:
-    return (edit(repr(right), "write this value instead"),) if right else (change(otherwise),)
+    return (edit(repr(right), "write this value instead"),) if right else (edit_note(otherwise),)
 
 
 def _one_of(words: tuple[str, ...], happens: str, fix: tuple[Action, ...] = (), **breach: Any) -> Contract:
@@ -105,7 +104,7 @@ def _mebibytes(value: Value) -> Iterator[Breach]:
             yield Breach(why, (mib,), cause="more_than_the_limit", shown=shown)
         elif 0 < limit <= 1:
             why = "the unit is MiB, not a part of the GPU's memory, and the first operation fails"
-            yield Breach(why, (change("write a number of MiB, such as 4096"),), shown=shown)
+            yield Breach(why, (edit_note("write a number of MiB, such as 4096"),), shown=shown)
         elif 0 < limit <= _LEAST_MIB:
             why = "the unit is MiB, not GiB: the first large tensor is out of memory"
             yield Breach(why, (edit(f"{limit:g} * 1024", "the same number of GiB in MiB"),), shown=shown)
@@ -180,7 +179,7 @@ def _cluster(value: Value) -> Iterator[Breach]:
     if isinstance(hosts, list) and isinstance(index, int) and index >= len(hosts):
         shown = f"the task index {index} of {CLUSTER}"
         why = f"{counted(len(hosts), 'task')} of {kind}, numbered from 0: the strategy raises ValueError"
-        yield Breach(why, (change(f"write an index from 0 to {len(hosts) - 1}"),), index, shown=shown)
+        yield Breach(why, (edit_note(f"write an index from 0 to {len(hosts) - 1}"),), index, shown=shown)
 
 
 def _plain(value: Value) -> Any:
@@ -211,7 +210,11 @@ def _text(value: Value) -> Iterator[Breach]:
     if isinstance(value, Const) and not isinstance(value.value, str | bytes) and not value.assumed:
         given = value.value
         right = str(given).lower() if isinstance(given, bool) else str(given)
-        fix = _written(right) if given is not None else (change("delete the variable with os.environ.pop(name, None)"),)
+        fix = (
+            _written(right)
+            if given is not None
+            else (edit_note("delete the variable with os.environ.pop(name, None)"),)
+        )
         why = "variables are texts, and os.environ raises TypeError"
         yield Breach(why, fix, given, "" if given is None else right, severity=Severity.FAIL)
 

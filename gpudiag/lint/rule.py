@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gpudiag.errors import UsageError, nearest
-from gpudiag.fix import Action, edit_note
+from gpudiag.fix import Action
 from gpudiag.lint import rules as rule_files
 from gpudiag.lint.program import LintedProgram, ProgramEvent
 from gpudiag.model.report import Severity
@@ -59,11 +59,6 @@ def quoted(event: ProgramEvent, node: ast.AST, text: str) -> str:
 def insert_after(node: ast.AST, text: str) -> Edit:
     """Return the edit that writes ``text`` after a node."""
     return Edit(node.end_lineno, node.end_col_offset, node.end_lineno, node.end_col_offset, text)  # type: ignore[attr-defined]
-
-
-def change(sentence: str) -> Action:
-    """Return a change of the program, in a sentence that begins with a verb, if it is no single line of code."""
-    return edit_note(sentence)
 
 
 @dataclass(frozen=True)

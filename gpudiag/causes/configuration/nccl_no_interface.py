@@ -15,7 +15,7 @@ from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     severity=Severity.WARNING,
-    fix=(unset("NCCL_SOCKET_IFNAME"), note("or one of these: {interfaces}", kind=Kind.SET_VARIABLE)),
+    fix=(unset("NCCL_SOCKET_IFNAME"), note("or set it to one of these: {interfaces}", kind=Kind.SET_VARIABLE)),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
     finding="host.collectives.no_interface",
 )

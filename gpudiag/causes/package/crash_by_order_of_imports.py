@@ -41,7 +41,7 @@ _IMPORT = re.compile(r"^(?:\s*(?:>>>|In \[\d{1,4}\]:) ?)?(?:import|from) (?P<mod
 _PROMPT = re.compile(r"^\s*(?:>>>|In \[\d{1,4}\]:)")
 _INLINE = re.compile(r"""-c ['"](?P<code>[^'"]{1,200})['"]""")
 _NEAR = 3
-"""The most lines between the last import and the crash."""
+"""At most this many lines of the log are between the last import and a crash that it caused."""
 
 
 def find(program: Program) -> Matches:

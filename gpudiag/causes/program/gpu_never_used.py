@@ -78,7 +78,7 @@ def _asked(program: ProgramTrace, process: Process) -> set[str]:
 
 
 def _held(program: ProgramTrace, process: Process, device: MadeDevice) -> int:
-    """Return how many bytes of a card the process holds, by NVML."""
+    """Return the bytes of a card's memory that the process holds, by NVML."""
     card = next((card for card in program.booked if str(card.index) == device.gpu), None)
     return dict(card.processes).get(process.pid, 0) if card is not None else 0
 

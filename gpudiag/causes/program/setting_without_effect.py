@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GROWTH_GUIDE
-from gpudiag.fix import Kind, export, note, unset
+from gpudiag.fix import edit_note, export, unset
 from gpudiag.model.program import ProgramTrace, Setting, place
 from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
@@ -53,7 +53,7 @@ def find(program: ProgramTrace) -> Matches:
             found.setdefault(key, []).append(setting)
     for (what, line, _, why, _), several in list(found.items())[:_MOST]:
         values = ", ".join(dict.fromkeys(setting.value for setting in several))
-        take_out = note(f"take it out of {place(line)}", kind=Kind.EDIT_PROGRAM) if line else unset(what)
+        take_out = edit_note(f"take it out of {place(line)}") if line else unset(what)
         yield Match(
             evidence=(
                 f"{place(line)}: {what} {values}".rstrip() if line else f"{what}={values} in the environment",

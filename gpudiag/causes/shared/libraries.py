@@ -111,7 +111,10 @@ def put_first(facts: Facts, folders: Sequence[str], why: str = "") -> Action:
 
 
 def taken_away(facts: Facts, folders: list[str], good: list[str]) -> Action:
-    """Return the action that removes ``folders`` from the path, or puts ``good`` first if they are needed."""
+    """Return the action that removes ``folders`` from ``LD_LIBRARY_PATH``.
+
+    If a library that TensorFlow can open comes from one of them, the action puts ``good`` before them instead.
+    """
     libraries = facts.libraries
     known = () if isinstance(libraries, Unknown) else libraries.libraries
     sound = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import NamedTuple
 
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import RESULTS, UNROLLED, same, table, text_method
@@ -62,24 +63,44 @@ _THREADS = re.compile(r"threading\.Thread\Z")
 _WORKERS = r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
 _PIPELINE, _PROCESS, _REPLICA, _THREAD = "pipeline", "process", "replica", "thread"
 _EACH = "iterable"
-_CALLED: tuple[tuple[re.Pattern[str], int, str, int, str, str], ...] = (
-    (_THREADS, 1, "target", 3, "args", _THREAD),
-    (re.compile(r"ThreadPoolExecutor\(\)\.submit\Z"), 0, "fn", 1, "*", _THREAD),
-    (re.compile(r"ThreadPool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "fn", 1, _EACH, _THREAD),
-    (_PROCESSES, 1, "target", 3, "args", _PROCESS),
-    (re.compile(_WORKERS + r"Pool\Z"), 1, "initializer", 2, "initargs", _PROCESS),
-    (re.compile(_WORKERS + r"ProcessPoolExecutor\Z"), 2, "initializer", 3, "initargs", _PROCESS),
-    (re.compile(_WORKERS + r"Pool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "func", 1, _EACH, _PROCESS),
-    (re.compile(_WORKERS + r"Pool\(\)\.(?:apply|starmap)(?:_\w{1,9})?\Z"), 0, "func", 1, "args", _PROCESS),
-    (re.compile(_WORKERS + r"ProcessPoolExecutor\(\)\.submit\Z"), 0, "func", 1, "*", _PROCESS),
-    (re.compile(r"distribute\.[\w.]{1,60}\(\)\.(?:experimental_)?run(?:_v2)?\Z"), 0, "fn", 1, "args", _REPLICA),
-    (re.compile(r"(?:absl\.)?app\.run\Z"), 0, "main", 1, "argv", ""),
-    (
+
+
+class _Caller(NamedTuple):
+    """A call that runs a function that it is given."""
+
+    api: re.Pattern[str]
+    at: int
+    name: str
+    """The position and the name of the argument that is the function."""
+    args_at: int
+    args_name: str
+    """The position and the name of the argument that has the function's own; ``*``: all from there on, ``iterable``:
+    one call for each item."""
+    how: str
+    """Where the function runs: in a thread, a process, a replica or the pipeline of a dataset; "" for here."""
+
+
+_CALLERS = (
+    _Caller(_THREADS, 1, "target", 3, "args", _THREAD),
+    _Caller(re.compile(r"ThreadPoolExecutor\(\)\.submit\Z"), 0, "fn", 1, "*", _THREAD),
+    _Caller(re.compile(r"ThreadPool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "fn", 1, _EACH, _THREAD),
+    _Caller(_PROCESSES, 1, "target", 3, "args", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"Pool\Z"), 1, "initializer", 2, "initargs", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"ProcessPoolExecutor\Z"), 2, "initializer", 3, "initargs", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"Pool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "func", 1, _EACH, _PROCESS),
+    _Caller(re.compile(_WORKERS + r"Pool\(\)\.(?:apply|starmap)(?:_\w{1,9})?\Z"), 0, "func", 1, "args", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"ProcessPoolExecutor\(\)\.submit\Z"), 0, "func", 1, "*", _PROCESS),
+    _Caller(re.compile(r"distribute\.[\w.]{1,60}\(\)\.(?:experimental_)?run(?:_v2)?\Z"), 0, "fn", 1, "args", _REPLICA),
+    _Caller(re.compile(r"(?:absl\.)?app\.run\Z"), 0, "main", 1, "argv", ""),
+    _Caller(
         re.compile(r"(?:data\.|.{0,60}_dataset_from_).{0,2000}\(\)\.(?:map|filter|flat_map|interleave)\Z"),
-        *(0, "map_func", 1, "", _PIPELINE),
+        0,
+        "map_func",
+        1,
+        "",
+        _PIPELINE,
     ),
 )
-"""Calls that call a function: its position and name, those of its arguments, and where it runs."""
 SPAWNS = re.compile(r"(?:set_start_method|get_context)\(\s*(?:method\s*=\s*)?['\"](?:spawn|forkserver)")
 
 _SESSION: Effects = frozenset({"query", "allocators", "session"})
@@ -203,10 +224,10 @@ class Calls(Expressions):
                     method = instance.of.find(name)
                     if isinstance(method, ProjectFunction):
                         self.follow(method, [instance], {}, node)
-        called = next((row for row in _CALLED if row[0].search(made.api)), None)
-        if called is None:
+        caller = next((caller for caller in _CALLERS if caller.api.search(made.api)), None)
+        if caller is None:
             return
-        _, at, name, args_at, args_name, how = called
+        _, at, name, args_at, args_name, how = caller
         target, given = made.argument(at, name), made.argument(args_at, args_name)
         known = given.items if isinstance(given, Items) else []
         rounds = [made.args[args_at:] if args_name == "*" else known]

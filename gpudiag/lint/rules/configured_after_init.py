@@ -27,17 +27,18 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
 from gpudiag.lint.reading.cursor import is_eager
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import is_local, sets_gpu_options
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.FAIL,
-    fix=(change("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
+    fix=(edit_note("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
     words=(
         *("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
         *(*sorted(name.rpartition(".")[2] for name in api.FIX_ALLOCATORS), "Server(", "local_server", "Session("),
@@ -66,7 +67,7 @@ def find(program: LintedProgram) -> Matches:
             if not options or not (of_server or is_local(event.made)) or event.before("session"):
                 continue
             name = options[0]
-        fix = change(f"move {earlier.what} behind it, or give the options to what makes the devices first")
+        fix = edit_note(f"move {earlier.what} behind it, or give the options to what makes the devices first")
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
         happens = "the GPUs are made with default options, and it has no effect any more"
         yield Violation(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.folding import is_dataset
 from gpudiag.lint.program import LintedProgram, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.values import Items, Made, Part, elements
 from gpudiag.model.report import Severity
 
@@ -52,7 +52,7 @@ def find(program: LintedProgram) -> Matches:
         if parts:
             yield Violation(event, {"call": "strategy.run", "batch": "batches of a dataset"})
     for event in () if program.mentions(_KERAS_2) else program.runs_of(_is_mirrored, ("().train_on_batch",)):
-        yield Violation(event, {"call": event.what, "batch": "a batch"}, fix=(change(_FIT),))
+        yield Violation(event, {"call": event.what, "batch": "a batch"}, fix=(edit_note(_FIT),))
 
 
 _KERAS_2 = re.compile(r"tf_keras|TF_USE_LEGACY_KERAS")

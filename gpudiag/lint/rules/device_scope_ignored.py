@@ -29,16 +29,17 @@ import ast
 import re
 from collections.abc import Iterator
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Entered, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import device_index
 from gpudiag.lint.values import Made, Method, ProjectFunction
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("put tf.device around the operations themselves: {where}"),),
+    fix=(edit_note("put tf.device around the operations themselves: {where}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )

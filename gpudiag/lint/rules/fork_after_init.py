@@ -37,16 +37,16 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import Role, edit
+from gpudiag.fix import Role, edit, edit_note
 from gpudiag.lint.program import Call, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.values import Const, Made, ProjectFunction, Value, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(
-        change("start the children before TensorFlow is used"),
+        edit_note("start the children before TensorFlow is used"),
         edit("multiprocessing.get_context('spawn')", "start them by this context", role=Role.ALTERNATIVE),
     ),
     words=("multiprocessing", "multiprocess", "ProcessPoolExecutor", "os.fork"),

@@ -25,15 +25,15 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import Role, edit
+from gpudiag.fix import Role, edit, edit_note
 from gpudiag.lint.program import Call, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.NOTE,
-    fix=(change("remove it"), edit("if debug: {call}", "ask for it", role=Role.ALTERNATIVE)),
+    fix=(edit_note("remove it"), edit("if debug: {call}", "ask for it", role=Role.ALTERNATIVE)),
     words=("run_functions_eagerly(", "run_eagerly=True", "run_eagerly = True"),
     url="https://www.tensorflow.org/api_docs/python/tf/config/run_functions_eagerly",
     cause="functions_run_eagerly",

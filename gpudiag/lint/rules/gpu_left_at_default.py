@@ -24,10 +24,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpudiag.fix import Action
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK
 from gpudiag.lint.values import Devices, devices, elements
 from gpudiag.model.report import Severity
@@ -51,19 +51,15 @@ def find(program: LintedProgram) -> Matches:
             what = "memory growth" if name == api.GROWTH else "a limit"
             for event, _ in _of_one(configured):
                 figures = {"what": what, "which": "one GPU alone", "happens": happens}
-                yield Violation(event, figures, fix=_fix(name, "each GPU"))
+                fix = GROWTH_FOR_EACH if name == api.GROWTH else edit_note("configure each GPU")
+                yield Violation(event, figures, fix=(fix,))
         elif shown and all(gpu.index not in (None, -1, *shown[1]) and gpu.kind == "GPU" for _, gpu in configured):
             visible = ", ".join(f"GPU {index}" for index in sorted(shown[1]))
             for event, gpu in configured:
                 figures = {"what": name.rpartition(".")[2], "which": f"GPU {gpu.index}"}
                 happens = f"{shown[0].place(program)} hides it, and the GPU that is used keeps the default"
-                yield Violation(
-                    event, {**figures, "happens": happens}, fix=_fix("", f"the GPU that is visible: {visible}")
-                )
-
-
-def _fix(name: str, which: str) -> tuple[Action, ...]:
-    return (GROWTH_FOR_EACH,) if name == api.GROWTH else (change(f"configure {which}"),)
+                fix = edit_note(f"configure the GPU that is visible: {visible}")
+                yield Violation(event, {**figures, "happens": happens}, fix=(fix,))
 
 
 def _configured(program: LintedProgram, name: str) -> Iterator[tuple[Call, Devices]]:

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import LintedProgram, ProgramEvent, SetByImport, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, entries, is_of_tests, mask_before
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -36,8 +37,8 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(
-        change("take the setting out of {module}, or put it under if __name__ == '__main__'"),
-        change("set CUDA_VISIBLE_DEVICES after the import if the module has to keep it"),
+        edit_note("take the setting out of {module}, or put it under if __name__ == '__main__'"),
+        edit_note("set CUDA_VISIBLE_DEVICES after the import if the module has to keep it"),
     ),
     words=(MASK, "set_visible_devices"),
     cause="mask_hides_all",

@@ -33,17 +33,17 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpudiag.fix import Role, edit
+from gpudiag.fix import Role, edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, PLACING, device_index, device_names, entries, mask_before, masks, session_config
 from gpudiag.lint.values import Const, Made, devices, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("take the first GPU, gpus[0], or leave the mask out"),),
+    fix=(edit_note("take the first GPU, gpus[0], or leave the mask out"),),
     words=(MASK, "set_visible_devices", "rank()", "gpu:", "GPU:"),
     cause="gpus_renumbered",
 )
@@ -64,7 +64,7 @@ def find(program: LintedProgram) -> Matches:
                 count, shown, by = beyond
                 what = f"{name} is beyond {shown} of {by.place(program)}"
                 yield Violation(
-                    event, {"what": what, "why": _NUMBERS}, fix=(change(f"use a number from 0 to {count - 1}"),)
+                    event, {"what": what, "why": _NUMBERS}, fix=(edit_note(f"use a number from 0 to {count - 1}"),)
                 )
     yield from _by_the_same_number(program)
     yield from _not_counted(program)
@@ -159,7 +159,7 @@ def _of_all_machines(program: LintedProgram) -> Matches:
         ranks = [text for text in map(ast.unparse, _indexed(event)) if _GLOBAL.search(text)]
         if ranks:
             why = "on the second machine the numbers go beyond its GPUs"
-            fix = change("choose by the local rank: hvd.local_rank()")
+            fix = edit_note("choose by the local rank: hvd.local_rank()")
             what = f"a GPU is chosen by {ranks[0]}, which counts the processes of all machines"
             yield Violation(event, {"what": what, "why": why}, fix=(fix,), severity=Severity.NOTE)
 
@@ -185,7 +185,7 @@ def _not_counted(program: LintedProgram) -> Matches:
         if beyond:
             figures = {"what": f"{beyond[0]!r} is used, and nothing asks how many GPUs there are"}
             why = "with fewer it runs elsewhere, silently"
-            fix = (change("leave allow_soft_placement out: then it raises"), _ASK[1]) if soft else _ASK
+            fix = (edit_note("leave allow_soft_placement out: then it raises"), _ASK[1]) if soft else _ASK
             yield Violation(event, {**figures, "why": why}, fix=fix, severity=Severity.NOTE, cause="cpu_instead_of_gpu")
 
 

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.lint.program import LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -38,7 +38,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     fix=(
         edit("os.environ.setdefault('CUDA_VISIBLE_DEVICES', {value!r})", "keep the mask of the launcher"),
-        change("set it in the shell if no launcher starts the program"),
+        edit_note("set it in the shell if no launcher starts the program"),
     ),
     words=(MASK,),
     also=_LAUNCHERS,

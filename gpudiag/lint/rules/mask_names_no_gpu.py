@@ -23,9 +23,9 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import Role, edit
+from gpudiag.fix import Role, edit, edit_note
 from gpudiag.lint.program import LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, entries, masks
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
@@ -60,13 +60,13 @@ def find(program: LintedProgram) -> Matches:
         if value.assumed and text == "None":
             names = {ast.unparse(node) for node in ast.walk(event.node) if isinstance(node, ast.Attribute | ast.Name)}
             if not any(name in ast.unparse(guard) for guard in event.guards for name in names - {"os", "str"}):
-                fix = change("set the variable only if the option is given: None is its default")
+                fix = edit_note("set the variable only if the option is given: None is its default")
                 yield Violation(event, figures, node=event.value_node, fix=(fix,))
         elif text.startswith("$"):
-            fix = change(f"no line assigns {text.strip('${}')}: write the name of the variable that is assigned")
+            fix = edit_note(f"no line assigns {text.strip('${}')}: write the name of the variable that is assigned")
             yield Violation(event, figures, fix=(fix,))
         elif text == "," or ",,," in text:
-            fix = change("split the text: text.split(','), not its letters, are the GPUs")
+            fix = edit_note("split the text: text.split(','), not its letters, are the GPUs")
             yield Violation(event, figures, node=event.value_node, fix=(fix,))
         elif not _MEANT_TO_HIDE.match(rest[0]):
             instead = ",".join([*shown, *re.findall(r"\d+", ",".join(rest))]) or "0"

@@ -22,15 +22,16 @@ Good
 
 from __future__ import annotations
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.values import Made, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them"),),
+    fix=(edit_note("lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them"),),
     words=("memory_limit",),
     url="https://www.tensorflow.org/api_docs/python/tf/config/LogicalDeviceConfiguration",
     cause="more_than_the_limit",

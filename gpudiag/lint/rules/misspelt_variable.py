@@ -26,16 +26,16 @@ import ast
 import re
 from dataclasses import dataclass
 
-from gpudiag.fix import Action, edit
+from gpudiag.fix import Action, edit, edit_note
 from gpudiag.knowledge.variables import PIECES, is_read_by_nothing, misspelling_of
 from gpudiag.lint.program import Import, LintedProgram, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change, quoted, replace
+from gpudiag.lint.rule import Matches, Rule, Violation, quoted, replace
 from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("remove it"),),
+    fix=(edit_note("remove it"),),
     words=("environ", "putenv", "CUDA_", "TF_", "NVIDIA_", "LD_"),
     also=(*PIECES, "LD_LIBRARY_PATH"),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
@@ -50,7 +50,7 @@ _NEVER_READ = {
     # Met in public code, and in no file of the TensorFlow 2.21 wheel.
     "TF_ENABLE_SOFT_PLACEMENT": edit("tf.config.set_soft_device_placement(True)"),
     "TF_GPU_THREAD_PER_CORE": edit("os.environ['TF_GPU_THREAD_COUNT'] = '2'", "set TF_GPU_THREAD_MODE too"),
-    "TF_USE_CUDNN": change("remove it: there is no such switch"),
+    "TF_USE_CUDNN": edit_note("remove it: there is no such switch"),
     "TF_USE_CUDA": _HIDE,
     "TF_USE_GPU": _HIDE,
     "TF_GPU_MEMORY_FRACTION": _LIMIT,
@@ -97,7 +97,7 @@ _CONDITIONS = {
     "LD_LIBRARY_PATH": Condition(
         " any more: the loader has read it when this process was started",
         re.compile(r"subprocess|Popen|os\.(?:exec|spawn|system)|multiprocessing|sys\.executable"),
-        change("set it in the shell before the program is started"),
+        edit_note("set it in the shell before the program is started"),
     ),
 }
 
@@ -118,7 +118,9 @@ def find(program: LintedProgram) -> Matches:
             edits = (replace(node, quoted(event, node, known)),) if spelt and node is not None else ()
             written = event.name.encode("unicode_escape").decode()  # two that look alike: a space of no width
             figures = {"name": written, "meant": f"; {known} is meant, probably"}
-            yield Violation(event, figures, node=node if spelt else None, edits=edits, fix=(change(f"write {known}"),))
+            yield Violation(
+                event, figures, node=node if spelt else None, edits=edits, fix=(edit_note(f"write {known}"),)
+            )
         elif is_read_by_nothing(event.name) and not _is_for_others(event, program):
             other = _OTHERS.get(event.name.partition("_")[0])
             yield Violation(event, {"name": event.name, "meant": " in TensorFlow 2.21"}, fix=(other,) if other else ())

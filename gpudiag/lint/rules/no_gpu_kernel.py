@@ -23,16 +23,17 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import device_index
 from gpudiag.lint.values import Const, Items, Made, Name, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("{instead}"),),
+    fix=(edit_note("{instead}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )

@@ -23,10 +23,10 @@ Good
 
 from __future__ import annotations
 
-from gpudiag.fix import Role, export
+from gpudiag.fix import Role, edit_note, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, Past, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import UNSURE, base_of, gpu_options, session_config
 from gpudiag.lint.values import Items, Made, devices
 from gpudiag.model.report import Severity
@@ -34,7 +34,7 @@ from gpudiag.model.report import Severity
 RULE = Rule(
     severity=Severity.WARNING,
     fix=(
-        change("remove set_memory_growth"),
+        edit_note("remove set_memory_growth"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "set it in the environment to have both", role=Role.ALTERNATIVE),
     ),
     words=("set_memory_growth", "virtual_devices"),
@@ -60,7 +60,7 @@ def find(program: LintedProgram) -> Matches:
         fraction = (gpu_options(event.made) or {}).get("per_process_gpu_memory_fraction")
         if config is not None and fraction not in (None, 0, UNSURE) and _divides(event, config):
             options = "per_process_gpu_memory_fraction and virtual_devices"
-            fix = change("remove the fraction: memory_limit_mb of each virtual device is its limit")
+            fix = edit_note("remove the fraction: memory_limit_mb of each virtual device is its limit")
             figures = {"options": options, "lost": "this session raises InvalidArgumentError"}
             yield Violation(event, figures, fix=(fix,), severity=Severity.FAIL)
 

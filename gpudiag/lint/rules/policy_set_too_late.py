@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.values import Const, Made, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("set it directly after import tensorflow, before the first layer"),),
+    fix=(edit_note("set it directly after import tensorflow, before the first layer"),),
     words=("set_global_policy", "set_dtype_policy", "set_policy"),
     url="https://www.tensorflow.org/guide/mixed_precision",
 )

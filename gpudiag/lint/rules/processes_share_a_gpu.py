@@ -28,10 +28,10 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK, entries, is_of_tests, mask_before, masks
 from gpudiag.model.report import Severity
 
@@ -91,7 +91,7 @@ def _of_one_mask(program: LintedProgram) -> Matches:
         given = {entry for event in (first, *others) for entry in entries(event.value) or [""]}
         if others and len(others) < _ALL_SEEN and len(given) == 1 and "" not in given:
             what = f"each of the {len(others) + 1} processes gets {MASK}={given.pop()!r}"
-            yield Violation(first, {"what": what, "happens": "the other GPUs have none"}, fix=(change(_DEAL),))
+            yield Violation(first, {"what": what, "happens": "the other GPUs have none"}, fix=(edit_note(_DEAL),))
 
 
 _DIVIDES = re.compile(r" (?://|%) ")

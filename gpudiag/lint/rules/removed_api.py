@@ -22,9 +22,10 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import LintedProgram, Named, removed_name
-from gpudiag.lint.rule import Edit, Matches, Rule, Violation, change, replace
+from gpudiag.lint.rule import Edit, Matches, Rule, Violation, replace
 from gpudiag.lint.settings import asks_for_version
 from gpudiag.lint.values import ProjectFunction
 from gpudiag.model.report import Severity
@@ -32,7 +33,7 @@ from gpudiag.model.report import Severity
 _SESSIONS = frozenset({"Session", "InteractiveSession"})
 RULE = Rule(
     severity=Severity.FAIL,
-    fix=(change("write {instead}"),),
+    fix=(edit_note("write {instead}"),),
     words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",

@@ -27,17 +27,17 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import Action, edit, fill_in
+from gpudiag.fix import Action, edit, edit_note, fill_in
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.sources import Piece
 from gpudiag.lint.values import Made, Value
 from gpudiag.model.report import Severity
 
 _SET_POLICY = edit("tf.keras.mixed_precision.set_global_policy(policy)", "set the policy before the first layer")
-_ENTER = change("enter it with a with statement, and indent the operations below it")
+_ENTER = edit_note("enter it with a with statement, and indent the operations below it")
 _RESULTS: dict[str, tuple[str, Action]] = {
     "ConfigProto": (
         "what it sets has no effect",
@@ -81,14 +81,14 @@ _RESULTS: dict[str, tuple[str, Action]] = {
 }
 """For each canonical name: what is lost without the result, and what to do with the result."""
 _DISTRIBUTES = ("experimental_distribute_dataset", "distribute_datasets_from_function")
-_DISTRIBUTED = ("the loop is over batches that all replicas get whole", change("loop over the distributed dataset"))
+_DISTRIBUTED = ("the loop is over batches that all replicas get whole", edit_note("loop over the distributed dataset"))
 _PURE = frozenset(
     {"apply", "batch", "cache", "filter", "interleave", "map", "prefetch", "repeat", "shard", "shuffle", "with_options"}
 )
 _DATASET = ("the dataset stays as it was", edit("dataset = dataset.{method}(...)", "keep the result"))
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("give the result to what it is for"),),
+    fix=(edit_note("give the result to what it is for"),),
     words=(
         *("ConfigProto", "GPUOptions", "Policy(", "LossScaleOptimizer", "data.Options", "DeviceConfiguration("),
         *("tf.function(", "AllReduce", "ReductionToOneDevice", "CommunicationOptions", "_to_device", "Trace("),
@@ -121,7 +121,7 @@ def _undone(program: LintedProgram) -> Matches:
         applied = event.made.owner
         step, copy = event.made.name.rpartition("().")[2], _copy(applied)
         if copy is not None and step in ("map", "batch", "repeat") and id(applied) in events:
-            call, fix = copy.api.rpartition(".")[2], change("make the copy the last step")
+            call, fix = copy.api.rpartition(".")[2], edit_note("make the copy the last step")
             how = f"undone, by {step}() after {events[id(applied)].place(program)}"
             yield Violation(
                 event, {"call": f"{call}()", "how": how, "lost": "the elements are on the CPU again"}, fix=(fix,)

@@ -26,17 +26,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.lint.program import Call, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import base_of, gpu_options, is_local, session_config
 from gpudiag.lint.values import Const, Made, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("{option}"),),
+    fix=(edit_note("{option}"),),
     words=("Session(",),
     also=("set_memory_growth", "_device_configuration", "set_visible_devices", "set_soft_device_placement"),
     url="https://www.tensorflow.org/api_docs/python/tf/compat/v1/Session",

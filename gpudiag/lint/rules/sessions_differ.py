@@ -21,14 +21,15 @@ Good
 
 from __future__ import annotations
 
+from gpudiag.fix import edit_note
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import different_options, is_local
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("give all sessions of a process the same GPU options, or run one process for each GPU"),),
+    fix=(edit_note("give all sessions of a process the same GPU options, or run one process for each GPU"),),
     words=("Session",),
     also=("GPUOptions", "gpu_options"),
     url="https://github.com/tensorflow/tensorflow/issues/19083",

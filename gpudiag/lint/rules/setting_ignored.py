@@ -26,18 +26,18 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gpudiag.fix import Action, edit, export
+from gpudiag.fix import Action, edit, edit_note, export
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER, FORCE_GROWTH
 from gpudiag.lint.program import Call, LintedProgram, Option, ProgramEvent, SetByImport, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import asks_for_version, is_local, session_config
 from gpudiag.lint.values import Const, Table, devices, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("remove it, or set what is read"),),
+    fix=(edit_note("remove it, or set what is read"),),
     words=(
         *("enable_eager_execution", "device_count", FORCE_GROWTH, "set_memory_growth", CLUSTER, "jit_compile"),
         *("set_visible_devices", "ConfigProto", "set_global_policy", "set_distribution"),
@@ -111,7 +111,7 @@ def _eager(program: LintedProgram) -> Iterator[Ignored]:
             continue
         switched_off = any(isinstance(call, Call) and call.api in api.WITHOUT_EAGER for call in event.history())
         if not switched_off and not any(map(asks_for_version, event.guards)):
-            fix = change("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration")
+            fix = edit_note("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration")
             yield Ignored(event, "the config of enable_eager_execution", "TensorFlow 2 is in eager mode already", fix)
 
 
@@ -135,6 +135,7 @@ def _device_count(program: LintedProgram) -> Iterator[Ignored]:
             yield Ignored(event, "device_count of this session", why, fix)
 
 
+_APPLIES = re.compile(r"\.apply_gradients\(|\.apply\(")
 _SCALED = re.compile(r"LossScale|loss_scale|scale_loss|scaled_loss|scaled_gradients|\.fit\(|DynamicLossScale")
 
 
@@ -144,12 +145,9 @@ def _unscaled(program: LintedProgram) -> Iterator[Ignored]:
         return
     for event in program.calls("keras.mixed_precision.set_global_policy"):
         if event.made.constant(0, "policy") == "mixed_float16" and program.mentions(_APPLIES):
-            why = "a step with a GradientTape gets none by itself, and gradients that are small become 0"
+            why = "a step with its own GradientTape does not scale the loss, and small gradients become 0"
             fix = edit("optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)", "and scale the loss by it")
             yield Ignored(event, "the loss scale of mixed_float16", why, fix)
-
-
-_APPLIES = re.compile(r"\.apply_gradients\(|\.apply\(")
 
 
 def _order(program: LintedProgram) -> Iterator[Ignored]:
@@ -168,7 +166,7 @@ def _changed(program: LintedProgram) -> Iterator[Ignored]:
         given = [call for call in program.calls("Session") if session_config(call.made) is event.made]
         before = [call for call in event.history() if call in given]
         if before and len({id(call.made) for call in before}) == len({id(call.made) for call in given}):
-            fix = change("set it before the session is made")
+            fix = edit_note("set it before the session is made")
             yield Ignored(event, event.path, f"the session of {before[-1].place(program)} was made before", fix)
 
 
@@ -182,5 +180,13 @@ def _distribution(program: LintedProgram) -> Iterator[Ignored]:
 
 
 _JUDGES: tuple[Callable[[LintedProgram], Iterator[Ignored]], ...] = (
-    *(_growth, _cluster, _compiled, _eager, _device_count, _order, _changed, _unscaled, _distribution),
+    _growth,
+    _cluster,
+    _compiled,
+    _eager,
+    _device_count,
+    _order,
+    _changed,
+    _unscaled,
+    _distribution,
 )

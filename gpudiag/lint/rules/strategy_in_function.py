@@ -25,14 +25,15 @@ Good
 
 from __future__ import annotations
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("make it once, at the beginning of the program"),),
+    fix=(edit_note("make it once, at the beginning of the program"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
     url="https://www.tensorflow.org/guide/distributed_training",
 )

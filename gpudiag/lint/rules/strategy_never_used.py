@@ -27,15 +27,16 @@ import ast
 import re
 from itertools import chain
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, Entered, LintedProgram, ProgramEvent
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("{instead}"),),
+    fix=(edit_note("{instead}"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
     url="https://www.tensorflow.org/guide/distributed_training",
 )

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import ast
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import SETTINGS
 from gpudiag.lint.program import LintedProgram, ProgramEvent, Tested, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change, insert_after
+from gpudiag.lint.rule import Matches, Rule, Violation, insert_after
 from gpudiag.model.report import Severity
 
 _ANSWERS = frozenset(
@@ -57,7 +57,7 @@ def find(program: LintedProgram) -> Matches:
             if any(_is_around(event.node, other) for other in program.events):
                 why = "a variable is a text, and any text but '' is true, also '0'"
                 figures = {"name": ast.unparse(event.node), "answer": "true", "why": why}
-                yield Violation(event, figures, fix=(change("compare the text with what means yes: == '1'"),))
+                yield Violation(event, figures, fix=(edit_note("compare the text with what means yes: == '1'"),))
         elif not name:
             answer = str(event.always).lower()
             figures = {"name": ast.unparse(event.node), "answer": answer, "why": "what is compared is never the same"}

@@ -31,15 +31,16 @@ from __future__ import annotations
 import ast
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.lint.program import Call, Entered, LintedProgram
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.values import Made, has_weights
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("take it out of {where}"),),
+    fix=(edit_note("take it out of {where}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device(", ".map("),
     url="https://www.tensorflow.org/guide/gpu#manual_device_placement",
 )

@@ -41,19 +41,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import READ_BY_PYTHON
 from gpudiag.lint import contracts
 from gpudiag.lint.program import Call, LintedProgram, Option, ProgramEvent, Variable
-from gpudiag.lint.rule import Edit, Matches, Rule, Violation, change, quoted, replace
+from gpudiag.lint.rule import Edit, Matches, Rule, Violation, quoted, replace
 from gpudiag.lint.settings import is_of_tests
 from gpudiag.lint.values import UNKNOWN, Value, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("write a value that is accepted"),),
+    fix=(edit_note("write a value that is accepted"),),
     words=(
         *(name.rpartition(".")[2] for name in contracts.ARGUMENTS),
         *("VirtualDeviceConfiguration", "set_virtual_device_configuration"),

@@ -22,15 +22,15 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge.variables import SETTINGS
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Unreached, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("export it, or write it before the command, separated by a space"),),
+    fix=(edit_note("export it, or write it before the command, separated by a space"),),
     words=tuple(sorted(SETTINGS)),
     url="https://www.gnu.org/software/bash/manual/bash.html#Environment",
 )

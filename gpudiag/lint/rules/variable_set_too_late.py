@@ -26,17 +26,18 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.fix import edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER
 from gpudiag.lint.program import LintedProgram, ProgramEvent, SetByImport, Variable
-from gpudiag.lint.rule import Matches, Rule, Violation, change
+from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, mask_before
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
     severity=Severity.WARNING,
-    fix=(change("set it before {before}"),),
+    fix=(edit_note("set it before {before}"),),
     words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
     also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES | api.READ_BY_STEPS)),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
@@ -64,7 +65,7 @@ def find(program: LintedProgram) -> Matches:
         yield Violation(event, figures, fix=(_EACH,) if variable.name == MASK and mask_before(earlier) else ())
 
 
-_EACH = change("show all GPUs from the start and use tf.device for each part, or start a process for each mask")
+_EACH = edit_note("show all GPUs from the start and use tf.device for each part, or start a process for each mask")
 
 
 def _starts_others(event: ProgramEvent) -> bool:
