@@ -146,6 +146,7 @@ class Gpudiag:
             self.command(*arguments, flags=flags),
             cwd=self.folder,
             env={**self.environment, "TMPDIR": str(self.temporary), **variables},
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

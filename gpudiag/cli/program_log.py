@@ -36,6 +36,14 @@ _FIRST = 600
 _BETWEEN = 600
 _CHUNK = 1 << 20
 _POLL_S = 0.2
+SILENCE_S = 60.0
+"""How long a pipe that nobody named may be silent before anything was read from it. TensorFlow's import takes up to a
+minute on a slow network file system."""
+_WAITING_S = 3.0
+_MACHINE = "To examine this machine instead: gpudiag why < /dev/null"
+_PIPE_OR_MACHINE = (
+    "For a program's log, pipe its standard error, too: python program.py 2>&1 | gpudiag why\n" + _MACHINE
+)
 
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
 """Characters that programs hardly ever print; a few are allowed, because a log that was cut can have a hole."""
@@ -48,6 +56,10 @@ class LogText(NamedTuple):
     """The lines of the log, at most :data:`MOST_LINES`."""
     notes: tuple[str, ...]
     """A sentence about each part that was not read, or not line by line."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(line.strip() for line in self.lines)
 
 
 def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> LogText:
@@ -63,6 +75,57 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
         raise UsageError(f"{option}-: standard input is closed.")
     else:
         file = os.dup(sys.stdin.fileno())
+    text = _read(file, name, stopped)
+    if text.is_empty:
+        say(f"gpudiag: note: {name} is empty: nothing of the program was read")
+    for note in text.notes:
+        say(f"gpudiag: note: {note}")
+    return text
+
+
+def is_piped() -> bool:
+    """Return whether standard input is a pipe or a file, as in ``cat app.log | gpudiag why``.
+
+    A terminal, /dev/null (cron jobs of systemd, ``docker run`` without ``-i``) and a socket (of a supervisor) hold
+    no log that somebody piped in.
+    """
+    if sys.stdin is None:
+        return False
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def read_piped(stopped: Callable[[], bool], *, quiet: bool) -> LogText:
+    """Read the log that was piped in, and say so unless ``quiet``: the input may have been meant for somebody else.
+
+    Raises ``UsageError`` if it is empty, as standard input is in jobs of GitHub and GitLab, and if nothing comes for
+    :data:`SILENCE_S`: ``ssh host gpudiag why`` has a pipe that stays open and silent.
+    """
+    begun = time.monotonic()
+    is_waiting_said = quiet
+    while sys.platform != "win32" and not stopped() and not select.select([sys.stdin], [], [], _POLL_S)[0]:
+        waited_s = time.monotonic() - begun
+        if waited_s > SILENCE_S:
+            raise UsageError(f"nothing was piped into gpudiag why for {SILENCE_S:g} s. {_PIPE_OR_MACHINE}")
+        if waited_s > _WAITING_S and not is_waiting_said:
+            say(f"gpudiag: waiting for a log on standard input. {_MACHINE}")
+            is_waiting_said = True
+    assert sys.stdin is not None
+    text = _read(os.dup(sys.stdin.fileno()), "standard input", stopped)
+    if text.is_empty and not stopped():
+        raise UsageError(f"nothing was piped into gpudiag why: standard input is empty. {_PIPE_OR_MACHINE}")
+    if not quiet:
+        say(f"gpudiag: note: the log was read from standard input. {_MACHINE}")
+    for note in text.notes:
+        say(f"gpudiag: note: {note}")
+    return text
+
+
+def _read(file: int, name: str, stopped: Callable[[], bool]) -> LogText:
+    """Read the log ``name`` from an open file, and close it."""
     kept, sieve, notes = LogExcerpt(_FIRST, _BETWEEN, MOST_LINES), Sieve(), list[str]()
     texts = _texts(_chunks(file, stopped, notes), name)
     try:
@@ -74,14 +137,9 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
     if sum(map(len, lines)) > MOST_CHARACTERS:
         lines = tuple(_cut(lines, MOST_LINE_CHARACTERS, MOST_CHARACTERS // MOST_LINES))
         notes.append(f"lines were cut to {MOST_CHARACTERS // MOST_LINES} characters and their messages")
-    if not any(line.strip() for line in lines):
-        say(f"gpudiag: note: {name} is empty: nothing of the program was read")
-    else:
-        few = [f"{len(lines)} lines were kept"] if len(lines) < kept.count or sieve.note else []
-        notes = [f"{name}: {note}" for note in (*notes, sieve.note, *few) if note]
-    for note in notes:
-        say(f"gpudiag: note: {note}")
-    return LogText(lines, tuple(notes))
+    few = [f"{len(lines)} lines were kept"] if len(lines) < kept.count or sieve.note else []
+    text = LogText(lines, tuple(f"{name}: {note}" for note in (*notes, sieve.note, *few) if note))
+    return text._replace(notes=()) if text.is_empty else text
 
 
 def _cut(lines: Iterable[str], longest: int, characters: int) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
@@ -31,13 +33,21 @@ class LogOrigin(Simulation):
 @click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
 @takes(place=LogOrigin, search=SearchOptions, rendering=Rendering, progress=ProgressOption)
 @debug_option
+@click.pass_context
 def why(
-    *, log: tuple[Path, ...], place: LogOrigin, search: SearchOptions, rendering: Rendering, progress: ProgressOption
+    context: click.Context,
+    *,
+    log: tuple[Path, ...],
+    place: LogOrigin,
+    search: SearchOptions,
+    rendering: Rendering,
+    progress: ProgressOption,
 ) -> int:
     """Say why no GPU is used, or why a program fails on one.
 
     LOG is what a program printed (- for standard input), on any machine: its lines are explained, and this machine is
-    not examined. Without LOG this machine is examined, and the report has no table of probes: gpudiag check has that.
+    not examined. What is piped in is the log, too: python train.py 2>&1 | gpudiag why. Without a log this machine is
+    examined, and the report has no table of probes: gpudiag check has that.
 
     Exit status: 0 nothing wrong was found, 1 a cause was found, 2 wrong usage, 3 gpudiag broke, 5 nothing could be
     said.
@@ -51,16 +61,25 @@ def why(
     from gpudiag.run.signals import Signals
 
     place.refuse_lone_fault()
+    simulated_here = not place.here and context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
     reserve(rendering.output)
     command = ("gpudiag", *map(printable, sys.argv[1:]))
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
-        texts = [program_log.read(path, lambda: signals.received is not None, option="") for path in log]
+
+        def stopped() -> bool:
+            return signals.received is not None
+
+        texts = [program_log.read(path, stopped, option="") for path in log]
+        if not log and not simulated_here and program_log.is_piped():
+            texts = [program_log.read_piped(stopped, quiet=progress.quiet)]
         lines = tuple(line for text in texts for line in text.lines)
         notes = tuple(note for text in texts for note in text.notes)
-        if signals.received is not None:
-            return 128 + signals.received
-        if log and not place.here:
+        if signals.received is not None:  # a pipe may never end: what came until then is explained
+            if all(text.is_empty for text in texts):
+                return 128 + signals.received
+            notes += (f"reading ended at {signal.Signals(signals.received).name}: what came after it was not read",)
+        if texts and (not place.here or signals.received is not None):
             report = reasons.explained(lines, command, notes)
         else:
             from gpudiag.run import runner
@@ -80,4 +99,4 @@ def why(
             if reasons.exit_code(report):
                 report = last_pass.since_last_pass(report)
         deliver(report, rendering, head=True)
-    return reasons.exit_code(report)
+    return reasons.exit_code(report) if signals.received is None else 128 + signals.received

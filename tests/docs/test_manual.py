@@ -143,7 +143,7 @@ def commands_of(page: str) -> Iterator[list[str]]:
     for part in re.split(r"&&|\||;|\n", "\n".join(lines).replace("\\\n", " ")):
         words = shlex.split(part, comments=True)
         if words[:1] == ["gpudiag"] and not re.search(r"\.\.\.|\b(?!REPORT)[A-Z]{4,}", part):
-            yield words[1 : words.index(">")] if ">" in words else words[1:]
+            yield words[1 : next((at for at, word in enumerate(words) if word in {"<", ">"}), None)]
 
 
 def test_every_command_of_the_manual_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
