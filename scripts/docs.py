@@ -37,6 +37,7 @@ from gpudiag.catalogue import Entry
 from gpudiag.cause import GIVEN, CatalogueCause
 from gpudiag.causes import shared as package
 from gpudiag.cli import config, describe
+from gpudiag.cli.help import groups
 from gpudiag.expectations import keys
 from gpudiag.knowledge.abilities import ABILITIES
 from gpudiag.knowledge.message import Message
@@ -223,19 +224,24 @@ def _command(name: str, command: click.Command, described: dict[tuple[str, ...],
     context = click.Context(command, info_name=f"gpudiag {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     lines = [f"## gpudiag {name}", "", "```text", " ".join(usage.split()), "```", "", _filled(command.help or ""), ""]
-    options = [
-        parameter for parameter in command.params if isinstance(parameter, click.Option) and not parameter.hidden
-    ]
     elsewhere: dict[str, list[str]] = {}
-    for option in options:
-        same = (*option.opts, option.help or "")
-        if where := described.get(same):
-            elsewhere.setdefault(where, []).append(f"`{max(option.opts, key=len)}`")
-        else:
-            described[same] = name
-            lines += _option(option, context, configurable=_is_key(name, option))
+    own: dict[str, list[click.Option]] = {}
+    options_by_group = groups(command.params)
+    for title, options in options_by_group.items():
+        for option in options:
+            same = (*option.opts, option.help or "")
+            if where := described.get(same):
+                elsewhere.setdefault(where, []).append(f"`{max(option.opts, key=len)}`")
+            else:
+                described[same] = name
+                own.setdefault(title, []).append(option)
     for where, names in elsewhere.items():
         lines += [_filled(f"{', '.join(names)}: as in [gpudiag {where}](#gpudiag-{where})."), ""]
+    for title, options in own.items():
+        mark = "####" if len(options_by_group) > 1 else "###"
+        lines += [f"### {title}", ""] if len(options_by_group) > 1 else []
+        for option in options:
+            lines += _option(mark, option, context, configurable=_is_key(name, option))
     return "\n".join(lines)
 
 
@@ -245,12 +251,13 @@ def _is_key(command: str, option: click.Option) -> bool:
     return own and config.is_configurable(option)
 
 
-def _option(option: click.Option, context: click.Context, *, configurable: bool) -> list[str]:
-    signature = (option.get_help_record(context) or ("",))[0].replace("INTEGER RANGE", "N")
+def _option(mark: str, option: click.Option, context: click.Context, *, configurable: bool) -> list[str]:
+    signature = (option.get_help_record(context) or ("",))[0]
     facts = [f"Variable: `{option.envvar}`."] if option.envvar else []
     facts += [f"Key in a configuration file: `{config.key_of(option)}`."] if configurable else []
     facts += [f"Default: {option.default}."] if option.show_default else []
-    return [f"### {signature}", "", _filled(option.help or ""), "", *([_filled(" ".join(facts)), ""] if facts else [])]
+    lines = [f"{mark} {signature}", "", _filled(option.help or ""), ""]
+    return [*lines, _filled(" ".join(facts)), ""] if facts else lines
 
 
 # --- pages of probes and causes

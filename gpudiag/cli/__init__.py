@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import os
 import signal
 import sys
@@ -14,28 +13,31 @@ from typing import NoReturn
 import click
 
 import gpudiag
-from gpudiag.cli.delivery import discard_output
+from gpudiag.cli.delivery import discard_output, width
+from gpudiag.cli.help import refusal, write_rows
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, no_memory, shortage
+from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError, nearest, no_memory, shortage
 from gpudiag.interpreter import said_of
 from gpudiag.text import put, say
 
-_HOMES = {
-    "check": "check",
-    "why": "why",
-    "lint": "lint",
-    "trace": "trace",
-    "simulate": "simulate",
-    "show": "show",
-    "diff": "diff",
-    "expect": "expect",
-    "bundle": "bundle",
-    "list": "explain:list_",
-    "explain": "explain",
-    "docs": "docs:docs_",
-    "schema": "show:schema",
+_GROUPS = {
+    "Does TensorFlow use my GPUs, and if not, why": {"check": "check", "why": "why"},
+    "What does my program do with them": {"trace": "trace", "lint": "lint"},
+    "Work without a GPU": {"simulate": "simulate"},
+    "Use saved reports": {
+        "show": "show",
+        "diff": "diff",
+        "expect": "expect",
+        "bundle": "bundle",
+        "schema": "show:schema",
+    },
+    "Read about it": {"explain": "explain", "list": "explain:list_", "docs": "docs:docs_"},
 }
-"""The module of each command, and the function if it has another name."""
+"""The commands by what they are for; of each its module, and the function if it has another name."""
+_HOMES = {name: home for homes in _GROUPS.values() for name, home in homes.items()}
+_LONGEST_SENTENCE = 1000
+"""Characters; click would cut longer ones."""
+_WIDEST_HELP = 100
 
 
 class Commands(click.Group):
@@ -50,6 +52,20 @@ class Commands(click.Group):
         """Return a command, or None if there is none of this name."""
         return command(cmd_name) if cmd_name in _HOMES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with; raises :class:`UsageError` that names the nearest."""
+        if args[0] not in _HOMES and not ctx.resilient_parsing:
+            raise UsageError(f"No command is called {args[0]!r}. {nearest(args[0], _HOMES)} See 'gpudiag --help'.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands below the titles of their groups, with the first sentence about each."""
+        for title, homes in _GROUPS.items():
+            rows = [(name, command(name).get_short_help_str(_LONGEST_SENTENCE)) for name in homes]
+            write_rows(formatter, title, rows)
+
 
 def command(name: str) -> click.Command:
     """Return the command called ``name``."""
@@ -63,7 +79,7 @@ def commands() -> dict[str, click.Command]:
     return {name: command(name) for name in _HOMES}
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP})
 @click.version_option(gpudiag.__version__, prog_name="gpudiag")
 @debug_option
 def cli() -> None:
@@ -100,13 +116,13 @@ def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
 def _ran() -> tuple[int, bool]:
     """Return the exit status, and whether an error ended the command."""
     try:
-        status = int(cli.main(prog_name="gpudiag", standalone_mode=False) or 0)
+        status = int(
+            cli.main(prog_name="gpudiag", standalone_mode=False, terminal_width=min(width(), _WIDEST_HELP)) or 0
+        )
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        say(shown.getvalue().rstrip("\n"))
+        say(error.format_message() if isinstance(error, _NO_ARGUMENTS) else f"gpudiag: error: {refusal(error)}")
         return error.exit_code, True
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT, True
@@ -117,6 +133,10 @@ def _ran() -> tuple[int, bool]:
             say(traceback.format_exc().rstrip("\n"))
         return _told(error), True
     return status, False
+
+
+_NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""The exception that carries the help of a command without arguments; click before 8.2 prints it and exits."""
 
 
 def _is_on(value: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import click
 
+from gpudiag.cli.help import GroupedOption
 from gpudiag.cli.options import Seconds, variable
 from gpudiag.option import DECLARED, Declared
 
@@ -20,7 +21,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def takes(prefix: str = "", **records: type) -> Callable[[_Command], _Command]:
     """Give a command the options of these dataclasses; it is called with an instance of each, under its name here.
 
-    ``prefix`` is the part of the variables' names after ``GPUDIAG_``.
+    ``prefix`` is the part of the variables' names after ``GPUDIAG_``. A record's ``TITLE`` stands above its options
+    in ``--help``.
     """
 
     def bind(command: _Command) -> _Command:
@@ -43,7 +45,7 @@ def takes(prefix: str = "", **records: type) -> Callable[[_Command], _Command]:
 def _options(record: type, prefix: str) -> Iterator[Callable[[Any], Any]]:
     types = get_type_hints(record)
     for declared_field in fields(record):
-        yield _option(declared_field, types[declared_field.name], prefix)
+        yield _option(declared_field, types[declared_field.name], prefix, getattr(record, "TITLE", ""))
 
 
 def _parameter(declared_field: Field[Any]) -> str:
@@ -51,7 +53,7 @@ def _parameter(declared_field: Field[Any]) -> str:
     return declared_field.name.removesuffix("_s")
 
 
-def _option(declared_field: Field[Any], kind: Any, prefix: str) -> Callable[[Any], Any]:
+def _option(declared_field: Field[Any], kind: Any, prefix: str, group: str) -> Callable[[Any], Any]:
     declared: Declared = declared_field.metadata[DECLARED]
     name, default = _parameter(declared_field), declared_field.default
     flag = f"--{name.replace('_', '-')}"
@@ -67,6 +69,8 @@ def _option(declared_field: Field[Any], kind: Any, prefix: str) -> Callable[[Any
         *declared.flags,
         flag,
         name,
+        cls=GroupedOption,
+        group=group,
         default=None if default == () else default,
         show_default=bool(default),
         help=inspect.cleandoc(declared.help),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import say
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gpudiag.model.report import Report
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS]")
 @click.option(
     "--from",

@@ -9,13 +9,14 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 from click.core import ParameterSource
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve, summarize
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import (
     Judging,
     ProbePattern,
@@ -58,6 +59,8 @@ def _configure(context: click.Context, path: Path | None) -> None:
 class Comparing:
     """Other inputs of the check, and what its report is compared with."""
 
+    TITLE: ClassVar = "Logs and earlier reports"
+
     log: Path | None = option(
         "Output of your own program (- for standard input), which the diagnosis reads too.",
         type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
@@ -70,12 +73,12 @@ class Comparing:
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("select", nargs=-1, type=ProbePattern())
 @takes(
-    simulation=Simulation,
     asked=RequestedRun,
     search=SearchOptions,
+    simulation=Simulation,
     demands=Demands,
     judging=Judging,
     rendering=Rendering,

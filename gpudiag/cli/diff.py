@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from gpudiag.cli.delivery import in_color, reserve, width
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import ReportFile, debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import put
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("old", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from gpudiag.cli.delivery import in_color, on_terminal, width
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option
 from gpudiag.text import put
 
 
-@click.command(name="docs", context_settings={"ignore_unknown_options": True})
+@click.command(cls=Command, name="docs", context_settings={"ignore_unknown_options": True})
 @click.argument("topic", nargs=-1, type=click.UNPROCESSED)
 @debug_option
 def docs_(topic: tuple[str, ...]) -> int:

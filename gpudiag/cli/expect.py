@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.text import put, say
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--from",
     "report",

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from gpudiag.cli.delivery import width
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.text import put
 
 
-@click.command(name="list")
+@click.command(cls=Command, name="list")
 @click.argument("select", nargs=-1)
 @debug_option
 def list_(select: tuple[str, ...]) -> int:
@@ -27,7 +28,7 @@ def list_(select: tuple[str, ...]) -> int:
     return 0
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name")
 @click.option(
     "--report",

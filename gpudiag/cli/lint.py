@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from gpudiag.cli.options import config_option, debug_option, variable
+from gpudiag.cli.binding import takes
+from gpudiag.cli.help import Command
+from gpudiag.cli.options import config_option, debug_option
 from gpudiag.errors import UsageError
+from gpudiag.option import option
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MiB|GiB|MB|GB|M|G)", re.IGNORECASE)
 _FORMATS = ("text", "github", "json", "sarif")
@@ -50,57 +54,53 @@ def _is_there(path: Path) -> bool:
         return True
 
 
-@click.command()
+class RuleName(click.ParamType):  # type: ignore[type-arg]
+    """The name of a rule, which is checked when the rules are chosen."""
+
+    name = "rule"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rules and the files of a run."""
+
+    TITLE: ClassVar = "What is checked"
+
+    select: tuple[str, ...] = option(
+        "Check only this rule. May be repeated.", default=(), metavar="RULE", type=RuleName()
+    )
+    ignore: tuple[str, ...] = option("Skip this rule. May be repeated.", default=(), metavar="RULE", type=RuleName())
+    exclude: tuple[str, ...] = option(
+        "Files and folders to leave out, by name or by path below PATH. May be repeated.", default=(), metavar="GLOB"
+    )
+    gpu_memory: int | None = option(
+        "Memory of the GPU that the programs are for, such as 8GiB: limits that exceed it are found.",
+        type=MemorySize(),
+        metavar="SIZE",
+    )
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is made of the findings."""
+
+    TITLE: ClassVar = "Output"
+
+    fix: bool = option("Write the fixes that are safe.", default=False)
+    diff: bool = option("Show what --fix would write, and write nothing.", default=False)
+    format: str = option("Format on standard output.", default="text", choices=_FORMATS)
+
+
+@click.command(cls=Command)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[PATH]...")
-@click.option(
-    "--select", multiple=True, metavar="RULE", help="Check only this rule. May be repeated.", **variable("LINT_SELECT")
-)
-@click.option(
-    "--ignore", multiple=True, metavar="RULE", help="Skip this rule. May be repeated.", **variable("LINT_IGNORE")
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="GLOB",
-    help="Files and folders to leave out, by name or by path below PATH. May be repeated.",
-    **variable("LINT_EXCLUDE"),
-)
-@click.option(
-    "--gpu-memory",
-    type=MemorySize(),
-    metavar="SIZE",
-    help="Memory of the GPU that the programs are for, such as 8GiB: limits that exceed it are found.",
-    **variable("LINT_GPU_MEMORY"),
-)
-@click.option("--fix", is_flag=True, help="Write the fixes that are safe.", **variable("LINT_FIX"))
-@click.option("--diff", is_flag=True, help="Show what --fix would write, and write nothing.", **variable("LINT_DIFF"))
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(_FORMATS),
-    default="text",
-    show_default=True,
-    help="Format on standard output.",
-    **variable("LINT_FORMAT"),
-)
+@takes("LINT_", choice=Choice, output=Output)
 @click.option("--list-rules", is_flag=True, help="List the rules and end.")
 @config_option(
     _configure,
     "Configuration file; its table 'lint' is read. [default: as of 'gpudiag check']",
 )
 @debug_option
-def lint(
-    *,
-    paths: tuple[Path, ...],
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    exclude: tuple[str, ...],
-    gpu_memory: int | None,
-    fix: bool,
-    diff: bool,
-    format_: str,
-    list_rules: bool,
-) -> int:
+def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules: bool) -> int:
     """Find GPU settings in Python sources and notebooks that do not do what they seem to do.
 
     PATH is a file, a folder (its .py, .pyw and .ipynb files) or - for standard input; without one it is this folder.
@@ -114,37 +114,37 @@ def lint(
     from gpudiag.lint.formats import render
     from gpudiag.text import put, say
 
-    rules = rule.chosen(select, ignore)
+    rules = rule.chosen(choice.select, choice.ignore)
     if list_rules:
         from gpudiag.lint.listing import table
 
         put(table(rules, width()))
         return 0
-    if fix and diff:
+    if output.fix and output.diff:
         raise UsageError("--fix writes and --diff only shows: leave one out.")
     missing = [str(path) for path in paths if str(path) != "-" and not _is_there(path)]
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder.")
     stdin = sys.stdin.buffer.read() if any(str(path) == "-" for path in paths) else None
-    if stdin is not None and (fix or diff):
+    if stdin is not None and (output.fix or output.diff):
         raise UsageError("--fix and --diff need files, not standard input.")
-    run = check.check(paths or (Path(),), rules, exclude, stdin, gpu_memory)
+    run = check.check(paths or (Path(),), rules, choice.exclude, stdin, choice.gpu_memory)
     done = []
-    if fix or diff:
+    if output.fix or output.diff:
         for source, content, found in fixes.fixed(run.found):
-            if diff:
+            if output.diff:
                 put(fixes.difference(source, content), "patch")
             elif problem := fixes.write(source, content):
                 run.problems.append(problem)
             else:
                 done += found
-    if diff:
+    if output.diff:
         return run.result().exit_code
     run.found = [finding for finding in run.found if finding not in done]
     result = run.result(fixed=len(done))
     if not run.files:
         say("gpudiag: note: no Python file and no notebook is there.")
-    color = in_color() and format_ == "text"
-    text = render(result, format_, width=width(), color=color, terminal=sys.stdout.isatty())
-    put(text, "json" if format_ == "json" else "table", color=color)
+    color = in_color() and output.format == "text"
+    text = render(result, output.format, width=width(), color=color, terminal=sys.stdout.isatty())
+    put(text, "json" if output.format == "json" else "table", color=color)
     return result.exit_code

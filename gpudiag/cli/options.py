@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from gpudiag.cli.help import GroupedOption
 from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.report import FORMATS
@@ -93,6 +94,8 @@ def config_option(
         expose_value=False,
         callback=lambda context, _, path: configure(context, path),
         help=help_,
+        cls=GroupedOption,
+        group="Configuration",
         **variable("CONFIG"),
     )
 
@@ -100,6 +103,8 @@ def config_option(
 @dataclass(frozen=True)
 class Rendering:
     """The format of a report, and the files it goes to."""
+
+    TITLE: ClassVar = "Output"
 
     format: str = option("Format of the report on standard output.", default="table", choices=FORMATS)
     output: tuple[Path, ...] = option(
@@ -121,6 +126,8 @@ FAULT_HELP = "Inject a fault into the simulated machine. May be repeated; see 'g
 class Simulation:
     """The simulated machine that a command works on, if one is requested."""
 
+    TITLE: ClassVar = "Simulation"
+
     simulate: str | None = option(
         "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.", metavar="SPEC"
     )
@@ -136,6 +143,8 @@ class Simulation:
 class ProgressOption:
     """The progress messages of a command."""
 
+    TITLE: ClassVar = "Output"
+
     quiet: bool = option("No progress on standard error.", default=False, flags=("-q",))
 
 
@@ -146,6 +155,8 @@ NAGIOS = "nagios"
 @dataclass(frozen=True)
 class Judging:
     """The options for judging a report, and for its reader."""
+
+    TITLE: ClassVar = "Verdict and exit status"
 
     expect: Path | None = option(
         "Expectations of the machine (TOML); one that is not met is a failure. See 'gpudiag docs expectations'.",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import (
     Judging,
     Rendering,
@@ -26,10 +28,12 @@ from gpudiag.text import put
 class Again:
     """The changes made to a saved report before it is shown."""
 
+    TITLE: ClassVar = "Verdict and exit status"
+
     rejudge: bool = option("Judge its readings again, by the probes and causes of this gpudiag.", default=False)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("report", type=click.Path(path_type=Path))
 @takes(rendering=Rendering, again=Again, judging=Judging)
 @debug_option
@@ -62,7 +66,7 @@ def show(context: click.Context, *, report: Path, rendering: Rendering, again: A
     return exit_status(loaded, plugin=plugin) if plugin or judging.expect is not None else 0
 
 
-@click.command()
+@click.command(cls=Command)
 @debug_option
 def schema() -> int:
     """Print the JSON Schema of a report."""

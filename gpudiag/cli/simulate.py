@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import FAULT_HELP, debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import put, say
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gpudiag.simulator.kept import KeptMachine
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True})
 @click.argument("spec", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--keep", metavar="NAME", help="Make a machine that stays until it is stopped; COMMAND may be left out.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
+from typing import ClassVar
 
 import click
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import Rendering, Simulation, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
@@ -19,6 +21,8 @@ from gpudiag.text import printable
 @dataclass(frozen=True)
 class Tracing(Simulation):
     """The machine on which a program runs, and its time limit."""
+
+    TITLE: ClassVar = "The run of the program"
 
     simulate: str | None = option(
         "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.", metavar="SPEC"
@@ -33,7 +37,7 @@ class Tracing(Simulation):
     )
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @takes(tracing=Tracing, rendering=Rendering)
 @debug_option

@@ -7,12 +7,14 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 from click.core import ParameterSource
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import deliver, reserve
+from gpudiag.cli.help import Command
 from gpudiag.cli.options import ProgressOption, Rendering, Simulation, debug_option
 from gpudiag.option import option
 from gpudiag.run.asked import SearchOptions
@@ -23,13 +25,15 @@ from gpudiag.text import printable
 class LogOrigin(Simulation):
     """The machine that a log is from, or that is examined."""
 
+    TITLE: ClassVar = "The machine"
+
     here: bool = option("The LOG comes from this machine: examine the machine, too.", default=False)
     simulate: str | None = option(
         "Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.", metavar="SPEC"
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
 @takes(place=LogOrigin, search=SearchOptions, rendering=Rendering, progress=ProgressOption)
 @debug_option

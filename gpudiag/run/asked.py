@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpudiag.option import option
 
@@ -10,6 +11,8 @@ from gpudiag.option import option
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """How to search for the cause."""
+
+    TITLE: ClassVar = "What runs, and how long"
 
     bisect_s: float = option(
         "If no GPU is used and the cause is not proved: how long to search the environment for it. 0: off.",
@@ -23,6 +26,8 @@ class SearchOptions:
 @dataclass(frozen=True, kw_only=True)
 class RequestedRun:
     """How to run the probes."""
+
+    TITLE: ClassVar = "What runs, and how long"
 
     level: str | None = option(
         "quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "
@@ -40,6 +45,7 @@ class RequestedRun:
     jobs: int | None = option(
         "Number of probes that run at the same time. [default: as processors and memory allow]",
         flags=("-j",),
+        metavar="N",
         minimum=1,
     )
     lock_wait_s: float = option(
@@ -50,6 +56,8 @@ class RequestedRun:
 @dataclass(frozen=True, kw_only=True)
 class Demands:
     """What the caller demands of the machine; see :class:`gpudiag.model.report.Limits`."""
+
+    TITLE: ClassVar = "Verdict and exit status"
 
     require_gpus: int = option("Fail if fewer than N GPUs are in scope.", default=0, minimum=0, metavar="N")
     allow_no_gpu: bool = option("Exit with 0 if the machine has no GPU.", default=False)

@@ -50,6 +50,13 @@ def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["chek"], "gpudiag: error: No command is called 'chek'. Did you mean 'check' or"),
+        (
+            ["check", "--formt", "json"],
+            "gpudiag: error: No option of 'gpudiag check' is called '--formt'. Did you mean",
+        ),
+        (["check", "--format", "jsn"], "'jsn' is not one of 'table', "),
+        (["show"], "gpudiag: error: Missing argument 'REPORT'. See 'gpudiag show --help'."),
         (["check", "placement.lgo"], "Did you mean 'placement.log'"),
         (["check", "placment"], "Did you mean 'placement'"),
         (["check", "PLACEMENT"], "Did you mean 'placement'"),

@@ -1,0 +1,66 @@
+"""How ``--help`` is laid out, and how errors of the command line are worded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from gpudiag.errors import nearest
+
+OTHERS = "Other options"
+"""The title of the group of options that have none."""
+_NAME_COLUMNS = 30
+"""The most columns for names beside their help; of a narrow terminal at most a third."""
+
+
+class GroupedOption(click.Option):
+    """An option that ``--help`` shows below the title of its group."""
+
+    def __init__(self, *arguments: Any, group: str = "", **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.group = group
+
+
+def groups(parameters: Iterable[click.Parameter]) -> dict[str, list[click.Option]]:
+    """Return the options that are not hidden by the titles of their groups, others last."""
+    options_by_group: dict[str, list[click.Option]] = {}
+    for parameter in parameters:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            title = parameter.group if isinstance(parameter, GroupedOption) else OTHERS
+            options_by_group.setdefault(title, []).append(parameter)
+    others = options_by_group.pop(OTHERS, [])
+    return options_by_group | ({OTHERS: others} if others else {})
+
+
+class Command(click.Command):
+    """A command whose ``--help`` shows its options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each group below its title."""
+        options_by_group = groups(self.get_params(ctx))
+        for title, options in options_by_group.items():
+            heading = title if len(options_by_group) > 1 else "Options"
+            write_rows(formatter, heading, [row for option in options if (row := option.get_help_record(ctx))])
+
+
+def write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:
+    """Write names and their help lines below a title; the help lines are wrapped, not cut."""
+    with formatter.section(title):
+        formatter.write_dl(rows, col_max=min(_NAME_COLUMNS, formatter.width // 3))
+
+
+def refusal(error: click.ClickException) -> str:
+    """Return click's error in the words of gpudiag's own: what is wrong, the nearest names, and where to look."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return error.format_message()
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        known = [name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)]
+        long = [name for name in known if name.startswith("--")]
+        message = (
+            f"No option of '{context.command_path}' is called {error.option_name!r}. {nearest(error.option_name, long)}"
+        )
+    return f"{message.rstrip()} See '{context.command_path} --help'."
