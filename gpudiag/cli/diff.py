@@ -19,7 +19,7 @@ from gpudiag.text import put
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(("table", "json", "markdown")),
+    type=click.Choice(("table", "json", "markdown", "html")),
     default="table",
     show_default=True,
     help="Format on standard output.",
@@ -30,7 +30,7 @@ from gpudiag.text import put
     "--output",
     type=ReportFile(),
     multiple=True,
-    help="Write the comparison to a file as well; format by suffix: .txt .json .md. May be repeated.",
+    help="Write the comparison to a file as well; format by suffix: .txt .json .md .html. May be repeated.",
     **variable("OUTPUT"),
 )
 @debug_option
@@ -49,7 +49,7 @@ def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int
 
     for path in output:
         if format_of(path) not in comparison.FORMATS:
-            raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json or .md.")
+            raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json, .md or .html.")
     found = reports.compare(reports.ComparedReport.load(old), reports.ComparedReport.load(new))
     reserve(output)
     for path in output:

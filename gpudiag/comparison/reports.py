@@ -108,11 +108,11 @@ def _scope(old: Report, new: Report) -> Iterator[Change]:
     """Yield the GPUs that came into scope or left it; a replaced card in the same slot is a change of the facts."""
     before, after = ({gpu.pci_bus_id: gpu for gpu in report.gpus} for report in (old, new))
     same_card = {gpu.uuid for gpu in old.gpus} & {gpu.uuid for gpu in new.gpus}
-    for pci in before.keys() - after.keys():
-        if before[pci].uuid not in same_card:
+    for pci in before:
+        if pci not in after and before[pci].uuid not in same_card:
             yield Change(ChangeSubject.GPU, _gpu(before[pci]), "in scope", None, worse=True)
-    for pci in after.keys() - before.keys():
-        if after[pci].uuid not in same_card:
+    for pci in after:
+        if pci not in before and after[pci].uuid not in same_card:
             yield Change(ChangeSubject.GPU, _gpu(after[pci]), None, "in scope")
 
 

@@ -15,10 +15,12 @@ from gpudiag.report.formats.markdown import page as markdown_page
 from gpudiag.report.formats.table import Page
 from gpudiag.text import counted, escaped, one_line
 
-FORMATS = ("table", "json", "markdown")
+FORMATS = ("table", "json", "markdown", "html")
 _KEY = re.compile(r"\[[^][]*\]")
 MANY_FIELDS = 4
 """From this many changes on, those of one package, library or GPU are a single line."""
+_MOST_LINES = 400
+"""The most changes of a subject on the page."""
 MOST_NAMED = 6
 """The most names of facts that changed in the same way."""
 
@@ -40,6 +42,8 @@ def render(comparison: ReportComparison, format_: str, *, width: int, color: boo
         return escaped(msgspec.json.format(msgspec.json.encode({**plain, "codes": codes}), indent=2).decode()) + "\n"
     if format_ == "markdown":
         return _markdown(comparison)
+    if format_ == "html":
+        return _html(comparison)
     page = Page(max(width, 20), color=color)
     for name, side in (("old", comparison.old), ("new", comparison.new)):
         page.add(_side(side), lead=f"{name}  ", lead_style="dim")
@@ -62,6 +66,24 @@ def _markdown(comparison: ReportComparison) -> str:
         items = (f"- {'**worse** ' if worse else ''}{escaped_text(text)}" for text, worse in lines)
         blocks += [f"## {heading}", "\n".join(items)]
     return markdown_page(blocks)
+
+
+def _html(comparison: ReportComparison) -> str:
+    from gpudiag.report.formats import html
+
+    result = summary(comparison)
+    return html.page(
+        "diff.html",
+        title=f"{result.rstrip('.')} · gpudiag diff",
+        summary=result,
+        status="fail" if comparison.worse else "pass",
+        sides=[
+            (name, html.VERDICTS.get(side.verdict, "skipped"), side.verdict, _origin(side))
+            for name, side in (("old", comparison.old), ("new", comparison.new))
+        ],
+        blocks=list(_blocks(comparison)),
+        most=_MOST_LINES,
+    )
 
 
 def summary(comparison: ReportComparison) -> str:
@@ -87,7 +109,11 @@ def summary(comparison: ReportComparison) -> str:
 
 
 def _side(side: Side) -> str:
-    return one_line(f"{side.verdict}, {when(side)}, gpudiag {side.gpudiag_version}: {side.source}")
+    return one_line(f"{side.verdict}, {_origin(side)}")
+
+
+def _origin(side: Side) -> str:
+    return one_line(f"{when(side)}, gpudiag {side.gpudiag_version}: {side.source}")
 
 
 def _blocks(comparison: ReportComparison) -> Iterator[tuple[str, list[tuple[str, bool]]]]:

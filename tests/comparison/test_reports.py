@@ -206,7 +206,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_the_command_prints_what_changed(gpudiag: Gpudiag, files: tuple[str, str], tmp_path: Path) -> None:
-    done = gpudiag("diff", *files, "-o", "a.md", "-o", "a.json")
+    done = gpudiag("diff", *files, "-o", "a.md", "-o", "a.json", "-o", "a.html")
     assert (done.returncode, done.stderr) == (1, "")
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert "worse  verdict PASS -> FAIL" in done.stdout
@@ -214,6 +214,10 @@ def test_the_command_prints_what_changed(gpudiag: Gpudiag, files: tuple[str, str
     assert "driver 535.104.05 -> 550.54" in done.stdout
     assert done.stdout.endswith("\nWorse: the verdict, 1 outcome, 1 new finding.\n")
     assert (tmp_path / "a.md").read_text().startswith("# Worse: the verdict, 1 outcome, 1 new finding.")
+    assert (
+        "<title>Worse: the verdict, 1 outcome, 1 new finding · gpudiag diff</title>"
+        in (tmp_path / "a.html").read_text()
+    )
     found = json.loads((tmp_path / "a.json").read_text())
     assert [change["name"] for change in found["changes"] if change["worse"]] == [
         "verdict",
@@ -251,7 +255,7 @@ def test_what_is_no_report_is_refused(
 def test_a_comparison_is_not_junit(gpudiag: Gpudiag, files: tuple[str, str]) -> None:
     done = gpudiag("diff", *files, "-o", "a.xml")
     assert done.returncode == 2
-    assert "write .txt, .json or .md" in done.stderr
+    assert "write .txt, .json, .md or .html" in done.stderr
 
 
 def test_every_format_is_rendered() -> None:

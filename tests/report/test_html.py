@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import math
 import re
 from collections import Counter
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,27 +17,58 @@ import msgspec
 import pytest
 
 import gpudiag.report.page
+from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.fix import note
 from gpudiag.knowledge.placement import Placement
 from gpudiag.model import codec
-from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, NvmlFacts, ProcessIdentity
+from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
+from gpudiag.model.facts import DeviceNodeFacts, GpuProcess, NvmlFacts, ProcessIdentity, SystemFacts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Limit, Report, Row, Severity, Timeline
 from gpudiag.probes import listing
-from gpudiag.report import render
+from gpudiag.report import comparison, render, words
+from gpudiag.report.masking import mask
 from gpudiag.report.page import machine, operations, pictures, probe_sections
 from gpudiag.run import why
-from reports import CAP_IGNORED, GPUS, HOSTILE, hostile, passed, report, row, sample
+from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
 
 ROOT = Path(__file__).parents[2]
 SAVED = {name: codec.load(ROOT / "reports" / f"{name}.json") for name in ("eight-gpus", "diagnosis-library", "trace")}
+
+
+def many_gpus(number: int) -> Report:
+    """Return a report on many GPUs that use the same memory, and fail on the last."""
+    gpus = tuple(
+        msgspec.structs.replace(GPUS[0], index=index, uuid=f"GPU-{index}", pci_bus_id=f"0000:{index:02x}:00.0")
+        for index in range(number)
+    )
+    rows = [
+        msgspec.structs.replace(
+            row("memory.growth", passed("", *([CAP_IGNORED] if gpu is gpus[-1] else []), on=(gpu,)), gpu),
+            timelines=(Timeline(gpu.uuid, 1.0, ((0, 0), (500, (100 + gpu.index) << 20))),),
+            began_s=1.0,
+        )
+        for gpu in gpus
+    ]
+    return report(*rows, gpus=gpus)
+
+
 REPORTS = {
     **SAVED,
     "sample": sample(),
     "hostile": hostile(),
     "empty": report(),
     "frozen": codec.load(ROOT / "tests" / "data" / "report-v1.json"),
+    "interrupted": report(row("a.b", passed(on=GPUS[:1]), GPUS[0]), gpus=GPUS, signal=2),
+    "no GPU": codec.load(ROOT / "reports" / "cpu-only.json"),
+    "32 GPUs": many_gpus(32),
 }
+COMPARISONS = {
+    "two machines": (SAVED["eight-gpus"], REPORTS["no GPU"]),
+    "two hostile machines": (REPORTS["no GPU"], REPORTS["hostile"]),
+    "nothing": (SAVED["eight-gpus"], SAVED["eight-gpus"]),
+}
+PAGES = [*REPORTS, *COMPARISONS]
 VOID = {"meta", "br", "input", "rect", "line", "circle", "path"}
 PAGE = Path(gpudiag.report.page.__path__[0])
 LARGEST = 1_000_000
@@ -49,26 +82,37 @@ class Page(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.text: list[str] = []
+        self.title = ""
+        self.folded: list[dict[str, str]] = []
+        """The attributes of the elements in what is folded."""
         self._open: list[str] = []
         self.feed(text)
         self.close()
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._add(tag, attrs)
         if tag not in VOID or (tag == "path" and self.get_starttag_text()[-2:] != "/>"):  # type: ignore[index]
-            self._open.append(tag)
+            self._open.append("fold" if ("class", "fold") in attrs else tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        self._add(tag, attrs)
+
+    def _add(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = {name: value or "" for name, value in attrs}
+        self.elements.append((tag, attributes))
+        if "fold" in self._open:
+            self.folded.append(attributes)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "rect" and self._open[-1] != "rect":  # with a title in it
             return
-        assert self._open.pop() == tag, (tag, self._open[-3:])
+        assert self._open.pop().replace("fold", "details") == tag, (tag, self._open[-3:])
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] not in ("script", "style"):
+        if self._open[-2:] == ["head", "title"]:
+            self.title += data
+        elif self._open and self._open[-1] not in ("script", "style"):
             self.text.append(data)
 
     def values(self, name: str) -> list[str]:
@@ -81,6 +125,9 @@ class Page(HTMLParser):
 
 @cache
 def html(name: str) -> str:
+    if name in COMPARISONS:
+        old, new = (ComparedReport(shown, f"{ATTACK}.json") for shown in COMPARISONS[name])
+        return comparison.render(compare(old, new), "html", width=80, color=False)
     return render(REPORTS[name], "html", width=80, color=False)
 
 
@@ -89,7 +136,7 @@ def page(name: str) -> Page:
     return Page(html(name))
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_it_loads_nothing_and_runs_nothing_else(name: str) -> None:
     text, found = html(name), page(name)
     assert {tag for tag, _ in found.elements} & {"link", "img", "iframe", "object", "embed", "base", "use"} == set()
@@ -121,7 +168,7 @@ def test_style_and_script_are_the_same_in_every_encoding() -> None:
     assert all((PAGE / name).read_text(encoding="utf-8").isascii() for name in ("style.css", "script.js"))
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_names_are_unique_and_links_lead_somewhere(name: str) -> None:
     found = page(name)
     names = found.values("id")
@@ -130,7 +177,7 @@ def test_names_are_unique_and_links_lead_somewhere(name: str) -> None:
     assert set(found.values("aria-labelledby")) <= set(names)
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_headings_are_in_order(name: str) -> None:
     levels = [int(tag[1]) for tag, _ in page(name).elements if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
@@ -149,7 +196,7 @@ def test_every_probe_has_a_section_and_a_line_in_the_matrix(name: str) -> None:
     assert [probe for probe in probes if probe not in page(name).shown] == []
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_without_javascript_nothing_is_hidden_but_what_needs_it(name: str) -> None:
     hidden = [(tag, attributes.get("class")) for tag, attributes in page(name).elements if "hidden" in attributes]
     assert set(hidden) <= {("button", "copy"), ("form", "filter")}
@@ -158,11 +205,77 @@ def test_without_javascript_nothing_is_hidden_but_what_needs_it(name: str) -> No
 def test_the_first_words_are_the_answer() -> None:
     shown = page("diagnosis-library").shown
     cause, fix = SAVED["diagnosis-library"].diagnosis.causes[0].cause, "pip install 'tensorflow[and-cuda]==2.21.0'"
-    assert "FAIL This machine is not fine: 8 checks failed" in shown
-    assert shown.index("This machine is not fine") < shown.index(cause) < shown.index(fix) < shown.index("Probes")
+    assert "FAIL " + cause in shown
+    assert shown.index(cause) < shown.index(fix) < shown.index("What was looked at") < shown.index("Probes")
     assert "library check failed" in shown
-    assert "PASS This machine is fine" in page("eight-gpus").shown
     assert "gpudiag check memory.fraction" in page("sample").shown
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("diagnosis-library", f"{SAVED['diagnosis-library'].diagnosis.causes[0].cause} · FAIL"),
+        ("eight-gpus", "PASS: 8 of 8 simulated GPUs verified"),  # made with --mask: without its host
+        ("no GPU", "No NVIDIA GPU in this machine: nothing to fix · NOT VERIFIED"),
+        ("32 GPUs", f"memory.growth: {CAP_IGNORED.message} · FAIL"),
+        ("interrupted", "The run was stopped before all probes had run · NOT VERIFIED"),
+        ("trace", "3 findings on how the program uses its GPUs; 3 settings: 3 had none · program"),
+        ("two machines", "Worse: the verdict, 8 GPUs · gpudiag diff"),
+        ("nothing", "Nothing has changed · gpudiag diff"),
+    ],
+)
+def test_the_title_is_the_answer(name: str, title: str) -> None:
+    found = page(name)
+    assert found.title == title
+    (heading,) = re.findall(r"<h1[^>]*>(.*?)</h1>", html(name))
+    assert title.startswith(unescape(heading).rstrip("."))
+
+
+def test_a_pass_names_its_host_unless_the_report_is_masked() -> None:
+    shown = report(row("a.b", passed("", MISSPELT, on=GPUS), *GPUS), gpus=GPUS)
+    assert isinstance(shown.facts.system, SystemFacts)
+    host = shown.facts.system.hostname
+    sentence = "PASS: 2 of 2 GPUs verified, with 1 warning"
+    assert Page(render(shown, "html", width=80, color=False)).title == f"{sentence} · {host}"
+    assert Page(render(mask(shown), "html", width=80, color=False)).title == sentence
+
+
+def test_a_cause_that_explains_nothing_does_not_name_the_page() -> None:
+    failed = report(row("a.b", passed("", CAP_IGNORED, on=GPUS), *GPUS), gpus=GPUS)
+    cause = RootCause("x", Stage.CONFIGURATION, Confidence.POSSIBLE, "x may be so", (), (note("Do it."),), "")
+    shown = msgspec.structs.replace(failed, diagnosis=Diagnosis(causes=(cause,)))
+    found = Page(render(shown, "html", width=80, color=False))
+    assert found.title == f"a.b: {CAP_IGNORED.message} · FAIL"
+    assert "Also found x may be so Do this Do it." in found.shown
+    for named in (
+        msgspec.structs.replace(shown, diagnosis=Diagnosis((Step(Stage.DRIVER, StepStatus.FAILED),), (cause,))),
+        msgspec.structs.replace(shown, withheld=("x may be so (x)",)),
+    ):
+        assert Page(render(named, "html", width=80, color=False)).title == "x may be so · FAIL"
+
+
+def test_what_passed_is_folded_and_what_did_not_is_open() -> None:
+    assert [row.probe for row in SAVED["eight-gpus"].rows if row.status in ("fail", "warning", "broken")] == []
+    for name in ("eight-gpus", "diagnosis-library", "32 GPUs", "sample"):
+        found = page(name)
+        articles = [
+            attributes for _, attributes in found.elements if "data-outcomes" in attributes and "id" in attributes
+        ]
+        for attributes in articles:
+            is_wrong = bool({"fail", "warning", "broken"} & {*attributes["data-outcomes"].split()})
+            assert (attributes in found.folded) is not is_wrong, attributes
+    assert {"class": "chart"} in page("eight-gpus").folded
+    assert {"class": "chart"} not in page("32 GPUs").folded
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_line_to_copy_is_a_command_and_nothing_else(name: str) -> None:
+    copied = re.findall(r'<div class="command"><pre><code>(.*?)</code></pre>', html(name), re.DOTALL)
+    shown = REPORTS[name]
+    actions = [action.command for cause in shown.diagnosis.causes for action in cause.fix]
+    commands = {" ".join(command.split()) for command in (*actions, words.next_of(shown).command)}
+    assert {" ".join(unescape(text).split()) for text in copied} <= commands
+    assert [text for text in copied if "\n" in text or " # " in text] == []
 
 
 def test_of_a_log_the_cause_is_said_once() -> None:
@@ -170,6 +283,8 @@ def test_of_a_log_the_cause_is_said_once() -> None:
     found = Page(render(explained, "html", width=80, color=False, head=True))
     (cause, *_) = explained.diagnosis.causes
     assert found.shown.count(cause.cause) == 1
+    assert found.title == f"{cause.cause} · log"
+    assert "The log does not say why; one possible cause" in found.shown
     assert " ".join(cause.fix[0].command.split()) in found.shown
     assert "Probes" not in found.shown
 
@@ -240,16 +355,45 @@ def palettes() -> dict[str, dict[str, str]]:
     return dict(zip(("light", "dark", "print"), found, strict=True))
 
 
+def linear_of(color: str) -> list[float]:
+    """Return red, green and blue of a colour such as ``#1d5b9f``, in linear light."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
 def contrast(color: str, other: str) -> float:
     """Return the contrast of two colours as WCAG 2 defines it: 1 to 21."""
 
     def luminance(color: str) -> float:
-        parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        weights = (0.2126, 0.7152, 0.0722)
+        return sum(weight * part for weight, part in zip(weights, linear_of(color), strict=True))
 
     dark, light = sorted(map(luminance, (color, other)))
     return (light + 0.05) / (dark + 0.05)
+
+
+CONES = (
+    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+)
+"""What is seen with all cones, and without those for long, middle and short waves (Machado 2009), in linear RGB."""
+
+
+def lab(color: str, cones: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
+    """Return a colour in CIELAB, as it is seen with these cones."""
+    linear = linear_of(color)
+    red, green, blue = (
+        min(1, max(0, sum(weight * part for weight, part in zip(line, linear, strict=True)))) for line in cones
+    )
+    space = (
+        (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+        0.2126 * red + 0.7152 * green + 0.0722 * blue,
+        (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+    )
+    x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in space)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
 OUTCOMES = ("pass", "note", "warning", "fail", "broken", "skipped")
@@ -263,6 +407,27 @@ def test_texts_can_be_read(name: str) -> None:
     pairs += [(outcome, on) for outcome in OUTCOMES for on in ("page", "card", f"{outcome}-tint")]
     low = {f"{text} on {on}": round(contrast(colors[text], colors[on]), 2) for text, on in pairs}
     assert {pair: ratio for pair, ratio in low.items() if ratio < 4.5} == {}
+
+
+@pytest.mark.parametrize("name", ["light", "dark", "print"])
+def test_the_lines_of_gpus_can_be_told_apart(name: str) -> None:
+    """WCAG asks for a contrast of 3 for a line; a difference of 20 in CIELAB is plain, whichever cones are missing."""
+    colors = palettes()[name]
+    lines = [colors[f"gpu-{number}"] for number in range(pictures.COLORS)]
+    assert min(contrast(color, colors["card"]) for color in lines) >= 3
+    for cones in CONES:
+        seen = [lab(color, cones) for color in lines]
+        assert min(math.dist(*pair) for pair in itertools.combinations(seen, 2)) >= 20
+
+
+def test_every_gpu_has_a_line_of_its_own_and_its_name_below_the_chart() -> None:
+    (chart,) = (pictures.of_probe(REPORTS["32 GPUs"], REPORTS["32 GPUs"].rows),)
+    assert chart is not None
+    assert [name for name, _ in chart.legend] == [f"GPU {number}" for number in range(32)]
+    assert len({style for _, style in chart.legend}) == 32
+    style = (PAGE / "style.css").read_text(encoding="utf-8")
+    classes = {name for _, classes in chart.legend for name in classes.split()} - {"d0"}  # drawn through
+    assert [name for name in classes if not re.search(rf"\.{name} \{{", style)] == []
 
 
 def test_the_style_has_one_palette_and_no_other_colour() -> None:
@@ -292,7 +457,7 @@ def test_memory_over_time_shows_the_use_the_limit_and_who_looked() -> None:
 
 
 def test_a_limit_far_above_is_said_and_not_drawn() -> None:
-    chart = pictures.chart("x", [("GPU 0", [(0.0, 1 << 20)], ())], [("memory_limit", 1 << 40)], 1.0)
+    chart = pictures.chart("x", [("GPU 0", [(0.0, 1 << 20)], (), 0)], [("memory_limit", 1 << 40)], 1.0)
     assert chart.limits == ()
     assert "far above it: memory_limit, 1,024 GiB" in chart.text
 

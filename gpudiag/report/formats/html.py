@@ -27,41 +27,58 @@ _PAGE = Path(__file__).parents[1] / "page"
 _GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "skipped": "–"}  # noqa: RUF001
 """A shape for each outcome, so that nobody needs the colour."""
 
+VERDICTS = {"PASS": "pass", "FAIL": "fail", "BROKEN": "broken", "NOT VERIFIED": "skipped"}
+"""The colour of each verdict: that of an outcome."""
+
 
 def render(report: Report, *, head: bool = False, **_: object) -> str:
     """Return the page; with ``head`` it has no probes, as for a report that only looks for a cause."""
     from gpudiag.report import words
     from gpudiag.report.page import first_screen, machine, operations, pictures, probe_sections
-    from gpudiag.report.page.room import LISTS_ROOM, Room
 
     sections = () if head else probe_sections.sections(report)
-    charts = {rows[0].probe: chart for rows in _by_probe(report) if (chart := pictures.of_probe(report, rows))}
+    first = first_screen.answer(report, sections)
+    return page(
+        "page.html",
+        title=first.title,
+        first=first,
+        report=report,
+        words=words,
+        first_screen=first_screen,
+        machine=machine,
+        operations=operations,
+        probe_sections=probe_sections,
+        sections=sections,
+        charts={rows[0].probe: chart for rows in _by_probe(report) if (chart := pictures.of_probe(report, rows))},
+        lanes=pictures.run_timeline(report),
+    )
+
+
+def page(template: str, **values: object) -> str:
+    """Return a page made from a template that extends ``base.html``; it explains the codes that are on it."""
+    from gpudiag.report.page.room import LISTS_ROOM, Room
+
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    template = _environment().get_template("page.html")
 
-    def page(codes: dict[str, str]) -> str:
-        text: str = template.render(
-            codes=codes,
-            report=report,
-            words=words,
-            first_screen=first_screen,
-            machine=machine,
-            operations=operations,
-            probe_sections=probe_sections,
-            room=Room(LISTS_ROOM),
-            glyphs=_GLYPHS,
-            sections=sections,
-            charts=charts,
-            lanes=pictures.run_timeline(report),
-            style=_trusted(style),
-            script=_trusted(script),
-            policy=_policy(style, script),
+    def text(codes: dict[str, str]) -> str:
+        rendered = (
+            _environment()
+            .get_template(template)
+            .render(
+                **values,
+                codes=codes,
+                glyphs=_GLYPHS,
+                room=Room(LISTS_ROOM),
+                style=_trusted(style),
+                script=_trusted(script),
+                policy=_policy(style, script),
+            )
         )
-        return text.rstrip("\n") + "\n"
+        return f"{rendered.rstrip()}\n"
 
-    text = page({})
-    codes = meanings(html.unescape(_TAGS.sub(" ", text)))
-    return page(codes) if codes else text
+    without_codes = text({})
+    codes = meanings(html.unescape(_TAGS.sub(" ", without_codes)))
+    return text(codes) if codes else without_codes
 
 
 def _by_probe(report: Report) -> list[list[Any]]:

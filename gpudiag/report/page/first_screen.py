@@ -1,4 +1,4 @@
-"""The first screen of the page: whether the machine is fine; if not, why, and which commands to type. Pure."""
+"""The first screen of the page: the cause, or what was verified, and which commands to type. Pure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,38 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpudiag.fix import Action
+from gpudiag.fix import Action, Shown, shown
 from gpudiag.model.diagnosis import RootCause, Step, StepStatus, TrialOutcome
+from gpudiag.model.facts import Unknown
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
+from gpudiag.report.formats.html import VERDICTS
+from gpudiag.report.masking import HOST
 from gpudiag.report.page.probe_sections import PageFinding, ProbeSection
 from gpudiag.report.page.room import MOST_ITEMS, MOST_TEXT
 from gpudiag.text import counted, one_line
 
+_TITLE = 200
+"""The most characters of a sentence in the title of the browser's tab."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """The first screen: whether the machine is fine, and if not, why."""
+    """The first screen: the cause, or what was verified."""
 
+    title: str
+    """The title of the browser's tab: the sentence, and the verdict."""
     mark: str
     """The verdict in a word."""
     status: str
     """The CSS class of its colour."""
     sentence: str
-    why: str
+    lead: str
+    """A line below the sentence; "" if there is nothing to add."""
+    causes: tuple[CauseCard, ...]
+    """The cause that the sentence names, if it does, comes first."""
+    wrong: tuple[tuple[ProbeSection, PageFinding], ...]
+    """The first failing findings, if no cause explains them."""
     next_text: str = ""
     next_command: str = ""
 
@@ -37,50 +50,84 @@ class CauseCard:
     name: str
     confidence: str
     seen: tuple[str, ...]
-    fix: tuple[Action, ...]
+    fix: tuple[Shown, ...]
     tried: str
     url: str
 
 
-def answer(report: Report) -> Answer:
+def answer(report: Report, sections: Iterable[ProbeSection]) -> Answer:
     """Return the first screen."""
-    why = words.headline(report)
+    head, cause = words.headline(report), _named_cause(report)
+    causes = sorted(report.diagnosis.causes, key=lambda other: other is not cause)
+    wrong = () if cause else _worst_findings(sections)
+    lead = ""
     if report.program is not None:
-        found = bool(report.diagnosis.causes)
-        return Answer("program", "warning" if found else "pass", why, "")
-    if report.is_log_alone:
-        causes = report.diagnosis.causes
-        sentence = why.removesuffix(one_line(causes[0].cause)).rstrip(": ") if causes else why or words.NO_CAUSE
-        return Answer("log", "fail" if causes else "skipped", sentence, "")
+        mark, status, sentence = "program", "warning" if causes else "pass", head
+    elif report.is_log_alone:
+        mark, status, sentence = "log", "fail" if cause else "skipped", head or words.NO_CAUSE
+        if cause:
+            lead = head.removesuffix(one_line(cause.cause)).rstrip(": ")
+    else:
+        mark, status = words.verdict(report), VERDICTS[report.verdict.value]
+        sentence = _sentence(report, wrong)
+        account = accounts.summary(report)
+        lead = account if ";" in account else ""  # else every GPU is used
+    if cause:
+        sentence = one_line(cause.cause)[:MOST_TEXT]
+        lead = lead.removesuffix(f": {sentence}")
     step = words.next_of(report)
-    text = f"{step.text}:" if step.command else step.text
-    status, sentence = _verdict(report)
-    return Answer(words.verdict(report), status, sentence, why, text, step.command)
+    host = "" if isinstance(report.facts.system, Unknown) else one_line(report.facts.system.hostname)
+    last = mark if mark != Verdict.PASS.value else "" if host == HOST else host
+    return Answer(
+        title=" · ".join(filter(None, (sentence if len(sentence) <= _TITLE else f"{sentence[:_TITLE]}…", last))),
+        mark=mark,
+        status=status,
+        sentence=sentence,
+        lead=lead,
+        causes=_cause_cards(causes),
+        wrong=wrong,
+        next_text=f"{step.text}:" if step.command else step.text,
+        next_command=step.command,
+    )
 
 
-def _verdict(report: Report) -> tuple[str, str]:
+def _named_cause(report: Report) -> RootCause | None:
+    """Return the cause that the title names: the first that explains what the report says; None if none does."""
+    if report.program is not None or (report.verdict is Verdict.PASS and not report.is_log_alone):
+        return None
+    named = {finding.cause for row in report.rows for finding in row.findings}
+    return next(
+        (
+            cause
+            for cause in report.diagnosis.causes
+            if report.is_log_alone
+            or words.is_failure(report, cause)
+            or cause.cause_id in named
+            or any(cause.cause in reason for reason in report.withheld or ())
+        ),
+        None,
+    )
+
+
+def _sentence(report: Report, wrong: tuple[tuple[ProbeSection, PageFinding], ...]) -> str:
+    """Return what a report says that has no cause to name."""
     counts = report.counts
     if report.verdict is Verdict.PASS:
-        warned = counts.get("warning", 0)
-        rest = f", with {counted(warned, 'warning')}" if warned else ""
-        return "pass", f"This machine is fine{rest}"
-    if report.verdict is Verdict.FAIL:
-        number = sum(any(finding.severity in report.limits.failing for finding in row.findings) for row in report.rows)
-        if not number:
-            return "fail", "This machine is not fine: a GPU is not fit for use"
-        return "fail", f"This machine is not fine: {counted(number, 'check')} failed"
-    if report.verdict is Verdict.BROKEN:
-        number = counts.get("broken", 0)
-        return (
-            "broken",
-            f"Not known: {counted(number, 'probe')} gave no result" if number else "Not known: gpudiag broke",
-        )
-    if report.facts.without_gpu and not report.gpus:
-        return "skipped", "Nothing was verified: there is no NVIDIA GPU"
-    return "skipped", "Not verified: a GPU was not shown to work"
+        number = len(report.gpus) - len(report.unverified)
+        simulated = "simulated " if report.world.simulated else ""
+        warned = f", with {counted(counts['warning'], 'warning')}" if counts.get("warning") else ""
+        return f"PASS: {number} of {counted(len(report.gpus), f'{simulated}GPU')} verified{warned}"
+    if wrong:
+        section, finding = wrong[0]
+        return f"{section.name}: {finding.message}"
+    if report.verdict is Verdict.BROKEN and (number := counts.get("broken", 0)):
+        return f"{counted(number, 'probe')} gave no result"
+    if report.signal is not None:
+        return "The run was stopped before all probes had run"
+    return words.headline(report) or ("No NVIDIA GPU is in scope" if not report.gpus else "A GPU was not shown to work")
 
 
-def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
+def _cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
     """Return the causes of the diagnosis."""
     return tuple(
         CauseCard(
@@ -88,7 +135,7 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
             name=one_line(cause.cause_id)[:80],
             confidence=cause.confidence.value,
             seen=tuple(one_line(text)[:MOST_TEXT] for text in cause.evidence[:MOST_ITEMS]),
-            fix=tuple(_shown(action) for action in cause.fix[:MOST_ITEMS]),
+            fix=tuple(shown(_cut(action) for action in cause.fix[:MOST_ITEMS])),
             tried=_tried(cause),
             url=cause.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", cause.url, re.ASCII) else "",
         )
@@ -96,7 +143,7 @@ def cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
     )
 
 
-def _shown(action: Action) -> Action:
+def _cut(action: Action) -> Action:
     return action.replaced(command=one_line(action.command)[:MOST_TEXT], note=one_line(action.note)[:MOST_TEXT])
 
 
@@ -109,7 +156,7 @@ def _tried(cause: RootCause) -> str:
     )
 
 
-def worst_findings(sections: Iterable[ProbeSection]) -> tuple[tuple[ProbeSection, PageFinding], ...]:
+def _worst_findings(sections: Iterable[ProbeSection]) -> tuple[tuple[ProbeSection, PageFinding], ...]:
     """Return the first failing findings, each once, for a report whose diagnosis names no cause."""
     seen: dict[str, tuple[ProbeSection, PageFinding]] = {}
     for section in sections:
@@ -131,10 +178,6 @@ def since(report: Report) -> tuple[str, tuple[str, ...]] | None:
         return None
     heading, lines = changes.in_head(report.since)
     return heading, tuple(lines)
-
-
-def account(report: Report) -> str:
-    return accounts.summary(report)
 
 
 def counts(report: Report) -> tuple[tuple[str, int], ...]:

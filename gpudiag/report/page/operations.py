@@ -95,7 +95,7 @@ def program_charts(report: Report) -> tuple[pictures.Chart, ...]:
             if device.name.startswith("GPU") and trace is not None:
                 title = one_line(device.name) + (f", process {process.pid}" if len(made) > 1 else "")
                 limit = [("what TensorFlow may take", device.limit_bytes)] if device.limit_bytes else []
-                course = (title, [(0.0, 0), *device.samples], ())
+                course = (title, [(0.0, 0), *device.samples], (), 0)
                 charts.append(pictures.chart(title, [course], limit, trace.seconds, far=True))
     return tuple(charts)
 

@@ -19,7 +19,7 @@ _FAR = 4
 _TICKS = 4
 _APART = 7.0
 """The percentage of the height that a label needs."""
-MOST_POINTS = 6000
+MOST_POINTS = 5000
 """The most points of all charts of a page together."""
 _LEAST_POINTS, _MOST_LOOKS = 12, 12
 
@@ -41,6 +41,8 @@ class Course:
     """The line as a path of SVG, in a square of :data:`SIDE`."""
     looks: str
     """The points at which the probe itself read the memory: an SVG path of lines without length, drawn as dots."""
+    style: str
+    """The CSS classes of the line's colour and dashes."""
 
 
 @dataclass(frozen=True)
@@ -54,33 +56,39 @@ class Chart:
     ticks: tuple[Label, ...]
     limits: tuple[Label, ...]
     courses: tuple[Course, ...]
-    ends: tuple[Label, ...]
-    """The labels at the ends of the lines."""
+    legend: tuple[tuple[str, str], ...]
+    """The name and the style of each line, once; empty if the title says it."""
 
 
 Points = Sequence[tuple[float, int]]
 """Points of a course: seconds, and the bytes in use from then on."""
+COLORS, DASHES = 8, 4
+"""The colours of the style sheet, and the ways to draw a line: by both together 32 GPUs can be told apart."""
 
 
 def chart(
     title: str,
-    courses: Sequence[tuple[str, Points, Sequence[float]]],
+    courses: Sequence[tuple[str, Points, Sequence[float], int]],
     limits: Iterable[tuple[str, int]],
     seconds: float,
     *,
     far: bool = False,
     most: int = 400,
 ) -> Chart:
-    """Return the chart of several courses: the name of each, its points, and the times of the probe's own readings.
+    """Return the chart of several courses: the name of each, its points, the times of the probe's own readings, and
+    the number of its GPU.
 
     A limit far above the memory in use would flatten the course: unless ``far``, it is named in the text and not drawn.
     """
     limits = list(dict.fromkeys(limits))
-    most_used = max((used for _, points, _ in courses for _, used in points), default=0)
+    most_used = max((used for _, points, *_ in courses for _, used in points), default=0)
     drawn = [(name, most) for name, most in limits if far or most <= _FAR * most_used]
     top = _HEADROOM * max([most_used, *(size for _, size in drawn), MIB])
-    seconds = max([seconds, *(at for _, points, _ in courses for at, _ in points)], default=0.0) or 1.0
-    lines = tuple(_course(name, _thinned(points, most), looks, seconds, top) for name, points, looks in courses)
+    seconds = max([seconds, *(at for _, points, *_ in courses for at, _ in points)], default=0.0) or 1.0
+    lines = tuple(
+        _course(name, _thinned(points, most), looks, seconds, top, style=_style(number))
+        for name, points, looks, number in courses
+    )
     highest = f"at most {size(most_used)} in use, {seconds:.1f} s"
     near = [f"limit {size(number)}: {name}" for name, number in drawn]
     above = [f"far above it: {name}, {size(number)}" for name, number in limits if (name, number) not in drawn]
@@ -91,11 +99,16 @@ def chart(
         ticks=tuple(Label(size(number), _down(number, top)) for number in _ticks(top)),
         limits=_spread(Label(f"limit {size(number)}", _down(number, top)) for _, number in drawn),
         courses=lines,
-        ends=_ends(courses, top) if len(courses) > 1 else (),
+        legend=tuple({line.name: line.style for line in lines if line.name != title}.items()),
     )
 
 
-def _course(name: str, points: Points, looks: Sequence[float], seconds: float, top: float) -> Course:
+def _style(number: int) -> str:
+    """Return the style of a GPU's line; neighbours differ in colour and in dashes."""
+    return f"c{number % COLORS} d{(number + number // COLORS) % DASHES}"
+
+
+def _course(name: str, points: Points, looks: Sequence[float], seconds: float, top: float, *, style: str) -> Course:
     parts = []
     for number, (at, used) in enumerate(points):
         x, y = _at(at, used, seconds, top)
@@ -105,7 +118,7 @@ def _course(name: str, points: Points, looks: Sequence[float], seconds: float, t
         used = next((used for at, used in reversed(points) if at <= look), points[0][1] if points else 0)
         x, y = _at(look, used, seconds, top)
         seen.append(f"M{x} {y}h0")
-    return Course(name, "".join([*parts, f"H{SIDE}"]) if parts else "", "".join(dict.fromkeys(seen)))
+    return Course(name, "".join([*parts, f"H{SIDE}"]) if parts else "", "".join(dict.fromkeys(seen)), style)
 
 
 def _at(seconds: float, used: int, all_seconds: float, top: float) -> tuple[int, int]:
@@ -118,23 +131,6 @@ def _thinned(points: Points, most: int) -> Points:
         return points
     step = -(-len(points) // most)
     return [max(points[at : at + step], key=lambda point: point[1]) for at in range(0, len(points), step)]
-
-
-def _ends(courses: Sequence[tuple[str, Points, Sequence[float]]], top: float) -> tuple[Label, ...]:
-    """Return one label for the lines that end at the same height."""
-    groups: dict[float, list[str]] = {}
-    for name, points, _ in courses:
-        y = _down(points[-1][1], top) if points else 100.0
-        same = next((group for group in groups if abs(group - y) < _APART), y)
-        groups.setdefault(same, []).append(name)
-    return tuple(Label(_few(names), y) for y, names in groups.items())
-
-
-def _few(names: list[str]) -> str:
-    numbers = [name.removeprefix("GPU ") for name in names]
-    if len(names) > 3 and all(name.startswith("GPU ") for name in names):
-        return f"{len(names)} GPUs"
-    return f"GPU {', '.join(numbers)}" if all(name.startswith("GPU ") for name in names) else ", ".join(names)
 
 
 def _spread(marks: Iterable[Label]) -> tuple[Label, ...]:
@@ -173,7 +169,7 @@ def size(number: float) -> str:
 def of_probe(report: Report, rows: Sequence[Row]) -> Chart | None:
     """Return the memory over time of one probe on all its GPUs; None if nothing was recorded."""
     gpus = {gpu.uuid: gpu for gpu in report.gpus}
-    courses = []
+    courses: list[tuple[str, Points, Sequence[float], int]] = []
     limits: dict[tuple[str, int], None] = {}
     seconds = 0.0
     for row in rows:
@@ -182,7 +178,8 @@ def of_probe(report: Report, rows: Sequence[Row]) -> Chart | None:
                 continue
             known = gpus.get(line.gpu)
             name = f"GPU {known.index}" if known else one_line(line.gpu)[:40]
-            courses.append((name, _points(line), [look / 1000 for look in line.looks]))
+            looks = [look / 1000 for look in line.looks]
+            courses.append((name, _points(line), looks, known.index if known else len(courses)))
             seconds = max(seconds, line.seconds)
         for limit in _limits(row):
             limits[one_line(limit.name)[:60], limit.bytes] = None

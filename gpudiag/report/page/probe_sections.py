@@ -22,7 +22,8 @@ from gpudiag.text import one_line, plain
 
 _LOG_LINES = 40
 _MOST_FIGURES = 60
-_WORST = ("broken", "fail", "warning", "note", "pass", "skipped")
+_WRONG = ("broken", "fail", "warning")
+_WORST = (*_WRONG, "note", "pass", "skipped")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class ProbeSection:
     log: tuple[tuple[str, str], ...]
     is_open: bool = field(default=False)
 
+    @property
+    def is_wrong(self) -> bool:
+        """True if the probe did not pass; the page folds the others."""
+        return self.status in _WRONG
+
 
 def columns(report: Report) -> tuple[str, ...]:
     """Return the headings of the matrix."""
@@ -105,7 +111,7 @@ def _open_first(sections: Iterable[ProbeSection]) -> None:
     seen = set[object]()
     for section in sections:
         same = tuple(finding.message for finding in section.found) or section.figure
-        section.is_open = section.status in ("broken", "fail", "warning") and same not in seen
+        section.is_open = section.is_wrong and same not in seen
         seen.add(same)
 
 
@@ -119,7 +125,7 @@ def _section(report: Report, rows: list[Row], anchor: str, rooms: Rooms) -> Prob
     statuses = sorted({row.status for row in rows}, key=_WORST.index)
     worst = next(row for row in rows if row.status == statuses[0])
     summary, prose = _documentation(rows[0].probe)
-    wrong = statuses[0] in ("broken", "fail", "warning")
+    wrong = statuses[0] in _WRONG
     names, values = _figures(report, rows, rooms.figures)
     return ProbeSection(
         anchor=anchor,
@@ -275,7 +281,7 @@ def _log(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, str], 
     """Return the last log lines of probes that did not pass."""
     logs = []
     for row in rows:
-        if row.status in ("broken", "fail", "warning") and row.log and room.left > 0:
+        if row.status in _WRONG and row.log and room.left > 0:
             lines = (line.rstrip() for text in row.log[-_LOG_LINES:] for line in plain(text[-MOST_TEXT:]).splitlines())
             logs.append((report.device_label(row) or "log", room.cut("\n".join(lines), 6000)))
     return tuple(logs)

@@ -35,7 +35,7 @@
     form.hidden = false;
     form.addEventListener("change", filter);
     form.addEventListener("submit", (event) => event.preventDefault());
-    const details = all(".each article > details");
+    const details = all(".each .fold, .each article > details");
     const button = form.querySelector("button.all");
     button.addEventListener("click", () => {
       const open = button.textContent === "Open all";
@@ -50,6 +50,7 @@
     if (target && target.tagName === "ARTICLE") {
       target.hidden = false;
       target.querySelector("details").open = true;
+      for (let outer = target; outer; outer = outer.parentElement) if (outer.tagName === "DETAILS") outer.open = true;
       target.scrollIntoView();
     }
   };
@@ -57,8 +58,8 @@
   follow();
 
   addEventListener("beforeprint", () => {
-    // Of the probes, what the reader has opened; all of the rest.
-    for (const one of all("details:not([open], .each article > details, .figures)")) {
+    // Of the probes and of what is folded, what the reader has opened; all of the rest.
+    for (const one of all("details:not([open], .each article > details, .figures, .fold)")) {
       one.open = true;
       one.dataset.printed = "";
     }
