@@ -1,9 +1,9 @@
 """The contract of a cause: its name, the evidence that it is given, and what it reports.
 
 A cause is a file, ``gpudiag/causes/<stage>/<name>.py``. The folder names the first stage that the cause breaks; the
-file name is the cause's name. Its docstring begins with the cause in one sentence, a format string over the figures of
-a match. The rest is for ``gpudiag explain``: how it comes about, what users see, what misleads. ``CAUSE`` has the fix,
-and ``find`` looks::
+file name is the cause's name. Its docstring begins with the cause in one sentence, as the manual has it. The rest is
+for ``gpudiag explain``: how it comes about, what users see, what misleads. ``CAUSE`` has the same sentence with the
+figures of a match, and the fix; ``find`` looks::
 
     def find(driver: DriverFacts, program: Program, nvml: NvmlFacts | None) -> Matches: ...
 
@@ -51,7 +51,6 @@ from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
-from gpudiag.text import with_names
 
 TRACE = "discovery.trace"
 
@@ -255,6 +254,8 @@ class Cause:
     """The actions that fix the cause, the best first; their texts are format strings over the figures of a match.
     ``gpudiag explain`` shows them, and a report does unless the match has its own :attr:`Match.fix`."""
     url: str
+    title: str = ""
+    """The sentence of a report, a format string over the figures of a match; empty if it is the docstring's."""
     unfit: bool = False
     """True if the affected GPUs must not be relied on while the cause is proved, even if every probe passes: broken
     hardware, a missing licence, a library without some of its files. The verdict is then FAIL. The stage does not imply
@@ -316,8 +317,8 @@ class CatalogueCause:
     id: str
     stage: Stage
     """The first stage that the cause breaks."""
-    cause: str
-    """One sentence, a format string over the figures of a match."""
+    general_cause: str
+    """One sentence, without the figures of any machine."""
     why: str
     """The paragraph for ``gpudiag explain``, on one line."""
     declared: Cause
@@ -407,9 +408,9 @@ class CatalogueCause:
         return self.declared.url
 
     @property
-    def general_cause(self) -> str:
-        """The sentence of the cause, with the names of its figures in angle brackets."""
-        return with_names(self.cause)
+    def cause(self) -> str:
+        """The sentence of a report, a format string over the figures of a match."""
+        return self.declared.title or self.general_cause
 
     @property
     def general_fix(self) -> tuple[Action, ...]:

@@ -387,7 +387,7 @@ def codes(name: str) -> str:
     rows = [
         (
             ", ".join(f"`{text}`" for text in message.texts) or f"Xid {', '.join(numbers.get(message, []))}",
-            with_names(message.meaning).removeprefix("Xid <code>: "),
+            message.in_general or message.meaning,
             f"`{next(fix.manual(message.fix[:1]))}`",
             f"`{message.name}`",
         )
@@ -403,7 +403,7 @@ def codes(name: str) -> str:
 def _message(message: Message, causes: list[str]) -> str:
     texts = [re.sub(r"{(\w+)[^}]*}", r"<\1>", text) for text in message.texts]
     texts = [re.sub(r"{[^}]*}", "...", text) for text in texts]
-    said = with_names(message.meaning)
+    said = message.in_general or message.meaning
     meaning = f"{said[:1].upper()}{said[1:]}." if said else ""
     parts = [f"### {message.name}", "\n".join(["```text", *texts, "```"]), _filled(_escaped(meaning))]
     parts.append("\n".join(["```text", *fix.manual(message.fix), "```"]) if message.fix else "")
@@ -421,12 +421,12 @@ def lint_rules() -> str:
 
 def lint_table() -> str:
     """Return the rules by name, each in a sentence."""
-    rows = ((_link(rule.name, "lint.md", rule.name), _escaped(with_names(rule.message))) for rule in lint.known())
+    rows = ((_link(rule.name, "lint.md", rule.name), _escaped(rule.general)) for rule in lint.known())
     return table(("rule", "what it finds"), rows)
 
 
 def _lint_rule(known: lint.Known) -> str:
-    parts = [f"## {known.name}", _filled(f"{_capital(_escaped(with_names(known.message)))}.")]
+    parts = [f"## {known.name}", _filled(f"{_capital(_escaped(known.general))}.")]
     parts += map(_filled, map(_escaped, known.why))
     parts += [f"Bad:\n\n```python\n{known.bad}```", f"Good:\n\n```python\n{known.good}```"]
     facts = [f"Severity: {known.declared.severity.value}."]

@@ -46,9 +46,16 @@ def _known(message: Message) -> CatalogueCause:
     return CatalogueCause(
         id=message.name,
         stage=message.stage,
-        cause=message.meaning,
+        general_cause=message.in_general or message.meaning,
         why=f"A line of a log says so: {printed}." if printed else "",
-        declared=Cause(fix=message.fix, url=message.url, general=True, needs_gpu=False, symptom=message.symptom),
+        declared=Cause(
+            title=message.meaning,
+            fix=message.fix,
+            url=message.url,
+            general=True,
+            needs_gpu=False,
+            symptom=message.symptom,
+        ),
         find=find,
     )
 

@@ -45,6 +45,8 @@ class Message:
     """The texts of the message; the first that matches gives the fields."""
     seen: str
     """The releases of TensorFlow, or the program, that print the message."""
+    in_general: str = ""
+    """The meaning without fields, for the manual; empty if the meaning has none."""
     pattern: str = ""
     """A regular expression for a message that no text can express; :attr:`words` are then given by hand."""
     words: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ class MessageFamily:
         *texts: str,
         worth: Worth = Worth.FAULT,
         meaning: str = "",
+        in_general: str = "",
         seen: str = "",
         pattern: str = "",
         words: tuple[str, ...] = (),
@@ -115,6 +118,7 @@ class MessageFamily:
             name=name,
             worth=worth,
             meaning=meaning,
+            in_general=in_general,
             texts=texts,
             seen=seen or self._seen,
             pattern=pattern,

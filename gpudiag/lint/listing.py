@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpudiag.lint.rule import Known
-from gpudiag.text import with_names
 
 
 def table(rules: Sequence[Known], width: int) -> str:
@@ -14,7 +13,7 @@ def table(rules: Sequence[Known], width: int) -> str:
     longest = max((len(rule.name) for rule in rules), default=0)
     return "".join(
         textwrap.fill(
-            f"{rule.name:<{longest}}  {with_names(rule.message)}",
+            f"{rule.name:<{longest}}  {rule.general}",
             max(width, longest + 30),
             subsequent_indent=" " * (longest + 2),
             break_on_hyphens=False,
@@ -35,7 +34,7 @@ def _paragraphs(known: Known, width: int) -> Iterator[str]:
         return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
     yield filled(f"{known.name} (a rule of 'gpudiag lint'; severity: {known.declared.severity.value})")
-    yield filled(with_names(known.message))
+    yield filled(known.general)
     yield from map(filled, known.why)
     for title, example in (("Bad", known.bad), ("Good", known.good)):
         yield title

@@ -1,9 +1,9 @@
 """The contract of a rule: its name, the events that it looks at, and what it reports.
 
 A rule is a file, ``gpudiag/lint/rules/<name>.py``; the name of the file is its name. Its docstring begins with what is
-wrong in one sentence, a format string over the figures of a match. Then follow paragraphs for ``gpudiag explain``, and
-two examples, below ``Bad`` and ``Good``: in the first the rule finds something, in the second it does not; the tests
-run both. ``RULE`` has the fix, and ``find`` looks at what a program does::
+wrong in one sentence. Then follow paragraphs for ``gpudiag explain``, and two examples, below ``Bad`` and ``Good``: in
+the first the rule finds something, in the second it does not; the tests run both. ``RULE`` has the same sentence with
+the figures of a match, and the fix; ``find`` looks at what a program does::
 
     def find(program: LintedProgram) -> Matches: ...
 """
@@ -94,6 +94,8 @@ class Rule:
     """The fix, with fields for the figures."""
     words: tuple[str, ...]
     """Words of which every file that the rule can apply to has at least one; other files are not even parsed."""
+    message: str = ""
+    """What is wrong, a format string over the figures of a match; empty if it is the docstring's."""
     also: tuple[str, ...] = ()
     """If the words are common, further texts of which such a file must have at least one."""
     url: str = "https://www.tensorflow.org/guide/gpu"
@@ -107,12 +109,18 @@ class Known:
 
     name: str
     declared: Rule
-    message: str
+    general: str
+    """What is wrong, without the figures of any program."""
     why: tuple[str, ...]
     """The paragraphs of the explanation, each on one line."""
     bad: str
     good: str
     find: Callable[[LintedProgram], Matches]
+
+    @property
+    def message(self) -> str:
+        """What is wrong, a format string over the figures of a match."""
+        return self.declared.message or self.general
 
 
 @cache
@@ -136,11 +144,11 @@ def get(name: str) -> Known | None:
 @cache
 def _load(name: str) -> Known:
     module = importlib.import_module(f"{rule_files.__name__}.{name}")
-    message, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
+    general, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
     text, bad, good = re.split(r"^(?:Bad|Good)\n", rest, flags=re.MULTILINE)
     paragraphs = tuple(" ".join(part.split()) for part in text.split("\n\n") if part.strip())
     example = [textwrap.dedent(block).strip("\n") + "\n" for block in (bad, good)]
-    return Known(name, module.RULE, " ".join(message.split()), paragraphs, example[0], example[1], module.find)
+    return Known(name, module.RULE, " ".join(general.split()), paragraphs, example[0], example[1], module.find)
 
 
 def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...]:

@@ -14,6 +14,7 @@ from examples import Example, evidence, examples, found
 from examples.facts import example, example_with_gpus
 from gpudiag.catalogue import decode_readings
 from gpudiag.cause import TRACE, Evidence
+from gpudiag.causes import messages
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
@@ -87,9 +88,15 @@ def test_a_cause_has_examples_of_both_kinds() -> None:
         assert rule.why.strip(), rule.id
 
 
-def test_without_a_machine_figures_are_named() -> None:
+def test_without_a_machine_a_cause_is_a_sentence() -> None:
+    for cause in (*RULES, *messages.all_of_them().values()):
+        assert not re.search(r"[{}]|<\w+>", cause.general_cause), cause.id
+        assert cause.general_cause.strip(" .") == cause.general_cause, cause.id
+
+
+def test_without_a_machine_the_figures_of_a_fix_are_named() -> None:
     for rule in RULES:
-        for text in (rule.general_cause, *(fix_line(action) for action in rule.general_fix)):
+        for text in (fix_line(action) for action in rule.general_fix):
             assert not re.search(r"\{\w*[!:]?\w*\}|\{\{", text), rule.id
             assert text == text.strip(), rule.id
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -26,6 +27,7 @@ def test_bad_example_is_found_and_the_good_one_is_not(known: rule.Known) -> None
 def test_texts_are_whole(known: rule.Known) -> None:
     assert known.why
     assert not known.message.endswith(".")
+    assert not re.search(r"[{}<>]", known.general)
     assert known.declared.url.startswith("https://")
     assert any(word in known.bad for word in known.declared.words), "a file with the example would not be read"
 

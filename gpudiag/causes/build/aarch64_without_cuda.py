@@ -1,4 +1,4 @@
-"""{own} is the aarch64 wheel, which is built without CUDA
+"""the installed TensorFlow is the aarch64 wheel, which is built without CUDA
 
 The aarch64 wheels on PyPI are for the CPU. The extra [and-cuda] still installs gigabytes of NVIDIA's packages beside
 them, but TensorFlow opens none of them: paths and drivers are not the reason.
@@ -12,6 +12,7 @@ from gpudiag.fix import Kind, note, start
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
+    title="{own} is the aarch64 wheel, which is built without CUDA",
     fix=(
         start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "NVIDIA's container"),
         note(

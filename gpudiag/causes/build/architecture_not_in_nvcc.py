@@ -1,4 +1,4 @@
-"""nvcc of {toolkit} does not support {architecture}: {why}
+"""the toolkit's nvcc does not support the GPU's architecture
 
 Each CUDA toolkit compiles for a range of compute capabilities: a newer GPU needs a newer toolkit, and newer toolkits
 drop old GPUs (12.0: up to 3.7, 13.0: up to 7.2). A capability of the build's configuration may also be one that no
@@ -17,6 +17,7 @@ from gpudiag.knowledge.releases import LAST_WITH, NEW_IN, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="nvcc of {toolkit} does not support {architecture}: {why}",
     fix=(
         check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",

@@ -1,4 +1,4 @@
-"""the build description of {distribution} cannot be read, so it is unknown whether it is built with CUDA
+"""TensorFlow's build description cannot be read, so it is unknown whether it is built with CUDA
 
 gpudiag reads tensorflow/python/platform/build_info.py without importing TensorFlow. Builds that are not from PyPI may
 lack it.
@@ -13,6 +13,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported
 
 CAUSE = Cause(
+    title="the build description of {distribution} cannot be read, so it is unknown whether it is built with CUDA",
     severity=Severity.NOTE,
     fix=(ask("python -c 'import tensorflow as tf; print(tf.sysconfig.get_build_info())'"),),
     url="https://www.tensorflow.org/install/pip",

@@ -1,4 +1,4 @@
-"""{own} is a build without CUDA, which never looks for a GPU
+"""the installed TensorFlow is a build without CUDA, which never looks for a GPU
 
 tensorflow-cpu, and builds for the CPU of conda and others, list no GPU, and print nothing about it.
 tf.test.is_built_with_cuda() is False there.
@@ -13,6 +13,7 @@ from gpudiag.fix import Action, Kind, export, install, note, run
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
+    title="{own} is a build without CUDA, which never looks for a GPU",
     fix=(run("pip uninstall -y tensorflow-cpu", kind=Kind.REMOVE), install("tensorflow[and-cuda]==2.21.0")),
     url=INSTALLATION,
     views=("host.tensorflow.no_cuda",),

@@ -1,4 +1,4 @@
-"""{plugin} is for TensorFlow 2.10 only, but {version} is installed
+"""the DirectML plug-in is for TensorFlow 2.10 only, but another release is installed
 
 The development of the DirectML plug-in has stopped. It asks for tensorflow-cpu 2.10 (Python 3.10 at the latest): with
 a later TensorFlow the import fails at its library in the folder tensorflow-plugins, or no device appears.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import foreign_directml
 
 CAUSE = Cause(
+    title="{plugin} is for TensorFlow 2.10 only, but {version} is installed",
     severity=Severity.WARNING,
     fix=(
         run("pip uninstall -y {plugin}", kind=Kind.REMOVE),

@@ -1,4 +1,4 @@
-"""{listed} install the same folder, and the one installed last has overwritten the other
+"""several distributions of TensorFlow install the same folder, and the last one has overwritten the others
 
 tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. Most often another package asks
 for tensorflow-cpu: its files replace those of the build with CUDA, no GPU is listed, and not one line says why.
@@ -22,6 +22,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
+    title="{listed} install the same folder, and the one installed last has overwritten the other",
     fix=(
         run("pip uninstall -y {names}", kind=Kind.REMOVE),
         run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),

@@ -1,4 +1,4 @@
-"""files of {name} {version} were overwritten by another distribution
+"""files of TensorFlow were overwritten by another distribution
 
 pip recorded the hash of each file that it installed, and files of TensorFlow no longer have theirs. A distribution
 with the same folder was installed over it and its metadata is gone, or somebody edited them.
@@ -13,6 +13,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="files of {name} {version} were overwritten by another distribution",
     severity=Severity.WARNING,
     fix=(install("--force-reinstall", "--no-deps", "{name}=={version}"),),
     url=INSTALLATION,

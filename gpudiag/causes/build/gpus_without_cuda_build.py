@@ -1,4 +1,4 @@
-"""{distribution} is built without CUDA and cannot use the {shown} of this machine
+"""this TensorFlow is built without CUDA and cannot use the GPUs of this machine
 
 A build for the CPU never looks for a GPU and prints no line about it. Other causes say which distribution installed it.
 """
@@ -13,6 +13,7 @@ from gpudiag.probes.host.tensorflow import imported, is_imported
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{distribution} is built without CUDA and cannot use the {shown} of this machine",
     severity=Severity.WARNING,
     fix=(note("remove every distribution of TensorFlow, then install one that is built with CUDA", kind=Kind.REMOVE),),
     url="https://www.tensorflow.org/install/pip",

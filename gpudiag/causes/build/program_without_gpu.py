@@ -1,4 +1,4 @@
-"""the TensorFlow that ran the program had no GPU: {why}
+"""the TensorFlow that ran the program had no GPU
 
 "available devices are [CPU:0]" and an empty list of GPUs are consequences, not the cause. If no line above says what is
 missing, it is most often a TensorFlow without GPU support: `tensorflow` before 2.1 (`tensorflow-gpu` had it),
@@ -32,6 +32,7 @@ _SOFT = edit(
 )
 _HAS = re.compile(r"only has: \[([^\]]{0,2000})")
 CAUSE = Cause(
+    title="the TensorFlow that ran the program had no GPU: {why}",
     fix=(ask("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
     url=PIP,
     needs_gpu=False,

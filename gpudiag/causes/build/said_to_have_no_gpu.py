@@ -1,4 +1,4 @@
-"""the program had no GPU, according to the text beside the log: {why}
+"""the program had no GPU, according to the text beside the log
 
 Somebody who asks why TensorFlow finds no GPU often pastes no line that shows it, but states the decisive facts: the
 release, the system, the Python, the CUDA, the GPU. It counts only if nothing in the log names a fault, and no GPU was
@@ -20,6 +20,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import LAST_FOR_WINDOWS
 
 CAUSE = Cause(
+    title="the program had no GPU, according to the text beside the log: {why}",
     fix=(ask("python -c 'import tensorflow as tf; print(tf.__version__, tf.test.is_built_with_cuda())'"),),
     url=PIP,
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{own} runs natively under Windows, where TensorFlow has no GPU support since 2.11
+"""TensorFlow runs natively under Windows, where it has no GPU support since 2.11
 
 2.10 was the last release with CUDA for native Windows. Later ones install tensorflow-intel, list no GPU and print no
 line about CUDA. Neither a driver nor a CUDA toolkit for Windows changes that.
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, install, run
 from gpudiag.model.facts import SystemFacts
 
 CAUSE = Cause(
+    title="{own} runs natively under Windows, where TensorFlow has no GPU support since 2.11",
     fix=(
         run("wsl --install", "in PowerShell", kind=Kind.INSTALL),
         install("tensorflow[and-cuda]", note="in WSL"),

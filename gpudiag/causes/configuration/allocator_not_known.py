@@ -1,4 +1,4 @@
-"""TF_GPU_ALLOCATOR={value!r} has no effect: no allocator has that name
+"""TF_GPU_ALLOCATOR has no effect: no allocator has the name that it gives
 
 TensorFlow compares the value letter by letter with cuda_malloc_async, cuda_malloc and memory_guard, and uses its own
 allocator for any other value, without a message.
@@ -12,6 +12,7 @@ from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="TF_GPU_ALLOCATOR={value!r} has no effect: no allocator has that name",
     severity=Severity.WARNING,
     fix=(export("TF_GPU_ALLOCATOR", "cuda_malloc_async"),),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",

@@ -1,4 +1,4 @@
-"""{who} has no GPU: workers that have one wait for it, or run at its speed
+"""a worker of the cluster has no GPU: workers that have one wait for it, or run at its speed
 
 MultiWorkerMirroredStrategy exchanges gradients after each step. A worker whose TensorFlow found no GPU falls back to
 the CPU without an error, and the cluster hangs, or is as slow as that worker, and none of them says why. From one
@@ -19,6 +19,7 @@ from gpudiag.probes.discovery import trace
 from gpudiag.probes.host import collectives
 
 CAUSE = Cause(
+    title="{who} has no GPU: workers that have one wait for it, or run at its speed",
     severity=Severity.WARNING,
     fix=(
         ask("gpudiag check --require-gpus 1", "on every worker, before training"),

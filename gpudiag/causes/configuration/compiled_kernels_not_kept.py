@@ -1,4 +1,4 @@
-"""CUDA_CACHE_DISABLE={value}: every start of TensorFlow compiles its kernels for {name} again
+"""CUDA_CACHE_DISABLE is set: every start of TensorFlow compiles its kernels for the GPU again
 
 The wheel has no machine code for this GPU, only PTX, which the driver compiles at the first use of each kernel.
 That can take up to 30 minutes. The driver keeps the result in ~/.nv/ComputeCache, and the next start takes seconds, but
@@ -15,6 +15,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="CUDA_CACHE_DISABLE={value}: every start of TensorFlow compiles its kernels for {name} again",
     severity=Severity.WARNING,
     fix=(
         unset("CUDA_CACHE_DISABLE"),

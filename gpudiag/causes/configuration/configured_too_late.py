@@ -1,4 +1,4 @@
-"""the program configures {what} after TensorFlow has made its devices
+"""the program configures GPUs after TensorFlow has made its devices
 
 Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
 its devices, and a later change raises RuntimeError. An operation or a tensor makes them, but so do
@@ -19,6 +19,7 @@ from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the program configures {what} after TensorFlow has made its devices",
     severity=Severity.WARNING,
     fix=(
         edit_note("put the line directly after import tensorflow, before other imports that build models"),

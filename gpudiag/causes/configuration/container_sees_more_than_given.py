@@ -1,4 +1,4 @@
-"""this container was given {given}, but sees {seen}: TensorFlow takes the memory of other containers' GPUs
+"""this container sees more GPUs than it was given: TensorFlow takes the memory of other containers' GPUs
 
 NVIDIA_VISIBLE_DEVICES names what the container runtime, or the device plugin of Kubernetes, gave. A privileged
 container still sees every device of the host, and so does one whose spec sets the variable itself and bypasses the
@@ -19,6 +19,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="this container was given {given}, but sees {seen}: TensorFlow takes the memory of other containers' GPUs",
     severity=Severity.WARNING,
     fix=(
         export(

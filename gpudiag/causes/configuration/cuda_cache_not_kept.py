@@ -1,4 +1,4 @@
-"""kernels for {name} are compiled again at each start, because the compiled code cannot be kept: {why}
+"""kernels are compiled again at each start, because the compiled code cannot be kept
 
 TensorFlow has no machine code for this GPU, so that the driver compiles each kernel, for minutes. It keeps the results
 in CUDA_CACHE_PATH, or ~/.nv/ComputeCache. If that folder cannot be written, as in a container with a read-only home, or
@@ -14,6 +14,7 @@ from gpudiag.model.facts import TriedFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="kernels for {name} are compiled again at each start, because the compiled code cannot be kept: {why}",
     severity=Severity.WARNING,
     symptom=True,
     fix=(

@@ -1,4 +1,4 @@
-"""cuDNN {version} has no code for {name} (compute capability {capability}): convolutions fail
+"""this cuDNN has no code for the GPU, which is too old for it: convolutions fail
 
 cuDNN 9.10 is the last with code for Maxwell, Pascal and Volta (compute capability below 7.5). TensorFlow asks for
 cuDNN 9.3 or any later 9, so that pip takes the newest. The GPU is listed and matrix products work; convolutions and
@@ -18,6 +18,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import physical_devices
 
 CAUSE = Cause(
+    title="cuDNN {version} has no code for {name} (compute capability {capability}): convolutions fail",
     unfit=True,
     severity=Severity.WARNING,
     fix=(install("{package}>=9.3,<9.11"), ask("pip check", "shows whether another package requires a newer one")),

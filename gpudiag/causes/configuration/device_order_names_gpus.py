@@ -1,4 +1,4 @@
-"""CUDA_DEVICE_ORDER={value!r} selects no GPU: probably CUDA_VISIBLE_DEVICES is meant
+"""CUDA_DEVICE_ORDER selects no GPU: probably CUDA_VISIBLE_DEVICES is meant
 
 CUDA_DEVICE_ORDER says in which order CUDA counts the GPUs, FASTEST_FIRST or PCI_BUS_ID, and CUDA ignores every other
 value without a message. Which GPUs a program sees is CUDA_VISIBLE_DEVICES: until that is set it uses all of them.
@@ -13,6 +13,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="CUDA_DEVICE_ORDER={value!r} selects no GPU: probably CUDA_VISIBLE_DEVICES is meant",
     severity=Severity.WARNING,
     fix=(export("CUDA_VISIBLE_DEVICES", "{value}"), unset("CUDA_DEVICE_ORDER")),
     url=PROGRAMMING_GUIDE,

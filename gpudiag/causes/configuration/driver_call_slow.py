@@ -1,4 +1,4 @@
-"""{calls}, in every process: each program waits for it before it can use a GPU
+"""the driver's first calls are slow: each program waits for them before it can use a GPU
 
 The first call of the driver in a process sets up every GPU that no other process holds open. Without persistence mode
 the driver unloads a GPU's state when its last user leaves, so that the next program waits again: seconds for each GPU,
@@ -15,6 +15,7 @@ from gpudiag.model.facts import SLOW_S, CallFacts, Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{calls}, in every process: each program waits for it before it can use a GPU",
     severity=Severity.WARNING,
     fix=(
         configure("sudo nvidia-smi -pm 1", "switches persistence mode on: the driver stays loaded"),

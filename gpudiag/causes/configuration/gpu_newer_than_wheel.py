@@ -1,4 +1,4 @@
-"""{name} has compute capability {capability}, for which this TensorFlow brings no code: {slow}
+"""this TensorFlow brings no code for the GPU, which is newer: its kernels fail, or are compiled at the first start
 
 TensorFlow's wheels up to 2.21 have machine code for compute capabilities 6.0 to 8.9 and, for everything newer, PTX of
 9.0 that the driver compiles. On Blackwell (10.0 and 12.0: B200, RTX 50, RTX PRO) the GPU is listed, and the first
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{name} has compute capability {capability}, for which this TensorFlow brings no code: {slow}",
     severity=Severity.WARNING,
     fix=(
         start(

@@ -1,4 +1,4 @@
-"""{name} has compute capability {capability}, which is too old for this TensorFlow: no kernel runs on it
+"""the GPU's compute capability is too old for this TensorFlow: no kernel runs on it
 
 TensorFlow's wheels of 2.18 to 2.21 have code for compute capability 6.0 (Pascal) and later. An older GPU is listed;
 TensorFlow even announces that it will compile kernels for it, which is not possible: PTX runs only on newer GPUs.
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{name} has compute capability {capability}, which is too old for this TensorFlow: no kernel runs on it",
     unfit=True,
     severity=Severity.WARNING,
     fix=(

@@ -1,4 +1,4 @@
-"""{tests} skipped because there was no GPU, but the test run passed
+"""tests were skipped because there was no GPU, but the test run passed
 
 Marks such as skipif(not tf.config.list_physical_devices('GPU')) are right on a laptop. On a runner that is there for
 its GPU they turn a broken driver or a container without one into a green run, in which no GPU test ran. Why TensorFlow
@@ -19,6 +19,7 @@ from gpudiag.probes.discovery import trace
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{tests} skipped because there was no GPU, but the test run passed",
     severity=Severity.WARNING,
     fix=(
         ask("gpudiag check --require-gpus 1", "run it as a step before the tests: it fails without a GPU"),

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} selects {shown}, not {meant}: CUDA numbers the GPUs in another order than nvidia-smi
+"""CUDA_VISIBLE_DEVICES selects other GPUs than meant: CUDA numbers them in another order than nvidia-smi
 
 CUDA counts the fastest GPU first, nvidia-smi counts in PCI order. On a machine with unequal cards the same number names
 two GPUs: a program runs on another card than the one that nvidia-smi shows under that number.
@@ -14,6 +14,8 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import apply_mask, indices_are_ambiguous, mask_in_force
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} selects {shown}, not {meant}: CUDA numbers the GPUs in another order than "
+    "nvidia-smi",
     severity=Severity.WARNING,
     fix=(
         export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "makes CUDA count as nvidia-smi does"),

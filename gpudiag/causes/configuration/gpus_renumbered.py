@@ -1,4 +1,4 @@
-"""the program asks for GPU {asked!r}, but TensorFlow has no GPU of that number: {table}
+"""the program asks for a GPU by a number that no GPU of TensorFlow has
 
 TensorFlow counts the GPUs that CUDA shows it, from 0 and in the order of CUDA_VISIBLE_DEVICES: with
 CUDA_VISIBLE_DEVICES=2,3 there are /GPU:0 and /GPU:1, and no /GPU:2. visible_device_list and /GPU:N take these
@@ -18,6 +18,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="the program asks for GPU {asked!r}, but TensorFlow has no GPU of that number: {table}",
     severity=Severity.WARNING,
     fix=(
         edit_note("{table}"),

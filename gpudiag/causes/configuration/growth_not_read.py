@@ -1,4 +1,4 @@
-"""TF_FORCE_GPU_ALLOW_GROWTH={value!r} has no effect: TensorFlow reads only true and false, in lower case
+"""TF_FORCE_GPU_ALLOW_GROWTH has no effect: TensorFlow reads only true and false, in lower case
 
 TensorFlow compares the value letter by letter. True, 1, yes and the empty value are ignored with one line of its log,
 and all memory of each GPU is taken as without the variable. The documentation of other projects often says True.
@@ -15,6 +15,7 @@ from gpudiag.knowledge.variables import ACCEPTED, FORCE_GROWTH
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="TF_FORCE_GPU_ALLOW_GROWTH={value!r} has no effect: TensorFlow reads only true and false, in lower case",
     severity=Severity.WARNING,
     fix=(export("TF_FORCE_GPU_ALLOW_GROWTH", "{meant}"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",

@@ -1,4 +1,4 @@
-"""{gpu} is slowed down by its own hardware: {why}
+"""a GPU is slowed down by its own hardware
 
 A GPU that is too hot, or whose power supply asks it to use less (power brake), halves its clocks, or worse. Every
 program runs, and nothing says why it is slow. A GPU that lowers its clocks while it is idle, or to stay within its
@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{gpu} is slowed down by its own hardware: {why}",
     severity=Severity.WARNING,
     fix=(
         nvidia_smi("run it again while a program computes", "-q -d PERFORMANCE,TEMPERATURE,POWER -i {index}"),

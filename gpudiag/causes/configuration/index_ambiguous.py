@@ -1,5 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, nvidia-smi counts in PCI order: with unequal GPUs the
-same number can name another one
+"""CUDA counts the fastest GPU first, nvidia-smi in PCI order: the same number may name different GPUs
 
 CUDA_DEVICE_ORDER decides how CUDA counts, and its default is FASTEST_FIRST. On a machine with equal GPUs both orders
 are the same.
@@ -15,6 +14,8 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import index_is_ambiguous
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, nvidia-smi counts in PCI order: with unequal"
+    " GPUs the same number can name another one",
     severity=Severity.NOTE,
     fix=(export("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "or list UUIDs as nvidia-smi -L prints them"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",

@@ -1,5 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, and CUDA shows {shown} of {meant} GPUs, so it is unknown
-which are meant: your programs may get other GPUs than those checked
+"""CUDA_VISIBLE_DEVICES counts the fastest GPU first, and it is unknown which GPUs its numbers mean
 
 With unequal GPUs an index names another GPU for CUDA than for nvidia-smi. gpudiag asks CUDA which it shows; here CUDA
 shows fewer than the list names.
@@ -14,6 +13,8 @@ from gpudiag.model.facts import CudaFacts, Facts
 from gpudiag.model.visibility import index_is_ambiguous, mask_in_force
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} counts the fastest GPU first, and CUDA shows {shown} of {meant} GPUs, so "
+    "it is unknown which are meant: your programs may get other GPUs than those checked",
     fix=(export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {indices} of nvidia-smi"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     finding="host.environment.index_not_known",

@@ -1,4 +1,4 @@
-"""{gpus} GPUs hang when they exchange data; the IOMMU between them is on
+"""the GPUs hang when they exchange data; the IOMMU between them is on
 
 GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access control
 (ACS), sends that traffic up to the processor, where on many machines it stalls or is corrupted: training stops at the
@@ -18,6 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{gpus} GPUs hang when they exchange data; the IOMMU between them is on",
     severity=Severity.WARNING,
     fix=(
         export("NCCL_P2P_DISABLE", "1", "confirms the cause if the program then runs, more slowly"),

@@ -1,4 +1,4 @@
-"""the IOMMU translates addresses between the GPUs ({shown})
+"""the IOMMU translates addresses between the GPUs
 
 GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses sends that traffic
 through the processor, and on some machines it stalls there. On others it does no harm. It matters only if training
@@ -13,6 +13,7 @@ from gpudiag.fix import export
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the IOMMU translates addresses between the GPUs ({shown})",
     severity=Severity.NOTE,
     fix=(
         export("NCCL_P2P_DISABLE", "1", "if training stops at the first all-reduce; permanently: boot with iommu=pt"),

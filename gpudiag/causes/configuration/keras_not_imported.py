@@ -1,4 +1,4 @@
-"""tf.keras cannot be used: {package} cannot be imported ({error})
+"""tf.keras cannot be used: the package that it needs cannot be imported
 
 TensorFlow loads Keras when a program first names tf.keras, and not before: GPUs are listed, operations compute on them,
 and every program that uses a layer ends with an error. Keras imports its backend, which the variable KERAS_BACKEND or
@@ -12,6 +12,7 @@ from gpudiag.fix import Role, ask, check, install, unset
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
+    title="tf.keras cannot be used: {package} cannot be imported ({error})",
     fix=(
         install("--force-reinstall", "keras"),
         ask("python -c 'import keras'", "shows the whole error"),

@@ -1,4 +1,4 @@
-"""a recurrent layer cannot use cuDNN's kernel, which is several times as fast, because of {argument}
+"""an argument keeps a recurrent layer from cuDNN's kernel, which is several times as fast
 
 cuDNN supports LSTM and GRU layers only with their usual arguments: activation tanh, recurrent_activation sigmoid, no
 recurrent_dropout, not unrolled, with bias, reset_after of the GRU. With other arguments TensorFlow uses a general,
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="a recurrent layer cannot use cuDNN's kernel, which is several times as fast, because of {argument}",
     severity=Severity.WARNING,
     fix=(edit_note("remove {argument}; instead of recurrent_dropout use dropout, or Dropout layers in between"),),
     url="https://www.tensorflow.org/api_docs/python/tf/keras/layers/LSTM",

@@ -1,4 +1,4 @@
-"""the program that wrote the log needs {asked}, which belongs to another release of {library}
+"""the program that wrote the log needs a library of another CUDA release
 
 TensorFlow 2.18 to 2.21 opens libraries of CUDA 12 and cuDNN 9. A program that asks for libcudart.so.11.0 or a library
 of cuDNN 8 is an older TensorFlow (2.17 and before: cuDNN 8; 2.14 and before: CUDA 11), or an extension, or another
@@ -18,6 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the program that wrote the log needs {asked}, which belongs to another release of {library}",
     severity=Severity.WARNING,
     fix=(
         check(

@@ -1,4 +1,4 @@
-"""{calls}: each process waits for it when it first uses {library}
+"""a library is slow to start: each process waits for it when it first uses the library
 
 A library of NVIDIA's sets itself up at the first operation that needs it: it reads its kernels from its own file, has
 the driver load or compile them, starts threads and measures algorithms. That takes tenths of a second, and some
@@ -20,6 +20,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.comparison import LibraryFaults
 
 CAUSE = Cause(
+    title="{calls}: each process waits for it when it first uses {library}",
     severity=Severity.WARNING,
     fix=(
         export("CUDA_MODULE_LOADING", "LAZY", "loads each kernel when it is first used"),

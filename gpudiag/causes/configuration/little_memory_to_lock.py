@@ -1,4 +1,4 @@
-"""{device} is here, but a process may lock only {size_kib} KiB of memory
+"""InfiniBand is here, but a process may lock only little memory
 
 InfiniBand reads and writes memory that is locked, and NCCL registers its buffers with it. It matters only if NCCL
 fails, with "unhandled system error".
@@ -12,6 +12,7 @@ from gpudiag.fix import configure
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{device} is here, but a process may lock only {size_kib} KiB of memory",
     severity=Severity.NOTE,
     fix=(configure("ulimit -l unlimited", "if NCCL fails; in a container: docker run --ulimit memlock=-1"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",

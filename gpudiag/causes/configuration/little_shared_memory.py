@@ -1,4 +1,4 @@
-"""this container has {size_mib} MiB of /dev/shm for {gpus} GPUs
+"""this container has little shared memory (/dev/shm) for several GPUs
 
 If GPUs have no direct connection, NCCL keeps its buffers in /dev/shm. Docker and Kubernetes give a container 64 MiB
 of it; NVIDIA recommends 1 GiB. Many programs get by with less. It matters only if NCCL fails, with "unhandled system
@@ -13,6 +13,7 @@ from gpudiag.fix import start
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="this container has {size_mib} MiB of /dev/shm for {gpus} GPUs",
     severity=Severity.NOTE,
     fix=(start("docker run --shm-size=1g --ulimit memlock=-1 ...", "if NCCL fails; or use --ipc=host"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",

@@ -1,4 +1,4 @@
-"""the program uses {rank} as a GPU's number, but the number of visible GPUs is {gpus}
+"""the program uses its local rank as a GPU's number, but fewer GPUs are visible
 
 Horovod, torchrun and mpirun start several processes on a machine and number them: the local rank. Programs take it as
 the index of their GPU. If more processes are started than GPUs are visible, or if the launcher already gave each
@@ -21,6 +21,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="the program uses {rank} as a GPU's number, but the number of visible GPUs is {gpus}",
     severity=Severity.WARNING,
     fix=(
         start("horovodrun -np {gpus} ...", "start as many processes on each machine as GPUs are visible"),

@@ -1,4 +1,4 @@
-"""TF_CPP_MIN_LOG_LEVEL={value} hides TensorFlow's {hidden}, often the only reason given for a missing GPU
+"""TF_CPP_MIN_LOG_LEVEL hides messages of TensorFlow, often the only reason given for a missing GPU
 
 1 hides information, 2 warnings too, 3 errors too. gpudiag's own probes run without it. It is a fault only if there
 was such a line to hide.
@@ -11,6 +11,7 @@ from gpudiag.fix import unset
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="TF_CPP_MIN_LOG_LEVEL={value} hides TensorFlow's {hidden}, often the only reason given for a missing GPU",
     severity=Severity.NOTE,
     fix=(unset("TF_CPP_MIN_LOG_LEVEL", note="do this while you look for a fault"),),
     url="https://www.tensorflow.org/guide/gpu#setup",

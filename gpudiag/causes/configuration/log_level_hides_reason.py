@@ -1,4 +1,4 @@
-"""TF_CPP_MIN_LOG_LEVEL={value} hides the lines in which TensorFlow says why it uses no GPU
+"""TF_CPP_MIN_LOG_LEVEL hides the lines in which TensorFlow says why it uses no GPU
 
 1 hides information, 2 warnings too (the one about libraries that cannot be opened), 3 errors too (that cuInit failed).
 The value is copied from tutorial to tutorial; the list of GPUs is then empty without a reason. gpudiag's own probes run
@@ -15,6 +15,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
+    title="TF_CPP_MIN_LOG_LEVEL={value} hides the lines in which TensorFlow says why it uses no GPU",
     severity=Severity.WARNING,
     fix=(
         unset("TF_CPP_MIN_LOG_LEVEL"),

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} shows {visible} of {gpus} GPUs; ignored entries: {ignored}
+"""CUDA_VISIBLE_DEVICES has entries that CUDA ignores, and shows fewer GPUs than it names
 
 The list ends at the first entry that names no GPU, and a GPU that is named twice makes all of it invalid. CUDA
 reports neither. Indices count from 0.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import choices, mask_in_force
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} shows {visible} of {gpus} GPUs; ignored entries: {ignored}",
     severity=Severity.WARNING,
     fix=(
         export(

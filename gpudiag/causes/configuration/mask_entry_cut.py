@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r}: CUDA reads {cut}, and ignores the rest silently
+"""CUDA reads only the beginning of an entry of CUDA_VISIBLE_DEVICES, and ignores the rest silently
 
 CUDA reads a number at the beginning of each entry, and commas between entries. There are no ranges, and no other
 separators.
@@ -16,6 +16,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r}: CUDA reads {cut}, and ignores the rest silently",
     severity=Severity.WARNING,
     fix=(export("CUDA_VISIBLE_DEVICES", "{right}"),),
     url=PROGRAMMING_GUIDE,

@@ -1,4 +1,4 @@
-"""this process sees GPU {others} of the node, but Slurm gave the job GPU {given}
+"""this process sees GPUs of the node that Slurm did not give the job
 
 Slurm sets CUDA_VISIBLE_DEVICES to the job's GPUs, but blocks the other GPUs only if the administrator has set
 ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,
@@ -17,6 +17,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="this process sees GPU {others} of the node, but Slurm gave the job GPU {given}",
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {given}"),

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} was set too late: the program uses GPU {beyond}, which it should hide
+"""CUDA_VISIBLE_DEVICES was set too late: the program uses a GPU that it should hide
 
 The CUDA driver reads the variable once, when it is initialised (cuInit). An assignment to os.environ after that changes
 nothing, and gives no message. "import tensorflow" does not initialise it yet; the first listing of devices or operation
@@ -20,6 +20,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope, index_is_ambiguous
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} was set too late: the program uses GPU {beyond}, which it should hide",
     severity=Severity.WARNING,
     fix=(
         run("CUDA_VISIBLE_DEVICES={value} python program.py", kind=Kind.SET_VARIABLE),

@@ -1,5 +1,4 @@
-"""{launcher} started {processes} processes on this machine, but there {are} for them: they share GPUs, and run out of
-memory
+"""a launcher started more processes on this machine than it has GPUs: they share GPUs, and run out of memory
 
 TensorFlow takes nearly all memory of each GPU that it sees when it first computes. If more processes are started on a
 machine than it has GPUs for them, the second on the same GPU fails, out of memory, or hangs in the first collective:
@@ -18,6 +17,8 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="{launcher} started {processes} processes on this machine, but there {are} for them: they share GPUs, and "
+    "run out of memory",
     severity=Severity.WARNING,
     fix=(
         start("mpirun -np 2 ..."),

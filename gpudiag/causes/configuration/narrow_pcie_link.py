@@ -1,4 +1,4 @@
-"""{gpu} is connected by {now} but supports {most}: every copy to it takes many times as long
+"""a GPU has a narrower or slower PCIe link than it supports: every copy to it takes many times as long
 
 A GPU that was put into a slot with one lane, on a riser cable for mining, or whose contacts are bad works without an
 error and gets its data slowly; training that reads much is a fraction as fast. Idle GPUs lower the speed of their link,
@@ -16,6 +16,7 @@ from gpudiag.model.facts import GpuState
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{gpu} is connected by {now} but supports {most}: every copy to it takes many times as long",
     severity=Severity.WARNING,
     fix=(
         nvidia_smi(

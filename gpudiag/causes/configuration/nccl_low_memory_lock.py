@@ -1,4 +1,4 @@
-"""NCCL may lock {size} KiB of memory, too little to register its buffers with InfiniBand ({device})
+"""NCCL may lock too little memory to register its buffers with InfiniBand
 
 InfiniBand reads and writes memory that is locked, and the limit on locked memory (ulimit -l) holds for it. If the
 device is there and the limit is low, as in a container by default, or in a service that systemd started, NCCL fails
@@ -15,6 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="NCCL may lock {size} KiB of memory, too little to register its buffers with InfiniBand ({device})",
     severity=Severity.WARNING,
     fix=(
         start(

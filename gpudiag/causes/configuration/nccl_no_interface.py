@@ -1,4 +1,4 @@
-"""NCCL_SOCKET_IFNAME={value!r} names none of this machine's network interfaces: {interfaces}
+"""NCCL_SOCKET_IFNAME names none of this machine's network interfaces
 
 NCCL opens a socket before any GPU exchanges data, also on a single machine. NCCL_SOCKET_IFNAME names the interface by
 its beginning (eth), or whole (=eth0), or all but some (^docker). A value that matches none, often copied from another
@@ -14,6 +14,7 @@ from gpudiag.model.facts import DeviceNodeFacts, Facts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="NCCL_SOCKET_IFNAME={value!r} names none of this machine's network interfaces: {interfaces}",
     severity=Severity.WARNING,
     fix=(unset("NCCL_SOCKET_IFNAME"), note("or set it to one of these: {interfaces}", kind=Kind.SET_VARIABLE)),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",

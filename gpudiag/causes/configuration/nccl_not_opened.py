@@ -1,4 +1,4 @@
-"""NCCL ({library}) cannot be opened: several GPUs cannot compute together, but each GPU alone works
+"""NCCL cannot be opened: several GPUs cannot compute together, but each GPU alone works
 
 TensorFlow's wheels open NCCL when GPUs first exchange data, and not when they list the GPUs: one GPU works, and
 MirroredStrategy and other collectives fail with "unhandled system error", which NCCL itself never printed.
@@ -15,6 +15,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host.libraries import COLLECTIVES, PACKAGES, requirement
 
 CAUSE = Cause(
+    title="NCCL ({library}) cannot be opened: several GPUs cannot compute together, but each GPU alone works",
     unfit=True,
     fix=(
         install("--force-reinstall", "nvidia-nccl-cu12"),

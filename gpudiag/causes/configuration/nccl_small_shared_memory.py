@@ -1,4 +1,4 @@
-"""NCCL has too little room in /dev/shm for its buffers: {room}
+"""NCCL has too little room in /dev/shm for its buffers
 
 If GPUs have no direct way to each other, NCCL exchanges data through /dev/shm. Docker and Kubernetes give a
 container 64 MiB of it; NVIDIA recommends 1 GiB and no limit on locked memory. NCCL then fails with "unhandled system
@@ -26,6 +26,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="NCCL has too little room in /dev/shm for its buffers: {room}",
     severity=Severity.WARNING,
     fix=(
         start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),

@@ -1,4 +1,4 @@
-"""a call of NCCL to the operating system failed: {which}
+"""a call of NCCL to the operating system failed
 
 TensorFlow reports "NCCL: unhandled system error" for every failed call to the operating system: shared memory, locked
 memory, sockets, InfiniBand. Shared and locked memory are large enough here. With NCCL_DEBUG=WARN NCCL names the call.
@@ -24,6 +24,7 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="a call of NCCL to the operating system failed: {which}",
     severity=Severity.WARNING,
     fix=(
         check("NCCL_DEBUG=WARN python program.py 2>&1 | tee app.log; gpudiag check --log app.log"),

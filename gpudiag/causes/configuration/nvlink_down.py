@@ -1,4 +1,4 @@
-"""{gpu} has only {active} of {links} NVLinks up; other GPUs of its kind have more: collectives are slow, or hang
+"""a GPU has fewer NVLinks up than other GPUs of its kind: collectives are slow, or hang
 
 The cards are of one kind, so they should have the same number of links. A link is down after an error, a card or bridge
 that sits badly, or a fabric that was not set up again. NCCL then goes over PCI Express, or stops at the first
@@ -15,6 +15,8 @@ from gpudiag.model.facts import NvmlDevice
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{gpu} has only {active} of {links} NVLinks up; other GPUs of its kind have more: collectives are slow, or"
+    " hang",
     severity=Severity.WARNING,
     fix=(
         nvidia_smi("shows which links are down; nvidia-smi nvlink -e shows their errors", "nvlink -s -i {index}"),

@@ -1,4 +1,4 @@
-"""LD_LIBRARY_PATH puts older copies ({names}, from {folders}) before this environment's own packages
+"""LD_LIBRARY_PATH puts older libraries before this environment's own packages
 
 LD_LIBRARY_PATH comes before the folders of NVIDIA's packages. A shell profile, a module or a base image that sets it
 makes TensorFlow load the CUDA of the system, which may lack functions that TensorFlow was built with: that shows late,
@@ -17,6 +17,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import cudnn_too_old, older_first
 
 CAUSE = Cause(
+    title="LD_LIBRARY_PATH puts older copies ({names}, from {folders}) before this environment's own packages",
     severity=Severity.WARNING,
     fix=(
         prepend("LD_LIBRARY_PATH", "{good}"),

@@ -1,4 +1,4 @@
-"""{instances} MIG instances are selected, but CUDA shows each process only the first, {first}
+"""several MIG instances are selected, but CUDA shows each process only the first
 
 CUDA enumerates a single MIG instance in a process, however many CUDA_VISIBLE_DEVICES or the container names. So
 TensorFlow lists one GPU, the rest stays idle, and MirroredStrategy has one replica.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
+    title="{instances} MIG instances are selected, but CUDA shows each process only the first, {first}",
     severity=Severity.WARNING,
     fix=(
         run(

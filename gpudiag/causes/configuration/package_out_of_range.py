@@ -1,4 +1,4 @@
-"""{packages} is not in the range that TensorFlow's metadata asks for
+"""a package is not in the range that TensorFlow's metadata asks for
 
 PyTorch pins each of NVIDIA's packages exactly, JAX and others have their own ranges. Whatever is installed last
 replaces the libraries that TensorFlow was tested with; pip says so in one line that scrolls away. The effect depends on
@@ -15,6 +15,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import out_of_range
 
 CAUSE = Cause(
+    title="{packages} is not in the range that TensorFlow's metadata asks for",
     severity=Severity.WARNING,
     fix=(
         install("{requirements}"),

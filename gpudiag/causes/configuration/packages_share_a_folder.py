@@ -1,4 +1,4 @@
-"""{packages} install the same folder: TensorFlow opens the files of the one that was installed last
+"""several packages install the same folder: TensorFlow opens the files of the one that was installed last
 
 nvidia-cudnn-cu12 and nvidia-cudnn-cu13 both install nvidia/cudnn; NCCL and others do likewise. A framework for CUDA
 13 beside TensorFlow, which needs CUDA 12, replaces the library in place. Uninstalling one of them deletes the files
@@ -15,6 +15,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.packages import folder, sharing_a_folder, wanted
 
 CAUSE = Cause(
+    title="{packages} install the same folder: TensorFlow opens the files of the one that was installed last",
     severity=Severity.WARNING,
     fix=(
         run("python -m venv tf && tf/bin/pip install '{with_cuda}'", kind=Kind.NEW_ENVIRONMENT),

@@ -1,4 +1,4 @@
-"""Slurm gave this job {given} GPUs on this node, but the program sees only {visible}: the others are idle
+"""Slurm gave this job more GPUs on this node than the program sees: the others are idle
 
 A line in the program or in the script of the job sets CUDA_VISIBLE_DEVICES, and so leaves out GPUs that the job has and
 pays for. Slurm sets the variable itself, to the GPUs of the job or of the task.
@@ -16,6 +16,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 CAUSE = Cause(
+    title="Slurm gave this job {given} GPUs on this node, but the program sees only {visible}: the others are idle",
     severity=Severity.WARNING,
     fix=(
         unset("CUDA_VISIBLE_DEVICES", note="GPU 0, 1, 2, 3"),

@@ -1,4 +1,4 @@
-"""devices of a plug-in ({kinds}) are counted among the visible GPUs, so there are more numbers than GPUs
+"""devices of a plug-in are counted among the visible GPUs, so there are more numbers than GPUs
 
 A package for another maker's device (tensorflow-plugins) registers devices of another kind. With some releases
 TensorFlow puts their numbers into the list of visible GPUs, which then names a GPU that is not there.
@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="devices of a plug-in ({kinds}) are counted among the visible GPUs, so there are more numbers than GPUs",
     severity=Severity.WARNING,
     fix=(
         run("pip uninstall PLUGIN", "name the package that brings {kinds}; or hide its devices", kind=Kind.REMOVE),

@@ -1,4 +1,4 @@
-"""this pod asked for no GPU, but sees all {gpus} of the node
+"""this pod asked for no GPU, but sees all GPUs of the node
 
 Images for GPUs set NVIDIA_VISIBLE_DEVICES=all. Where nvidia is the default runtime of the node, a pod without a limit
 for nvidia.com/gpu keeps that value and gets every GPU, which the scheduler does not know; in a pod that has the limit,
@@ -17,6 +17,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope, other_use
 
 CAUSE = Cause(
+    title="this pod asked for no GPU, but sees all {gpus} of the node",
     severity=Severity.WARNING,
     fix=(
         start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "if the pod needs GPUs"),

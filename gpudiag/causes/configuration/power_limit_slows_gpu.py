@@ -1,4 +1,4 @@
-"""{gpu} is limited to {limit} of {sold} W, and therefore runs at {clock} of {most} MHz
+"""a GPU has a power limit far below the one that it was sold with, and therefore runs at a low clock
 
 An administrator, or a service that saves energy, has set a limit of power far below the card's own. It is kept until
 the driver is loaded again. Every program runs, and nothing says why it is slow.
@@ -13,6 +13,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{gpu} is limited to {limit} of {sold} W, and therefore runs at {clock} of {most} MHz",
     severity=Severity.WARNING,
     fix=(
         nvidia_smi("run it again while a program computes", "-q -d PERFORMANCE,POWER -i {index}"),

@@ -1,4 +1,4 @@
-"""{name}, the profiler's library, was not found; everything else works without it
+"""the profiler's library (CUPTI) was not found; everything else works without it
 
 TensorFlow's profiler, and the TensorBoard callback with profile_batch, open CUPTI of the CUDA that TensorFlow was built
 for. Toolkits have it in extras/CUPTI/lib64, which no loader searches, and /usr/local/cuda may be another release.
@@ -13,6 +13,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{name}, the profiler's library, was not found; everything else works without it",
     severity=Severity.WARNING,
     fix=(
         install("nvidia-cuda-cupti-cu12"),

@@ -1,4 +1,4 @@
-"""the ptxas that XLA found is too old for the GPU: it does not support {target}
+"""the ptxas that XLA found is too old for the GPU
 
 XLA compiles kernels with the ptxas of a CUDA toolkit that it finds in NVIDIA's package, in --xla_gpu_cuda_data_dir, or
 on PATH. One that is older than the GPU does not know its generation: 10.0 and 12.0 (Blackwell) came with CUDA 12.8, 9.0
@@ -20,6 +20,7 @@ from gpudiag.knowledge.releases import NEW_IN
 from gpudiag.model.report import Figure, Severity
 
 CAUSE = Cause(
+    title="the ptxas that XLA found is too old for the GPU: it does not support {target}",
     severity=Severity.WARNING,
     fix=(
         install("--upgrade", "nvidia-cuda-nvcc-cu12", note="brings a ptxas that XLA finds"),

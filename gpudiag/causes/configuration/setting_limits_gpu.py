@@ -1,4 +1,4 @@
-"""{setting} {what}
+"""a variable limits the memory or the speed of a GPU
 
 Such a variable is set for one program, for a test or to look for an error, and stays in a shell, a service file or an
 image. TensorFlow, CUDA and MPS say nothing of it: a model that fits on the card runs out of memory, or every step is
@@ -16,6 +16,7 @@ from gpudiag.model.facts import Facts, TriedFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{setting} {what}",
     severity=Severity.WARNING,
     fix=(unset("{name}"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",

@@ -1,4 +1,4 @@
-"""the program sets both {one} and {other}, but TensorFlow uses only one of them
+"""the program sets two options that exclude each other: TensorFlow uses only one of them
 
 Memory growth belongs to a whole GPU, logical devices divide it, and TensorFlow refuses the one after the other. In the
 other order, growth before the limits, it says nothing, and growth is off. The v1 options
@@ -17,6 +17,7 @@ from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the program sets both {one} and {other}, but TensorFlow uses only one of them",
     severity=Severity.WARNING,
     fix=(
         edit_note("remove set_memory_growth: the limits of the logical devices bound the program already"),

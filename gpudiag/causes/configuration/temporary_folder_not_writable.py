@@ -1,4 +1,4 @@
-"""programs cannot put temporary files into {folder}: {error}
+"""programs cannot write to the folder for temporary files
 
 TensorFlow takes the first folder that exists of TEST_TMPDIR, TMPDIR, TMP and /tmp, and no other if it cannot be
 written: a container with a read-only root, a full disk, a quota, a limit of `ulimit -f`, the TMPDIR of another user.
@@ -21,6 +21,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import size
 
 CAUSE = Cause(
+    title="programs cannot put temporary files into {folder}: {error}",
     severity=Severity.WARNING,
     fix=(
         check("df -h /tmp", "if it is full, make room"),

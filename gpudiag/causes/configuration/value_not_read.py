@@ -1,4 +1,4 @@
-"""{name}={value!r} has no effect, {read}: {instead}
+"""a variable has no effect: its value is not one of those that are read
 
 CUDA and TensorFlow compare the values of these variables with a few words and ignore every other value without a
 message. For TF_FORCE_GPU_ALLOW_GROWTH and TF_GPU_ALLOCATOR see the causes `growth_not_read` and `allocator_not_known`:
@@ -14,6 +14,7 @@ from gpudiag.knowledge.variables import ACCEPTED, DEVICE_ORDER, LOG_LEVEL
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{name}={value!r} has no effect, {read}: {instead}",
     severity=Severity.WARNING,
     fix=(export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",

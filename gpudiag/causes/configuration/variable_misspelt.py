@@ -1,4 +1,4 @@
-"""nothing reads the variable {name}; probably {known} is meant
+"""nothing reads a variable whose name is probably misspelled
 
 TensorFlow, the CUDA driver and NVIDIA's libraries read only the variables that they know, so that a misspelt name
 causes no error.
@@ -16,6 +16,7 @@ from gpudiag.model.report import Severity
 from gpudiag.model.visibility import apply_mask
 
 CAUSE = Cause(
+    title="nothing reads the variable {name}; probably {known} is meant",
     severity=Severity.WARNING,
     fix=(export("CUDA_VISIBLE_DEVICES", "0"), unset("CUDA_VISIBLE_DEVCIES")),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",

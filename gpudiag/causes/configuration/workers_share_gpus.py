@@ -1,4 +1,4 @@
-"""each of {workers} workers of pytest-xdist sees all GPUs and takes their memory
+"""each worker of pytest-xdist sees all GPUs and takes their memory
 
 pytest -n starts a process for each worker, with `-n auto` as many as there are processor cores, and none of them hides
 a GPU. The first that computes takes nearly all memory of every GPU, and the others fail at random: out of memory,
@@ -20,6 +20,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="each of {workers} workers of pytest-xdist sees all GPUs and takes their memory",
     severity=Severity.WARNING,
     fix=(
         edit_note("put these lines first into conftest.py:"),

@@ -1,4 +1,4 @@
-"""GPU {index} is closed to all programs (compute mode prohibited)
+"""a GPU is closed to all programs (compute mode prohibited)
 
 An administrator can close a GPU to CUDA, for instance the one that drives the screens. TensorFlow lists it all the
 same, and fails when it creates its devices, on all GPUs: "device(s) is/are busy or unavailable".
@@ -12,6 +12,7 @@ from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.fix import Role, configure, note
 
 CAUSE = Cause(
+    title="GPU {index} is closed to all programs (compute mode prohibited)",
     unfit=True,
     fix=(
         note("there is no other GPU to choose here"),

@@ -1,4 +1,4 @@
-"""TensorFlow lists the GPU but cannot make its device: {code}{meaning}
+"""TensorFlow lists the GPU but cannot make its device
 
 TensorFlow makes a context, streams and a memory pool on each GPU before its first operation. If one of them fails
 it raises, or the process ends by a signal, as a stream that cannot be made does (measured, 2.21). The log of the
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="TensorFlow lists the GPU but cannot make its device: {code}{meaning}",
     fix=(ask("gpudiag check -v discovery.logical_devices", "with its log"), FIRST, LOOK, *LAST),
     url=CODES,
     last_resort=True,

@@ -1,4 +1,4 @@
-"""the NVIDIA driver is too old for the CUDA that {who}
+"""the NVIDIA driver is too old for the CUDA that TensorFlow or the program was built with
 
 A driver runs the CUDA of its release and older ones, and newer ones of the same major version within limits: what is
 compiled from PTX (by XLA, or on a GPU that the binary has no code for) needs a driver of that CUDA itself. `nvidia-smi`
@@ -22,6 +22,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="the NVIDIA driver is too old for the CUDA that {who}",
     unfit=True,
     fix=(
         run("sudo ubuntu-drivers install; sudo reboot", "525.60 or newer", kind=Kind.CHANGE_DRIVER),

@@ -1,4 +1,4 @@
-"""{variable} {what} ({refused}), so XLA aborts every program
+"""XLA_FLAGS or TF_XLA_FLAGS has a flag that XLA does not accept, so XLA aborts every program
 
 XLA reads the variables XLA_FLAGS and TF_XLA_FLAGS when TensorFlow makes its devices, or before. A flag that this
 release does not know, most often one that was removed since or that JAX's newer XLA has, a value that it cannot read,
@@ -17,6 +17,7 @@ from gpudiag.knowledge.messages.settings import FLAGS_REFUSED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
+    title="{variable} {what} ({refused}), so XLA aborts every program",
     fix=(unset("XLA_FLAGS"),),
     url="https://openxla.org/xla/flags_guidance",
     needs_gpu=False,

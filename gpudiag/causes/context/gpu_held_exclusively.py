@@ -1,4 +1,4 @@
-"""GPU {index} serves only one process at a time (compute mode exclusive_process), and {holder}
+"""a GPU serves only one process at a time (compute mode exclusive_process), and another process has it
 
 In the compute mode exclusive_process, which clusters set, the second process that makes a context on the GPU is
 refused. TensorFlow lists the GPU all the same; then creating its devices fails with "busy or unavailable", and in 2.21
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="GPU {index} serves only one process at a time (compute mode exclusive_process), and {holder}",
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
         note("there is no other GPU to choose here"),

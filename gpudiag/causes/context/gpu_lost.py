@@ -1,4 +1,4 @@
-"""{who}: {what}
+"""a GPU does not answer any more: it, its power or its connection has failed
 
 A GPU that has fallen off the bus, or has an error that its memory cannot correct, is still counted. NVML says "GPU is
 lost" or "Unknown Error", listing devices raises an exception, creating them ends in CUDA_ERROR_UNKNOWN, and one such
@@ -22,6 +22,7 @@ from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.missing import lost_gpus
 
 CAUSE = Cause(
+    title="{who}: {what}",
     unfit=True,
     fix=(
         check("sudo dmesg | grep -i xid", "shows which fault it is"),

@@ -1,4 +1,4 @@
-"""the driver refuses a context on {who} as busy or unavailable, and its compute mode is not the reason
+"""the driver refuses a context on a GPU as busy or unavailable, and its compute mode is not the reason
 
 CUDA_ERROR_DEVICE_UNAVAILABLE comes from the compute mode most often. In mode DEFAULT it comes from a GPU that failed
 and waits for a reset, from a GPU in MIG mode that is used as a whole, from an MPS daemon that is in trouble, from a
@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Gpu
 
 CAUSE = Cause(
+    title="the driver refuses a context on {who} as busy or unavailable, and its compute mode is not the reason",
     fix=(
         nvidia_smi("shows the processes on the GPU, and its compute mode", "-q -d COMPUTE,PIDS"),
         kernel_log(),

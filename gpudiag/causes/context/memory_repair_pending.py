@@ -1,4 +1,4 @@
-"""memory of {gpu} is faulty, and {what}
+"""memory of a GPU is faulty, and not repaired yet
 
 A GPU with ECC finds faulty places of its memory and replaces them: by spare rows (Ampere and later) or by taking pages
 out of use (before). Both take effect only when the GPU is reset, until then the faulty place is used, and programs that
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import GpuState, NvmlDevice
 
 CAUSE = Cause(
+    title="memory of {gpu} is faulty, and {what}",
     unfit=True,
     fix=(
         reset_gpu("0", "if no program uses it; or reboot"),

@@ -1,4 +1,4 @@
-"""{name}={value!r} stops TensorFlow from creating its GPU devices: it accepts only {read}
+"""a variable about threads stops TensorFlow from creating its GPU devices: it does not accept the value
 
 TF_GPU_THREAD_MODE reads global, gpu_private and gpu_shared, in upper or lower case. TF_GPU_THREAD_COUNT is read only
 with the last two, and must be a whole number.
@@ -14,6 +14,7 @@ from gpudiag.knowledge.variables import ACCEPTED, THREAD_MODE
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="{name}={value!r} stops TensorFlow from creating its GPU devices: it accepts only {read}",
     fix=(unset("{name}"),),
     url="https://www.tensorflow.org/guide/gpu",
     finding="host.environment.threads_refused",

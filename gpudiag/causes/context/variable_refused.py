@@ -1,4 +1,4 @@
-"""{name}={value!r}: {what}
+"""TensorFlow cannot use the value of a variable, and stops
 
 Some values that TensorFlow cannot use are not ignored but end the import or the creation of devices:
 TF_GPU_THREAD_MODE reads global, gpu_private and gpu_shared alone, and TF_PLUGGABLE_DEVICE_LIBRARY_PATH must exist.
@@ -19,6 +19,7 @@ from gpudiag.knowledge.variables import ACCEPTED, SETTINGS, THREAD_MODE, WITHHEL
 from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
+    title="{name}={value!r}: {what}",
     fix=(
         unset("{name}"),
         export(

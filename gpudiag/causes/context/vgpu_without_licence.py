@@ -1,4 +1,4 @@
-"""{gpu} is a vGPU without a licence: {what}
+"""a vGPU has no licence: the driver slows it down, and then refuses contexts on it
 
 A vGPU asks a licence server for a licence when it starts. Without one it works for a while (20 minutes after the
 machine started), then its clocks are lowered, and new contexts fail: "all CUDA-capable devices are busy or
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="{gpu} is a vGPU without a licence: {what}",
     unfit=True,
     fix=(
         check("nvidia-smi -q | grep -i -A 2 licens", "must show: Licensed"),

@@ -1,4 +1,4 @@
-"""the CUDA driver starts but cannot count its GPUs: {code}{meaning}
+"""the CUDA driver starts but cannot count its GPUs
 
 After cuInit TensorFlow asks how many GPUs there are. That this fails although the driver started is rare: a GPU that
 failed in between, or a library that stands between the program and the driver.
@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="the CUDA driver starts but cannot count its GPUs: {code}{meaning}",
     fix=(FIRST, UVM_AGAIN, *LAST),
     url=CODES,
     last_resort=True,

@@ -1,4 +1,4 @@
-"""{shown} in scope, {required} required
+"""fewer GPUs are in scope than required
 
 A machine that lost its GPUs runs TensorFlow on the CPU without an error; --require-gpus makes that a failure. The
 evidence lists the places in which GPUs were looked for. The first place without them says what to look at: the PCI bus
@@ -18,6 +18,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{shown} in scope, {required} required",
     fix=(unset("CUDA_VISIBLE_DEVICES"), note("or require {found}: --require-gpus {found}")),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""GPU {pci} is on the PCI bus, but NVML does not report it
+"""a GPU is on the PCI bus, but NVML does not report it
 
 The driver could not start that GPU, or is too new or too old for it. The kernel's log says which.
 """
@@ -12,6 +12,7 @@ from gpudiag.model.missing import uncounted_gpus
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="GPU {pci} is on the PCI bus, but NVML does not report it",
     severity=Severity.WARNING,
     fix=(kernel_log("shows why; if you can do without this GPU, name the others in CUDA_VISIBLE_DEVICES"),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -1,4 +1,4 @@
-"""the number of GPUs is unknown: {reason}
+"""the number of GPUs is unknown
 
 gpudiag counts GPUs by NVML, the part of the driver that nvidia-smi asks. NVML did not answer, or answered with an
 error.
@@ -13,6 +13,7 @@ from gpudiag.model.missing import lost_gpus
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the number of GPUs is unknown: {reason}",
     severity=Severity.WARNING,
     fix=(nvidia_smi("must work first; see the findings of host.driver"),),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",

@@ -1,4 +1,4 @@
-"""TF_ENABLED_DEVICE_TYPES {what}
+"""TF_ENABLED_DEVICE_TYPES leaves out the GPU
 
 The variable lists the types of devices that TensorFlow makes, separated by commas, in capitals and without blanks:
 'CPU,gpu' and 'CPU, GPU' have no GPU. The list of GPUs is empty then, no library of CUDA is opened, and the line
@@ -18,6 +18,7 @@ from gpudiag.knowledge.messages.way import GPU_TYPE_DISABLED
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
+    title="TF_ENABLED_DEVICE_TYPES {what}",
     fix=(unset(TYPES), export(TYPES, "CPU,GPU", "instead")),
     url="https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/device_factory.cc",
     needs_gpu=False,

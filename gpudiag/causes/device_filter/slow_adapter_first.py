@@ -1,4 +1,4 @@
-"""DirectML uses {first}, the processor's integrated graphics, by default, although {other} is available
+"""DirectML uses the processor's integrated graphics by default, although another GPU is available
 
 tensorflow-directml takes the adapters in the order of Windows, and a program uses the first: on many laptops that is
 the processor's own. Later releases sort them by their speed.
@@ -14,6 +14,7 @@ from gpudiag.knowledge.messages.runtime import DIRECTML_ADAPTER
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="DirectML uses {first}, the processor's integrated graphics, by default, although {other} is available",
     fix=(
         run(
             'set DML_VISIBLE_DEVICES="{number}"',

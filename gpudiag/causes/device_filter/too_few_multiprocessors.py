@@ -1,4 +1,4 @@
-"""TensorFlow ignores {names}: {cores} multiprocessors are fewer than the {least} that it requires
+"""TensorFlow ignores a GPU that has fewer multiprocessors than it requires
 
 TensorFlow takes no GPU with fewer multiprocessors than the best one of the machine or 8, whichever is less: a small
 card for the screens beside a large one is left out, with a line at level I as the only sign. Alone, the same card is
@@ -14,6 +14,7 @@ from gpudiag.fix import Role, export, unset
 from gpudiag.knowledge.messages.way import TOO_FEW_CORES
 
 CAUSE = Cause(
+    title="TensorFlow ignores {names}: {cores} multiprocessors are fewer than the {least} that it requires",
     fix=(
         export("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "{cores}"),
         export("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-4000-8000-000000000000", "hides it", role=Role.ALTERNATIVE),

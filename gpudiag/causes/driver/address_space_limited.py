@@ -1,4 +1,4 @@
-"""this process is limited to {limit} of address space (ulimit -v), but the driver reserves more for the GPUs
+"""this process has too small a limit of address space (ulimit -v): the driver reserves more for the GPUs
 
 CUDA gives the memory of the host and of all GPUs one range of addresses, and reserves it when it starts. These are
 addresses, not memory; a limit of addresses counts them all the same. The driver then answers "out of memory", although
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts
 
 CAUSE = Cause(
+    title="this process is limited to {limit} of address space (ulimit -v), but the driver reserves more for the GPUs",
     fix=(
         check("ulimit -v unlimited", "run it in the shell or job that starts the program"),
         note(

@@ -1,4 +1,4 @@
-"""{asked} counts the GPUs of {makers} too, but CUDA and TensorFlow count only NVIDIA's, from 0 to {last}
+"""the program counts the GPUs of other makers too, but CUDA and TensorFlow count only NVIDIA's
 
 Windows's Task Manager, desktops and system monitors number all display adapters, and often show the integrated GPU as 0
 and NVIDIA's as 1. CUDA_VISIBLE_DEVICES and TensorFlow's /GPU:0 count NVIDIA's GPUs alone. TensorFlow never uses an
@@ -19,6 +19,7 @@ from gpudiag.model.visibility import apply_mask
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{asked} counts the GPUs of {makers} too, but CUDA and TensorFlow count only NVIDIA's, from 0 to {last}",
     fix=(
         export("CUDA_VISIBLE_DEVICES", "0"),
         edit(

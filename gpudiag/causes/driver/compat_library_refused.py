@@ -1,4 +1,4 @@
-"""{who} that {what} does not accept
+"""libcuda.so.1 is a forward-compatibility library that the kernel module or the GPU does not accept
 
 The package cuda-compat brings a newer libcuda.so.1 for an older kernel module. It works on data-centre GPUs, with
 certain older drivers, and nowhere else: on a GeForce, or with a driver that is newer than the package, cuInit fails.
@@ -21,6 +21,7 @@ from gpudiag.model.facts import DriverFacts, Facts
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
+    title="{who} that {what} does not accept",
     fix=(
         export("LD_LIBRARY_PATH", "/opt/lib"),
         check("echo $LD_LIBRARY_PATH", "remove cuda/compat from it; in an image: rm /usr/local/cuda/compat/libcuda*"),

@@ -1,4 +1,4 @@
-"""the CUDA driver does not start: {code}{meaning}
+"""the CUDA driver does not start
 
 cuInit is the first call of every CUDA program, and its code is all that the driver says. None of the causes that facts
 show (modules, versions, device files, masks, containers) was found. What is left is the general meaning of the code,
@@ -15,6 +15,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="the CUDA driver does not start: {code}{meaning}",
     fix=(FIRST, UVM_AGAIN, *LAST),
     url=CODES,
     last_resort=True,

@@ -1,4 +1,4 @@
-"""{files} cannot be opened: no driver on this machine has its device number
+"""device files cannot be opened: no driver on this machine has their device number
 
 The kernel gives nvidia-uvm and others a number when the module is loaded, and it may be another one after a reboot or
 an upgrade. A device file that was made before, written into an image, a container or the specification of one (CDI),
@@ -15,6 +15,7 @@ from gpudiag.fix import Kind, Where, check, configure, run, start
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
+    title="{files} cannot be opened: no driver on this machine has its device number",
     fix=(
         check("grep nvidia /proc/devices; ls -l /dev/nvidia*", "must show the same numbers in both"),
         run("sudo rm /dev/nvidia-uvm", kind=Kind.REMOVE),

@@ -1,4 +1,4 @@
-"""only root may open {files}
+"""only root may open NVIDIA's device files
 
 The driver makes its device files open to everybody, unless its module has been given other permissions
 (NVreg_DeviceFileMode, NVreg_DeviceFileGID), or a udev rule or a script has changed them.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
 from gpudiag.fix import Kind, check, configure, run
 
 CAUSE = Cause(
+    title="only root may open {files}",
     fix=(
         configure("sudo chmod 0666 {files}", "lasts until the next start"),
         check("grep -rn -e NVreg_DeviceFile -e nvidia /etc/modprobe.d /etc/udev/rules.d", "what set it"),

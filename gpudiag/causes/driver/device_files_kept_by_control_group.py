@@ -1,4 +1,4 @@
-"""the permissions of {files} let this process in, but its device control group blocks it
+"""the permissions of the device files let this process in, but its device control group blocks it
 
 The control group of a container, a systemd unit or a Slurm job has a list of devices that may be opened. If a device is
 not on it, open(2) fails with EPERM for every user, root too, while `ls -l` shows nothing. A job that asked for no GPU
@@ -19,6 +19,7 @@ from gpudiag.fix import Action, Kind, Where, check, configure, run, start
 from gpudiag.model.facts import Facts, TriedFacts, Unknown
 
 CAUSE = Cause(
+    title="the permissions of {files} let this process in, but its device control group blocks it",
     fix=(
         run(
             "docker restart CONTAINER",

@@ -1,4 +1,4 @@
-"""the permissions of {files} let this process in, but {module} blocks it
+"""the permissions of the device files let this process in, but a security module blocks it
 
 SELinux and AppArmor decide after the permissions of a file, by the label or the profile of the process: open(2) fails
 with EACCES for root, too. Containers of Podman on Fedora and RHEL meet it most: the label container_t may not open
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNodeFacts, Facts, TriedFacts
 
 CAUSE = Cause(
+    title="the permissions of {files} let this process in, but {module} blocks it",
     fix=(
         start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
         configure("sudo setsebool -P container_use_devices on", "or allows it for all containers", where=Where.HOST),

@@ -1,4 +1,4 @@
-"""device file {missing} is missing, although NVIDIA's kernel module {module} runs for GPU {pci}
+"""a device file is missing, although NVIDIA's kernel module runs for the GPU
 
 Programs reach a GPU through the files /dev/nvidia0, /dev/nvidiactl and /dev/nvidia-uvm. The X server or the helper
 nvidia-modprobe makes them, which must be installed and have its setuid bit; on a server without a desktop they are
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, configure, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="device file {missing} is missing, although NVIDIA's kernel module {module} runs for GPU {pci}",
     fix=(
         configure("sudo nvidia-modprobe -c 0 -u", "creates the files now"),
         run(

@@ -1,4 +1,4 @@
-"""this user may not read and write {nodes}
+"""this user may not read and write NVIDIA's device files
 
 Every use of a GPU opens these files. Their owner, group and permissions decide, and in a container or a job of Slurm
 its control group.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import check
 
 CAUSE = Cause(
+    title="this user may not read and write {nodes}",
     fix=(
         check(
             "ls -l /dev/nvidia*", "join the group that owns the files, and log in again; in a container: --group-add"

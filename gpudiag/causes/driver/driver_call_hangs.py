@@ -1,4 +1,4 @@
-"""{call} never returns{where}: the driver hangs, and every program that uses a GPU hangs with it
+"""a call never returns: the driver hangs, and every program that uses a GPU hangs with it
 
 A process that waits in the driver cannot be stopped by Ctrl-C, often not even by SIGKILL (state D), and each new one
 waits, too. Most often a GPU has failed: it fell off the bus, waits for a reset, or its firmware (GSP) does not answer.
@@ -15,6 +15,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
+    title="{call} never returns{where}: the driver hangs, and every program that uses a GPU hangs with it",
     unfit=True,
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'"),

@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module {module} is loaded, but neither CUDA nor NVML ({error}) can reach it
+"""NVIDIA's kernel module is loaded, but neither CUDA nor NVML can reach it
 
 The module is loaded and its device files are there, but programs that open them get no answer: the files have the
 numbers of an earlier start of the module, the module did not set up the GPU, or it is in a failed state. NVML then says
@@ -16,6 +16,7 @@ from gpudiag.fix import check, configure, kernel_log, reboot
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="NVIDIA's kernel module {module} is loaded, but neither CUDA nor NVML ({error}) can reach it",
     fix=(
         check("ls -l /dev/nvidia*; grep nvidia /proc/devices", "must show the same numbers in both"),
         kernel_log(),

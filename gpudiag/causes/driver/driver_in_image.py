@@ -1,4 +1,4 @@
-"""this container's image contains its own driver ({library}), but the host runs kernel module {module}
+"""this container's image contains its own driver, of another version than the host's kernel module
 
 The container runtime mounts the host's driver libraries into each container, of the very version of the host's kernel
 module. Where packages of the driver are installed in the image, often as a dependency of another one, their libraries
@@ -12,6 +12,7 @@ from gpudiag.causes.shared.driver import TwoVersions
 from gpudiag.fix import Kind, Where, run, start
 
 CAUSE = Cause(
+    title="this container's image contains its own driver ({library}), but the host runs kernel module {module}",
     fix=(
         run("RUN apt-get purge -y {packages}", "put it into the Dockerfile", kind=Kind.REMOVE, where=Where.IMAGE),
         start("docker run --gpus all ...", "brings the host's libraries"),

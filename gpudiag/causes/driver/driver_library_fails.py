@@ -1,4 +1,4 @@
-"""{path} opens but does not work: {error}
+"""the CUDA driver library opens but does not work
 
 Error 34 is the stub of the CUDA toolkit, a file for linking that contains no driver. Any other error means that the
 library is damaged or does not fit the kernel module.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, note
 
 CAUSE = Cause(
+    title="{path} opens but does not work: {error}",
     fix=(
         note(
             "error 34 is the stub of the CUDA toolkit: take its folder out of LD_LIBRARY_PATH; otherwise "

@@ -1,4 +1,4 @@
-"""{family} could not be examined: {reason}
+"""the driver, NVML or the device files could not be examined
 
 gpudiag asks the driver, NVML and the device files in separate processes with a deadline. If one of them does not
 answer, the driver most often hangs, and TensorFlow would hang in the same call.
@@ -11,6 +11,7 @@ from gpudiag.fix import kernel_log, nvidia_smi
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
+    title="{family} could not be examined: {reason}",
     fix=(
         nvidia_smi("if it hangs too, the driver is stuck: look for Xid in dmesg, and reboot"),
         kernel_log(),

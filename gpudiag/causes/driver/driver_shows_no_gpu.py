@@ -1,4 +1,4 @@
-"""CUDA finds no GPU, though NVML reports {gpus} and nothing hides them
+"""CUDA finds no GPU, though NVML reports GPUs and nothing hides them
 
 The usual reasons of "no CUDA-capable device is detected" do not apply here: CUDA_VISIBLE_DEVICES lets GPUs through, the
 device files are there and may be opened, and the module is loaded. What is left: a module nvidia_uvm of another version
@@ -15,6 +15,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
+    title="CUDA finds no GPU, though NVML reports {gpus} and nothing hides them",
     fix=(
         reload_uvm("if no GPU is in use"),
         kernel_log(),

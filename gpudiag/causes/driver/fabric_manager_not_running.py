@@ -1,4 +1,4 @@
-"""the GPUs are not ready and wait for {waited}
+"""the GPUs are not ready: NVIDIA's Fabric Manager, or another service of the driver, has not set them up
 
 On machines whose GPUs are joined by NVSwitch (HGX and DGX with A100, H100, H200, B200) a service must set the
 switches up before CUDA can start: nvidia-fabricmanager, of exactly the driver's version. nvidia-smi lists all GPUs
@@ -21,6 +21,7 @@ from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="the GPUs are not ready and wait for {waited}",
     fix=(
         run("sudo apt install 'nvidia-fabricmanager-535=535.104.05*'", kind=Kind.INSTALL_AS_ROOT),
         configure("sudo systemctl enable --now nvidia-fabricmanager"),

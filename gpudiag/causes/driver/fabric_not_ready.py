@@ -1,4 +1,4 @@
-"""{gpu} is not registered with the NVSwitch fabric ({state}), which is not set up from {here}
+"""a GPU is not registered with the NVSwitch fabric
 
 On machines whose GPUs are joined by NVSwitch, CUDA starts on a GPU only after Fabric Manager has registered it. In a
 virtual machine that has some of the GPUs, Fabric Manager runs outside, at the provider: nothing inside can start it,
@@ -14,6 +14,7 @@ from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import Kind, check, configure, note
 
 CAUSE = Cause(
+    title="{gpu} is not registered with the NVSwitch fabric ({state}), which is not set up from {here}",
     unfit=True,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""{pci} is held by {driver}, so NVML does not count it
+"""another kernel driver holds a GPU, so NVML does not count it
 
 A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci. The other GPUs of the machine are
 not affected.
@@ -12,6 +12,7 @@ from gpudiag.fix import Kind, note, run
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{pci} is held by {driver}, so NVML does not count it",
     severity=Severity.NOTE,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""GPU {pci} is reserved by the kernel driver {holder}, for example for a virtual machine
+"""a GPU is reserved by another kernel driver, for example for a virtual machine
 
 A GPU that is passed through to a virtual machine is bound to vfio-pci (or pci-stub, xen-pciback) on the host. NVIDIA's
 driver on the host does not see it then, and cuInit says that there is no device.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.kernel_module import KeptGpu
 from gpudiag.fix import Kind, note, run
 
 CAUSE = Cause(
+    title="GPU {pci} is reserved by the kernel driver {holder}, for example for a virtual machine",
     fix=(
         note(
             "run TensorFlow in the virtual machine that has the GPU, or give the GPU back to this one:",

@@ -1,4 +1,4 @@
-"""{gpu} needs the legacy driver {branch}; the installed driver {installed} does not support it
+"""a GPU needs a legacy driver; the installed driver does not support it
 
 Each branch of NVIDIA's driver drops old GPUs: 495 dropped Kepler, 590 dropped Maxwell, Pascal and Volta. A driver that
 is too new loads, finds no GPU that it supports and unloads again, as if the module could not be loaded; the kernel's
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
+    title="{gpu} needs the legacy driver {branch}; the installed driver {installed} does not support it",
     unfit=True,
     fix=(
         run("sudo apt install nvidia-driver-470", kind=Kind.CHANGE_DRIVER),

@@ -1,4 +1,4 @@
-"""NVIDIA's driver {module} runs but refuses GPU {pci}, and reports no GPU
+"""NVIDIA's driver runs but refuses a GPU, and reports no GPU
 
 The kernel's log says why: the GPU is too old for this driver (580 is the last for Maxwell, Pascal and Volta) or too new
 for it, the open kernel modules are installed for a GPU older than Turing, the GPU has too little power or a bad slot
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TriedFacts
 
 CAUSE = Cause(
+    title="NVIDIA's driver {module} runs but refuses GPU {pci}, and reports no GPU",
     unfit=True,
     fix=(
         kernel_log("the reason"),

@@ -1,4 +1,4 @@
-"""GPU {pci} is switched off (D3cold) and does not wake up: NVIDIA's driver cannot reach it
+"""a GPU is switched off (D3cold) and does not wake up: NVIDIA's driver cannot reach it
 
 The kernel switches an unused GPU off, especially on notebooks, and switches it on at its next use. If that fails,
 because of the firmware, of a tool that saves power (powertop, TLP, supergfxctl) or of the driver, the GPU "has fallen
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="GPU {pci} is switched off (D3cold) and does not wake up: NVIDIA's driver cannot reach it",
     unfit=True,
     fix=(
         configure("echo on | sudo tee /sys/bus/pci/devices/{first}/power/control && nvidia-smi"),

@@ -1,4 +1,4 @@
-"""CUDA cannot start because of HMM, which module nvidia_uvm {module} switches on under kernel {kernel}
+"""CUDA cannot start because of HMM, which module nvidia_uvm switches on under this kernel
 
 Heterogeneous memory management (HMM) lets GPUs read all memory of a process. nvidia_uvm switches it on by itself if the
 kernel offers it, and with some kernels (Enterprise Linux 9, 6.11 and later ones with driver 570) cuInit then fails with
@@ -17,6 +17,7 @@ from gpudiag.fix import Kind, check, reload_uvm, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="CUDA cannot start because of HMM, which module nvidia_uvm {module} switches on under kernel {kernel}",
     fix=(
         run(
             "echo options nvidia_uvm uvm_disable_hmm=1 | sudo tee /etc/modprobe.d/nvidia-uvm.conf",

@@ -1,4 +1,4 @@
-"""cuInit fails because {files} is loaded before the driver and intercepts its calls
+"""cuInit fails because a library is loaded before the driver and intercepts its calls
 
 Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) put themselves before
 libcuda.so.1, by LD_PRELOAD or by /etc/ld.so.preload. One that is of another driver, that cannot reach its manager or
@@ -14,6 +14,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DriverFacts
 
 CAUSE = Cause(
+    title="cuInit fails because {files} is loaded before the driver and intercepts its calls",
     fix=(
         unset("LD_PRELOAD"),
         check("cat /etc/ld.so.preload", "remove its line to see whether the driver works without it"),

@@ -1,4 +1,4 @@
-"""the NVIDIA kernel module does not run where the program ran: {why}
+"""the NVIDIA kernel module does not run where the program ran
 
 The driver's libraries and nvidia-smi are there, and nothing answers them. After an upgrade of the kernel the module
 is not built for it; with Secure Boot an unsigned module is refused; nouveau may hold the GPU; in a container the
@@ -17,6 +17,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="the NVIDIA kernel module does not run where the program ran: {why}",
     fix=(
         run("mokutil --sb-state; sudo modprobe nvidia; sudo dmesg | tail", kind=Kind.RELOAD_DRIVER),
         run(

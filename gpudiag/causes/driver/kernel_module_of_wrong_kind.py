@@ -1,4 +1,4 @@
-"""GPU {pci} needs NVIDIA's {needed} kernel module, but the {loaded} one is loaded
+"""a GPU needs NVIDIA's open kernel module but the proprietary one is loaded, or the other way round
 
 NVIDIA's driver comes with one of two kernel modules. The open one drives GPUs from Turing on (2018: T4, RTX 20), and is
 the only one for Blackwell (B200, RTX 50). The proprietary one drives everything up to Ada and Hopper. The wrong one
@@ -17,6 +17,7 @@ from gpudiag.fix import Kind, check, note, reboot, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
+    title="GPU {pci} needs NVIDIA's {needed} kernel module, but the {loaded} one is loaded",
     unfit=True,
     fix=(
         run("sudo apt install nvidia-driver-570-open", kind=Kind.CHANGE_DRIVER),

@@ -1,4 +1,4 @@
-"""the driver's libraries and its kernel module are of different versions: {versions}
+"""the driver's libraries and its kernel module are of different versions
 
 An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
 kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
@@ -22,6 +22,7 @@ from gpudiag.knowledge.messages.runtime import DIAGNOSTICS
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
+    title="the driver's libraries and its kernel module are of different versions: {versions}",
     unfit=True,
     fix=(
         reboot(),

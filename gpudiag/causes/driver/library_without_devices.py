@@ -1,4 +1,4 @@
-"""the driver's libraries are in this container, but {lacking} is not
+"""the driver's libraries are in this container, but the GPU's device files are not
 
 CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and a /dev/nvidiaN for each GPU. If they are passed in one by one,
 /dev/nvidia-uvm is often forgotten, because nvidia-smi works without it, while cuInit fails with an unknown error.
@@ -12,6 +12,7 @@ from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import Kind, Where, configure, note, start
 
 CAUSE = Cause(
+    title="the driver's libraries are in this container, but {lacking} is not",
     fix=(
         start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(

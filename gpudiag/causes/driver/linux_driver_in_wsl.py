@@ -1,4 +1,4 @@
-"""a Linux driver ({library}) is installed in this WSL distribution and is used instead of Windows' driver
+"""a Linux driver is installed in this WSL distribution and is used instead of Windows' driver
 
 Under WSL the driver is the one of Windows, and its libraries appear in /usr/lib/wsl/lib. The packages cuda,
 cuda-drivers and nvidia-driver bring a driver for Linux that has no kernel module there, and its libcuda.so.1 is found
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, configure, export, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="a Linux driver ({library}) is installed in this WSL distribution and is used instead of Windows' driver",
     fix=(
         run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.CHANGE_DRIVER),
         configure("sudo ldconfig"),

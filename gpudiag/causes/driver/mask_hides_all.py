@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} hides all GPUs of this machine
+"""CUDA_VISIBLE_DEVICES hides all GPUs of this machine
 
 The CUDA driver, not TensorFlow, reads this variable, and ends the list at the first entry that names no GPU. An empty
 value, -1, an index that does not exist, a word: each leaves no GPU, and cuInit then answers "no CUDA-capable device is
@@ -20,6 +20,7 @@ from gpudiag.model.visibility import apply_mask
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES={value!r} hides all GPUs of this machine",
     severity=Severity.WARNING,
     fix=(unset("CUDA_VISIBLE_DEVICES"), export("CUDA_VISIBLE_DEVICES", "{uuid}", "chooses one", role=Role.ALTERNATIVE)),
     url=PROGRAMMING_GUIDE,

@@ -1,4 +1,4 @@
-"""GPU {empty} is in MIG mode without any MIG instance, so CUDA does not show it
+"""a GPU is in MIG mode without any MIG instance, so CUDA does not show it
 
 In MIG mode a GPU computes only through its instances. With the mode on and none created, nvidia-smi lists the GPU, and
 CUDA does not: cuInit answers "no CUDA-capable device is detected", or the GPU is lacking in TensorFlow's list.
@@ -17,6 +17,7 @@ from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
+    title="GPU {empty} is in MIG mode without any MIG instance, so CUDA does not show it",
     unfit=True,
     fix=(
         check("sudo nvidia-smi mig -i {gpu} -lgip", "shows which instances are possible"),

@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module is not loaded, though GPU {pci} is on the PCI bus
+"""NVIDIA's kernel module is not loaded, though a GPU is on the PCI bus
 
 Without its kernel module the driver reaches no GPU. Other causes say why it is not loaded: it is not installed, another
 driver has the GPU, Secure Boot refuses it, or it was not built for this kernel.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, check, run
 
 CAUSE = Cause(
+    title="NVIDIA's kernel module is not loaded, though GPU {pci} is on the PCI bus",
     fix=(
         run(
             "sudo modprobe nvidia",

@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module was not built for the running kernel {kernel}
+"""NVIDIA's kernel module was not built for the running kernel
 
 The module must be built for each kernel. After a kernel update, this build fails or is skipped if the kernel's headers
 are not installed or the driver is too old for the new kernel; the machine then starts without the module. The driver's
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.machine import INSTALLATION, build_command, operating
 from gpudiag.fix import Kind, note, run
 
 CAUSE = Cause(
+    title="NVIDIA's kernel module was not built for the running kernel {kernel}",
     fix=(
         run("sudo apt install linux-headers-6.1.0 && sudo dkms autoinstall -k 6.1.0", kind=Kind.CHANGE_DRIVER),
         run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),

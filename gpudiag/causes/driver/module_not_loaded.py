@@ -1,4 +1,4 @@
-"""NVIDIA's kernel module is not loaded, though its driver is installed and GPU {pci} is in this machine
+"""NVIDIA's kernel module is not loaded, though its driver is installed and a GPU is in this machine
 
 The libraries of the driver are there, and the kernel does not run its module: the machine was not restarted after the
 installation, the module does not fit the kernel, the driver does not support this GPU, or a file in /etc/modprobe.d
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.machine import INSTALLATION
 from gpudiag.fix import Kind, check, run
 
 CAUSE = Cause(
+    title="NVIDIA's kernel module is not loaded, though its driver is installed and GPU {pci} is in this machine",
     fix=(
         run("sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER),
         check("sudo dmesg | grep -i -e nvrm -e nvidia", "if that fails"),

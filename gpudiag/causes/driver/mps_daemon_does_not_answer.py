@@ -1,4 +1,4 @@
-"""CUDA is set to use an MPS daemon, but {why}
+"""CUDA is set to use an MPS daemon, but none answers
 
 If a control daemon of MPS is found in CUDA_MPS_PIPE_DIRECTORY, or in /tmp/nvidia-mps, every CUDA program goes through
 it, and none works if it does not answer: it was killed and its socket is still there, belongs to another user, or is on
@@ -20,6 +20,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
+    title="CUDA is set to use an MPS daemon, but {why}",
     fix=(
         configure("nvidia-cuda-mps-control -d", "starts the daemon"),
         unset("CUDA_MPS_PIPE_DIRECTORY", note="runs programs without the daemon", role=Role.ALTERNATIVE),

@@ -1,4 +1,4 @@
-"""NVIDIA's driver refuses GPU {pci}: the firmware gave it no address space (BAR)
+"""NVIDIA's driver refuses a GPU: the firmware gave it no address space (BAR)
 
 A GPU's memory is seen through regions of addresses (BAR), of up to as many GiB as the GPU has memory. If the firmware
 has no room for them below 4 GiB and may not go above, or if a virtual machine has too small a window, the kernel leaves
@@ -15,6 +15,7 @@ from gpudiag.fix import Kind, note, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
+    title="NVIDIA's driver refuses GPU {pci}: the firmware gave it no address space (BAR)",
     unfit=True,
     fix=(
         note(

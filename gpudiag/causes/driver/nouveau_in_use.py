@@ -1,4 +1,4 @@
-"""the kernel drives GPU {pci} with nouveau instead of NVIDIA's module
+"""the kernel drives a GPU with nouveau instead of NVIDIA's module
 
 nouveau, the free driver, cannot run CUDA, and while it holds the GPU NVIDIA's module cannot be loaded. The driver's
 packages normally forbid nouveau, and an installation by hand, an old boot image or a kernel update
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.machine import INSTALLATION, uses_apt
 from gpudiag.fix import Kind, reboot, run
 
 CAUSE = Cause(
+    title="the kernel drives GPU {pci} with nouveau instead of NVIDIA's module",
     fix=(
         run("echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf", kind=Kind.CHANGE_DRIVER),
         run("sudo update-initramfs -u", kind=Kind.CHANGE_DRIVER),

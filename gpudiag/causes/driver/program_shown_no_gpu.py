@@ -1,4 +1,4 @@
-"""CUDA shows the program no GPU: {why}
+"""CUDA shows the program no GPU
 
 CUDA_ERROR_NO_DEVICE comes from a driver that works. Most often CUDA_VISIBLE_DEVICES, in the environment or set by the
 program itself, names a GPU that is not there; otherwise the job or the container was given no GPU, or none answers.
@@ -20,6 +20,7 @@ _OF_AMD = re.compile(r"\bname: (?:AMD |Radeon|Vega|Instinct|gfx\d)")
 """TensorFlow's name of an AMD device, in another program of the same machine."""
 
 CAUSE = Cause(
+    title="CUDA shows the program no GPU: {why}",
     fix=(
         check('grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'),
         start("docker run --gpus all ..."),

@@ -1,4 +1,4 @@
-"""Slurm gave no GPU to this {what}{job}
+"""Slurm gave no GPU to this job
 
 Slurm gives a job the GPUs that it asks for, and a step (srun) those that the step asks for. To the others it writes
 CUDA_VISIBLE_DEVICES=NoDevFiles, or an empty value, or keeps the devices from them by control groups. cuInit then
@@ -18,6 +18,7 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
+    title="Slurm gave no GPU to this {what}{job}",
     fix=(
         start("sbatch --gres=gpu:1 ...", "or in the script: #SBATCH --gres=gpu:1"),
         start("srun --gres=gpu:1 ...", "requests a GPU for the step: it may have to, even if its job has GPUs"),

@@ -1,4 +1,4 @@
-"""libcuda.so.1 is the stub of the CUDA toolkit{where} instead of the driver's library
+"""libcuda.so.1 is the stub of the CUDA toolkit instead of the driver's library
 
 The toolkit has a libcuda.so in its folder stubs, for linking on machines without a driver. If that folder is in
 LD_LIBRARY_PATH or in the loader's configuration, or a Dockerfile linked libcuda.so.1 to the stub, programs open it,
@@ -14,6 +14,7 @@ from gpudiag.fix import unset
 from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
+    title="libcuda.so.1 is the stub of the CUDA toolkit{where} instead of the driver's library",
     fix=(unset("LD_LIBRARY_PATH"),),
     url="https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     views=("host.driver.libcuda_failed",),

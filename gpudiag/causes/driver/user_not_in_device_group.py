@@ -1,4 +1,4 @@
-"""permission denied: user {user} may not open {files}, which belong to group {group}
+"""permission denied: this user is not in the group that may open NVIDIA's device files
 
 The driver's device files are open to everybody by default; some distributions and clusters give them to a group (video,
 render, vglusers). Only members of the group, and root, can then use the GPU. In a container the group's number counts,
@@ -12,6 +12,7 @@ from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
 from gpudiag.fix import configure, note
 
 CAUSE = Cause(
+    title="permission denied: user {user} may not open {files}, which belong to group {group}",
     fix=(configure("sudo usermod -aG video someone"), note("then log in again")),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=(

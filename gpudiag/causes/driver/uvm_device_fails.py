@@ -1,4 +1,4 @@
-"""/dev/nvidia-uvm cannot be opened: {error}; CUDA needs it, but nvidia-smi does not
+"""/dev/nvidia-uvm cannot be opened; CUDA needs it, but nvidia-smi does not
 
 The module nvidia_uvm keeps the state of CUDA's memory. After suspend and resume, or after a crash of a program, it may
 be in a state in which it refuses everybody. NVML and nvidia-smi do without it and show a healthy GPU, and cuInit fails
@@ -13,6 +13,7 @@ from gpudiag.fix import Kind, configure, reload_uvm, run
 from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
+    title="/dev/nvidia-uvm cannot be opened: {error}; CUDA needs it, but nvidia-smi does not",
     unfit=True,
     fix=(
         reload_uvm("if no program uses a GPU"),

@@ -1,4 +1,4 @@
-"""{gpu} is divided into vGPUs for virtual machines, so CUDA cannot use it on the host
+"""a GPU is divided into vGPUs for virtual machines, so CUDA cannot use it on the host
 
 The driver of a hypervisor (its package is called vgpu-kvm) serves the virtual machines alone. It brings nvidia-smi and
 NVML, which show the GPU, and no libcuda.so.1; programs on the host find no CUDA.
@@ -13,6 +13,7 @@ from gpudiag.fix import Kind, note
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
+    title="{gpu} is divided into vGPUs for virtual machines, so CUDA cannot use it on the host",
     unfit=True,
     fix=(
         note("run the program in a virtual machine that has a vGPU, or is given the whole GPU (passed through)"),

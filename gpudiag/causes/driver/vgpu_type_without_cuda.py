@@ -1,4 +1,4 @@
-"""{gpu} is a vGPU of a type that does not support CUDA: {name}
+"""a GPU is a vGPU of a type that does not support CUDA
 
 A vGPU of NVIDIA's has a type, which the administrator of the hypervisor chooses; the last letter of its name says what
 it is for. Types that end with Q and C have CUDA; those that end with A (applications) and B (desktops) draw only.
@@ -14,6 +14,7 @@ from gpudiag.causes.shared.gpu_state import GpusInScope, NoneListed, addresses, 
 from gpudiag.fix import Kind, check, note
 
 CAUSE = Cause(
+    title="{gpu} is a vGPU of a type that does not support CUDA: {name}",
     unfit=True,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs
+"""the driver's compute library libcuda.so.1 was not found, though the driver's kernel module runs
 
 Distributions split NVIDIA's driver into packages, and the one with libcuda.so.1 may be left out: a server, or a desktop
 that only draws, does not need it. nvidia-smi works, because it needs NVML alone; cuInit fails with "UNKNOWN ERROR
@@ -18,6 +18,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs",
     fix=(run("sudo apt-get install libcuda1", kind=Kind.INSTALL_AS_ROOT),),
     url=INSTALLATION,
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""no GPU was passed into this container{how}{host}
+"""no GPU was passed into this container
 
 GPUs and the driver's libraries are on the host; the NVIDIA Container Toolkit puts them into a container, and only
 when it is asked to. Without that TensorFlow finds no libcuda.so.1 and says "failed call to cuInit: UNKNOWN ERROR
@@ -17,6 +17,7 @@ from gpudiag.fix import Where, note, start
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="no GPU was passed into this container{how}{host}",
     severity=Severity.WARNING,
     fix=(
         start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),

@@ -1,4 +1,4 @@
-"""{devices} is in this container, but the driver's library libcuda.so.1 is not
+"""a GPU is in this container, but the driver's library libcuda.so.1 is not
 
 A GPU in a container needs the host's device files and the host's driver libraries, of the same version as its kernel
 module. Mounting /dev/nvidia0 by hand brings the first alone; so does Apptainer, which shows the host's /dev and
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, note, start
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
+    title="{devices} is in this container, but the driver's library libcuda.so.1 is not",
     fix=(
         start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
         note(

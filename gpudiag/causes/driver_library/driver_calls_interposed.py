@@ -1,4 +1,4 @@
-"""{files} is loaded into every program before the driver, and intercepts calls to the driver
+"""a library is loaded into every program before the driver, and intercepts calls to the driver
 
 Libraries that share a GPU out among containers (HAMi, vCUDA and others of their kind) and profilers put themselves
 before libcuda.so.1 and libnvidia-ml.so.1, by LD_PRELOAD or by /etc/ld.so.preload, which no variable shows. Programs
@@ -13,6 +13,7 @@ from gpudiag.model.facts import DriverFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{files} is loaded into every program before the driver, and intercepts calls to the driver",
     severity=Severity.NOTE,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""the CUDA driver library cannot be opened: {error}
+"""the CUDA driver library cannot be opened
 
 libcuda.so.1 belongs to the driver and comes with it, in the version of the kernel module. In a container the NVIDIA
 Container Toolkit brings it from the host.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, note
 
 CAUSE = Cause(
+    title="the CUDA driver library cannot be opened: {error}",
     fix=(
         note(
             "install the driver's libraries, in the version of the kernel module ({module}); in a "

@@ -1,4 +1,4 @@
-"""NVIDIA's driver is not installed, though GPU {pci} is in this machine
+"""NVIDIA's driver is not installed, though a GPU is in this machine
 
 The CUDA libraries that pip installs are not the driver. The driver is the kernel module and libcuda.so.1, and it
 comes from the distribution or from NVIDIA's installer. Without it cuInit fails with "UNKNOWN ERROR (303)". "Could not
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.machine import INSTALLATION, install_command
 from gpudiag.fix import Kind, nvidia_smi, reboot, run
 
 CAUSE = Cause(
+    title="NVIDIA's driver is not installed, though GPU {pci} is in this machine",
     fix=(
         run("sudo ubuntu-drivers install", kind=Kind.CHANGE_DRIVER),
         reboot(),

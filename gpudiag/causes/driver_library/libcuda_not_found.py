@@ -1,4 +1,4 @@
-"""the library of the NVIDIA driver, {name}, was not found where the program ran
+"""the library of the NVIDIA driver was not found where the program ran
 
 TensorFlow finds no GPU without the driver's own library, and goes on with the CPU. On a machine without an NVIDIA GPU
 that is normal. CUDA's packages do not bring it: it comes with the driver, or, in a container, with the NVIDIA container
@@ -16,6 +16,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="the library of the NVIDIA driver, {name}, was not found where the program ran",
     fix=(
         nvidia_smi("if it fails, install the driver"),
         start("docker run --gpus all ..."),

@@ -1,4 +1,4 @@
-"""Kubernetes gave this pod {wanted}, but the container's runtime passes no GPU in
+"""Kubernetes gave this pod a GPU, but the container's runtime passes none in
 
 The device plugin writes the UUID of the GPU into NVIDIA_VISIBLE_DEVICES, and NVIDIA's runtime reads it there. Under
 another runtime (runc, the default of containerd) the variable has no effect: the pod counts as one with a GPU, and its
@@ -14,6 +14,7 @@ from gpudiag.causes.shared.containers import PODS, WithoutGpu
 from gpudiag.fix import Role, Where, configure, start
 
 CAUSE = Cause(
+    title="Kubernetes gave this pod {wanted}, but the container's runtime passes no GPU in",
     fix=(
         start("runtimeClassName: nvidia", "put it into the pod's spec"),
         configure(

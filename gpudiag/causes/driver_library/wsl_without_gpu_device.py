@@ -1,4 +1,4 @@
-"""this WSL ({kernel}) has no /dev/dxg, and so no GPU: it is WSL 1, or its GPU support is off
+"""this WSL has no /dev/dxg, and so no GPU: it is WSL 1, or its GPU support is off
 
 Only WSL 2 gives a distribution access to the GPU, through /dev/dxg; WSL 1 never does. Under WSL 2 the file is missing
 if .wslconfig has gpuSupport=false, or with a Windows older than 21H2.
@@ -12,6 +12,7 @@ from gpudiag.fix import Kind, ask, note, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="this WSL ({kernel}) has no /dev/dxg, and so no GPU: it is WSL 1, or its GPU support is off",
     fix=(
         ask("wsl --list --verbose", "run it in PowerShell: it shows this distribution's WSL version"),
         run("wsl --set-version NAME 2", "if the version is 1, run this in PowerShell with the distribution's name"),

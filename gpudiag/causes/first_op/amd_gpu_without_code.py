@@ -1,4 +1,4 @@
-"""{name}: this ROCm has no code for it
+"""this ROCm has no code for the GPU
 
 ROCm's libraries have code for a few generations of AMD GPUs. A GPU of a related generation runs that code if
 HSA_OVERRIDE_GFX_VERSION names the relative; a GPU of a dropped generation runs only on an older ROCm.
@@ -16,6 +16,7 @@ from gpudiag.knowledge.messages.rocm import NO_CODE_FOR_AMD_GPU
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{name}: this ROCm has no code for it",
     fix=(check("rocminfo | grep -i gfx", "shows the GPU's name"),),
     url="https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""a matrix product fails on the GPU: {why}
+"""a matrix product fails on the GPU
 
 cuBLAS fails if no memory is left for it beside TensorFlow's pool, and if the GPU is newer than the CUDA that
 TensorFlow was built for: CUDA 10 and older (TensorFlow up to 2.3) have no code for Ampere and later GPUs (RTX 30, A100
@@ -16,6 +16,7 @@ from gpudiag.knowledge.releases import Version, knows
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="a matrix product fails on the GPU: {why}",
     fix=(
         GROW,
         GROW_BY_VARIABLE,

@@ -1,4 +1,4 @@
-"""{card} (compute capability {capability}) is newer than CUDA {cuda}, {release}
+"""the GPU is newer than the CUDA that this TensorFlow was built for
 
 The GPU is listed, and what starts takes long: the driver compiles what it finds as PTX. Then cuBLAS or cuDNN fails, a
 kernel is refused (CUDA_ERROR_INVALID_PTX) or wrong numbers come, because the libraries of that CUDA have no code for a
@@ -25,6 +25,7 @@ from gpudiag.knowledge.releases import NEW_IN, knows, numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{card} (compute capability {capability}) is newer than CUDA {cuda}, {release}",
     fix=(
         install("tensorflow[and-cuda]", note="installs a TensorFlow that was built for a CUDA which supports the GPU"),
     ),

@@ -1,4 +1,4 @@
-"""data copied {way} is corrupted, and no error is raised
+"""data copied to, from or between GPUs is corrupted, and no error is raised
 
 GPUs write directly into each other's memory over PCI Express. An IOMMU that translates addresses, or PCI access control
 (ACS), sends that traffic up to the processor, where on some machines it is corrupted or goes elsewhere: training on
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.multi_gpu import NCCL
 from gpudiag.fix import Kind, check, export, note, nvidia_smi
 
 CAUSE = Cause(
+    title="data copied {way} is corrupted, and no error is raised",
     unfit=True,
     fix=(
         note(

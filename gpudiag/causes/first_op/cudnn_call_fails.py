@@ -1,4 +1,4 @@
-"""cuDNN cannot start or run on the GPU, {why}
+"""cuDNN cannot start or run on the GPU
 
 "DNN library is not found", with no line about memory, comes most often from a cuDNN that does not fit TensorFlow: a
 lower minor version than it was built with, or a copy of another program found first. cuDNN takes its own memory,
@@ -19,6 +19,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="cuDNN cannot start or run on the GPU, {why}",
     fix=(
         GROW,
         GROW_BY_VARIABLE,

@@ -1,4 +1,4 @@
-"""cuDNN {found} is loaded {where} and TensorFlow needs {needed}
+"""the loaded cuDNN is older than TensorFlow needs
 
 GPUs are listed and matrix products work; the first convolution or recurrent layer fails with "No DNN in stream
 executor". LD_LIBRARY_PATH comes before the folders of NVIDIA's packages, so a module, a base image or a toolkit that
@@ -23,6 +23,7 @@ from gpudiag.probes.common import CUDNN_NEEDED
 from gpudiag.probes.host.libraries import CUDNN, cudnn_too_old, requirement
 
 CAUSE = Cause(
+    title="cuDNN {found} is loaded {where} and TensorFlow needs {needed}",
     fix=(unset("LD_LIBRARY_PATH"), install("{requirement}", note="at least")),
     url="https://www.tensorflow.org/install/source#gpu",
     finding="host.libraries.cudnn_too_old",

@@ -1,4 +1,4 @@
-"""{which} {verb} wrong results
+"""a GPU computes wrong results
 
 A product of small matrices of whole numbers has one right result, and the GPU gave another one, without an error; or
 several libraries are wrong on one GPU. Its memory, its power or its clock is at fault most often, or what lies between
@@ -14,6 +14,7 @@ from gpudiag.fix import check, kernel_log
 from gpudiag.model.report import Finding
 
 CAUSE = Cause(
+    title="{which} {verb} wrong results",
     unfit=True,
     fix=(
         check("{errors}", "shows errors of the GPU's memory"),

@@ -1,4 +1,4 @@
-"""{library} computes wrong results on {gpus}
+"""a library computes wrong results on a GPU
 
 No error is raised: models train, but do not learn. If one GPU of several does so, it is that GPU: its memory, power or
 clock. If all of them do, with one library, the library is damaged, or is a copy of another release.
@@ -15,6 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.probes.host.libraries import requirement
 
 CAUSE = Cause(
+    title="{library} computes wrong results on {gpus}",
     unfit=True,
     fix=(
         install("--force-reinstall", "nvidia-cublas-cu12"),

@@ -1,4 +1,4 @@
-"""{library} does not work on {gpus}: {status}
+"""a library of NVIDIA's does not work on a GPU
 
 TensorFlow opens NVIDIA's libraries when it lists the GPUs and asks one for a handle at the first operation that needs
 it: GPUs are listed, and a program fails hours later, with words such as "No DNN in stream executor" that name no
@@ -24,6 +24,7 @@ from gpudiag.model.report import Finding, Row
 from gpudiag.probes.host.libraries import requirement
 
 CAUSE = Cause(
+    title="{library} does not work on {gpus}: {status}",
     unfit=True,
     fix=(
         install("--force-reinstall", "nvidia-cudnn-cu12"),

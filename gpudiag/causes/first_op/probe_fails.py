@@ -1,4 +1,4 @@
-"""{probe} fails{where}: {error}{meaning}
+"""a probe fails with an error that no other cause explains
 
 No cause of the catalogue fits what this machine shows. This is the first error of the first probe that failed, with its
 meaning if it is one that NVIDIA's driver or libraries document.
@@ -20,6 +20,7 @@ from gpudiag.model.report import Broken, Row, Severity
 from gpudiag.text import listed
 
 CAUSE = Cause(
+    title="{probe} fails{where}: {error}{meaning}",
     fix=(
         ask("gpudiag check -v {probe}", "runs the probe again, with its log"),
         FIRST,

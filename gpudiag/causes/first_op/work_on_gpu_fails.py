@@ -1,4 +1,4 @@
-"""every library fails on {gpus} with {error}
+"""every library fails on a GPU with the same error
 
 Kernels run later than they are called, so an error of a kernel is returned by the next call that waits, and by every
 later call of the process: the library in which it appears is rarely the one at fault. With gpudiag's own small products
@@ -16,6 +16,7 @@ from gpudiag.fix import Kind, check, kernel_log, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="every library fails on {gpus} with {error}",
     unfit=True,
     fix=(
         kernel_log("shows which fault it is: NVIDIA's table of Xid errors says what to do"),

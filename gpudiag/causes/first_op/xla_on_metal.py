@@ -1,4 +1,4 @@
-"""XLA does not support Apple's GPU: {what}
+"""XLA does not support Apple's GPU
 
 Keras 2.11 to 2.15 compiles the step of its optimizers with XLA, and so does jit_compile=True. XLA has compilers for
 CUDA and ROCm, and Apple's plug-in tensorflow-metal brings none.
@@ -13,6 +13,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="XLA does not support Apple's GPU: {what}",
     fix=(
         edit("tf.keras.optimizers.legacy.Adam(...)", "use the legacy optimizer of the same name: it runs without XLA"),
         edit_note("call model.compile with jit_compile=False"),

@@ -1,5 +1,4 @@
-"""libraries of different CUDA releases are loaded together: {user} asks {library} for {symbol}, which it does not
-have
+"""libraries of different CUDA releases are loaded together: one asks another for a function that it does not have
 
 CUDA's libraries call each other and must be of one release. LD_LIBRARY_PATH comes before the folders of NVIDIA's
 packages: a toolkit's folder in it, a module of a cluster, or a package of another framework supplies an older one.
@@ -13,6 +12,8 @@ from gpudiag.knowledge.messages.programs_and_drivers import LIBRARIES_MIXED
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="libraries of different CUDA releases are loaded together: {user} asks {library} for {symbol}, which it "
+    "does not have",
     fix=(
         unset(
             "LD_LIBRARY_PATH", note="do this for this program, or remove the folder with the older {library} from it"

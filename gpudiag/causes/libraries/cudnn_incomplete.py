@@ -1,4 +1,4 @@
-"""parts of cuDNN cannot be loaded, or are of different releases: {part}
+"""parts of cuDNN cannot be loaded, or are of different releases
 
 cuDNN 8 and 9 are several libraries, which the first one opens by name when they are needed. If a folder earlier in
 the search path has parts of another release, or a part is missing there, the first convolution fails, often with
@@ -16,6 +16,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="parts of cuDNN cannot be loaded, or are of different releases: {part}",
     fix=(
         install("--force-reinstall", "nvidia-cudnn-cu12"),
         check("ldconfig -p | grep libcudnn; echo $LD_LIBRARY_PATH", "remove the other cuDNN from the search path"),

@@ -1,4 +1,4 @@
-"""LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}
+"""LD_LIBRARY_PATH puts a library that cannot be opened before a good copy
 
 The loader takes the first file of the right name that it finds, and LD_LIBRARY_PATH comes before all else. It skips a
 file for another processor. If a file is damaged or empty, or lacks a library that it needs, the loader stops there and
@@ -19,6 +19,7 @@ from gpudiag.model.facts import Facts, LibraryFacts
 from gpudiag.probes.host.libraries import OPTIONAL, PROFILER, RUNTIME
 
 CAUSE = Cause(
+    title="LD_LIBRARY_PATH puts {files}, which cannot be opened, before the good {good}",
     unfit=True,
     fix=(unset("LD_LIBRARY_PATH"),),
     url=LOADER,

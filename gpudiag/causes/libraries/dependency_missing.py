@@ -1,4 +1,4 @@
-"""{library} was found but cannot be opened: it needs {names}
+"""a library was found but cannot be opened: another library that it needs is missing
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
@@ -17,6 +17,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import requirement, unopened
 
 CAUSE = Cause(
+    title="{library} was found but cannot be opened: it needs {names}",
     unfit=True,
     fix=(install("{requirements}"),),
     url=PIP_INSTALLATION,

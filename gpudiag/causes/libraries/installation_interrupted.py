@@ -1,4 +1,4 @@
-"""a pip installation was interrupted: {left} is left of a package, and {lacking}
+"""a pip installation was interrupted, and libraries lack files or cannot be opened
 
 While pip replaces a package, it gives the folders of the old one names that begin with "~". If it is stopped then, if
 the disk is full, or if a running program holds the files, they stay, and the new package lacks files although pip lists
@@ -17,6 +17,7 @@ from gpudiag.model.facts import Facts, LibraryFacts, TensorflowFacts
 from gpudiag.probes.host.libraries import unopened
 
 CAUSE = Cause(
+    title="a pip installation was interrupted: {left} is left of a package, and {lacking}",
     unfit=True,
     fix=(
         run("rm -r {folders}", kind=Kind.REMOVE),

@@ -1,4 +1,4 @@
-"""the libraries could not be looked at: {reason}
+"""the libraries could not be looked at
 
 Each library is opened in a separate process. TensorFlow's own log says which it opens.
 """
@@ -11,6 +11,7 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the libraries could not be looked at: {reason}",
     severity=Severity.NOTE,
     fix=(export("TF_CPP_VMODULE", "dso_loader=1", "makes TensorFlow's log name the libraries that it opens"),),
     url="https://www.tensorflow.org/install/pip",

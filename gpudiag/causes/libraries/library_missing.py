@@ -1,4 +1,4 @@
-"""{names} was not found: the library of {packages} is missing
+"""a library was not found: the package that contains it is missing
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
@@ -23,6 +23,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 
 CAUSE = Cause(
+    title="{names} was not found: the library of {packages} is missing",
     unfit=True,
     fix=(install("tensorflow[and-cuda]==2.21.0"),),
     url=PIP_INSTALLATION,

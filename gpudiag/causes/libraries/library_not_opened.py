@@ -1,4 +1,4 @@
-"""{library} cannot be opened: {error}
+"""a library cannot be opened
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Other
 causes say why this one does not open.
@@ -12,6 +12,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.probes.host.libraries import unopened
 
 CAUSE = Cause(
+    title="{library} cannot be opened: {error}",
     fix=(
         note(
             "gpudiag found no file of that name that opens: install TensorFlow's CUDA libraries, as in "

@@ -1,4 +1,4 @@
-"""{names} cannot be opened: a good copy is in {folders}, but the loader does not reach it
+"""a library cannot be opened: there is a good copy, but the loader does not reach it
 
 TensorFlow opens seven CUDA libraries when it first looks for GPUs, and uses no GPU unless all of them open. Its log
 says "Cannot dlopen some GPU libraries" and speaks of "the missing libraries mentioned above", but none is mentioned at
@@ -16,6 +16,7 @@ from gpudiag.fix import Role, configure, prepend
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="{names} cannot be opened: a good copy is in {folders}, but the loader does not reach it",
     fix=(
         prepend("LD_LIBRARY_PATH", "{folders}"),
         configure(

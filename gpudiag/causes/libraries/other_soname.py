@@ -1,4 +1,4 @@
-"""{path} is really {own}: a link made by hand, or a renamed file
+"""a library is really another one: a link made by hand, or a renamed file
 
 Forums advise to satisfy a missing library by a link from another release: `ln -s libcusolver.so.12
 libcusolver.so.11`. The number in the name is the promise of an interface: TensorFlow opens the file, and then finds
@@ -17,6 +17,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.libraries import is_another_release, requirement, with_other_soname
 
 CAUSE = Cause(
+    title="{path} is really {own}: a link made by hand, or a renamed file",
     severity=Severity.WARNING,
     fix=(
         run(

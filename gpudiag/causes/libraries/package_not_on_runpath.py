@@ -1,4 +1,4 @@
-"""{names} is installed in {folders}, where TensorFlow {tensorflow} does not look
+"""a library is installed in a folder where this TensorFlow does not look
 
 TensorFlow's file libtensorflow_framework.so.2 names the folders of site-packages in which NVIDIA's packages
 put their libraries (its RUNPATH). In the wheel of 2.21.0 nvidia/cusolver/lib is not among them, so a clean `pip
@@ -15,6 +15,7 @@ from gpudiag.fix import Role, edit, install, prepend
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="{names} is installed in {folders}, where TensorFlow {tensorflow} does not look",
     fix=(
         prepend("LD_LIBRARY_PATH", "{folders}"),
         edit(

@@ -1,4 +1,4 @@
-"""out of host memory: {size} of the computer's memory (not the GPU's) cannot be pinned for the GPU
+"""out of host memory: the computer's memory (not the GPU's) cannot be pinned for the GPU
 
 TensorFlow keeps data that goes to the GPU in pinned memory of the host. Such memory must be there in RAM: a large data
 set as a tensor, large batches in several workers, little RAM or a small page file, or a limit (container, Slurm, WSL's
@@ -13,6 +13,7 @@ from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
 
 CAUSE = Cause(
+    title="out of host memory: {size} of the computer's memory (not the GPU's) cannot be pinned for the GPU",
     fix=(
         edit_note(
             "use smaller batches, and read data piece by piece: tf.data.Dataset.from_generator "

@@ -1,4 +1,4 @@
-"""GPU {gpu} has {left} of its {total} left for TensorFlow
+"""little of a GPU's memory is left for TensorFlow
 
 TensorFlow uses what is free when it makes its device, less a reserve: the display, another job or a small card leave
 little. "Created device ... with 100 MB memory" says it, as information, and programs run until their first large
@@ -18,6 +18,7 @@ from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
+    title="GPU {gpu} has {left} of its {total} left for TensorFlow",
     fix=(
         nvidia_smi("shows what holds the memory: end it, or wait for it"),
         edit_note("or use another GPU, or smaller batches"),

@@ -1,4 +1,4 @@
-"""out of GPU memory: {who} holds it
+"""out of GPU memory: other processes hold it
 
 TensorFlow takes nearly all free memory of every GPU that it sees when it first computes, whether it needs it or not,
 and keeps it until the process ends. A second process then fails: when its context is created ("cudaSetDevice() failed:
@@ -28,6 +28,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="out of GPU memory: {who} holds it",
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
         edit_note("end that process, or let it take only what it needs:"),

@@ -1,4 +1,4 @@
-"""TensorFlow and {name} are both at work on the GPU, and each takes more than its share
+"""TensorFlow and another framework are both at work on the GPU, and each takes more than its share
 
 TensorFlow takes nearly all memory of each GPU at its first operation, also if it only loads data (tf.data,
 tensorflow_datasets, TensorBoard), and JAX takes three quarters at its own. The one that comes second finds none, and
@@ -24,6 +24,7 @@ from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="TensorFlow and {name} are both at work on the GPU, and each takes more than its share",
     fix=(
         edit(
             "tf.config.set_visible_devices([], 'GPU')", "if TensorFlow only loads data; put it right after the import"

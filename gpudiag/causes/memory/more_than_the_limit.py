@@ -1,4 +1,4 @@
-"""the program limits TensorFlow to {limit} MiB and holds {used} MiB: {over} MiB are outside the limit
+"""the program limits TensorFlow's memory, but holds more: the rest is outside the limit
 
 memory_limit and per_process_gpu_memory_fraction bound TensorFlow's pool of tensors. The CUDA context, the code of
 kernels, and what cuBLAS and cuDNN take are outside it: some hundred MiB for each process and GPU, which nvidia-smi
@@ -17,6 +17,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="the program limits TensorFlow to {limit} MiB and holds {used} MiB: {over} MiB are outside the limit",
     fix=(edit_note("count {over} MiB beside each limit: memory of the GPU / programs - {over} MiB"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )

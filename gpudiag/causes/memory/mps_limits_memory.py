@@ -1,4 +1,4 @@
-"""out of GPU memory: MPS limits this program to CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}, but it needs more
+"""out of GPU memory: MPS limits this program (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT), but it needs more
 
 A server of MPS gives each of its clients at most the memory that this variable names. The driver then answers "out of
 memory", and NVML shows a GPU that is nearly empty. The context of CUDA and its libraries count, too: some hundred MiB.
@@ -13,6 +13,7 @@ from gpudiag.fix import unset
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="out of GPU memory: MPS limits this program to CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}, but it needs more",
     fix=(unset("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", note="or raise it"),),
     url="https://docs.nvidia.com/deploy/mps/index.html",
 )

@@ -1,4 +1,4 @@
-"""{launcher} started {processes} processes here, and each takes the memory of {all} that it sees: {who} holds it
+"""a launcher started several processes here, and each takes the memory of all GPUs that it sees
 
 Each process of TensorFlow takes nearly all free memory of every GPU that it sees when it first computes. A launcher
 starts one for each GPU and numbers them, and does not say which GPU is whose: the first process takes all, and the
@@ -19,6 +19,8 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
+    title="{launcher} started {processes} processes here, and each takes the memory of {all} that it sees: {who} "
+    "holds it",
     fix=(
         edit(
             "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']",

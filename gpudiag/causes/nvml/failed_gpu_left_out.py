@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES hides a GPU that does not work; NVML reports: {error}
+"""CUDA_VISIBLE_DEVICES hides a GPU that does not work
 
 The programs that see this value of CUDA_VISIBLE_DEVICES do not use that GPU, so it does not disturb them. Others may.
 """
@@ -11,6 +11,7 @@ from gpudiag.fix import Kind, note
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="CUDA_VISIBLE_DEVICES hides a GPU that does not work; NVML reports: {error}",
     severity=Severity.NOTE,
     fix=(note("do nothing if the other GPUs are enough; a lost GPU needs a reset or a reboot", kind=Kind.REBOOT),),
     url="https://docs.nvidia.com/deploy/xid-errors/index.html",

@@ -1,4 +1,4 @@
-"""NVML fails when it is asked for the memory of {gpu}: {error}
+"""NVML fails when it is asked for the memory of a GPU
 
 nvidia-smi shows ERR! or N/A in place of the memory. The driver knows the GPU by name and cannot read from it, as if it
 has fallen off the bus or waits for a reset. TensorFlow may compute on it for a while. gpudiag cannot see what
@@ -13,6 +13,7 @@ from gpudiag.causes.shared.gpu_state import GpusInScope, KernelLog, addresses, i
 from gpudiag.fix import kernel_log, note, reset_gpu
 
 CAUSE = Cause(
+    title="NVML fails when it is asked for the memory of {gpu}: {error}",
     unfit=True,
     fix=(
         kernel_log("shows which fault it is"),

@@ -1,5 +1,4 @@
-"""NVML (libnvidia-ml.so.1) cannot be opened: TensorFlow {tensorflow} works without it, but gpudiag cannot describe
-the GPUs
+"""NVML (libnvidia-ml.so.1) cannot be opened: TensorFlow works without it, but gpudiag cannot describe the GPUs
 
 TensorFlow 2.18 to 2.20 lists GPUs without NVML; 2.21 does not. gpudiag asks NVML which GPUs there are, and how much
 of their memory is used.
@@ -13,6 +12,8 @@ from gpudiag.fix import Kind, note
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="NVML (libnvidia-ml.so.1) cannot be opened: TensorFlow {tensorflow} works without it, but gpudiag cannot "
+    "describe the GPUs",
     severity=Severity.WARNING,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""NVML answers: {error}
+"""NVML answers with an error
 
 NVML is the part of the driver that nvidia-smi asks, and TensorFlow since 2.21. "GPU is lost" needs a reset or a
 reboot, "Insufficient Permissions" access to the device files.
@@ -11,6 +11,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import check
 
 CAUSE = Cause(
+    title="NVML answers: {error}",
     fix=(check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "a lost GPU needs a reset or a reboot"),),
     url="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
     finding="host.driver.nvml_failed",

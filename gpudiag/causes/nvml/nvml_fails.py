@@ -1,4 +1,4 @@
-"""NVML does not start ({error}), and TensorFlow {tensorflow} lists no GPU without it
+"""NVML does not start, and this TensorFlow lists no GPU without it
 
 Since 2.21 TensorFlow asks NVML before it lists GPUs. Where nvmlInit fails it lists none and prints no line at all.
 nvidia-smi fails with the same words: what makes it work makes TensorFlow work.
@@ -14,6 +14,7 @@ from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
+    title="NVML does not start ({error}), and TensorFlow {tensorflow} lists no GPU without it",
     fix=(
         check("nvidia-smi; sudo dmesg | grep -i -e nvrm -e xid", "most often a reboot helps"),
         nvidia_smi("must work first"),

@@ -1,4 +1,4 @@
-"""NVML (libnvidia-ml.so.1) was not found, and TensorFlow {tensorflow} lists no GPU without it
+"""NVML (libnvidia-ml.so.1) was not found, and this TensorFlow lists no GPU without it
 
 Since 2.21 TensorFlow asks NVML before it lists GPUs. If the library is missing it lists none and prints no line at all;
 2.18 to 2.20 did without. The library belongs to the driver. In containers NVIDIA's runtime brings it with the
@@ -23,6 +23,7 @@ from gpudiag.probes.discovery import trace
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
 CAUSE = Cause(
+    title="NVML (libnvidia-ml.so.1) was not found, and TensorFlow {tensorflow} lists no GPU without it",
     fix=(
         start(
             "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",

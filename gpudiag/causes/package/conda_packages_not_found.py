@@ -1,4 +1,4 @@
-"""{what}
+"""conda does not find packages that it is asked to install
 
 Conda lists the packages that it did not find. A file exported by conda on another system names builds, and packages
 that only that system has. A package that is listed without a build is in none of the channels that conda searches, or
@@ -18,6 +18,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{what}",
     fix=(
         run("conda config --append channels conda-forge", kind=Kind.INSTALL),
         ask("conda search -c conda-forge NAME"),

@@ -1,5 +1,4 @@
-"""the processor, or the virtual machine's model of it, lacks instructions that this TensorFlow was compiled to use:
-{name}
+"""the processor, or the virtual machine's model of it, lacks instructions that this TensorFlow was compiled to use
 
 TensorFlow's wheels need AVX since 1.6. Processors before 2011, many of the Pentium and Celeron lines, and the default
 processor of QEMU and Proxmox (kvm64, qemu64) do not have it, or do not show it to the guest. Often only "Illegal
@@ -16,6 +15,8 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="the processor, or the virtual machine's model of it, lacks instructions that this TensorFlow was compiled"
+    " to use: {name}",
     fix=(
         check("grep -o -m1 -w avx /proc/cpuinfo", "if it prints nothing, there is no AVX"),
         note(

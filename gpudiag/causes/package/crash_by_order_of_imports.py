@@ -1,4 +1,4 @@
-"""Python crashes when {last} is imported after {first}: their libraries conflict in this order
+"""Python crashes when two packages are imported in this order: their libraries conflict
 
 Packages with compiled code bring further libraries: of C++, OpenMP, protobuf, CUDA. Two that hold the same one, in
 another release, may live in one process only if the right one comes first. Such a crash (a segmentation fault, "free():
@@ -16,6 +16,7 @@ from gpudiag.knowledge.log_lines import text
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="Python crashes when {last} is imported after {first}: their libraries conflict in this order",
     fix=(
         edit("import {last}", "as the first line of the program, before {first}"),
         edit_note("or use each of them in a separate process or environment"),

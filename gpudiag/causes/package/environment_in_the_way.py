@@ -1,4 +1,4 @@
-"""{what}: TensorFlow {works} as soon as {then}
+"""a part of the environment keeps TensorFlow from working: without it, it works
 
 gpudiag started TensorFlow in a clean environment, where it works, and then with ever smaller parts of yours left out:
 variables, entries of lists such as LD_LIBRARY_PATH, flags, the files that Python runs when it starts, the user's own
@@ -15,6 +15,7 @@ from gpudiag.fix import Action, ask, distinct, kernel_log, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
+    title="{what}: TensorFlow {works} as soon as {then}",
     fix=(unset("LD_PRELOAD"),),
     url="https://www.debuggingbook.org/html/DeltaDebugger.html",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{file} was built for another release of TensorFlow, or with other options, than the one that is installed
+"""a custom operation was built for another release of TensorFlow, or with other options, than the installed one
 
 An extension in C++ (custom operations, tensorflow-text, tensorflow-addons, Horovod) calls TensorFlow's functions by
 their names in the machine's code, which change with each release and compiler.
@@ -18,6 +18,7 @@ from gpudiag.knowledge.requirements import companion, newest_pair
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{file} was built for another release of TensorFlow, or with other options, than the one that is installed",
     fix=(
         install("tensorflow-text==2.15.*", note="installs the release for the installed TensorFlow"),
         install(

@@ -1,4 +1,4 @@
-"""{path} is imported in place of the package {name}
+"""a file of yours is imported in place of the package that has its name
 
 Python looks in the folder of the program first. A file tensorflow.py, keras.py or numpy.py there, or its copy in
 __pycache__, hides the package of that name.
@@ -14,6 +14,7 @@ from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{path} is imported in place of the package {name}",
     fix=(run("mv tensorflow.py my_tensorflow.py"), note("and delete the folder __pycache__ beside it")),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,

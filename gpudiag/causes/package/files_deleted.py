@@ -1,4 +1,4 @@
-"""{listed} is registered as installed, and its files are gone
+"""a package is registered as installed, but its files are gone
 
 tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. Uninstalling one of them
 deletes the files of the other. What is left is a folder without __init__.py: `import tensorflow` still works, and
@@ -13,6 +13,7 @@ from gpudiag.fix import Kind, run
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
+    title="{listed} is registered as installed, and its files are gone",
     fix=(
         run("pip uninstall -y {names}", kind=Kind.REMOVE),
         run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),

@@ -1,4 +1,4 @@
-"""{what}
+"""the listed packages do not fit together
 
 The packages are those that pip or conda list beside the log. Each release of TensorFlow takes ranges of others (numpy,
 protobuf, keras), and some packages (tensorflow-text, tensorflow-metal, tensorflow-addons) were made for one release
@@ -24,6 +24,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.record import Record
 
 CAUSE = Cause(
+    title="{what}",
     fix=(install("numpy<2"), ask("python -m pip check", "must report no broken requirements")),
     url="https://pip.pypa.io/en/stable/cli/pip_check/",
     needs_gpu=False,

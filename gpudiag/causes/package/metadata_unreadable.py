@@ -1,4 +1,4 @@
-"""{folder} cannot be read: it is the metadata of a distribution, of which nothing else is known
+"""the metadata of a distribution cannot be read, and nothing else is known of it
 
 A full or failing disk, or an installation that was interrupted, leaves such folders. Nothing is known of that
 distribution.
@@ -12,6 +12,7 @@ from gpudiag.model.facts import TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{folder} cannot be read: it is the metadata of a distribution, of which nothing else is known",
     severity=Severity.WARNING,
     fix=(note("remove that folder, and install the distribution again", kind=Kind.REMOVE),),
     url="https://www.tensorflow.org/install/pip",

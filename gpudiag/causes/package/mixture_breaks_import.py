@@ -1,4 +1,4 @@
-"""{listed} have overwritten each other's files, and TensorFlow cannot be imported
+"""several distributions of TensorFlow have overwritten each other's files, and it cannot be imported
 
 tensorflow, tensorflow-cpu, tf-nightly and others all install the folder `tensorflow`. If two releases are mixed, files
 that only one of them has stay, and may not fit the files of the other.
@@ -20,6 +20,7 @@ from gpudiag.model.facts import TensorflowFacts
 from gpudiag.probes.host.tensorflow import several
 
 CAUSE = Cause(
+    title="{listed} have overwritten each other's files, and TensorFlow cannot be imported",
     fix=(
         run("pip uninstall -y {names}", kind=Kind.REMOVE),
         run("pip install --force-reinstall '{with_cuda}'", kind=Kind.INSTALL),

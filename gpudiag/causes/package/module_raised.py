@@ -1,4 +1,4 @@
-"""{who} raised an error while TensorFlow imported it: {error}
+"""a module raised an error while TensorFlow imported it
 
 The traceback says which module of which package could not be imported. The meaning of the error is given if its words
 are in the table of messages: not every such error is the package's fault. Otherwise install that package again, or use
@@ -20,6 +20,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
+    title="{who} raised an error while TensorFlow imported it: {error}",
     fix=(
         install("--force-reinstall", "--no-cache-dir", "PACKAGE", python="python"),
         new_environment("tensorflow[and-cuda]", note="without other packages"),

@@ -1,4 +1,4 @@
-"""TensorFlow cannot be imported, because {path} is imported in place of {name}
+"""TensorFlow cannot be imported, because a file hides a module that it needs
 
 Python takes the first module of a name on sys.path: the folder of the program, then PYTHONPATH, then its own modules
 and the installed packages. Your own file numpy.py, keras.py, random.py or logging.py hides the module that
@@ -20,6 +20,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
+    title="TensorFlow cannot be imported, because {path} is imported in place of {name}",
     fix=(run("mv {path} {new}"), unset("PYTHONPATH", note="instead")),
     url="https://docs.python.org/3/library/sys_path_init.html",
     needs_gpu=False,

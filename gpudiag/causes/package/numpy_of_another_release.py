@@ -1,4 +1,4 @@
-"""the installed numpy does not fit this TensorFlow, or a package that it loads: {what}
+"""the installed numpy does not fit this TensorFlow, or a package that it loads
 
 Compiled modules fit the numpy that they were built with and later ones of the same major version. TensorFlow up to 2.17
 was built for numpy 1; from 2.18 on it works with both. `pip install` of another package may have replaced numpy, and a
@@ -15,6 +15,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="the installed numpy does not fit this TensorFlow, or a package that it loads: {what}",
     fix=(install("numpy<2"), install("--upgrade", "tensorflow>=2.18", role=Role.ALTERNATIVE)),
     url="https://numpy.org/doc/stable/user/troubleshooting-importerror.html",
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{name} is incomplete: {lacks} is not there: `import tensorflow` fails
+"""TensorFlow or a package that it needs is incomplete: `import tensorflow` fails
 
 An installation that was interrupted, a full disk, a copy without some files, or a second release that was unpacked over
 the first leaves a TensorFlow whose own modules do not find each other.
@@ -16,6 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, TensorflowFacts
 
 CAUSE = Cause(
+    title="{name} is incomplete: {lacks} is not there: `import tensorflow` fails",
     fix=(
         run("{python} -m pip install --force-reinstall --no-deps --no-cache-dir '{which}'", kind=Kind.INSTALL),
         check("df -h {location}", "shows whether the disk has room"),

@@ -1,4 +1,4 @@
-"""TensorFlow cannot be imported, because of the plug-in {file}
+"""TensorFlow cannot be imported, because of a plug-in
 
 `import tensorflow` loads every library in the folder tensorflow-plugins of site-packages. One that was made for
 another release of TensorFlow, or that its distribution left behind, ends the import in a NotFoundError.
@@ -14,6 +14,7 @@ from gpudiag.fix import Kind, run
 from gpudiag.model.facts import TensorflowFacts
 
 CAUSE = Cause(
+    title="TensorFlow cannot be imported, because of the plug-in {file}",
     fix=(
         run(
             "rm /home/someone/venv/lib/python3.11/site-packages/tensorflow-plugins/libtfdml_plugin.so", kind=Kind.REMOVE

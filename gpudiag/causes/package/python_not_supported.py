@@ -1,4 +1,4 @@
-"""Python {python}: TensorFlow 2.18 to 2.21 is published for Python 3.9 to 3.13
+"""TensorFlow 2.18 to 2.21 is not published for this Python, but for 3.9 to 3.13
 
 gpudiag was tested with Python 3.10 to 3.13. A newer Python may have no wheel of TensorFlow at all.
 """
@@ -12,6 +12,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
+    title="Python {python}: TensorFlow 2.18 to 2.21 is published for Python 3.9 to 3.13",
     severity=Severity.WARNING,
     fix=(run("python3.13 -m venv tf && . tf/bin/activate", "or 3.10 to 3.12", kind=Kind.NEW_ENVIRONMENT),),
     url="https://www.tensorflow.org/install/pip",

@@ -1,4 +1,4 @@
-"""{what}
+"""the program or a package needs a module of another release, or one that is not installed
 
 The last line of the traceback names a module or a name that was not found. The frames above show who asked for it: the
 program, or a package that was written for another release of the one it imports. A module that does not exist at all
@@ -33,6 +33,7 @@ from gpudiag.knowledge.requirements import companion, has_companion
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{what}",
     fix=(
         install("PACKAGE", python="python"),
         ask("python -c 'import sys; print(sys.executable)'"),

@@ -1,4 +1,4 @@
-"""{by} needs {needs}{range}, and {needs} {found} is installed
+"""a package needs a version of another package that is not the installed one
 
 pip installs a requested version even if an installed package needs another one, and only prints a warning. The package
 that needs it may still work, fail when it is imported, or fail much later. Packages that check their requirements
@@ -32,6 +32,7 @@ from gpudiag.model.diagnosis import Confidence
 _CHECK = ask("python -m pip check", "must report no broken requirements")
 
 CAUSE = Cause(
+    title="{by} needs {needs}{range}, and {needs} {found} is installed",
     fix=(
         install("numpy>=1.23.5,<2"),
         install("--upgrade", "PACKAGE", note="or a release of it that takes what is installed"),

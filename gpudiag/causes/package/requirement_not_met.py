@@ -1,4 +1,4 @@
-"""{what}: `import tensorflow` fails
+"""a package that TensorFlow requires is missing or does not fit: `import tensorflow` fails
 
 pip checks what a package requires when it installs that package, and no later: another `pip install`, an uninstall
 that was interrupted, a copied environment or a wheel for another Python leave TensorFlow with a package that it cannot
@@ -18,6 +18,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
 
 CAUSE = Cause(
+    title="{what}: `import tensorflow` fails",
     fix=(
         install("numpy>=1.26", python="python"),
         check("{python} -m pip check", "shows other packages that do not fit"),

@@ -1,4 +1,4 @@
-"""{what}
+"""no installation fits all requirements: they exclude each other
 
 pip, conda, uv and Poetry look for releases that satisfy all that is asked for, and stop if there are none. The lines
 below "The conflict is caused by", or the sentences that begin with "Because", name the packages and their requirements.
@@ -34,6 +34,7 @@ _APART = run(
 )
 
 CAUSE = Cause(
+    title="{what}",
     fix=(
         install("numpy>=1.23.5,<2"),
         install("tensorflow==2.18.*", "numpy>=2", role=Role.ALTERNATIVE),

@@ -1,4 +1,4 @@
-"""{file} has no {what}_{version}, which {by} was built with
+"""a library of the system is older than the one that a package was built with
 
 A binary runs on systems with the same or a newer C and C++ library than the one it was built on. TensorFlow's own
 wheels (manylinux) need glibc 2.17 from 2.11 on, 2.12 before; wheels of others, of conda-forge or that you built can
@@ -16,6 +16,7 @@ from gpudiag.knowledge.messages.python_packages import SYSTEM_LIBRARY_OLD
 from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
+    title="{file} has no {what}_{version}, which {by} was built with",
     fix=(
         run("conda install -c conda-forge libstdcxx-ng", kind=Kind.INSTALL),
         run(

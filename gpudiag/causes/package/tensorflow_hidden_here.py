@@ -1,4 +1,4 @@
-"""{path} hides TensorFlow from a program of this folder, and is not TensorFlow
+"""a file or folder of this folder hides TensorFlow from a program that is started here
 
 Python looks into the folder of the program first. gpudiag is started from elsewhere, so it takes the installed
 TensorFlow.
@@ -13,6 +13,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import is_imported
 
 CAUSE = Cause(
+    title="{path} hides TensorFlow from a program of this folder, and is not TensorFlow",
     severity=Severity.NOTE,
     fix=(note("rename it: Python looks in the program's folder first"),),
     url="https://docs.python.org/3/library/sys_path_init.html",

@@ -1,4 +1,4 @@
-"""TensorFlow is not installed for {executable}
+"""TensorFlow is not installed for this Python
 
 A virtual environment that is not activated, or a notebook whose kernel is another Python than the one that pip
 installed into, has no TensorFlow: the interpreter that runs the program counts.
@@ -17,6 +17,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
 
 CAUSE = Cause(
+    title="TensorFlow is not installed for {executable}",
     fix=(run("{executable} -m pip install 'tensorflow[and-cuda]'", kind=Kind.INSTALL),),
     url=INSTALLATION,
     needs_gpu=False,

@@ -1,4 +1,4 @@
-"""{distribution} is newer than 2.21, the newest that gpudiag was tested with
+"""this TensorFlow is newer than 2.21, the newest that gpudiag was tested with
 
 What gpudiag knows about messages and libraries was measured with 2.18 to 2.21.
 """
@@ -12,6 +12,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported, version
 
 CAUSE = Cause(
+    title="{distribution} is newer than 2.21, the newest that gpudiag was tested with",
     severity=Severity.NOTE,
     fix=(install("--upgrade", "gpudiag", note="a newer one may know it"),),
     url="https://www.tensorflow.org/install/pip",

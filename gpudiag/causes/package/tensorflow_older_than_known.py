@@ -1,4 +1,4 @@
-"""{distribution} is older than 2.18, the oldest that gpudiag knows
+"""this TensorFlow is older than 2.18, the oldest that gpudiag knows
 
 TensorFlow changed how it opens CUDA libraries in 2.14 and 2.18, so findings may be wrong for it.
 """
@@ -12,6 +12,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import imported, is_imported, version
 
 CAUSE = Cause(
+    title="{distribution} is older than 2.18, the oldest that gpudiag knows",
     severity=Severity.WARNING,
     fix=(install("--upgrade", "gpudiag[tensorflow]", note="if you can"),),
     url="https://www.tensorflow.org/install/pip",

@@ -1,4 +1,4 @@
-"""{path} is imported in place of TensorFlow, because it has the same name and comes first
+"""a file or folder is imported in place of TensorFlow, because it has the same name and comes first
 
 Python takes the first module of a name on sys.path: the folder of the program (with `python -m` and in notebooks the
 working directory), then PYTHONPATH, and the installed packages last. Your own file tensorflow.py, a folder
@@ -19,6 +19,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
 CAUSE = Cause(
+    title="{path} is imported in place of TensorFlow, because it has the same name and comes first",
     fix=(
         run("mv {path} {new}"),
         note("or run the program in another folder than /home/someone/project: Python looks there first"),

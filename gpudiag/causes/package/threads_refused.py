@@ -1,4 +1,4 @@
-"""this process may not start threads: {why}
+"""this process may not start threads
 
 numpy's OpenBLAS starts a thread for each processor when it is imported, and if it cannot, it interrupts the process:
 `import tensorflow` ends with KeyboardInterrupt, which nobody typed. A container runtime whose seccomp profile does not
@@ -15,6 +15,7 @@ from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.system import THREADS_REFUSED
 
 CAUSE = Cause(
+    title="this process may not start threads: {why}",
     fix=(
         start("docker run --security-opt seccomp=unconfined ...", "shows whether the profile is why"),
         start(

@@ -1,4 +1,4 @@
-"""pip finds no wheel of {package} for {python}, and cannot compile it
+"""pip finds no wheel of a package for this Python, and cannot compile it
 
 A release of a package has wheels for the Pythons of its time. For another Python pip takes the sources, which need a
 compiler and more. Either an old release is pinned and Python is newer, or the release is new and Python, or pip, is too
@@ -18,6 +18,7 @@ from gpudiag.knowledge.requirements import canonical
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="pip finds no wheel of {package} for {python}, and cannot compile it",
     fix=(
         run("conda create -n tf python=3.11; conda activate tf", kind=Kind.NEW_ENVIRONMENT),
         install("--upgrade", "pip", "setuptools", "wheel", python="python"),

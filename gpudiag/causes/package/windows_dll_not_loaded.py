@@ -1,4 +1,4 @@
-"""TensorFlow's library cannot be loaded on this Windows: {what}
+"""TensorFlow's library cannot be loaded on this Windows
 
 "DLL load failed" names the module of Python and not the DLL that is missing. Most often it is the runtime of Visual C++
 2015-2022 that is missing or too old ("initialization routine failed": too old), next a Python or a TensorFlow that do
@@ -17,6 +17,7 @@ from gpudiag.knowledge.requirements import wheels
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="TensorFlow's library cannot be loaded on this Windows: {what}",
     fix=(
         run(
             "winget install --id Microsoft.VCRedist.2015+.x64",

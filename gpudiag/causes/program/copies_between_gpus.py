@@ -1,4 +1,4 @@
-"""{count} tensors, {size} in all, were copied from one GPU to another
+"""many tensors were copied from one GPU to another
 
 An operation whose inputs are on two GPUs waits until one of them was copied. TensorFlow does that silently: each tensor
 crosses the bus, or the link between the cards, and both GPUs wait for it.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import size
 
 CAUSE = Cause(
+    title="{count} tensors, {size} in all, were copied from one GPU to another",
     severity=Severity.NOTE,
     fix=(
         edit_note("make what belongs together in one tf.device scope, unless a split of the model over GPUs is meant"),

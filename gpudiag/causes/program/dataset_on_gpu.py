@@ -1,4 +1,4 @@
-"""tf.data runs on the CPU: tf.device({device!r}) around {where} does not move it
+"""tf.data runs on the CPU: tf.device around a dataset does not move it
 
 A dataset, and all functions that it maps, run on the CPU in threads of tf.data. TensorFlow has no GPU kernels for them,
 and soft placement gives no warning. Code that the GPU should run belongs after the dataset.
@@ -13,6 +13,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="tf.data runs on the CPU: tf.device({device!r}) around {where} does not move it",
     severity=Severity.NOTE,
     fix=(
         edit_note("compute it after the dataset, in the training step or in a layer of the model"),

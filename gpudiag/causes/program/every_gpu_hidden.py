@@ -1,4 +1,4 @@
-"""{where} hides every GPU from the process, {although}
+"""a line of the program, or a module that it imports, hides every GPU from the process
 
 CUDA_VISIBLE_DEVICES and tf.config.set_visible_devices hold for the process, whichever file sets them: a helper
 function, or a module that is imported, sets them for the whole process. TensorFlow then computes on the CPU without a
@@ -16,6 +16,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{where} hides every GPU from the process, {although}",
     severity=Severity.WARNING,
     fix=(edit_note("take {where} out, or let only the program run it that needs no GPU"),),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",

@@ -1,4 +1,4 @@
-"""a process was forked after TensorFlow had {step}, and uses TensorFlow
+"""a process was forked after TensorFlow had started, and uses TensorFlow
 
 A forked process inherits what TensorFlow and the driver have in memory, but not their threads: it hangs at its first
 operation, or fails. On Linux multiprocessing forks, unless it is asked for another way; so do os.fork and many
@@ -13,6 +13,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="a process was forked after TensorFlow had {step}, and uses TensorFlow",
     severity=Severity.WARNING,
     fix=(
         edit("multiprocessing.set_start_method('spawn')", "before the first process is made"),

@@ -1,4 +1,4 @@
-"""{function} was called for {asked} and ran on {ran}
+"""a function was called for one GPU and ran on another
 
 A tf.device inside a function comes before the one around its call, and its operations follow their variables. So a
 function that names a GPU, or whose variables were made on one, runs there for every caller.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{function} was called for {asked} and ran on {ran}",
     severity=Severity.WARNING,
     fix=(edit_note("take tf.device out of {function}, and make its variables in the scope that calls it"),),
     url=f"{GUIDE}#manual_device_placement",

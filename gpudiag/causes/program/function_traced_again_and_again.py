@@ -1,4 +1,4 @@
-"""{function} was traced {times} times
+"""a tf.function was traced for nearly every call
 
 Each new shape of an argument, and each new Python value, makes TensorFlow run the Python of a tf.function again and
 build and place a new graph: a GPU waits meanwhile. This matters if there are nearly as many graphs as calls.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{function} was traced {times} times",
     severity=Severity.NOTE,
     fix=(
         edit("@tf.function(reduce_retracing=True)", "or an input_signature with shapes of None"),

@@ -1,4 +1,4 @@
-"""{what} runs eagerly, since {where}
+"""functions or a Keras model run eagerly, without a graph
 
 run_functions_eagerly(True), and compile(run_eagerly=True) of a Keras model, are for finding errors: each operation of a
 function is started from Python, one by one, and a GPU waits for it. No graph is optimized.
@@ -13,6 +13,7 @@ from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{what} runs eagerly, since {where}",
     severity=Severity.NOTE,
     fix=(edit("tf.config.run_functions_eagerly(False)"),),
     url="https://www.tensorflow.org/api_docs/python/tf/config/run_functions_eagerly",

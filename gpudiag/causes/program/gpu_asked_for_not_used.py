@@ -1,4 +1,4 @@
-"""{count} operations that were to run on {asked} ran on {device}
+"""operations that were to run on a GPU ran elsewhere
 
 Soft placement is on in TensorFlow 2: if there is no such GPU, an operation under tf.device('/GPU:0') runs elsewhere,
 without a warning. Only operations are counted for whose type TensorFlow has a GPU kernel.
@@ -15,6 +15,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{count} operations that were to run on {asked} ran on {device}",
     severity=Severity.WARNING,
     fix=(
         ask("gpudiag why"),

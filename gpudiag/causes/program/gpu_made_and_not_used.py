@@ -1,4 +1,4 @@
-"""TensorFlow made {gpus}, and no operation ran there
+"""TensorFlow made a GPU its device, and no operation ran there
 
 The program computed on the CPU although it had a GPU: it asks for the CPU, or its variables were made there and the
 operations followed them. TensorFlow takes the memory of an unused GPU, too.
@@ -13,6 +13,7 @@ from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="TensorFlow made {gpus}, and no operation ran there",
     severity=Severity.WARNING,
     fix=(
         edit_note(

@@ -1,4 +1,4 @@
-"""GPU {gpu} computed nothing in {share} % of the time
+"""a GPU computed nothing in most of the time
 
 NVML says in which part of the last moments a GPU computed. If it is idle most of the time, Python or the input pipeline
 is too slow for it, not the GPU: data that is prepared in one thread, small batches, values that are read in each step.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="GPU {gpu} computed nothing in {share} % of the time",
     severity=Severity.NOTE,
     fix=(
         edit_note(

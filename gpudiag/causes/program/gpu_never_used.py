@@ -1,4 +1,4 @@
-"""{gpus} computed nothing: {used} of {made} GPUs worked
+"""a GPU computed nothing while others worked
 
 TensorFlow makes a device of each GPU that it sees, and a program uses one GPU unless it distributes its work. This
 cause is reported if the program asked for the GPU, by a list of visible devices, a strategy or tf.device, or if the
@@ -16,6 +16,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import size
 
 CAUSE = Cause(
+    title="{gpus} computed nothing: {used} of {made} GPUs worked",
     severity=Severity.NOTE,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{first}", "if one GPU is meant: the others are left to others"),

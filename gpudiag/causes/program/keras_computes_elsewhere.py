@@ -1,4 +1,4 @@
-"""Keras computes with {backend}: its models use nothing of TensorFlow's devices and settings
+"""Keras computes with another backend: its models use nothing of TensorFlow's devices and settings
 
 KERAS_BACKEND, or ~/.keras/keras.json, chooses what Keras 3 computes with. With another backend tf.config, tf.device and
 TensorFlow's variables of the environment change nothing for a model, and its operations are not in this report.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="Keras computes with {backend}: its models use nothing of TensorFlow's devices and settings",
     severity=Severity.NOTE,
     fix=(export("KERAS_BACKEND", "tensorflow"),),
     url="https://keras.io/getting_started/#configuring-your-backend",

@@ -1,4 +1,4 @@
-"""{asked} is a part of another GPU, and {unused}, the GPU that would have this number, computes nothing
+"""a GPU was split, so the numbers of the GPUs after it changed, and one of them computes nothing
 
 tf.config.set_logical_device_configuration makes several devices of one GPU, and TensorFlow numbers all devices in one
 row: with GPU 0 in two parts, GPU:1 is its second part, and the second GPU is GPU:2. A program that still asks for GPU:1
@@ -15,6 +15,7 @@ from gpudiag.model.program import Process, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{asked} is a part of another GPU, and {unused}, the GPU that would have this number, computes nothing",
     severity=Severity.WARNING,
     fix=(
         edit("with tf.device('/GPU:2'):"),

@@ -1,4 +1,4 @@
-"""{count} tensors of {size} bytes on average were copied {direction} one by one
+"""many small tensors were copied one by one
 
 A copy of a single number takes as long as one of some kilobytes, and Python waits for each value that it reads: until
 then it starts nothing on the GPU. Typical are a loss that is read in each step for a sum or a print, and data that a
@@ -13,6 +13,7 @@ from gpudiag.model.program import SMALL_BYTES, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{count} tensors of {size} bytes on average were copied {direction} one by one",
     severity=Severity.NOTE,
     fix=(edit_note("{where}: {instead}"),),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",

@@ -1,4 +1,4 @@
-"""{share} % of the operations ran on the CPU: {on_gpu} of {count} ran on a GPU
+"""most operations ran on the CPU
 
 TensorFlow has kernels for GPUs for all that is counted here. The program asks for the CPU by tf.device, or makes its
 variables or its tensors there, and the operations follow them. Operations that still run on the GPU need a copy of
@@ -16,6 +16,7 @@ from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{share} % of the operations ran on the CPU: {on_gpu} of {count} ran on a GPU",
     severity=Severity.NOTE,
     fix=(edit_note("take tf.device('/CPU:0') out of the lines above, and make variables and tensors outside of it"),),
     url=f"{GUIDE}#manual_device_placement",

@@ -1,4 +1,4 @@
-"""{op} has no kernel for GPUs{types}: it ran on the CPU{although}
+"""an operation has no kernel for GPUs: it ran on the CPU
 
 Soft placement runs on the CPU what TensorFlow cannot run on a GPU: texts, lookups, most of integer arithmetic. The
 tensors are copied to the host before it and back after it.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
 
 CAUSE = Cause(
+    title="{op} has no kernel for GPUs{types}: it ran on the CPU{although}",
     severity=Severity.NOTE,
     fix=(
         edit("tf.cast(x, tf.float32)", "if it is the type that has no kernel"),

@@ -1,4 +1,4 @@
-"""{count} processes of the program use GPU {gpu} at the same time
+"""several processes of the program use one GPU at the same time
 
 Each process of TensorFlow takes nearly all free memory of each GPU that it sees, at its first operation: the first
 leaves too little for the next. Launchers start a process for each GPU and number them; a program that does not choose
@@ -16,6 +16,7 @@ from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{count} processes of the program use GPU {gpu} at the same time",
     severity=Severity.WARNING,
     fix=(
         edit("os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", "before import tensorflow"),

@@ -1,4 +1,4 @@
-"""{device} has no room for {asked} more: {used} of {limit} are in use
+"""a GPU has no room for what the program asks for
 
 What TensorFlow's allocator may use of a GPU is limited by a setting, or by what was free when the devices were made.
 A tensor needs its bytes in one piece: if more is free than was asked for, memory is in pieces, or another process
@@ -14,6 +14,7 @@ from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{device} has no room for {asked} more: {used} of {limit} are in use",
     severity=Severity.WARNING,
     fix=(
         edit_note("a batch of at most 60 % of the size fits"),

@@ -1,4 +1,4 @@
-"""{strategy} gives all {replicas} replicas the same data: the GPUs repeat each other's work
+"""a strategy gives all replicas the same data: the GPUs repeat each other's work
 
 Strategy.run passes a plain tensor to each replica as it is: only what a distributed dataset yields is divided. Each GPU
 computes the whole batch again, a step takes as long as on one GPU, and sums over the replicas are too large.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{strategy} gives all {replicas} replicas the same data: the GPUs repeat each other's work",
     severity=Severity.WARNING,
     fix=(edit("for batch in strategy.experimental_distribute_dataset(dataset):", "each replica gets its part"),),
     url="https://www.tensorflow.org/tutorials/distribute/custom_training",

@@ -1,4 +1,4 @@
-"""the {replicas} replicas of {strategy} do not have a GPU each
+"""the replicas of a strategy do not have a GPU each
 
 A strategy is not refused if the devices that it is given do not exist: by soft placement the replicas share a GPU, or
 the CPU. Training goes on, each batch is computed in parts one after another, without a warning.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="the {replicas} replicas of {strategy} do not have a GPU each",
     severity=Severity.WARNING,
     fix=(
         edit("tf.distribute.MirroredStrategy()", "uses every GPU that there is"),

@@ -1,4 +1,4 @@
-"""{setting} {where} {outcome}
+"""a setting of the program, or of its environment, had no effect, or another than asked for
 
 Each option has one moment at which it is read: TF_ENABLED_DEVICE_TYPES at the import, CUDA_VISIBLE_DEVICES and
 TF_XLA_FLAGS at the first query of devices, TF_CONFIG when a strategy for several workers is made, a policy of Keras
@@ -28,6 +28,7 @@ from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{setting} {where} {outcome}",
     severity=Severity.WARNING,
     fix=(export("TF_FORCE_GPU_ALLOW_GROWTH", "true"),),
     url=GROWTH_GUIDE,

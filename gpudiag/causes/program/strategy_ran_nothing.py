@@ -1,4 +1,4 @@
-"""{strategy} has {count} replicas and ran nothing: {missing} did not train
+"""a strategy has several replicas and ran nothing: they did not train
 
 A strategy distributes what Strategy.run is given, and the models of Keras that are made and compiled in its scope. A
 model, or a step, that is made outside of the scope runs on one GPU, without a warning.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, Replicas, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{strategy} has {count} replicas and ran nothing: {missing} did not train",
     severity=Severity.WARNING,
     fix=(
         edit_note("make and compile the model, its optimizer and metrics below: with strategy.scope():"),

@@ -1,4 +1,4 @@
-"""{task} waits for {others} of TF_CONFIG: no connection is accepted there
+"""a worker waits for other tasks of TF_CONFIG, which accept no connection
 
 A strategy for several workers connects to the other tasks of the cluster as soon as it is made, and waits, without a
 message, for an hour or for ever, until all of them have started. A single task that was not started, that crashed, that
@@ -14,6 +14,7 @@ from gpudiag.model.program import ClusterTask, ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="{task} waits for {others} of TF_CONFIG: no connection is accepted there",
     severity=Severity.WARNING,
     fix=(
         note(

@@ -1,4 +1,4 @@
-"""{count} that {function} uses on a GPU are on the CPU: at least {copies} tensors cross the bus in each run
+"""variables that a function uses on a GPU are on the CPU: each run copies them
 
 A variable stays where it was made. A model that is made in a tf.device scope for the CPU keeps its weights there,
 whatever scope calls it later: each step copies them to the GPU, and their gradients back.
@@ -14,6 +14,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="{count} that {function} uses on a GPU are on the CPU: at least {copies} tensors cross the bus in each run",
     severity=Severity.NOTE,
     fix=(edit_note("make the model outside of tf.device('/CPU:0') at {where}"),),
     url=f"{GUIDE}#manual_device_placement",

@@ -1,4 +1,4 @@
-"""TF_CONFIG puts {count} workers on this host, and {task} takes all its GPUs
+"""TF_CONFIG puts several workers on this host, and one takes all its GPUs
 
 Each worker takes nearly all free memory of every GPU that it sees, so the first leaves too little for the next on the
 same host: that one runs out of memory, or fails to make a stream or a handle. TF_CONFIG says where the workers are, and
@@ -16,6 +16,7 @@ from gpudiag.model.program import SettingFate as Fate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="TF_CONFIG puts {count} workers on this host, and {task} takes all its GPUs",
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{index}", "for {task}; another GPU for each of the others"),

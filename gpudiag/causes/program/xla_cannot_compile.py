@@ -1,4 +1,4 @@
-"""XLA cannot compile {function}: it has no {operations}
+"""XLA cannot compile a function, because of an operation that it does not support
 
 jit_compile=True has a function compiled as a whole: one operation that XLA does not know, such as one on strings, and
 TensorFlow raises InvalidArgumentError. Clusters that TensorFlow forms by itself leave such operations out.
@@ -12,6 +12,7 @@ from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
+    title="XLA cannot compile {function}: it has no {operations}",
     severity=Severity.WARNING,
     fix=(
         edit_note("take {operations} out of {function}"),

@@ -1,4 +1,4 @@
-"""TensorFlow does not find its CUDA libraries where the program ran: {names}
+"""TensorFlow does not find its CUDA libraries where the program ran
 
 TensorFlow opens libraries of exactly the CUDA and cuDNN that it was built for, by the number in their name: a newer
 CUDA does not help. If one is missing, it lists no GPU ("Cannot dlopen some GPU libraries", "Could not find cuda drivers
@@ -28,6 +28,7 @@ from gpudiag.knowledge.releases import GENERATIONS
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="TensorFlow does not find its CUDA libraries where the program ran: {names}",
     fix=(install("tensorflow[and-cuda]", note="brings its CUDA libraries"),),
     url=BUILT_FOR,
     needs_gpu=False,

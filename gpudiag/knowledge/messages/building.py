@@ -128,6 +128,8 @@ FAMILY.fault(
     "nvcc fatal : Value '{standard:q}' is not defined for option 'std'",
     meaning="this CUDA's nvcc does not support {standard}, which this TensorFlow is written in: C++17"
     " needs CUDA 11, C++14 needs CUDA 9",
+    in_general="this CUDA's nvcc is too old for the C++ standard that this TensorFlow is written in: "
+    "C++17 needs CUDA 11, C++14 CUDA 9",
     fix=(
         run(
             "conda install -c nvidia cuda-toolkit=11.8",
@@ -163,6 +165,8 @@ CAPABILITY_NOT_KNOWN = FAMILY.fault(
     "Value '{architecture:q}' is not defined for option 'gpu-architecture'",
     meaning="this CUDA toolkit does not support {architecture}: the toolkit is older than the GPU, or"
     " so new that it dropped that GPU",
+    in_general="this CUDA toolkit does not support the GPU: it is older than the GPU, or so new that it "
+    "dropped that GPU",
     fix=(
         check(
             "nvcc --list-gpu-arch; nvidia-smi --query-gpu=name,compute_cap --format=csv",

@@ -42,6 +42,7 @@ FAMILY.fault(
     "Could not find trained model in model_dir: {prefix:s}",
     "No file or directory found at {prefix:s}",
     meaning="no model or checkpoint was found at the path that the program gives: {prefix}",
+    in_general="no model or checkpoint was found at the path that the program gives",
     fix=(
         check(
             "ls -l $(dirname {prefix})",

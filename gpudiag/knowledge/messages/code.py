@@ -13,6 +13,8 @@ NO_MACHINE_CODE = FAMILY.fault(
     "not built with CUDA kernel binaries compatible with compute capability {has:v}",
     meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
     "start, which takes minutes",
+    in_general="this TensorFlow has no machine code for the GPU: the driver compiles it at the first "
+    "start, which takes minutes",
     stage=Stage.CONFIGURATION,
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(
@@ -67,6 +69,7 @@ FAMILY.fault(
     "ptxas_with_a_bug",
     "ptxas {has:v} has a bug that we think can affect XLA",
     meaning="XLA refuses ptxas {has}: this release has a bug and compiles some programs wrongly",
+    in_general="XLA refuses a ptxas that has a bug and compiles some programs wrongly",
     fix=(
         install(
             "--upgrade",
@@ -83,6 +86,7 @@ PTXAS_OF_OLD_CUDA = FAMILY.fault(
     "You are using ptxas {has:w}.{:s}, but TF requires ptxas {needs:w}.{:s}",
     "You are using ptxas {has:v}, which is older than {needs:v}",
     meaning="the ptxas that XLA found first ({has}) is too old for this TensorFlow: it belongs to another CUDA",
+    in_general="the ptxas that XLA found first is too old for this TensorFlow: it belongs to another CUDA",
     fix=(
         check(
             "which -a ptxas; ptxas --version",

@@ -20,6 +20,7 @@ NCCL_WARNING = FAMILY.fault(
     words=("nccl",),
     seen="NCCL",
     meaning="NCCL names a fault:{what}",
+    in_general="NCCL names a fault",
     fix=(
         check(
             "NCCL_DEBUG=INFO python program.py 2>&1 | tee app.log",
@@ -46,6 +47,8 @@ FAMILY.fault(
     "is joining a group with size{new:d}, but that group has size {old:d}",
     meaning="this process created a strategy for {old} devices, and then one for {new}: a process can"
     " have only one distribution strategy, of one size",
+    in_general="this process created strategies of two sizes: a process can have only one distribution "
+    "strategy, of one size",
     fix=(
         edit_note(
             "create one strategy at the start of the program and keep it; for another number of GPUs,"

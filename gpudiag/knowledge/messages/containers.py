@@ -88,6 +88,7 @@ FAMILY.fault(
     "container_of_newer_driver",
     "This container was built for NVIDIA Driver Release {needs:v} or later, but version {has:v} was detected",
     meaning="the host's driver {has} is too old for this image, which needs {needs}",
+    in_general="the host's driver is too old for this image",
     fix=(
         install_driver("then reboot", where=Where.HOST),
         note(
@@ -102,6 +103,7 @@ FAMILY.fault(
     "container_newer_than_gpu",
     "Detected {gpu} GPU, which is not supported by this container",
     meaning="the image has no code for {gpu}: the GPU is too old for it",
+    in_general="the image has no code for the GPU, which is too old for it",
     fix=(
         note(
             "use an image of an earlier year: https://docs.nvidia.com/deeplearning/frameworks/support-matrix",
@@ -180,6 +182,7 @@ FAMILY.fault(
     "unsatisfied condition: cuda>={needed:v}",
     "unsupported CUDA version: driver {:v} < image {needed:v}",
     meaning="the image needs CUDA {needed}, which is newer than the host's driver supports",
+    in_general="the image needs a CUDA that is newer than the host's driver supports",
     fix=(
         install_driver("install a driver that supports that CUDA; under WSL, install it in Windows", where=Where.HOST),
         note("or use an older image", kind=Kind.INSTALL),
@@ -219,6 +222,8 @@ FAMILY.fault(
     "unresolvable CDI devices {device:s}",
     meaning="no CDI specification of the device {device} was found by the container engine: it was "
     "not generated, is in another folder, or is older than a change of the GPUs",
+    in_general="the container engine found no CDI specification of the device: it was not generated, is "
+    "in another folder, or is older than a change of the GPUs",
     fix=(
         configure(f"{_CDI}; nvidia-ctk cdi list", "must list the device"),
         note(

@@ -140,6 +140,7 @@ FAMILY.fault(
     "undefined symbol: {symbol:w}, version {version:s}",
     "undefined symbol: {symbol:w}",
     meaning="a library lacks the function {symbol}: it is of another release than the one that it was built for",
+    in_general="a library lacks a function: it is of another release than the one that its user was built for",
     fix=(
         unset("LD_LIBRARY_PATH", note="if it puts another copy of a library first"),
         install("--force-reinstall", "tensorflow[and-cuda]", note="installs all libraries in the releases that fit"),
@@ -179,6 +180,7 @@ FAMILY.fault(
     "TensorFlow Addons has compiled its custom ops against TensorFlow {needs:v}, and there are no compatibility",
     meaning="this TensorFlow Addons has operations that were compiled for TensorFlow {needs}: with another one they "
     "may crash",
+    in_general="this TensorFlow Addons was compiled for another TensorFlow: its operations may crash",
     fix=(
         install(
             "tensorflow-addons==VERSION",
@@ -279,6 +281,8 @@ FAMILY.fault(
     "horovod_not_built",
     "Extension horovod.{of:w} has not been built",
     meaning="this Horovod was built without {of}: it was not installed at that time, or building its part failed",
+    in_general="this Horovod was built without a framework that the program uses: it was not installed "
+    "at that time, or building its part failed",
     fix=(
         install(
             "--no-cache-dir",
@@ -299,6 +303,7 @@ FAMILY.fault(
     r"shared object file",
     words=("shared",),
     meaning="{library} was not found by the loader; a package needs it",
+    in_general="the loader did not find a library that a package needs",
     fix=(
         check(
             "ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null",
@@ -317,6 +322,8 @@ FAMILY.fault(
     "Library not loaded: @rpath/lib{library:w}.{version:v}.dylib",
     meaning="this TensorFlow for macOS was built for CUDA {version}, whose lib{library} is not there: up to 1.1 there "
     "were such wheels, and no later macOS runs CUDA",
+    in_general="this TensorFlow for macOS was built for a CUDA that is not there: up to 1.1 there were "
+    "such wheels, and no later macOS runs CUDA",
     fix=(
         run(
             "pip uninstall -y tensorflow-gpu; pip install tensorflow",
@@ -415,6 +422,7 @@ WRONG_BITS = FAMILY.fault(
     pattern=r"(?P<library>(?<![^\s:'\"(])[^\s:'\"(]{1,200}\.so[.\d]{0,20}): wrong ELF class: ELFCLASS32",
     words=("elfclass",),
     meaning="the loader finds a 32-bit {library} first, but the program has 64 bits",
+    in_general="the loader finds a 32-bit library first, but the program has 64 bits",
     fix=(
         prepend(
             "LD_LIBRARY_PATH",
@@ -580,6 +588,7 @@ FAMILY.fault(
     "PermissionError: [Errno 13] Permission denied: '{folder:q}-packages/{:q}'",
     meaning="only the owner may read package files in {folder}-packages: they were installed as root,"
     " or with a strict umask",
+    in_general="only the owner may read the files of packages: they were installed as root, or with a strict umask",
     fix=(
         configure("sudo chmod -R a+rX {folder}-packages"),
         new_environment("tensorflow[and-cuda]", note="or make your own environment"),
@@ -590,6 +599,7 @@ FAMILY.fault(
     "[WinError 3] The system cannot find the path specified: '{folder:q}CUDA{:q}'",
     "Could not find module '{folder:q}' (or one of its dependencies)",
     meaning="a CUDA folder or DLL was not found: {folder} (or what it needs)",
+    in_general="a CUDA folder or DLL, or what it needs, was not found",
     fix=(
         check(
             "where cudart64_*.dll cudnn64_*.dll cublas64_*.dll", "shows which CUDA is installed, and in which folder"

@@ -143,6 +143,7 @@ FAMILY.fault(
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
     words=("incompatible",),
     meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
+    in_general="a package needs a version of another package that is not the installed one",
     symptom=True,
     seen="pip",
 )
@@ -150,6 +151,7 @@ FAMILY.fault(
     "requirement_missing",
     "{package:s} {release:v} requires {needs:s}, which is not installed",
     meaning="{package} {release} needs {needs}, which is not installed",
+    in_general="a package needs another one that is not installed",
     fix=(install("{needs}"), ask("pip check", "must report no broken requirements")),
     symptom=True,
     seen="pip",
@@ -426,6 +428,7 @@ FAMILY.fault(
     "E: Version '{:q}' for '{package:q}' was not found",
     "E: Couldn't find any package by regex '{package:q}'",
     meaning="package {package} was not found by apt: its repository is not configured, or has another release",
+    in_general="apt did not find the package: its repository is not configured, or has another release",
     fix=(
         run(
             "sudo apt update; apt-cache policy {package}",
@@ -480,6 +483,7 @@ FAMILY.fault(
     'These module(s) or extension(s) exist but cannot be loaded as requested: "{module:q}"',
     "Unable to locate a modulefile for '{module:q}'",
     meaning="this cluster has no module {module}, or it requires other modules first",
+    in_general="this cluster has no such module, or it requires other modules first",
     fix=(
         check(
             "module spider cuda; module spider {module}", "shows the available modules, and which must be loaded before"

@@ -194,6 +194,8 @@ FAMILY.fault(
     "Received a label value of {label:s} which is outside the valid range",
     meaning="label {label} of the data is out of range: the model has fewer outputs, and the GPU then"
     " computes NaN without an error",
+    in_general="a label of the data is out of range: the model has fewer outputs, and the GPU then "
+    "computes NaN without an error",
     fix=(
         edit_note("give the last layer as many units as there are classes; labels count from 0"),
         edit("print(set(labels))", "shows the labels in the data"),
@@ -234,6 +236,7 @@ FAMILY.fault(
     "embedding_out_of_range",
     "indices[{at}] = {index:s} is not in [{first:d}, {end:d})",
     meaning="an index of the data ({index}) is outside of a table of {end} entries, as of an Embedding layer",
+    in_general="an index of the data is outside of its table, as of an Embedding layer",
     fix=(
         edit_note("input_dim of the Embedding: the largest index + 1, that is len(word_index) + 1"),
         edit(

@@ -212,6 +212,7 @@ FAMILY.fault(
     "{image:s}: failed to resolve source metadata for {}: not found",
     "nvcr.io/{image:s}: not found",
     meaning="the image {image} could not be pulled: the name or tag does not exist, or permission is missing",
+    in_general="the image could not be pulled: the name or tag does not exist, or permission is missing",
     fix=(start("docker pull IMAGE", "shows the error; nvcr.io needs: docker login nvcr.io (user $oauthtoken)"),),
     confidence=Confidence.POSSIBLE,
     seen="Docker, Kubernetes",

@@ -28,6 +28,7 @@ HOST_FULL = FAMILY.fault(
     "host_full",
     meaning="a tensor does not fit into the computer's memory (TensorFlow's allocator {code}); GPU "
     "memory is not what is missing",
+    in_general="a tensor does not fit into the computer's memory; GPU memory is not what is missing",
     fix=(
         edit_note(
             "use a smaller batch, and read data piece by piece: tf.data.Dataset.from_generator "

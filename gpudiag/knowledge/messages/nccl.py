@@ -197,6 +197,7 @@ FAMILY.fault(
     "Cuda failure '{error:q}'",
     "Cuda failure {:d} '{error:q}'",
     meaning="a call of NCCL to CUDA failed: {error}",
+    in_general="a call of NCCL to CUDA failed",
     fix=(
         nvidia_smi("shows memory and other processes; the driver must be new enough for this NCCL"),
         _DEBUG,

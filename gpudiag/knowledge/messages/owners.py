@@ -130,5 +130,6 @@ for _name, _stems, _owner, _fix in _OWNERS:
         r"'? (?:does not exist|is missing|not found)\b)",
         words=("cannot", "dlerror", "missing", "found", "exist"),
         meaning=f"the loader does not find {{library}}, which is of {_owner}",
+        in_general=f"the loader does not find a library of {_owner}",
         fix=_fix,
     )

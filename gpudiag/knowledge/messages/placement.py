@@ -37,6 +37,8 @@ FAMILY.fault(
     "was explicitly assigned to /job:localhost/{:s} but available devices are [ /job:{job:w}/{:l}]",
     meaning="a tensor or variable was created before the program joined its cluster: it is on a "
     "device of job localhost, but the devices now belong to job {job}",
+    in_general="a tensor or variable was created before the program joined its cluster, and is on a "
+    "device of job localhost",
     fix=(
         edit_note(
             "create the strategy (MultiWorkerMirroredStrategy) at the start of the program, before "

@@ -234,6 +234,7 @@ MACOS_OLDER = FAMILY.fault(
     pattern=r"[Ee]xpected in: (?:<[^>]{1,60}> )?'?(?P<file>/(?:usr/lib|System/Library)/[^\s']{1,300})",
     words=("expected",),
     meaning="this macOS is too old for the library: {file} lacks a function that it needs",
+    in_general="this macOS is too old for a library, which needs a function that it lacks",
     fix=(
         note(
             "a newer macOS; TensorFlow 2.5 to 2.12 needs 10.14 or later, 2.13 and newer 12.0, 2.1 to 2.4 10.12.6",

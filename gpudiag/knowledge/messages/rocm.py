@@ -55,6 +55,8 @@ FAMILY.fault(
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",
     meaning="rocBLAS's kernel files were not found in {folder}: a rocBLAS of another ROCm is loaded, "
     "or this ROCm has them in another folder",
+    in_general="rocBLAS's kernel files were not found: a rocBLAS of another ROCm is loaded, or this "
+    "ROCm has them in another folder",
     fix=(
         export(
             "ROCBLAS_TENSILE_LIBPATH",

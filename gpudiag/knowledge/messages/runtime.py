@@ -687,6 +687,8 @@ FAMILY.fault(
     "no_determinism_in_xla",
     "GPU {op} ops do not yet have a deterministic XLA implementation",
     meaning="deterministic operations are required, but XLA has no deterministic {op} for the GPU",
+    in_general="deterministic operations are required, but XLA has no deterministic version of an "
+    "operation for the GPU",
     seen="2.8-2.21; Keras 3 compiles with XLA by itself (jit_compile='auto')",
     fix=(
         edit_note("run it without XLA, which has a deterministic version: model.compile(..., jit_compile=False)"),
@@ -784,6 +786,7 @@ NO_XLA_COMPILER = FAMILY.fault(
     "could not find registered compiler for platform {platform:w}",
     "Could not find compiler for platform {platform:w}",
     meaning="this TensorFlow was built without XLA for {platform}: jit_compile=True is not supported",
+    in_general="this TensorFlow was built without XLA for the device: jit_compile=True is not supported",
     fix=(
         edit_note("use model.compile with jit_compile=False, no @tf.function(jit_compile=True), no TF_XLA_FLAGS"),
         install(
@@ -1034,6 +1037,8 @@ FAMILY.fault(
     words=("multi_gpu_model",),
     meaning="this Keras is too old for this TensorFlow: it looks for /gpu:{last}, but GPUs are now "
     "named /device:GPU:{last}; all of them are available",
+    in_general="this Keras is too old for this TensorFlow: it looks for GPUs by their old names; all of "
+    "them are available",
     fix=(
         install(
             "--upgrade",
@@ -1053,6 +1058,7 @@ FAMILY.fault(
     words=("multi_gpu_model",),
     meaning="this Keras looks for the CPU in its list of devices, which does not contain it; the list"
     " has all GPUs, up to /gpu:{last}",
+    in_general="this Keras looks for the CPU in its list of devices, which does not contain it; the list has all GPUs",
     fix=(
         install(
             "--upgrade",
@@ -1068,6 +1074,7 @@ MULTI_GPU_MODEL = FAMILY.fault(
     "multi_gpu_model_without_gpus",
     "To call `multi_gpu_model` with `gpus={asked:d}`, we expect the following devices to be available",
     meaning="the program asks Keras for {asked} GPUs, but TensorFlow has fewer",
+    in_general="the program asks Keras for more GPUs than TensorFlow has",
     fix=(
         ask(
             "python -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda()); from "
@@ -1085,6 +1092,7 @@ FAMILY.fault(
     "colocated_without_gpu_kernel",
     "because the node was colocated with a group of nodes that required incompatible device '{device:q}'",
     meaning="operations that must be on the same device are placed on {device}, but one of them has no kernel for it",
+    in_general="operations that must be on the same device are placed on a GPU, but one of them has no kernel for it",
     fix=(
         edit(
             "tf.config.set_soft_device_placement(True)",
@@ -1102,6 +1110,7 @@ FAMILY.fault(
         "are registered in this process"
     ),
     meaning="the program places an operation on {device}, which TensorFlow does not have here",
+    in_general="the program places an operation on a device that TensorFlow does not have here",
     fix=(
         ask(
             "python -c 'from tensorflow.python.client import device_lib; print(device_lib.list_local_devices())'",

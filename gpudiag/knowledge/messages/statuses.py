@@ -281,6 +281,7 @@ FAMILY.fault(
         for detail in details.split()
     ),
     meaning="cuDNN answered {status}: {status} names what it lacks",
+    in_general="cuDNN answered with a status that names what it lacks",
     fix=(_SAME, _PATH, _GROWTH),
     confidence=Confidence.POSSIBLE,
 )

@@ -34,6 +34,8 @@ FAMILY.fault(
     "[TRT] CUDA initialization failure with error {code:d}",
     meaning="TensorRT cannot use CUDA (error {code}): there is no driver, the driver is older than "
     "its CUDA (35), or there is no GPU (100)",
+    in_general="TensorRT cannot use CUDA: there is no driver, the driver is older than its CUDA (35), "
+    "or there is no GPU (100)",
     fix=(
         nvidia_smi("shows the driver's version and the newest CUDA that it supports; the GPU must be listed"),
         start("docker run --gpus all ...", "if it runs in a container"),
@@ -45,6 +47,7 @@ FAMILY.fault(
     "TensorRT mismatch. Compiled against version {needs:v}, but loaded {has:v}",
     "Loaded TensorRT {has:v} but linked TensorFlow against TensorRT {needs:v}",
     meaning="this TensorFlow was built with TensorRT {needs}, and {has} is loaded: converted models may fail or crash",
+    in_general="another TensorRT is loaded than this TensorFlow was built with: converted models may fail or crash",
     fix=(
         install("tensorrt=={needs}.*", note="works for TensorRT 8.5 and newer; for older ones use NVIDIA's archive"),
         start(
@@ -60,6 +63,8 @@ FAMILY.fault(
     "Linked TRT ver: ({needs:l})",
     meaning="this TensorFlow was built with TensorRT {needs}; if another one is loaded, as the next line says, "
     "converted models may fail or crash",
+    in_general="the release of TensorRT with which this TensorFlow was built; if the next line says "
+    "another one, converted models may fail or crash",
     fix=(
         install(
             "tensorrt==VERSION", note="take the major and minor number of the TensorRT that TensorFlow was built with"

@@ -32,6 +32,7 @@ LIBRARY_NOT_OPENED = FAMILY.fault(
     "Could not load dynamic library '{library:q}'; dlerror: {reason}",
     "Could not dlopen library '{library:q}'; dlerror: {reason}",
     meaning="{library} was not found by the loader; this TensorFlow needs it",
+    in_general="the loader did not find a library that this TensorFlow needs",
     fix=(
         install("tensorflow[and-cuda]", note="brings CUDA's libraries (TensorFlow 2.14 and newer)"),
         check("ldconfig -p | grep -e libcudart -e libcudnn -e libcublas", "shows which releases are installed"),
@@ -73,6 +74,7 @@ LIBRARY_ASKED_FOR = FAMILY.fault(
     "{library:w}.so.{version:v}: cannot open shared object file",
     "Could not load library {library:w}.so.{version:v}. Error: {}",
     meaning="{library}.so.{version} was not found by the loader",
+    in_general="the loader did not find a library",
     fix=(
         install("tensorflow[and-cuda]", note="brings CUDA's libraries (TensorFlow 2.14 and newer)"),
         check("ldconfig -p | grep {library}", "shows whether another release is installed"),
@@ -87,6 +89,8 @@ FAMILY.fault(
     "Could not load library libnvrtc.so.{major:d}. Error: {}",
     meaning="the loaded cuDNN is built for CUDA {major}, whose libraries were not found: it does not "
     "fit the CUDA that this TensorFlow uses",
+    in_general="the loaded cuDNN is built for a CUDA whose libraries were not found: it does not fit "
+    "the CUDA that this TensorFlow uses",
     fix=(
         check(
             "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn",

@@ -180,7 +180,9 @@ def _rows() -> dict[str, Message]:
     found: dict[str, Message] = {}
     for numbers, meaning, fix, confidence in _ROWS:
         first, *_ = numbers.split()
-        message = FAMILY.fault(f"xid_{first}", meaning=f"Xid {{code}}: {meaning}", fix=fix, confidence=confidence)
+        message = FAMILY.fault(
+            f"xid_{first}", meaning=f"Xid {{code}}: {meaning}", in_general=meaning, fix=fix, confidence=confidence
+        )
         found |= dict.fromkeys(numbers.split(), message)
     return found
 
@@ -192,6 +194,7 @@ XID = FAMILY.fault(
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
+    in_general="the kernel module reports a fault of the GPU (Xid)",
     fix=(kernel_log("shows all that it reported"), *_UPDATE),
     confidence=Confidence.POSSIBLE,
 )

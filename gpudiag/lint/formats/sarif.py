@@ -10,7 +10,6 @@ import msgspec
 
 from gpudiag.lint import rule
 from gpudiag.lint.result import LintFinding, Result
-from gpudiag.text import with_names
 
 _LEVELS = {"fail": "error", "warning": "warning", "note": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -58,7 +57,7 @@ def _rule(name: str) -> dict[str, Any]:
     assert known is not None
     return {
         "id": name,
-        "shortDescription": {"text": with_names(known.message)},
+        "shortDescription": {"text": known.general},
         "fullDescription": {"text": " ".join(known.why)},
         "helpUri": known.declared.url,
         "defaultConfiguration": {"level": _LEVELS[known.declared.severity.value]},

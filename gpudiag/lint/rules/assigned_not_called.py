@@ -1,4 +1,4 @@
-"""{name} is {how}, not called: the setting stays as it was
+"""a function that sets an option is assigned to or only named, not called: the setting stays as it was
 
 The settings of tf.config and tf.debugging are functions. An assignment replaces the function in its module and changes
 no setting, and later calls of the function fail. There is no warning.
@@ -26,6 +26,7 @@ from gpudiag.lint.rule import Edit, Matches, Rule, Violation, between, insert_af
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} is {how}, not called: the setting stays as it was",
     severity=Severity.WARNING,
     fix=(edit("{call}", "call the function"),),
     words=(

@@ -1,4 +1,4 @@
-"""{name} comes after {what} in {place}: {happens}
+"""GPUs are configured after TensorFlow has made its devices: an error, or no effect
 
 Which GPUs are visible, memory growth, logical devices and the numbers of threads are read once, when TensorFlow makes
 its devices. An operation or a tensor makes them, and so do list_logical_devices, get_memory_info, `with tf.device` and
@@ -37,6 +37,7 @@ from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} comes after {what} in {place}: {happens}",
     severity=Severity.FAIL,
     fix=(edit_note("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
     words=(

@@ -1,4 +1,4 @@
-"""{call} is given {batch}, which is not distributed: each replica computes the same whole batch
+"""a dataset is not distributed: each replica computes the same whole batch
 
 strategy.run hands its arguments to every replica as they are. Only a dataset that experimental_distribute_dataset or
 distribute_datasets_from_function has made gives each replica a part of the batch. Without it all GPUs are busy with the
@@ -35,6 +35,7 @@ from gpudiag.lint.values import Items, Made, Part, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{call} is given {batch}, which is not distributed: each replica computes the same whole batch",
     severity=Severity.WARNING,
     fix=(edit("dataset = strategy.experimental_distribute_dataset(dataset)", "loop over the distributed dataset"),),
     words=("Strategy(", "train_on_batch("),

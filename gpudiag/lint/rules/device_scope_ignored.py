@@ -1,4 +1,4 @@
-"""tf.device has no effect on {what}
+"""tf.device has no effect on what stands in its block
 
 A device scope holds for operations while they are created in it. A session runs its graph where the graph says, a
 function is traced by its first call, wherever that is, and a tf.data pipeline is always on the CPU. A thread has its
@@ -38,6 +38,7 @@ from gpudiag.lint.values import Made, Method, ProjectFunction
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="tf.device has no effect on {what}",
     severity=Severity.WARNING,
     fix=(edit_note("put tf.device around the operations themselves: {where}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),

@@ -1,4 +1,4 @@
-"""{what}: {happens}
+"""a name of a device is none that TensorFlow knows
 
 A device of TensorFlow is /CPU:0, /GPU:1 or /device:GPU:1. With /device:, any word is taken for a type, and if there is
 no such device soft placement chooses another, silently. Without it, an unknown word raises ValueError.
@@ -35,6 +35,7 @@ from gpudiag.lint.values import Const, is_empty_list, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{what}: {happens}",
     severity=Severity.WARNING,
     fix=(edit("'/GPU:{index}'", "write this name instead"),),
     words=(

@@ -1,4 +1,4 @@
-"""{call} forks after {what} in {place}: TensorFlow hangs or fails in the child
+"""a process is forked after TensorFlow has made its devices: TensorFlow hangs or fails in the child
 
 On Linux multiprocessing forks up to Python 3.13. A process that has initialised CUDA cannot be forked and use the GPU
 in the child: calls end with CUDA_ERROR_NOT_INITIALIZED, or wait forever for a thread that was not copied. To list the
@@ -44,6 +44,7 @@ from gpudiag.lint.values import Const, Made, ProjectFunction, Value, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{call} forks after {what} in {place}: TensorFlow hangs or fails in the child",
     severity=Severity.WARNING,
     fix=(
         edit_note("start the children before TensorFlow is used"),

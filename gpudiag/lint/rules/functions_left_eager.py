@@ -1,4 +1,4 @@
-"""{call} is left on: each operation of a function or of a Keras step is run by Python, one after the other
+"""functions are left eager: each operation of a function or of a Keras step is run by Python, one after the other
 
 Eager functions are meant for debugging. The graph of a tf.function is not built, so nothing is fused or run at the same
 time, and the GPU waits for Python between operations. A small Keras model took 6 times as much processor time for a
@@ -32,6 +32,7 @@ from gpudiag.lint.settings import is_of_tests
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{call} is left on: each operation of a function or of a Keras step is run by Python, one after the other",
     severity=Severity.NOTE,
     fix=(edit_note("remove it"), edit("if debug: {call}", "ask for it", role=Role.ALTERNATIVE)),
     words=("run_functions_eagerly(", "run_eagerly=True", "run_eagerly = True"),

@@ -1,4 +1,4 @@
-"""{what} is set for {which}: {happens}
+"""an option is set for one GPU, and the others keep the default
 
 TensorFlow makes all visible GPUs, and growth must be the same for all of them ("Memory growth cannot differ between
 GPU devices"). A limit holds for its own GPU; a strategy without a list of devices takes the others as a whole.
@@ -33,6 +33,7 @@ from gpudiag.lint.values import Devices, devices, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{what} is set for {which}: {happens}",
     severity=Severity.WARNING,
     fix=(GROWTH_FOR_EACH,),
     words=("set_memory_growth", "_device_configuration"),

@@ -1,4 +1,4 @@
-"""{by} hides every GPU: this program computes on the CPU
+"""an imported file hides every GPU: this program computes on the CPU
 
 A module that is imported runs its top level in the same process. Some hide the GPUs for their own work, because it
 needs none or because another framework is to have them, and then every other user of TensorFlow in the process is
@@ -35,6 +35,7 @@ from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{by} hides every GPU: this program computes on the CPU",
     severity=Severity.WARNING,
     fix=(
         edit_note("take the setting out of {module}, or put it under if __name__ == '__main__'"),

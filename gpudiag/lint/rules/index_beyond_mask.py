@@ -1,4 +1,4 @@
-"""{what}: {why}
+"""the number of a GPU is beyond those that the program can see
 
 The driver numbers what CUDA_VISIBLE_DEVICES shows again, and TensorFlow what set_visible_devices shows. With one
 visible GPU its name is GPU:0, whatever its place in the machine; what is put on GPU:1 runs elsewhere, and nothing is
@@ -42,6 +42,7 @@ from gpudiag.lint.values import Const, Made, devices, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{what}: {why}",
     severity=Severity.WARNING,
     fix=(edit_note("take the first GPU, gpus[0], or leave the mask out"),),
     words=(MASK, "set_visible_devices", "rank()", "gpu:", "GPU:"),

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} replaces the mask that the launcher of this program has given
+"""the program replaces the CUDA_VISIBLE_DEVICES that its launcher has given
 
 Slurm, Kubernetes and other launchers give each process its GPUs by this variable. A value in the program takes it other
 GPUs than its own, or none if the machine has fewer, and all processes of a machine get the same. Only a program that
@@ -35,6 +35,7 @@ from gpudiag.model.report import Severity
 _LAUNCHERS = ("SLURM_", "Slurm", "OMPI_", "PMI_RANK", "LOCAL_RANK", "WORLD_SIZE", "horovod", "mpi4py", "KUBERNETES_")
 """Signs of a program that a launcher starts as several processes."""
 RULE = Rule(
+    message="CUDA_VISIBLE_DEVICES={value!r} replaces the mask that the launcher of this program has given",
     severity=Severity.NOTE,
     fix=(
         edit("os.environ.setdefault('CUDA_VISIBLE_DEVICES', {value!r})", "keep the mask of the launcher"),

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES={value!r} {shows}: {entry!r} is not the number or the UUID of one
+"""CUDA_VISIBLE_DEVICES has an entry that is not the number or the UUID of a GPU
 
 The CUDA driver reads the list up to the first entry that names no GPU: 0,,,1 shows GPU 0 alone. cuda:0, gpu:0 and [0]
 are names of other libraries, so the list is empty, and TensorFlow runs on the CPU without a warning. The text None,
@@ -32,6 +32,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted
 
 RULE = Rule(
+    message="CUDA_VISIBLE_DEVICES={value!r} {shows}: {entry!r} is not the number or the UUID of one",
     severity=Severity.FAIL,
     fix=(
         edit("os.environ['CUDA_VISIBLE_DEVICES'] = {instead}", "write the numbers alone"),

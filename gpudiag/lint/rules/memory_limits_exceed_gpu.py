@@ -1,4 +1,4 @@
-"""the limits of this GPU's logical devices add up to {total} MiB, and it has {have} MiB
+"""the limits of a GPU's logical devices add up to more memory than it has
 
 Each logical device may take its limit, and TensorFlow takes it whole at the first use: the last one finds too little.
 The memory of the GPU is what --gpu-memory says; without it this rule looks at nothing.
@@ -30,6 +30,7 @@ from gpudiag.lint.values import Made, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="the limits of this GPU's logical devices add up to {total} MiB, and it has {have} MiB",
     severity=Severity.WARNING,
     fix=(edit_note("lower the limits; TensorFlow needs about 1.5 GiB of the GPU beside them"),),
     words=("memory_limit",),

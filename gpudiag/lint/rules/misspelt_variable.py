@@ -1,4 +1,4 @@
-"""nothing reads the variable {name}{meant}
+"""nothing reads a variable, whose name is probably misspelled
 
 TensorFlow, the CUDA driver and NVIDIA's libraries read only the variables that they know, so that a misspelt name
 causes no error. Some names spread from forum to forum although TensorFlow never read them; they are in no file of the
@@ -34,6 +34,7 @@ from gpudiag.lint.values import constants
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="nothing reads the variable {name}{meant}",
     severity=Severity.WARNING,
     fix=(edit_note("remove it"),),
     words=("environ", "putenv", "CUDA_", "TF_", "NVIDIA_", "LD_"),

@@ -1,4 +1,4 @@
-"""{name} has no kernel for GPUs{types}: it runs on the CPU, although tf.device says {device}
+"""an operation has no kernel for GPUs: it runs on the CPU, although tf.device says a GPU
 
 Soft placement is on in TensorFlow 2: an operation without a kernel for the device that was asked for runs on the CPU,
 its inputs are copied there, without a warning (2.21, simulated GPUs). tf.config.set_soft_device_placement(False) makes
@@ -32,6 +32,7 @@ from gpudiag.lint.values import Const, Items, Made, Name, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} has no kernel for GPUs{types}: it runs on the CPU, although tf.device says {device}",
     severity=Severity.WARNING,
     fix=(edit_note("{instead}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device("),

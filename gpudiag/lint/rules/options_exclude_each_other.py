@@ -1,4 +1,4 @@
-"""{options} exclude each other: {lost}
+"""two options exclude each other: one of them is lost
 
 Memory growth belongs to a whole GPU, logical devices divide it. If growth is set first, TensorFlow says nothing, and
 growth is off, on every GPU, even if only the CPU is divided. In the other order set_memory_growth raises ValueError.
@@ -32,6 +32,7 @@ from gpudiag.lint.values import Items, Made, devices
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{options} exclude each other: {lost}",
     severity=Severity.WARNING,
     fix=(
         edit_note("remove set_memory_growth"),

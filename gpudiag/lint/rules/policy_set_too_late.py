@@ -1,4 +1,4 @@
-"""the policy {policy!r} is set after the layers of {place} were made: they stay as they are, float32
+"""a policy of Keras is set after layers were made: they stay as they are, float32
 
 A layer takes the policy when it is made. Setting another one later changes no layer that exists (Keras 3.15, measured:
 compute_dtype stays float32), without a warning.
@@ -29,6 +29,7 @@ from gpudiag.lint.values import Const, Made, Value
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="the policy {policy!r} is set after the layers of {place} were made: they stay as they are, float32",
     severity=Severity.WARNING,
     fix=(edit_note("set it directly after import tensorflow, before the first layer"),),
     words=("set_global_policy", "set_dtype_policy", "set_policy"),

@@ -1,4 +1,4 @@
-"""{what}: {happens}
+"""several processes take the same GPU
 
 A process takes nearly all memory of each GPU that it sees, unless it sets memory growth: children that it gives a GPU
 to afterwards have what is left (2.21, simulated GPUs: 911 MiB of 16 GiB).
@@ -36,6 +36,7 @@ from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK, entries, is_of_tests, m
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{what}: {happens}",
     severity=Severity.NOTE,
     fix=(edit("tf.config.set_visible_devices(gpus[hvd.local_rank()], 'GPU')", "choose one after hvd.init()"),),
     words=("horovod", MASK),

@@ -1,4 +1,4 @@
-"""TensorFlow 2.18 to 2.21 have no {name}
+"""a function was removed: TensorFlow 2.18 to 2.21 do not have it
 
 Some names moved to tf.compat.v1 or went when TensorFlow 2 came, and some were never in the place that people expect:
 set_memory_growth is still below tf.config.experimental. Python raises AttributeError, which try and except often hide.
@@ -32,6 +32,7 @@ from gpudiag.model.report import Severity
 
 _SESSIONS = frozenset({"Session", "InteractiveSession"})
 RULE = Rule(
+    message="TensorFlow 2.18 to 2.21 have no {name}",
     severity=Severity.FAIL,
     fix=(edit_note("write {instead}"),),
     words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),

@@ -1,4 +1,4 @@
-"""the result of {call} is {how}: {lost}
+"""the result of a call is dropped, and the call does nothing else
 
 TensorFlow is configured by objects that have to be given to something. A policy holds once it is set, a ConfigProto for
 the session that is made with it, options of tf.data for the dataset that with_options returns. Transformations of a
@@ -87,6 +87,7 @@ _PURE = frozenset(
 )
 _DATASET = ("the dataset stays as it was", edit("dataset = dataset.{method}(...)", "keep the result"))
 RULE = Rule(
+    message="the result of {call} is {how}: {lost}",
     severity=Severity.WARNING,
     fix=(edit_note("give the result to what it is for"),),
     words=(

@@ -1,4 +1,4 @@
-"""{setting} does not hold for {session}: {why}
+"""a setting of tf.config does not hold for a session
 
 A session that is given a ConfigProto has what is in it, and nothing of tf.config: it sees every GPU, divides none,
 takes all memory and places operations hard. A session without one takes what tf.config says when it is made. The GPUs
@@ -36,6 +36,7 @@ from gpudiag.lint.values import Const, Made, elements, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{setting} does not hold for {session}: {why}",
     severity=Severity.WARNING,
     fix=(edit_note("{option}"),),
     words=("Session(",),

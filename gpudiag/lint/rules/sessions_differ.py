@@ -1,4 +1,4 @@
-"""this session sets {options} otherwise than the session of {place}, and {happens}
+"""two sessions set the options of the GPUs differently: the first one decides
 
 The GPU devices of a process are made once, by its first session. Other values of per_process_gpu_memory_fraction and
 allow_growth in a later session are ignored. A visible_device_list that gives a number to another GPU than before raises
@@ -28,6 +28,7 @@ from gpudiag.lint.settings import different_options, is_local
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="this session sets {options} otherwise than the session of {place}, and {happens}",
     severity=Severity.WARNING,
     fix=(edit_note("give all sessions of a process the same GPU options, or run one process for each GPU"),),
     words=("Session",),

@@ -1,4 +1,4 @@
-"""{what} has no effect: {why}
+"""a setting has no effect
 
 TF_FORCE_GPU_ALLOW_GROWTH wins over set_memory_growth, TF_CONFIG is read by strategies of several workers alone, what
 compile() is given is for the steps of fit(), evaluate() and predict(). A session hides the GPUs from the graph that it
@@ -36,6 +36,7 @@ from gpudiag.lint.values import Const, Table, devices, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{what} has no effect: {why}",
     severity=Severity.WARNING,
     fix=(edit_note("remove it, or set what is read"),),
     words=(

@@ -1,4 +1,4 @@
-"""nothing calls {function}(), so {what} is never made
+"""nothing calls the function that makes a setting
 
 A function does nothing until it is called. This program is run as it is, no other file imports it, and the name of the
 function is nowhere in it but in its definition.
@@ -48,6 +48,7 @@ from gpudiag.model.report import Severity
 
 _CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
 RULE = Rule(
+    message="nothing calls {function}(), so {what} is never made",
     severity=Severity.WARNING,
     fix=(edit("{function}()", "call it directly after import tensorflow, or remove it"),),
     words=(*_CALLS, MASK, FORCE_GROWTH),

@@ -1,4 +1,4 @@
-"""a number of nvidia-smi is given to {setting}: CUDA counts in another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID
+"""a number of nvidia-smi is used for CUDA, which counts in another order unless CUDA_DEVICE_ORDER=PCI_BUS_ID
 
 nvidia-smi, NVML, pynvml and GPUtil number the GPUs by their PCI addresses. CUDA begins with the fastest one. On a
 machine with different cards the number then means another card than the one that was looked at.
@@ -36,6 +36,8 @@ from gpudiag.model.report import Severity
 
 _SOURCES = ("nvidia-smi", "nvidia_smi", "nvml", "GPUtil", "gpustat")
 RULE = Rule(
+    message="a number of nvidia-smi is given to {setting}: CUDA counts in another order unless "
+    "CUDA_DEVICE_ORDER=PCI_BUS_ID",
     severity=Severity.NOTE,
     fix=(edit("os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'", "set it before import tensorflow"),),
     words=_SOURCES,

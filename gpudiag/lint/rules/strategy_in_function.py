@@ -1,4 +1,4 @@
-"""{name} is made inside of a tf.function: it is made again whenever the function is traced
+"""a strategy is made inside of a tf.function: it is made again whenever the function is traced
 
 A strategy belongs to the program: it finds the devices and makes their collectives when it is made. Inside of a
 tf.function that is while the function is traced, and the variables of another trace belong to another strategy.
@@ -32,6 +32,7 @@ from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} is made inside of a tf.function: it is made again whenever the function is traced",
     severity=Severity.WARNING,
     fix=(edit_note("make it once, at the beginning of the program"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),

@@ -1,4 +1,4 @@
-"""{name} of {place} {how}: the model is trained on one GPU
+"""a strategy is not used: the model is trained on one GPU
 
 A strategy holds for what is made inside of its scope. A Keras model that is made outside is trained without it, on the
 first GPU alone, without a warning. A function that is defined in the scope and called outside makes its model there. A
@@ -35,6 +35,7 @@ from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} of {place} {how}: the model is trained on one GPU",
     severity=Severity.WARNING,
     fix=(edit_note("{instead}"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),

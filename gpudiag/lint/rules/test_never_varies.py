@@ -1,4 +1,4 @@
-"""{name} is always {answer}, with or without a GPU: {why}
+"""a test for a GPU has the same result with and without a GPU
 
 Without its parentheses the name is the function itself, which is true. A list of devices is never equal to a number or
 to True, never None, and has no text in it: its elements are PhysicalDevice objects. tf.test.gpu_device_name() is
@@ -37,6 +37,7 @@ _ANSWERS = frozenset(
 _LISTS = frozenset({*api.LISTS, *api.FIX_ALLOCATORS})
 _COUNT = edit("len(tf.config.list_physical_devices('GPU'))", "compare the number of GPUs")
 RULE = Rule(
+    message="{name} is always {answer}, with or without a GPU: {why}",
     severity=Severity.WARNING,
     fix=(edit("{call}", "call the function"),),
     words=(*sorted(name.rpartition(".")[2] for name in _ANSWERS | _LISTS), "environ.get(", "getenv("),

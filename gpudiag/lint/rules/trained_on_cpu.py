@@ -1,4 +1,4 @@
-"""{call} in {place} is inside of {where}: the model runs on the CPU
+"""a model is trained inside of a scope of the CPU
 
 Variables and operations that are made in a device scope are on that device, and so is what fit() runs (2.21, simulated
 GPUs). Old examples made a model on the CPU and let multi_gpu_model() copy it to the GPUs; fit() stood outside.
@@ -39,6 +39,7 @@ from gpudiag.lint.values import Made, has_weights
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{call} in {place} is inside of {where}: the model runs on the CPU",
     severity=Severity.WARNING,
     fix=(edit_note("take it out of {where}"),),
     words=("tf.device(", "tf1.device(", "tensorflow.device(", "v1.device(", ".map("),

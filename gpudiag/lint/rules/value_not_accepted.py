@@ -1,4 +1,4 @@
-"""{given} is not what TensorFlow expects: {why}
+"""a value is not what TensorFlow expects
 
 Each argument, field of ConfigProto and variable has values, keys, a type and a unit that are accepted. Most other
 values are ignored without a warning: TensorFlow and CUDA compare the value of a variable with a few words, letter by
@@ -52,6 +52,7 @@ from gpudiag.lint.values import UNKNOWN, Value, of_gpus
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{given} is not what TensorFlow expects: {why}",
     severity=Severity.WARNING,
     fix=(edit_note("write a value that is accepted"),),
     words=(

@@ -1,4 +1,4 @@
-"""{name} is set {where} and reaches no program: {why}
+"""a variable is set, but reaches no program
 
 A shell keeps a variable for itself unless it is exported: `NAME=value; command` and a line `NAME=value` of a script set
 it, and the command does not get it. `NAME=value command` gives it to that command. With spaces around the equals sign
@@ -29,6 +29,7 @@ from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} is set {where} and reaches no program: {why}",
     severity=Severity.WARNING,
     fix=(edit_note("export it, or write it before the command, separated by a space"),),
     words=tuple(sorted(SETTINGS)),

@@ -1,4 +1,4 @@
-"""{name} is set after {what} in {place}, which has read it already
+"""a variable is set after TensorFlow has read it already
 
 The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
 what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A strategy of several
@@ -36,6 +36,7 @@ from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} is set after {what} in {place}, which has read it already",
     severity=Severity.WARNING,
     fix=(edit_note("set it before {before}"),),
     words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),

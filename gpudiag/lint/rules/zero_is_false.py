@@ -1,4 +1,4 @@
-"""{name} is a number, and 0 is false: for GPU 0 {what} is left out
+"""a number of a GPU is used as a condition, and 0 is false: GPU 0 is left out
 
 The first GPU has the number 0. `if args.gpu:` is then the same as "no GPU was chosen", and `args.gpu or 1` is another
 GPU. A text "0" is true: only an option of type int is concerned.
@@ -43,6 +43,7 @@ from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
 RULE = Rule(
+    message="{name} is a number, and 0 is false: for GPU 0 {what} is left out",
     severity=Severity.WARNING,
     fix=(edit("{name} is not None", "compare with what means that none is chosen"),),
     words=(MASK, "set_visible_devices", "tf.device("),
