@@ -15,6 +15,7 @@ from gpudiag.cli.help import Command
 from gpudiag.cli.options import Rendering, Simulation, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
+from gpudiag.report import FORMATS
 from gpudiag.text import printable
 
 
@@ -37,9 +38,18 @@ class Tracing(Simulation):
     )
 
 
+@dataclass(frozen=True)
+class TraceRendering(Rendering):
+    """The format of the report on a program, and the files it goes to."""
+
+    format: str = option(
+        "Format of the report on standard error; standard output is the program's.", default="table", choices=FORMATS
+    )
+
+
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@takes(tracing=Tracing, rendering=Rendering)
+@takes(tracing=Tracing, rendering=TraceRendering)
 @debug_option
 def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -> int:
     """Run COMMAND unchanged and report what it did with its GPUs: gpudiag trace -- python train.py
