@@ -130,8 +130,13 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
 
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is not None:  # None: closed when this process was started
-        stream.write(text.encode(_encoding(stream), "backslashreplace").decode(_encoding(stream)))
+        stream.write(encoded(text, stream).decode(_encoding(stream)))
         stream.flush()
+
+
+def encoded(text: str, stream: TextIO | None) -> bytes:
+    """Return the bytes of a text for a stream; characters that its encoding lacks become escapes."""
+    return text.encode(_encoding(stream), "backslashreplace")
 
 
 def _encoding(stream: TextIO | None) -> str:

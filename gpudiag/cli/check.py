@@ -150,7 +150,7 @@ def check(
             report = runner.run_on(children, options, observer, signals)
         report = last_pass.with_changes(_judged(report, expected), compared_with, keep=comparing.keep_last_pass)
         summarize(report, mask=rendering.mask)
-        deliver(report, rendering)
+        deliver(report, rendering, quiet=progress.quiet)
     return exit_status(report, plugin=plugin)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
 
 from gpudiag.errors import OutputError
-from gpudiag.text import one_line, put, say
+from gpudiag.text import encoded, one_line, plain, put, say
 
 if TYPE_CHECKING:
     from gpudiag.cli.options import Rendering
@@ -32,8 +34,11 @@ def reserve(output: tuple[Path, ...]) -> None:
         reserve(output)
 
 
-def deliver(report: Any, rendering: Rendering, *, head: bool = False) -> None:
-    """Write the report to every file and to standard output; a file that cannot be written does not stop the others."""
+def deliver(report: Any, rendering: Rendering, *, head: bool = False, quiet: bool = False) -> None:
+    """Write the report to every file and to standard output; a file that cannot be written does not stop the others.
+
+    Unless ``quiet``, standard error says which files were written.
+    """
     from gpudiag import report as formats
     from gpudiag.report.files import write
 
@@ -47,6 +52,8 @@ def deliver(report: Any, rendering: Rendering, *, head: bool = False) -> None:
         try:
             text = formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head)
             write(path, text)
+            if not quiet:
+                say(f"gpudiag: report written to {path}")
         except Exception as error:  # a fault of one renderer, too, must not cost the other files
             failures.append(str(error) if isinstance(error, OutputError) else f"{path}: {_fault(error)}")
     color = in_color()
@@ -107,5 +114,76 @@ def on_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
-def in_color() -> bool:
-    return on_terminal() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+def in_color(stream: TextIO | None = None) -> bool:
+    """Return whether a stream, by default standard output, gets colours.
+
+    The order is that of https://force-color.org, https://no-color.org and https://bixense.com/clicolors: FORCE_COLOR,
+    NO_COLOR, CLICOLOR_FORCE, CLICOLOR, and then whether the stream is a terminal that has colours.
+    """
+    stream = stream or sys.stdout
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") not in {"", "0"}:
+        return True
+    if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb":
+        return False
+    return stream is not None and stream.isatty()
+
+
+_NO_PAGER = "gpudiag.no-pager"
+
+
+def _note_pager(context: click.Context, _: click.Parameter, is_off: bool) -> None:
+    context.meta[_NO_PAGER] = is_off
+
+
+pager_option = click.option(
+    "--no-pager",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_pager,
+    help="Write long text to a terminal at once, not through the pager (PAGER, or less).",
+    envvar="GPUDIAG_NO_PAGER",
+    show_envvar=True,
+)
+
+
+def page(text: str, *, color: bool = False) -> None:
+    """Write a text to standard output; to a terminal that is too low for it through the user's pager."""
+    command = _pager(text)
+    if command is None:
+        put(text, color=color)
+        return
+    import signal
+    import subprocess
+
+    # The terminal sends Ctrl-C to the pager, too, which decides what it does. A handler is not inherited.
+    on_interrupt = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        process = subprocess.Popen(command, stdin=-1, env={"LESS": "FRX", "LV": "-c", **os.environ})
+        process.communicate(encoded(text if color else plain(text), sys.stdout))
+    except OSError:
+        put(text, color=color)
+    finally:
+        signal.signal(signal.SIGINT, on_interrupt)
+
+
+def _pager(text: str) -> list[str] | None:
+    """Return the command of the pager, or None if the text needs none."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_NO_PAGER):
+        return None
+    if not on_terminal() or sys.stdin is None or not sys.stdin.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    import shlex
+    import shutil
+
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        return None
+    try:
+        command = shlex.split(os.environ.get("PAGER", "less"))
+    except ValueError:  # a quotation mark that is not closed
+        return None
+    return command if command and command[0] != "cat" and shutil.which(command[0]) else None

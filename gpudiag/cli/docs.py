@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpudiag.cli.delivery import in_color, on_terminal, width
+from gpudiag.cli.delivery import in_color, on_terminal, page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option
 from gpudiag.text import put
@@ -12,13 +12,14 @@ from gpudiag.text import put
 
 @click.command(cls=Command, name="docs", context_settings={"ignore_unknown_options": True})
 @click.argument("topic", nargs=-1, type=click.UNPROCESSED)
+@pager_option
 @debug_option
 def docs_(topic: tuple[str, ...]) -> int:
     """Read the manual: its pages, or what it says about TOPIC.
 
     TOPIC is a page (start), a probe, a cause, an option (--log), or words: gpudiag docs memory growth. After the name
     of a page, words are looked for in that page: gpudiag docs deployment slurm. On a terminal the text is filled and
-    has colour; otherwise it is Markdown.
+    has colour, and a long text goes through the pager; otherwise it is Markdown.
     """
     from gpudiag import docs
 
@@ -27,7 +28,7 @@ def docs_(topic: tuple[str, ...]) -> int:
         from gpudiag.docs.terminal import rendered
 
         color = in_color()
-        put(rendered(text, width(), color=color), color=color)
+        page(rendered(text, width(), color=color), color=color)
     else:
         put(text)
     return 0

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from gpudiag.cli.delivery import width
+from gpudiag.cli.delivery import page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
-from gpudiag.text import put
 
 
 @click.command(cls=Command, name="list")
 @click.argument("select", nargs=-1)
+@pager_option
 @debug_option
 def list_(select: tuple[str, ...]) -> int:
     """List the probes: name, what each needs, and what it shows."""
@@ -24,7 +24,7 @@ def list_(select: tuple[str, ...]) -> int:
         from gpudiag.cli import describe
 
         rows = describe.listed(select)
-    put(listing.text(rows, width()))
+    page(listing.text(rows, width()))
     return 0
 
 
@@ -36,6 +36,7 @@ def list_(select: tuple[str, ...]) -> int:
     help="A saved report (JSON): show what the probe measured there, or what it says of the cause.",
     **variable("REPORT"),
 )
+@pager_option
 @debug_option
 def explain(*, name: str, report: Path | None) -> int:
     """Explain the probe, the cause or the rule called NAME.
@@ -47,7 +48,7 @@ def explain(*, name: str, report: Path | None) -> int:
     from gpudiag.cli import explanation
 
     if report is None and (explanation_in_index := explanation.indexed(name)) is not None:
-        put(explanation_in_index.text(width()))
+        page(explanation_in_index.text(width()))
         return 0
     from gpudiag import catalogue, causes
     from gpudiag.cli import describe
@@ -59,10 +60,10 @@ def explain(*, name: str, report: Path | None) -> int:
     if name.partition(".")[0] == AREA:
         from gpudiag.expectations import keys
 
-        put(keys.explanation(name))
+        page(keys.explanation(name))
         return 0
     if "." not in name and (rule := causes.get(name)) is not None:
-        put(describe.cause_explanation(rule, width(), saved))
+        page(describe.cause_explanation(rule, width(), saved))
         return 0
     from gpudiag.causes import messages
     from gpudiag.lint import rule as lint_rules
@@ -70,10 +71,10 @@ def explain(*, name: str, report: Path | None) -> int:
     if "." not in name and (lint_rule := lint_rules.get(name)) is not None:
         from gpudiag.lint import listing
 
-        put(listing.explanation(lint_rule, width()))
+        page(listing.explanation(lint_rule, width()))
         return 0
     if name in renamed.REMOVED:
         raise UsageError(f"{name} was a cause of an earlier version: {renamed.REMOVED[name]}.")
     entry = catalogue.get(name, also=[*causes.names(), *messages.all_of_them(), *lint_rules.names()])
-    put(describe.explanation(entry, width(), saved))
+    page(describe.explanation(entry, width(), saved))
     return 0

@@ -109,7 +109,7 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     Exit status: 0 nothing was found, 1 something was found, 2 wrong usage, 3 gpudiag broke, 5 nothing was found, but
     not every file could be checked.
     """
-    from gpudiag.cli.delivery import in_color, width
+    from gpudiag.cli.delivery import in_color, on_terminal, width
     from gpudiag.lint import check, fixes, rule
     from gpudiag.lint.formats import render
     from gpudiag.text import put, say
@@ -145,6 +145,6 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     if not run.files:
         say("gpudiag: note: no Python file and no notebook is there.")
     color = in_color() and output.format == "text"
-    text = render(result, output.format, width=width(), color=color, terminal=sys.stdout.isatty())
+    text = render(result, output.format, width=width(), color=color, terminal=on_terminal())
     put(text, "json" if output.format == "json" else "table", color=color)
     return result.exit_code

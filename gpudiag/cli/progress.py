@@ -29,6 +29,13 @@ class _Area:
 
     planned: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    is_said: bool = False
+    """True once its line was written."""
+
+    @property
+    def counts(self) -> list[tuple[int, str]]:
+        """How many rows have each outcome."""
+        return [(self.outcomes[status], status) for status in STATUSES if self.outcomes[status]]
 
     @property
     def done(self) -> int:
@@ -43,8 +50,8 @@ class Progress:
     """What runs now, how many rows are done and how long it has taken; the observer of a run.
 
     On a terminal this shows the machine, a line for each area with its findings and running probes, and a bar; it is
-    redrawn, and removed before the report. Elsewhere it is a line for each completed row. ``verbose`` writes these
-    lines on a terminal too, each with the end of its child's log. ``quiet`` writes nothing. Errors of writing are
+    redrawn, and removed before the report. Elsewhere it is a line for each completed area. ``verbose`` writes a line
+    for each row, on a terminal too, with the end of its child's log. ``quiet`` writes nothing. Errors of writing are
     ignored: a closed standard error must not end a run.
     """
 
@@ -102,11 +109,16 @@ class Progress:
     def finished(self, row: Row, label: str) -> None:
         """Show that ``label`` ended with ``row``; it may never have started."""
         self._done += 1
-        self._areas.setdefault(row.area, _Area()).outcomes[row.status] += 1
+        area = self._areas.setdefault(row.area, _Area())
+        area.outcomes[row.status] += 1
         if label in self._running:
             self._running.remove(label)
-        if self._verbose or self._bar is None:
+        if self._verbose:
             self._write(f"[{self._done}/{self._total or '?'}] {label}: {_outcome_text(row)}")
+        elif self._bar is None and area.done >= area.planned and not area.is_said:
+            area.is_said = True
+            counts = ", ".join(f"{number} {status}" for number, status in area.counts)
+            self._write(f"[{self._done}/{self._total or '?'}] {row.area}: {counts}")
         if self._verbose:
             for line in row.log[-TAIL_LINES:]:
                 self._write(f"    | {line}")
@@ -153,9 +165,8 @@ class Progress:
             style = "bold" if running else "" if area.outcomes else "dim"
             line = Text(no_wrap=True, overflow="ellipsis")
             line.append(f"{name:{widest}}", style).append(f"  {f'{area.done}/{area.planned}':5}  ")
-            outcomes = ((status, area.outcomes[status]) for status in STATUSES if area.outcomes[status])
             line.append_text(
-                Text(", ").join(Text(f"{number} {status}", STYLES.get(status, "dim")) for status, number in outcomes)
+                Text(", ").join(Text(f"{number} {status}", STYLES.get(status, "dim")) for number, status in area.counts)
             )
             line.append(f"  {', '.join(running)}" if running else "", "dim")
             yield line
@@ -192,7 +203,9 @@ def _bar(above: Callable[[int], Iterable[RenderableType]]) -> Bar | None:
     from rich.progress import Progress as Bar
     from rich.table import Column
 
-    console = Console(stderr=True)
+    from gpudiag.cli.delivery import in_color
+
+    console = Console(stderr=True, no_color=not in_color(sys.stderr))
     if not console.is_terminal or console.is_dumb_terminal:
         return None
 

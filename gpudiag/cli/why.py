@@ -102,5 +102,5 @@ def why(
                 report = runner.run(options, observer, signals)
             if reasons.exit_code(report):
                 report = last_pass.since_last_pass(report)
-        deliver(report, rendering, head=True)
+        deliver(report, rendering, head=True, quiet=progress.quiet)
     return reasons.exit_code(report) if signals.received is None else 128 + signals.received

@@ -48,11 +48,21 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
         "",
         "host facts\n"
         "probes (3)\n"
-        "[1/3] memory.growth: skipped (no GPU)\n"
-        "[2/3] placement.log: pass (0.12 s)\n"
+        "[1/3] memory: 1 skipped\n"
+        "[2/3] placement: 1 pass\n"
         "[bold]a note[/bold]\n"
-        "[3/3] logical.cpu_split GPU 1: broken (signal: SIGSEGV; 1.50 s)\n",
+        "[3/3] logical: 1 broken\n",
     )
+
+
+def test_an_area_has_one_line_even_if_it_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress.phase("probes", ["placement.log", "placement.log"])
+        progress.finished(FINE, "placement.log GPU 0")
+        progress.finished(FINE, "placement.log GPU 1")
+        progress.phase("probes that say why", ["placement.log"])
+        progress.finished(FINE, "placement.log")
+    assert capsys.readouterr().err == "probes (2)\n[2/2] placement: 2 pass\nprobes that say why (1)\n"
 
 
 def test_verbose_tells_what_started_and_the_end_of_its_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +116,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     opened = Terminal()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
-    for variable in ("NO_COLOR", "FORCE_COLOR"):
+    for variable in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(variable, raising=False)
     yield opened
     opened.close()
@@ -156,8 +166,11 @@ def test_verbose_on_a_terminal_adds_lines(terminal: Terminal) -> None:
         assert expected in lines
 
 
-def test_no_colour_where_it_is_not_wanted(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
+@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("CLICOLOR", "0")])
+def test_no_colour_where_it_is_not_wanted(
+    variable: str, value: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
     with redirect_stderr(terminal.stream):
         run(Progress())
     written = terminal.written()
@@ -170,7 +183,7 @@ def test_a_dumb_terminal_gets_plain_lines(terminal: Terminal, monkeypatch: pytes
     with redirect_stderr(terminal.stream):
         run(Progress())
     written = terminal.written()
-    assert "[2/3] placement.log: pass (0.12 s)\r\n" in written
+    assert "[2/3] placement: 1 pass\r\n" in written
     assert "\x1b" not in written
 
 

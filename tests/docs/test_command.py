@@ -91,7 +91,7 @@ def test_it_imports_nothing_that_takes_long(gpudiag: Gpudiag) -> None:
 def on_a_terminal(gpudiag: Gpudiag, **variables: str) -> str:
     """Return what ``gpudiag docs start`` writes to a terminal."""
     ours, its = pty.openpty()
-    environment = {**gpudiag.environment, "TERM": "xterm", **variables}
+    environment = {**gpudiag.environment, "TERM": "xterm", "GPUDIAG_NO_PAGER": "1", **variables}
     command = gpudiag.command("docs", "start")
     with subprocess.Popen(command, env=environment, stdout=its, stdin=its, stderr=its) as process:
         os.close(its)
