@@ -4,7 +4,8 @@ A block stands between ``<!-- generated: NAME ARGUMENTS -->`` and ``<!-- end -->
 prints now, or the saved report that it shows. The pages of the probes and of the causes are generated whole. What the
 manual says of the pytest plugin outside of blocks must name options, markers and fixtures that there are.
 
-``--record NAME...`` makes the saved reports of that name again.
+``--record NAME...`` makes the saved reports of that name again. ``--picture`` takes the picture of README.md again: the
+top of the page of a saved report, in Chromium.
 
 ``reports/samples/`` has a few of the saved reports in every format, written from their JSON as the pages are.
 """
@@ -45,9 +46,11 @@ from gpudiag.knowledge.messages import FAMILIES, xid
 from gpudiag.lint import rule as lint
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Stage
+from gpudiag.model.report import Report
 from gpudiag.probe import FindingKind
 from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
+from gpudiag.report import words
 from gpudiag.report.formats import prometheus
 from gpudiag.run import diagnosis, views, why
 from gpudiag.text import escaped, with_names
@@ -95,6 +98,11 @@ RECORDED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 SAMPLES = {"healthy": "healthy", "broken": "diagnosis-library", "eight-gpus": "eight-gpus", "trace": "trace"}
 """The samples to the saved reports that they show."""
 SAMPLES_FOLDER = REPORTS / "samples"
+
+PICTURE = REPORTS / "screens" / "page.png"
+PICTURED = "diagnosis-library"
+PICTURE_SIZE = (1000, 560)
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
 # --- tables
@@ -474,14 +482,26 @@ def run(*arguments: str) -> str:
 
 def why_of(name: str) -> str:
     """Return what ``gpudiag why`` prints about a log of ``tests/logs``."""
+    return _fenced(report.render(_log_explained(name), "table", width=SAMPLE_WIDTH, color=False, head=True))
+
+
+def headlines(log: str, trace: str) -> str:
+    """Return the first line about a log of ``tests/logs``, and that of a saved report on a program."""
+    lines = (
+        ("gpudiag why program.log", _log_explained(log)),
+        ("gpudiag trace -- python train.py", codec.load(REPORTS / f"{trace}.json")),
+    )
+    return _fenced("\n".join(f"$ {command}\n{words.headline(explained)}" for command, explained in lines))
+
+
+def _log_explained(name: str) -> Report:
     log = re.search(
         r"^log = \'\'\'\n(.*?)\'\'\'$",
         (ROOT / "tests" / "logs" / f"{name}.toml").read_text("utf-8"),
         re.DOTALL | re.MULTILINE,
     )
     assert log is not None
-    explained = why.explained(tuple(log[1].splitlines()), ())
-    return _fenced(report.render(explained, "table", width=SAMPLE_WIDTH, color=False, head=True))
+    return why.explained(tuple(log[1].splitlines()), ())
 
 
 def source(file: str, function: str) -> str:
@@ -520,6 +540,18 @@ def record(name: str) -> None:
     output.write_text(compact(output.read_text(encoding="utf-8")), encoding="utf-8")
 
 
+def take_picture() -> None:
+    """Write the picture of README.md: what a browser shows first of the page of a saved report."""
+    size = ",".join(map(str, PICTURE_SIZE))
+    PICTURE.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "page.html")
+        page.write_text(report.render(codec.load(REPORTS / f"{PICTURED}.json"), "html", width=80, color=False), "utf-8")
+        options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}")
+        command = [CHROMIUM, *options, f"--screenshot={PICTURE}", page.as_uri()]
+        subprocess.run(command, timeout=60, check=True, stderr=subprocess.DEVNULL)
+
+
 def compact(report_text: str) -> str:
     """Return a report as JSON with a line for each of its parts and for each row: a third less than indented."""
     plain = json.loads(report_text)
@@ -555,6 +587,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "codes": codes,
     "run": run,
     "why": why_of,
+    "headlines": headlines,
     "source": source,
     "sample": sample,
     "sample-of": sample_of,
@@ -632,9 +665,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
     parser.add_argument("--record", nargs="+", choices=RECORDED, help="make saved reports again", default=[])
+    parser.add_argument("--picture", action="store_true", help="take the picture of README.md again, in Chromium")
     options = parser.parse_args()
     for name in options.record:
         record(name)
+    if options.picture:
+        take_picture()
     fresh = fresh_pages()
     wrong = [
         f"{path.relative_to(ROOT)} names what the pytest plugin does not have: {', '.join(unknown)}"
