@@ -13,9 +13,11 @@ from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import (
     SCHEMA_VERSION,
+    AnyOutcome,
     Broken,
     Finding,
     Gpu,
+    Interrupted,
     Judged,
     Limits,
     NoReading,
@@ -77,7 +79,7 @@ def passed(figure: str = "", *findings: Finding, on: tuple[Gpu, ...] = ()) -> Ju
     return Judged(tuple(findings), tuple(gpu.pci_bus_id for gpu in on), figure)
 
 
-def row(probe: str, outcome: Judged | Skipped | Broken, *gpus: Gpu, s: float = 0.0, log: tuple[str, ...] = ()) -> Row:
+def row(probe: str, outcome: AnyOutcome, *gpus: Gpu, s: float = 0.0, log: tuple[str, ...] = ()) -> Row:
     return Row(probe, tuple(gpu.uuid for gpu in gpus), outcome, s, log=log)
 
 
@@ -147,6 +149,7 @@ def sample(world: World | None = None, limits: Limits | None = None) -> Report:
         *(row(f"logical.split_{number}", Skipped("needs 4 GPUs, 2 here")) for number in range(5)),
         *(row(f"distribution.mirrored_{number}", Skipped("needs MIG")) for number in range(3)),
         *broken,
+        row("stress.stopped", Interrupted("not run: stopped by SIGTERM")),
         gpus=GPUS,
         limits=limits,
         world=world,

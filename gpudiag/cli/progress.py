@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpudiag.model.report import STATUSES, Broken, Row, Skipped
+from gpudiag.model.report import STATUSES, Broken, Interrupted, Row, Skipped
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
@@ -189,6 +189,8 @@ def _unhindered() -> contextlib.AbstractContextManager[None]:
 def _outcome_text(row: Row) -> str:
     if isinstance(row.outcome, Skipped):
         return f"skipped ({one_line(row.outcome.reason)})"
+    if isinstance(row.outcome, Interrupted):
+        return f"interrupted ({one_line(row.outcome.detail)})"
     if isinstance(row.outcome, Broken):
         return f"broken ({row.outcome.cause.value}: {one_line(row.outcome.detail)}; {row.duration_s:.2f} s)"
     return f"{row.status} ({row.duration_s:.2f} s)"

@@ -30,7 +30,7 @@ from gpudiag.record import Record
 VERDICTS = (Verdict.PASS, Verdict.NOT_VERIFIED, Verdict.BROKEN, Verdict.FAIL)
 """The verdicts from best to worst: the order of the exit statuses, reversed."""
 
-OUTCOMES = {"pass": 0, "note": 0, "skipped": 1, "warning": 2, "broken": 3, "fail": 4}
+OUTCOMES = {"pass": 0, "note": 0, "skipped": 1, "interrupted": 1, "warning": 2, "broken": 3, "fail": 4}
 """The outcomes from best to worst: a skipped probe that passed before shows less, and one that warns now shows a
 fault."""
 

@@ -19,6 +19,7 @@ from gpudiag.model.report import (
     Figure,
     Finding,
     Judged,
+    Level,
     NoReading,
     Report,
     Row,
@@ -29,7 +30,8 @@ from gpudiag.text import counted
 
 NOT_MET = "not_met"
 NOT_KNOWN = "not_known"
-KINDS = (NOT_MET, NOT_KNOWN)
+NOT_JUDGED = "not_judged"
+KINDS = (NOT_MET, NOT_KNOWN, NOT_JUDGED)
 """The possible findings in a row of an expectation."""
 EXPIRED = "expired"
 UNUSED = "unused"
@@ -87,12 +89,24 @@ def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Ju
                 figures={"seen": _summary(key, others), "expected": wanted},
             )
         )
-    if unknown or not seen:
+    left_out = key.beyond_level(report, value)
+    if unknown or not (seen or left_out):
         what = _named(unknown) if seen else "nothing in scope can be compared"
         message = f"not known{f' ({what})' if what else ''}; expected: {wanted}"
         findings.append(Finding(NOT_KNOWN, Severity.FAIL, message, fix, figures={"expected": wanted}))
-    figure = _summary(key, seen, brief=True) + ("" if findings else f" (expected: {wanted})")
+    figure = _summary(key, seen, brief=True) + ("" if findings or not seen else f" (expected: {wanted})")
+    if left_out:
+        findings.append(_of_left_out(left_out, report.level))
+        figure = figure or findings[-1].message
     return Judged(tuple(findings), figure=figure)
+
+
+def _of_left_out(probes: tuple[str, ...], level: Level) -> Finding:
+    """Return the note that names the probes that are not judged, because the caller's level does not run them."""
+    message = f"{counted(len(probes), 'probe')} not judged: level {level.name} does not run {_named(list(probes))}"
+    return Finding(
+        NOT_JUDGED, Severity.NOTE, message, _edit("Level full runs them."), figures={"left_out": len(probes)}
+    )
 
 
 def _edit(sentence: str) -> tuple[Action, ...]:

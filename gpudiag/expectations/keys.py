@@ -39,6 +39,8 @@ class Key:
     advice: str
     written: Callable[[Report], str]
     """Returns the value that a good machine meets, as TOML; "" if the report does not know it."""
+    beyond_level: Callable[[Report, Any], tuple[str, ...]] = lambda _report, _value: ()
+    """Returns the parts of the expectation about which the level of the run says nothing."""
 
     @property
     def field(self) -> str:
@@ -162,6 +164,7 @@ KEYS = (
         seen.passing,
         "Fix what these rows name, and run what has no row; or correct {key} in {file}.",
         values.passing,
+        seen.beyond_level,
     ),
     Key(
         "time-budget",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
+from gpudiag import catalogue
 from gpudiag.model.facts import NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Report
 from gpudiag.probes import listing
@@ -122,11 +123,24 @@ def passing(report: Report, patterns: Iterable[str]) -> Seen:
     from gpudiag.report import words
 
     seen: Seen = {}
+    left_out = set(beyond_level(report, patterns))
     for pattern in patterns:
-        chosen = set(listing.chosen([pattern]))
+        chosen = set(listing.chosen([pattern])) - left_out
         rows = [row for row in report.rows if row.probe in chosen]
-        seen |= {words.label(report, row): row.status for row in rows} or {pattern: "no row"}
+        seen |= {words.label(report, row): row.status for row in rows} or dict.fromkeys(
+            [pattern] if chosen else [], "no row"
+        )
     return seen
+
+
+def beyond_level(report: Report, patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the chosen probes that the caller's level does not run.
+
+    A level that gpudiag chose by itself leaves out nothing that is expected: nobody has agreed to that.
+    """
+    if report.level.name != "quick" or report.level.reason:
+        return ()
+    return tuple(entry.name for entry in catalogue.select(tuple(patterns)) if not entry.probe.quick)
 
 
 def seconds(report: Report, _: Any = None) -> Seen:

@@ -15,7 +15,7 @@ from gpudiag.knowledge.codes import meanings
 from gpudiag.model import archive, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.reading import decode_hook, schema_hook
-from gpudiag.model.report import SCHEMA_VERSION, Report, conclude, exit_code, verdict
+from gpudiag.model.report import SCHEMA_VERSION, Broken, Report, Row, conclude, exit_code, verdict
 from gpudiag.text import escaped, printable
 
 _LARGEST = 64 << 20
@@ -103,15 +103,21 @@ def decode(text: str | bytes, origin: str) -> Report:
 def _with_names_of_today(report: Report) -> Report:
     """Return ``report`` with its causes under their current names."""
 
+    def name(cause_id: str) -> str:
+        return renamed.CAUSES.get(cause_id, cause_id)
+
     def named(causes: tuple[RootCause, ...]) -> tuple[RootCause, ...]:
-        return tuple(
-            msgspec.structs.replace(cause, cause_id=renamed.CAUSES.get(cause.cause_id, cause.cause_id))
-            for cause in causes
-        )
+        return tuple(msgspec.structs.replace(cause, cause_id=name(cause.cause_id)) for cause in causes)
+
+    def explained(row: Row) -> Row:
+        if not isinstance(row.outcome, Broken) or not row.outcome.explained_by:
+            return row
+        outcome = msgspec.structs.replace(row.outcome, explained_by=name(row.outcome.explained_by))
+        return msgspec.structs.replace(row, outcome=outcome)
 
     found = report.diagnosis
     diagnosis = msgspec.structs.replace(found, causes=named(found.causes), folded=named(found.folded))
-    return msgspec.structs.replace(report, diagnosis=diagnosis)
+    return msgspec.structs.replace(report, diagnosis=diagnosis, rows=tuple(map(explained, report.rows)))
 
 
 def load(path: Path) -> Report:

@@ -127,7 +127,7 @@ RUN_ENDED = "for the run passed"
 
 
 class Outcome(Record, tag_field="outcome"):
-    """Base of the closed union ``Judged | Skipped | Broken``."""
+    """Base of the closed union ``AnyOutcome``."""
 
 
 class Gap(Record):
@@ -170,12 +170,27 @@ class Broken(Outcome, tag="broken"):
     cause: NoReading
     detail: str
     """The reason in one line: the exception, the signal's name, or the deadline in seconds."""
+    explained_by: str = ""
+    """The proved cause of the diagnosis for which the probe broke; "" if none explains it."""
 
     @property
     def by_the_run(self) -> bool:
-        """True if the whole run was ended, by a signal or at its deadline: that says nothing about the machine."""
+        """True if the whole run was ended: that says nothing about the machine.
+
+        It is by the run's deadline, or, in a report of an older gpudiag, by a signal.
+        """
         at_its_deadline = self.cause in (NoReading.TIMEOUT, NoReading.BUSY) and self.detail.endswith(RUN_ENDED)
         return self.cause is NoReading.INTERRUPTED or at_its_deadline
+
+
+class Interrupted(Outcome, tag="interrupted"):
+    """A signal stopped the run before the probe had ended, or before it began."""
+
+    detail: str
+    """The signal, in one line."""
+
+
+AnyOutcome = Judged | Skipped | Broken | Interrupted
 
 
 class Gpu(Record):
@@ -208,7 +223,7 @@ class Row(Record):
     """``<area>.<name>``."""
     devices: tuple[str, ...]
     """UUIDs of the GPUs the probe was given; empty for a host or CPU probe, and if there was no GPU to give."""
-    outcome: Judged | Skipped | Broken
+    outcome: AnyOutcome
     duration_s: float
     reading: AnyReading | None = None
     """The measurements of the child; ``gpudiag show --rejudge`` judges them again."""
@@ -252,6 +267,8 @@ class Row(Record):
             return "skipped"
         if isinstance(self.outcome, Broken):
             return "broken"
+        if isinstance(self.outcome, Interrupted):
+            return "interrupted"
         severities = {finding.severity for finding in self.outcome.findings}
         for severity in (Severity.FAIL, Severity.WARNING, Severity.NOTE):
             if severity in severities:
@@ -259,7 +276,7 @@ class Row(Record):
         return "pass"
 
 
-STATUSES = ("pass", "note", "warning", "fail", "broken", "skipped")
+STATUSES = ("pass", "note", "warning", "fail", "broken", "interrupted", "skipped")
 """The possible statuses of a row, in the order in which counts are printed."""
 
 
@@ -404,12 +421,18 @@ class Report(Record):
             if cause.unfit and (not cause.gpus or not scope.isdisjoint(map(str.lower, cause.gpus)))
         )
 
+    @property
+    def explained(self) -> tuple[Row, ...]:
+        """The rows that broke for a proved cause of the diagnosis."""
+        proved = {cause.cause_id for cause in self.diagnosis.proved}
+        return tuple(row for row in self.rows if isinstance(row.outcome, Broken) and row.outcome.explained_by in proved)
+
     def device_label(self, row: Row) -> str:
         """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
         if row.devices:
             indices = sorted(gpu.index for gpu in self.gpus if gpu.uuid in row.devices)
             return f"GPU {_ranges(indices) or '?'}"
-        if isinstance(row.outcome, Skipped):
+        if isinstance(row.outcome, Skipped | Interrupted):
             return ""
         return "host" if row.area in ("host", EXPECT) else "CPU"
 
@@ -443,16 +466,20 @@ def verdict(report: Report) -> Verdict:
     well; nor is one for which ``withheld`` names a reason. A failed part of the diagnosis might have found such a
     reason, so it breaks a run as a broken probe does. A probe for which the machine was too busy shows nothing. A
     proved cause that makes a GPU in scope unfit is a failure, even if probes broke: the cause explains that, or matters
-    more.
+    more. So is a proved cause that explains every broken probe.
     """
     if any(finding.severity in report.limits.failing for row in report.rows for finding in row.findings):
         return Verdict.FAIL
     if report.unfit:
         return Verdict.FAIL
-    broken = [row.outcome for row in report.rows if isinstance(row.outcome, Broken)]
+    explained = report.explained
+    unfinished = [row for row in report.rows if isinstance(row.outcome, Broken | Interrupted)]
+    broken = [row.outcome for row in unfinished if isinstance(row.outcome, Broken) and row not in explained]
     if report.diagnosis.failed or any(outcome.cause is not NoReading.BUSY for outcome in broken):
         return Verdict.BROKEN
-    if not broken and report.gpus and not report.unverified and report.signal is None and not report.withheld:
+    if explained:
+        return Verdict.FAIL
+    if not unfinished and report.gpus and not report.unverified and report.signal is None and not report.withheld:
         return Verdict.PASS
     return Verdict.NOT_VERIFIED
 
@@ -462,8 +489,8 @@ def exit_code(reached: Verdict, report: Report) -> int:
     if report.signal is not None:
         return 128 + report.signal
     if reached is Verdict.NOT_VERIFIED:
-        busy = any(isinstance(row.outcome, Broken) for row in report.rows)
-        return 0 if report.limits.allow_no_gpu and report.facts.without_gpu and not busy else 5
+        unfinished = any(isinstance(row.outcome, Broken | Interrupted) for row in report.rows)
+        return 0 if report.limits.allow_no_gpu and report.facts.without_gpu and not unfinished else 5
     return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.BROKEN: 3}[reached]
 
 

@@ -105,21 +105,21 @@ def _check(run: AssigningSession) -> Report:
         raise pytest.UsageError(f"gpudiag: {error}") from None
     if expected is None:
         return report
-    from gpudiag.expectations.judging import judged
+    from gpudiag.expectations.judging import NOT_JUDGED, judged
 
-    return judged(report, expected, datetime.now(timezone.utc).date())
+    report = judged(report, expected, datetime.now(timezone.utc).date())
+    left_out = (found.message for row in report.rows for found in row.findings if found.kind == NOT_JUDGED)
+    run.config.stash[NOTES] = (*run.config.stash[NOTES], *left_out)
+    return report
 
 
 def _expected(run: AssigningSession) -> tuple[Expectations | None, tuple[str, ...]]:
     """Return the expectations of the machine that ``gpudiag check`` would read here, and notes about them.
 
-    Probes that must pass are limited to those that the quick check runs. Raises :class:`gpudiag.errors.UsageError`.
+    Raises :class:`gpudiag.errors.UsageError`.
     """
-    import msgspec
-
-    from gpudiag import catalogue, configuration
+    from gpudiag import configuration
     from gpudiag.expectations import file
-    from gpudiag.text import counted
 
     named = run.settings.expect
     found = (
@@ -127,14 +127,7 @@ def _expected(run: AssigningSession) -> tuple[Expectations | None, tuple[str, ..
         if named is not None
         else configuration.find(run.config.invocation_params.dir)
     )
-    expected = None if found.file is None else file.load(found.file, named=named is not None)
-    if expected is None or expected.must_pass is None:
-        return expected, found.ignored
-    chosen = catalogue.select(expected.must_pass)
-    quick = tuple(entry.name for entry in chosen if entry.probe.quick)
-    left = len(chosen) - len(quick)
-    note = f"{counted(left, 'probe')} of must-pass did not run: pytest runs only the quick check"
-    return msgspec.structs.replace(expected, must_pass=quick or None), (*found.ignored, *([note] if left else []))
+    return None if found.file is None else file.load(found.file, named=named is not None), found.ignored
 
 
 @contextlib.contextmanager

@@ -22,7 +22,19 @@ from gpudiag.model.diagnosis import (
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
-from gpudiag.model.report import Broken, Finding, Gap, Gpu, Judged, NoReading, Report, Row, Skipped, Verdict
+from gpudiag.model.report import (
+    Broken,
+    Finding,
+    Gap,
+    Gpu,
+    Interrupted,
+    Judged,
+    NoReading,
+    Report,
+    Row,
+    Skipped,
+    Verdict,
+)
 from gpudiag.report import accounts, program
 from gpudiag.text import counted, one_line, plain
 
@@ -56,6 +68,8 @@ def figure(row: Row) -> str:
         return one_line(outcome.figure)
     if isinstance(outcome, Skipped):
         return one_line(outcome.reason)
+    if isinstance(outcome, Interrupted):
+        return one_line(outcome.detail)
     return one_line(f"{outcome.cause.value}: {outcome.detail}")
 
 
@@ -376,6 +390,7 @@ def next_of(report: Report) -> Next:
             failed = [
                 row for row in report.rows if any(finding.severity in report.limits.failing for finding in row.findings)
             ]
+            failed = failed or [*report.explained]
             if not failed:
                 return Next(f"Not fit for use: {_first_of_withheld(report)}")
             also = " (with --strict, warnings too)" if report.limits.strict else ""

@@ -9,7 +9,7 @@ import msgspec
 
 from gpudiag import catalogue
 from gpudiag.knowledge.abilities import ABILITIES, MEMORY
-from gpudiag.model.report import Broken, Gap, Judged, Report, Row, Skipped
+from gpudiag.model.report import Broken, Gap, Interrupted, Judged, Report, Row, Skipped
 from gpudiag.probe import MOST_SAMPLED
 from gpudiag.text import counted
 
@@ -41,7 +41,7 @@ def _of_row(report: Report, row: Row) -> Iterator[Gap]:
     match row.outcome:
         case Judged(gaps=gaps):
             yield from (msgspec.structs.replace(gap, probe=row.probe) for gap in gaps)
-        case Skipped(reason=why):
+        case Skipped(reason=why) | Interrupted(detail=why):
             yield Gap(_name(report, row.probe), why, probe=row.probe)
         case Broken(cause=cause, detail=detail):
             yield Gap(_name(report, row.probe), f"{cause.value}: {detail}", probe=row.probe)

@@ -33,7 +33,7 @@ from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
-from gpudiag.model.report import Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
+from gpudiag.model.report import AnyOutcome, Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
 from gpudiag.probe import Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
@@ -69,7 +69,7 @@ class JudgedSubject(Record):
 class Done(Record):
     """The result of a part: the new outcome of a row, or the finding of a part of the diagnosis."""
 
-    outcome: Judged | Skipped | Broken | None = None
+    outcome: AnyOutcome | None = None
     part: PartResult | None = None
 
 
@@ -83,7 +83,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     """
     unknown = {name: family for name in entry.probe.families if isinstance(family := getattr(facts, name), Unknown)}
     reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
-    outcome: Judged | Skipped | Broken
+    outcome: AnyOutcome
     try:
         outcome = views.judge(entry, row.reading, facts, limits)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report

@@ -13,6 +13,7 @@ from gpudiag.model.report import Judged, Report, Row, conclude
 from gpudiag.run import judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
+from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.servers import PLAIN
 from gpudiag.run.views import with_one_voice
@@ -39,7 +40,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     diagnosis = msgspec.structs.replace(diagnosis, causes=causes)
     diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, report.facts)
     accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
-    rows = with_one_voice(rows, diagnosis)
+    rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
     notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report, saved))))
     judged = msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes)
     again = conclude(judged if report.not_verified is None else with_gaps(judged))

@@ -11,7 +11,7 @@ from gpudiag.knowledge import log_lines
 from gpudiag.knowledge.codes import code_in
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Broken, Gpu, Limits, NoReading, Row, Skipped
+from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, Limits, NoReading, Row, Skipped
 from gpudiag.probe import EndedReading, GpuReading, Measurement, Scope
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run import judgement
@@ -42,7 +42,7 @@ _MOST_CUT = 3
 """Last lines of a flood that may be cut, or be gpudiag's own."""
 
 
-def not_started(task: Task, outcome: Skipped | Broken) -> Row:
+def not_started(task: Task, outcome: AnyOutcome) -> Row:
     """Return the row of a task for which no child was started."""
     return Row(task.entry.name, uuids_of(task), outcome, 0.0)
 
@@ -100,6 +100,8 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
     if result.value is not None:
         return _row_of_measurement(row, task, result.value, facts, limits)
     assert result.cause is not None
+    if result.cause is NoReading.INTERRUPTED:
+        return msgspec.structs.replace(row, outcome=Interrupted(result.detail))
     if reason := _skipped_because(task, ended, result.cause, facts):
         return msgspec.structs.replace(row, outcome=Skipped(reason))
     if (reading := _reading_of_end(task, ended, lines)) is None:

@@ -14,11 +14,12 @@ from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import CallFacts, Facts, TimedCall, Unknown
-from gpudiag.model.report import Judged, Level, Limits, Report, Row, conclude
+from gpudiag.model.report import Judged, Level, Limits, NoReading, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
+from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.gathering import gather_facts
 from gpudiag.run.gpu_watch import longest
@@ -71,7 +72,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
         diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), facts)
-        rows = with_one_voice(rows, diagnosis)
+        rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
         return conclude(
             with_gaps(
                 Report(
@@ -130,7 +131,12 @@ def _diagnosed(session: Session, subject: judgement.JudgedSubject) -> Diagnosis:
 
     part_s = min(judgement.PART_S, max(judgement.LEAST_S, session.options.timeout_s or judgement.PART_S))
     apart = judgement.Apart(session.children, PLAIN, stopped, session.observer.tick, part_s)
-    return judgement.diagnosed(subject, apart)
+    diagnosis = judgement.diagnosed(subject, apart)
+    why = session.stopped()
+    if why is None or why[0] is not NoReading.INTERRUPTED:
+        return diagnosis
+    failed = tuple(failure for failure in diagnosis.failed if failure.part != judgement.REST)  # the signal cut it short
+    return msgspec.structs.replace(diagnosis, failed=failed)
 
 
 def _notes(session: Session, scheduler: Scheduler) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from gpudiag import catalogue
 from gpudiag.cause import TRACE
 from gpudiag.errors import shortage
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Broken, Gpu, NoReading, Row, Skipped
+from gpudiag.model.report import Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
 from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
@@ -84,11 +84,11 @@ class Scheduler:
     def _stop(self, cause: NoReading, detail: str) -> None:
         """End all that runs and begin nothing more.
 
-        A run ended by its own deadline is broken and never passes; a run ended by a signal has that signal's exit
-        status.
+        A run ended by its own deadline is broken and never passes; a run ended by a signal is interrupted, and has that
+        signal's exit status.
         """
         why = f"not run: {detail}"
-        outcome = Skipped(why) if cause is NoReading.INTERRUPTED else Broken(cause, why)
+        outcome = Interrupted(why) if cause is NoReading.INTERRUPTED else Broken(cause, why)
         for run in self._runs:
             if isinstance(run.state, Waiting):
                 self._finish(run, not_started(run.task, outcome))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpudiag.folders import Folder
-from gpudiag.model.report import Broken, Limits, Report, Row, Skipped, Verdict
+from gpudiag.model.report import Broken, Interrupted, Limits, Report, Row, Skipped, Verdict
 from gpudiag.pytest_plugin import preflight, settings
 from gpudiag.pytest_plugin.assign import RUN, WORKER
 from gpudiag.pytest_plugin.gpus import MASK, Device, found
@@ -89,7 +89,7 @@ class ProbeItem(_Item):
                 else "not in scope"
             )
             pytest.skip(f"level {report.level.name}: {report.level.reason}" if report.level.reason else other)
-        if isinstance(row.outcome, Skipped):
+        if isinstance(row.outcome, Skipped | Interrupted):
             pytest.skip(words.figure(row))
         if row.devices:
             self.user_properties.append((DEVICE, report.device_label(row)))

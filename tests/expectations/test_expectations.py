@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from gpudiag import configuration
+from gpudiag import catalogue, configuration
 from gpudiag import report as formats
 from gpudiag.cli import cli
 from gpudiag.errors import UsageError
@@ -21,7 +21,7 @@ from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import NvmlFacts, Unknown
-from gpudiag.model.report import Finding, Judged, Limits, Report, Row, Severity, Verdict, World, conclude
+from gpudiag.model.report import Finding, Judged, Level, Limits, Report, Row, Severity, Verdict, World, conclude
 from gpudiag.report import words
 from reports import GPUS, MISSPELT, passed, report, row
 
@@ -158,6 +158,26 @@ def test_a_skipped_or_missing_probe_has_not_passed() -> None:
     few = msgspec.structs.replace(GOOD, rows=GOOD.rows[:3])
     done = judged(few, must_pass=["memory", few.rows[0].probe])
     assert "no row (memory); expected" in done.rows[-1].findings[0].message
+
+
+def test_a_level_that_the_caller_chose_limits_what_is_judged() -> None:
+    quick = msgspec.structs.replace(GOOD, level=Level("quick"))
+    done = judged(quick, must_pass=["memory", GOOD.rows[0].probe])
+    assert statuses(done) == {"must-pass": "note"}
+    assert done.verdict is GOOD.verdict
+    (note,) = done.rows[-1].findings
+    assert note.figures["left_out"] == sum(not entry.probe.quick for entry in catalogue.select(["memory"]))
+    assert "level quick does not run memory." in note.message
+    nothing = judged(quick, must_pass=["memory.growth"])
+    assert (statuses(nothing), words.figure(nothing.rows[-1])) == (
+        {"must-pass": "note"},
+        "1 probe not judged: level quick does not run memory.growth",
+    )
+    missing = judged(msgspec.structs.replace(quick, rows=()), must_pass=["discovery.trace", "memory.growth"])
+    assert statuses(missing) == {"must-pass": "fail"}
+    # Nobody has agreed to the level that gpudiag chose by itself.
+    chosen = msgspec.structs.replace(GOOD, rows=GOOD.rows[:1], level=Level("quick", "GPU 0 is used by process 7"))
+    assert statuses(judged(chosen, must_pass=["memory.growth"])) == {"must-pass": "fail"}
 
 
 def test_an_accepted_finding_is_a_note_until_its_day() -> None:

@@ -14,6 +14,7 @@ from gpudiag.model.report import (
     STATUSES,
     Broken,
     Gpu,
+    Interrupted,
     Judged,
     Limits,
     NoReading,
@@ -34,6 +35,7 @@ BUSY = row(
     Broken(NoReading.BUSY, "no result within 60 s, its processes waited 41 of 60 s for a processor"),
 )
 SKIPPED = row("logical.gpu_split", Skipped("no GPU"))
+INTERRUPTED = row("memory.growth", Interrupted("stopped by SIGINT"), GPUS[0])
 PASSED = row("host.driver", passed())
 VERIFIED = row("visibility.list_remap", passed(on=GPUS), *GPUS)
 
@@ -78,6 +80,10 @@ ALLOWED = Limits(allow_no_gpu=True)
         ((PASSED, BUSY), (), ALLOWED, None, (Verdict.NOT_VERIFIED, 5)),
         # A run that was cut short passes nothing.
         ((VERIFIED,), GPUS, Limits(), 2, (Verdict.NOT_VERIFIED, 130)),
+        ((VERIFIED, INTERRUPTED), GPUS, Limits(), 2, (Verdict.NOT_VERIFIED, 130)),
+        ((FAILED, INTERRUPTED), GPUS, Limits(), 2, (Verdict.FAIL, 130)),
+        ((VERIFIED, INTERRUPTED), GPUS, Limits(), None, (Verdict.NOT_VERIFIED, 5)),
+        ((PASSED, INTERRUPTED), (), ALLOWED, None, (Verdict.NOT_VERIFIED, 5)),
     ],
 )
 def test_verdict_and_exit_status(
@@ -87,7 +93,14 @@ def test_verdict_and_exit_status(
     assert (concluded.verdict, concluded.exit_code) == expected
 
 
-KINDS = {"failed": FAILED, "warned": WARNED, "broken": BROKEN, "skipped": SKIPPED, "verified": VERIFIED}
+KINDS = {
+    "failed": FAILED,
+    "warned": WARNED,
+    "broken": BROKEN,
+    "interrupted": INTERRUPTED,
+    "skipped": SKIPPED,
+    "verified": VERIFIED,
+}
 
 
 @pytest.mark.parametrize("gpus", [(), GPUS])
@@ -97,7 +110,7 @@ def test_zero_needs_verification_or_leave(gpus: tuple[Gpu, ...], limits: Limits,
     for size in range(len(KINDS) + 1):
         for names in itertools.combinations(KINDS, size):
             concluded = report(*map(KINDS.__getitem__, names), gpus=gpus, limits=limits, signal=signal)
-            bad = {"failed", "broken", *(["warned"] if limits.strict else [])} & set(names)
+            bad = {"failed", "broken", "interrupted", *(["warned"] if limits.strict else [])} & set(names)
             green = not bad and signal is None and ("verified" in names if gpus else limits.allow_no_gpu)
             assert (concluded.exit_code == 0) is green, names
             assert (concluded.verdict is Verdict.PASS) is (green and bool(gpus)), names
@@ -126,6 +139,7 @@ def test_simulation_is_no_part_of_the_verdict_and_stays_in_the_report() -> None:
         (FAILED, "fail"),
         (BROKEN, "broken"),
         (SKIPPED, "skipped"),
+        (INTERRUPTED, "interrupted"),
         (row("host.environment", passed("", OVERRIDDEN, CAP_IGNORED, MISSPELT)), "fail"),
         (row("host.environment", passed("", OVERRIDDEN, MISSPELT)), "warning"),
     ],

@@ -74,7 +74,7 @@ def test_the_check_expects_of_the_machine_what_the_configuration_file_says(suite
     assert done.outcomes() == {"test_nothing": "passed"}, done
     assert "gpudiag: check FAIL" in done.out
     assert "expect.python" in done.out
-    assert "probes of must-pass did not run: pytest runs only the quick check" in done.out
+    assert "probes not judged: level quick does not run memory." in done.out
     suite.write("other.toml", "pythn = '<3'")
     wrong = suite("--gpudiag-expect=other.toml")
     assert wrong.status == pytest.ExitCode.USAGE_ERROR, wrong

@@ -76,4 +76,4 @@ def test_where_operations_ran_is_told_on_request() -> None:
 
 def test_what_is_wrong_stands_out() -> None:
     outcomes = re.findall(r"^\| (\S+) ", markdown(sample()), re.MULTILINE)
-    assert set(outcomes[1:]) == {"pass", "skipped", "**note**", "**warning**", "**fail**", "**broken**"}
+    assert set(outcomes[1:]) == {"pass", "skipped", "interrupted", "**note**", "**warning**", "**fail**", "**broken**"}

@@ -9,7 +9,19 @@ from rich.cells import cell_len
 
 from gpudiag.fix import Action, check, export, install, note, run
 from gpudiag.knowledge.placement import Placement
-from gpudiag.model.report import Broken, Finding, Judged, Limits, NoReading, Report, Row, Severity, Skipped, World
+from gpudiag.model.report import (
+    Broken,
+    Finding,
+    Interrupted,
+    Judged,
+    Limits,
+    NoReading,
+    Report,
+    Row,
+    Severity,
+    Skipped,
+    World,
+)
 from gpudiag.report import render, words
 from gpudiag.text import one_line, plain
 from reports import CAP_IGNORED, GPUS, HOSTILE, MISSPELT, hostile, passed, report, row, sample
@@ -76,15 +88,16 @@ def test_everything_is_there(name: str, width: int) -> None:
     shown = REPORTS[name]
     text = squeezed(table(shown, width))
     for shown_row in shown.rows:
-        assert squeezed(one_line(shown_row.probe if isinstance(shown_row.outcome, Skipped) else shown_row.name)) in text
+        by_area = not isinstance(shown_row.outcome, Skipped | Interrupted)
+        assert squeezed(one_line(shown_row.name if by_area else shown_row.probe)) in text
         assert squeezed(one_line(shown_row.area)) in text
         for finding in shown_row.findings:
             assert squeezed(plain(finding.message)) in text
             assert squeezed(f"->{plain(words.advice(finding))}") in text
         if isinstance(shown_row.outcome, Judged):
             assert squeezed(plain(shown_row.outcome.figure)) in text
-        if isinstance(shown_row.outcome, Skipped):
-            assert squeezed(plain(shown_row.outcome.reason)) in text
+        if isinstance(shown_row.outcome, Skipped | Interrupted):
+            assert squeezed(words.figure(shown_row)) in text
         if isinstance(shown_row.outcome, Broken):
             assert squeezed(plain(f"{shown_row.outcome.cause.value}: {shown_row.outcome.detail}")) in text
     assert shown.verdict.value.replace(" ", "") in text
@@ -119,7 +132,7 @@ def test_one_line_for_each_probe_that_ran() -> None:
     for width, verbose in ((80, False), (80, True), (120, False)):
         lines = table(shown, width, verbose=verbose).splitlines()
         for shown_row in shown.rows:
-            if not isinstance(shown_row.outcome, Skipped):
+            if not isinstance(shown_row.outcome, Skipped | Interrupted):
                 device, duration = re.escape(shown.device_label(shown_row)), re.escape(f"{shown_row.duration_s:.2f} s")
                 timed = f" +{duration}" if width > 80 or verbose else ""
                 line = re.compile(

@@ -13,7 +13,7 @@ import gpudiag as package
 from conftest import Gpudiag
 from gpudiag.model import codec
 from gpudiag.model.reading import SavedReading
-from gpudiag.model.report import Broken, Judged, NoReading, Row
+from gpudiag.model.report import Broken, Interrupted, Judged, NoReading, Row
 from gpudiag.run.context import ChildContext
 from gpudiag.run.rendezvous import Meeting
 from processes import pairs
@@ -129,8 +129,7 @@ def test_a_signal_ends_both(pair: str, paired: Gpudiag, wait_until: Callable[[Ca
         process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
     (row,) = codec.load(paired.folder / "partial.json").rows
-    assert isinstance(row.outcome, Broken)
-    assert row.outcome.cause is NoReading.INTERRUPTED
+    assert row.outcome == Interrupted("stopped by SIGTERM")
     assert list(paired.temporary.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from gpudiag.knowledge.messages.way import CUINIT_FAILED, GPU_IGNORED, GPU_NOT_C
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.diagnosis import Stage, Step, StepStatus
 from gpudiag.model.facts import Unknown
-from gpudiag.model.report import Broken, Judged, Row, Severity
+from gpudiag.model.report import Broken, Interrupted, Judged, Row, Severity
 from gpudiag.model.visibility import least_visible
 from gpudiag.probes.host import tensorflow as host_tensorflow
 
@@ -96,6 +96,8 @@ def _package(evidence: Evidence) -> Answer:
             f"{path} is imported as tensorflow, and is not TensorFlow ({host_tensorflow.hidden(facts)})",
         )
     for row in evidence.rows:
+        if row.probe == TRACE and isinstance(row.outcome, Interrupted):
+            return NOT_KNOWN, row.outcome.detail
         if row.probe == TRACE and isinstance(row.outcome, Broken):
             if row.crash is None:
                 return NOT_KNOWN, row.outcome.detail

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SUFFIX = ".html"
 _TAGS = re.compile(r"<[^<>]*>")
 _PAGE = Path(__file__).parents[1] / "page"
-_GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "skipped": "–"}  # noqa: RUF001
+_GLYPHS = {"pass": "✓", "note": "i", "warning": "!", "fail": "✕", "broken": "?", "interrupted": "■", "skipped": "–"}  # noqa: RUF001
 """A shape for each outcome, so that nobody needs the colour."""
 
 VERDICTS = {"PASS": "pass", "FAIL": "fail", "BROKEN": "broken", "NOT VERIFIED": "skipped"}

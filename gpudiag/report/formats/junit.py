@@ -9,7 +9,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from gpudiag.knowledge.codes import meanings
-from gpudiag.model.report import Broken, Report, Row, Skipped, Verdict
+from gpudiag.model.report import Broken, Interrupted, Report, Row, Skipped, Verdict
 from gpudiag.report import accounts, words
 from gpudiag.text import one_line, plain
 
@@ -91,7 +91,7 @@ def _verdict(report: Report) -> ET.Element:
 def _case(report: Report, row: Row) -> ET.Element:
     name = words.label(report, row)
     case = ET.Element("testcase", classname=f"gpudiag.{row.area}", name=name, time=_seconds(row.duration_s))
-    if isinstance(row.outcome, Skipped):
+    if isinstance(row.outcome, Skipped | Interrupted):
         # Text alone: junit-4.xsd gives this element no attributes.
         ET.SubElement(case, "skipped").text = words.figure(row)
         return case

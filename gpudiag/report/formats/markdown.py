@@ -130,7 +130,7 @@ def _cells(report: Report, row: Row) -> str:
 
 
 def _outcome(row: Row) -> str:
-    return row.status if row.status in ("pass", "skipped") else f"**{row.status}**"
+    return row.status if row.status in ("pass", "interrupted", "skipped") else f"**{row.status}**"
 
 
 def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:

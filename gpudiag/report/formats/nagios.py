@@ -70,7 +70,7 @@ def _data(report: Report) -> str:
             f"warnings={warned};0;;0",
             f"failed={failing};;0;0",
             f"broken={counts.get('broken', 0)};;;0",
-            f"skipped={counts.get('skipped', 0)};;;0",
+            f"skipped={counts.get('skipped', 0) + counts.get('interrupted', 0)};;;0",
         )
     )
 

@@ -8,7 +8,7 @@ from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from gpudiag.knowledge.codes import meanings
-from gpudiag.model.report import Report, Row, Skipped
+from gpudiag.model.report import Interrupted, Report, Row, Skipped
 from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
@@ -64,7 +64,7 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     if head or report.program is not None:
         page.add_codes()
         return page.text()
-    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped)]
+    ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped | Interrupted)]
     alike = [] if verbose else words.alike(ran)
     together = [row for same in alike for row in same]
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
@@ -299,13 +299,13 @@ def _alike(page: Page, report: Report, alike: list[list[Row]]) -> None:
 
 
 def _skipped(page: Page, report: Report, *, verbose: bool) -> None:
-    """Add the names of the skipped probes, grouped by reason, so that they do not hide the others."""
+    """Add the names of the probes that were skipped or interrupted, by reason, so that they do not hide the others."""
     reasons: dict[str, list[Row]] = {}
     for row in report.rows:
-        if isinstance(row.outcome, Skipped):
+        if isinstance(row.outcome, Skipped | Interrupted):
             reasons.setdefault(words.figure(row), []).append(row)
     for reason, rows in reasons.items():
-        page.add(f"{len(rows)} skipped: {reason}", "bold dim")
+        page.add(f"{len(rows)} {rows[0].status}: {reason}", "bold dim")
         page.add(", ".join(_names(report, rows, verbose=verbose)), "dim", lead=_INDENT)
     if reasons:
         page.blank()

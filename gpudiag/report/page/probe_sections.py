@@ -12,7 +12,7 @@ from gpudiag import catalogue
 from gpudiag.errors import CatalogueError
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.reading import plain_reading
-from gpudiag.model.report import Broken, Judged, Report, Row, Skipped
+from gpudiag.model.report import Interrupted, Judged, Report, Row, Skipped
 from gpudiag.probes import listing
 from gpudiag.probes.common import ceilings_mib
 from gpudiag.report import words
@@ -23,7 +23,7 @@ from gpudiag.text import one_line, plain
 _LOG_LINES = 40
 _MOST_FIGURES = 60
 _WRONG = ("broken", "fail", "warning")
-_WORST = (*_WRONG, "note", "pass", "skipped")
+_WORST = (*_WRONG, "interrupted", "note", "pass", "skipped")
 
 
 @dataclass(frozen=True)
@@ -287,10 +287,10 @@ def _log(report: Report, rows: list[Row], room: Room) -> tuple[tuple[str, str], 
     return tuple(logs)
 
 
-def skipped_reasons(report: Report) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the reasons why probes were skipped, each once."""
-    reasons: dict[str, dict[str, None]] = {}
+def skipped_reasons(report: Report) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return the reasons why probes were skipped or interrupted, each once, after the word for it."""
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for row in report.rows[:MOST_ROWS]:
-        if isinstance(row.outcome, Skipped | Broken) and row.status == "skipped":
-            reasons.setdefault(words.figure(row), {})[one_line(row.probe)[:120]] = None
-    return tuple((reason, tuple(names)) for reason, names in reasons.items())
+        if isinstance(row.outcome, Skipped | Interrupted):
+            reasons.setdefault((row.status, words.figure(row)), {})[one_line(row.probe)[:120]] = None
+    return tuple((status, reason, tuple(names)) for (status, reason), names in reasons.items())
