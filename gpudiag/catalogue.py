@@ -122,13 +122,11 @@ def entries() -> tuple[Entry, ...]:
     return tuple(map(_loaded, listing.names()))
 
 
-def get(name: str, also: Sequence[str] = ()) -> Entry:
-    """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones, ``also`` included."""
+def get(name: str) -> Entry:
+    """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones."""
     if name in listing.names():
         return _loaded(name)
-    near = nearest(name, [*listing.names(), *also])
-    listed = "'gpudiag list' lists the probes" + ("; a cause is named in a report." if also else ".")
-    raise UsageError(f"No probe {'or cause ' if also else ''}is called {name!r}. {near or listed}")
+    raise UsageError(f"No probe is called {name!r}. {nearest(name, listing.names())} See 'gpudiag list'.")
 
 
 def select(patterns: Sequence[str]) -> tuple[Entry, ...]:

@@ -9,20 +9,64 @@ from typing import TYPE_CHECKING
 
 from gpudiag import catalogue, causes, fix
 from gpudiag.catalogue import Entry, documentation
-from gpudiag.cli.explanation import Explanation, wrapped
+from gpudiag.cli.explanation import Explanation, Kind, wrapped
+from gpudiag.model.diagnosis import Stage
+from gpudiag.model.expectations import AREA
 from gpudiag.model.reading import plain_reading
 from gpudiag.model.report import Report
 from gpudiag.probe import FindingKind, Needs
+from gpudiag.probes import listing
 from gpudiag.probes.listing import Listed
 from gpudiag.text import counted, one_line, with_names
 
 if TYPE_CHECKING:
     from gpudiag.cause import CatalogueCause  # and with it every message that is known
+    from gpudiag.expectations.keys import Key
+    from gpudiag.lint.rule import Known
 
 
 def explanations() -> list[Explanation]:
-    """Return the explanation of each probe and each cause."""
-    return [*map(explained, catalogue.entries()), *map(explained_cause, causes.all_of_them())]
+    """Return the explanation of everything that has a name, in the order of its kinds; of each name one."""
+    from gpudiag.causes import messages
+    from gpudiag.expectations import keys
+    from gpudiag.lint import rule as lint_rules
+
+    of_lines = (cause for name, cause in messages.all_of_them().items() if name not in causes.names())
+    return [
+        *map(explained, catalogue.entries()),
+        *map(
+            explained_cause,
+            (*causes.all_of_them(), *sorted(of_lines, key=lambda cause: ([*Stage].index(cause.stage), cause.id))),
+        ),
+        *map(explained_rule, lint_rules.known()),
+        *map(explained_expectation, (*keys.KEYS, None)),
+    ]
+
+
+def find(name: str) -> Explanation | None:
+    """Return the explanation of a name, also of a former one of a cause; None if nothing is called so."""
+    if name in listing.names():
+        return explained(catalogue.get(name))
+    if name.partition(".")[0] == AREA:
+        from gpudiag.expectations import keys
+
+        all_keys = map(explained_expectation, (*keys.KEYS, None))
+        return next((explanation for explanation in all_keys if explanation.name == name), None)
+    if (cause := causes.get(name)) is not None:
+        return explained_cause(cause)
+    from gpudiag.lint import rule as lint_rules
+
+    rule = lint_rules.get(name)
+    return None if rule is None else explained_rule(rule)
+
+
+def in_report(explanation: Explanation, report: Report, width: int) -> str:
+    """Return what a saved report says of a probe or a cause; "" of what no report names."""
+    if explanation.kind == Kind.PROBE:
+        return f"\n{_measured(explanation.name, report, width)}"
+    if explanation.kind in (Kind.CAUSE, Kind.MESSAGE):
+        return "\n" + "\n\n".join(_found(explanation.name, report, width)) + "\n"
+    return ""
 
 
 def needs_text(needs: Needs) -> str:
@@ -58,13 +102,7 @@ def explained(entry: Entry) -> Explanation:
                 None, (with_names(kind.message), kind.means, *(fix.with_names(action).text for action in kind.fix))
             )
             lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
-    return Explanation(entry.name, "\n".join(lines).rstrip())
-
-
-def explanation(entry: Entry, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain`` for a probe, with its measurements if a saved ``report`` is given."""
-    text = explained(entry).text(width)
-    return text if report is None else f"{text}\n{_measured(entry, report, width)}"
+    return Explanation(entry.name, Kind.PROBE.value, entry.area, entry.summary, "\n".join(lines).rstrip())
 
 
 def _kinds(entry: Entry) -> tuple[FindingKind, ...]:
@@ -90,24 +128,42 @@ def explained_cause(rule: CatalogueCause) -> Explanation:
     sign = f"{SIGN}: {', '.join(causes_of_it)}." if causes_of_it else ""
     unfit = f"{UNFIT}." if rule.declared.unfit else ""
     prose = "\n\n".join(filter(None, (heading, rule.general_cause, rule.why, unfit, sign, "What to do")))
-    return Explanation(rule.id, prose, "\n".join(commands))
+    kind = Kind.CAUSE if rule.id in causes.names() else Kind.MESSAGE
+    return Explanation(rule.id, kind.value, rule.stage.value, rule.general_cause, prose, "\n".join(commands))
 
 
-def cause_explanation(rule: CatalogueCause, width: int, report: Report | None = None) -> str:
-    """Return the text of ``gpudiag explain`` for a cause, with its evidence in a saved ``report``."""
-    text = explained_cause(rule).text(width)
-    return text if report is None else "\n".join((text, "\n\n".join(_found(rule, report, width)) + "\n"))
+def explained_rule(rule: Known) -> Explanation:
+    """Return the description of a rule of the lint, with its examples."""
+    heading = f"{rule.name} (a rule of 'gpudiag lint'; severity: {rule.declared.severity.value})"
+    blocks = [
+        f"{title}\n\n{textwrap.indent(example.rstrip(), '    ')}"
+        for title, example in (("Bad", rule.bad), ("Good", rule.good))
+    ]
+    cause = rule.declared.cause
+    blocks += [f"What it does on a machine: gpudiag explain {cause}"] if cause else []
+    prose = "\n\n".join((heading, rule.general, *rule.why))
+    return Explanation(rule.name, Kind.RULE.value, "", rule.general, prose, "\n\n".join((*blocks, rule.declared.url)))
 
 
-def _found(rule: CatalogueCause, report: Report, width: int) -> Iterator[str]:
+def explained_expectation(key: Key | None) -> Explanation:
+    """Return the description of a key of an expectations file; None: the entries that accept findings."""
+    if key is None:
+        name, what, usage, advice = f"{AREA}.accept", "which findings are accepted, why and until when", "", ""
+    else:
+        name, what = f"{AREA}.{key.name}", key.what
+        usage = f"    {key.name} = {key.comparison.wanted}"
+        advice = key.advice.format(key=key.name, file="the file", value=f"<{key.field}>")
+    prose = "\n\n".join(filter(None, (f"{name}: {what}", usage, advice, "See: gpudiag docs expectations")))
+    return Explanation(name, Kind.EXPECTATION.value, "", what, prose)
+
+
+def _found(name: str, report: Report, width: int) -> Iterator[str]:
     """Yield the evidence and the fix of the cause in ``report``."""
     from gpudiag.report import words
 
     yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
     causes = [
-        root_cause
-        for root_cause in (*report.diagnosis.causes, *report.diagnosis.folded)
-        if root_cause.cause_id == rule.id
+        root_cause for root_cause in (*report.diagnosis.causes, *report.diagnosis.folded) if root_cause.cause_id == name
     ]
     if not causes:
         yield "    The report does not name this cause."
@@ -127,7 +183,7 @@ def _found(rule: CatalogueCause, report: Report, width: int) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _measured(entry: Entry, report: Report, width: int) -> str:
+def _measured(name: str, report: Report, width: int) -> str:
     """Return the rows of the probe in ``report``: outcome, findings and reading of each."""
     from tabulate import tabulate
 
@@ -135,7 +191,7 @@ def _measured(entry: Entry, report: Report, width: int) -> str:
 
     where = words.simulation(report) or "on real hardware"
     parts = [wrapped(f"Measured {words.started(report)}, {where}", width)]
-    rows = [row for row in report.rows if row.probe == entry.name]
+    rows = [row for row in report.rows if row.probe == name]
     if not rows:
         parts.append("    The report holds no row of this probe.")
     for row in rows:

@@ -1,7 +1,8 @@
-"""`gpudiag list` and `gpudiag explain`: the texts about probes and causes."""
+"""`gpudiag list` and `gpudiag explain`: the texts about whatever has a name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from gpudiag.cli.delivery import page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
+from gpudiag.errors import UsageError, nearest
 
 
 @click.command(cls=Command, name="list")
@@ -29,7 +31,7 @@ def list_(select: tuple[str, ...]) -> int:
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@click.argument("name", nargs=-1)
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
@@ -38,43 +40,52 @@ def list_(select: tuple[str, ...]) -> int:
 )
 @pager_option
 @debug_option
-def explain(*, name: str, report: Path | None) -> int:
-    """Explain the probe, the cause or the rule called NAME.
+def explain(*, name: tuple[str, ...], report: Path | None) -> int:
+    """Explain the probe, cause, rule, expectation or message called NAME, or list those that NAME is about.
 
     Of a probe: what it does, why it matters, what a failure means and what to do. Of a cause that a report names: how
     it comes about, and the fix. Of a rule of gpudiag lint: what it finds, with examples. Of an expectation, such as
     expect.driver: what to write.
+
+    An area or a stage (memory), a kind (rules), a word (growth) or a pattern ('mask_*') gives a list; without NAME all
+    areas and stages are listed.
     """
-    from gpudiag.cli import explanation
+    from gpudiag.cli import explainable, explanation
 
-    if report is None and (explanation_in_index := explanation.indexed(name)) is not None:
-        page(explanation_in_index.text(width()))
-        return 0
-    from gpudiag import catalogue, causes
-    from gpudiag.cli import describe
-    from gpudiag.errors import UsageError
-    from gpudiag.model import codec, renamed
-    from gpudiag.model.expectations import AREA
+    topic = " ".join(name)
+    found = explanation.indexed(topic)
+    everything = [] if found else explanation.read()
+    matches = explainable.matching(everything, topic)
+    if found is None and not matches and (topic or not everything):  # no index, or a former name
+        from gpudiag.cli import describe
 
-    saved = None if report is None else codec.load(report)
-    if name.partition(".")[0] == AREA:
-        from gpudiag.expectations import keys
+        if (found := describe.find(topic)) is None:
+            everything = everything or describe.explanations()
+            matches = explainable.matching(everything, topic)
+    if found is not None:
+        text = found.text(width())
+        if report is not None:
+            from gpudiag.cli import describe
+            from gpudiag.model import codec
 
-        page(keys.explanation(name))
-        return 0
-    if "." not in name and (rule := causes.get(name)) is not None:
-        page(describe.cause_explanation(rule, width(), saved))
-        return 0
-    from gpudiag.causes import messages
-    from gpudiag.lint import rule as lint_rules
-
-    if "." not in name and (lint_rule := lint_rules.get(name)) is not None:
-        from gpudiag.lint import listing
-
-        page(listing.explanation(lint_rule, width()))
-        return 0
-    if name in renamed.REMOVED:
-        raise UsageError(f"{name} was a cause of an earlier version: {renamed.REMOVED[name]}.")
-    entry = catalogue.get(name, also=[*causes.names(), *messages.all_of_them(), *lint_rules.names()])
-    page(describe.explanation(entry, width(), saved))
+            text += describe.in_report(found, codec.load(report), width())
+    elif not topic:
+        text = explainable.overview(everything, width())
+    elif matches:
+        text = explainable.table(matches, width())
+    else:
+        raise _unknown(topic, [explanation.name for explanation in everything], explainable.topics(everything))
+    page(text)
     return 0
+
+
+def _unknown(topic: str, names: Iterable[str], topics: Iterable[str]) -> UsageError:
+    """Return the error for a topic that nothing is about."""
+    from gpudiag.model import renamed
+
+    if topic in renamed.REMOVED:
+        return UsageError(f"{topic} was a cause of an earlier version: {renamed.REMOVED[topic]}.")
+    near = nearest(topic, [*names, *topics])
+    return UsageError(
+        f"Nothing that can be explained is called {topic!r}. {near}{' ' * bool(near)}See 'gpudiag explain'."
+    )

@@ -10,16 +10,34 @@ import itertools
 import json
 import textwrap
 from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 INDEX = Path(__file__).with_name("explanations.json")
 
 
+class Kind(str, Enum):
+    """What is explained."""
+
+    PROBE = "probe"
+    CAUSE = "cause"
+    MESSAGE = "message"
+    """A cause that a line of a log names by itself."""
+    RULE = "rule"
+    EXPECTATION = "expectation"
+
+
 class Explanation(NamedTuple):
-    """The explanation of a probe or a cause."""
+    """The explanation of a probe, a cause, a message, a rule or an expectation."""
 
     name: str
+    kind: str
+    """The value of a :class:`Kind`."""
+    group: str
+    """The area of a probe, or the stage of a cause; "" for others."""
+    summary: str
+    """One sentence."""
     prose: str
     """Paragraphs that are filled to the width of the terminal."""
     commands: str = ""
@@ -45,6 +63,15 @@ def indexed(name: str, index: Path | None = None) -> Explanation | None:
         return Explanation(*json.loads(line))
     except (OSError, ValueError, TypeError, StopIteration):
         return None
+
+
+def read(index: Path | None = None) -> list[Explanation]:
+    """Return all explanations of the index; none if there is no index."""
+    try:
+        with (index or INDEX).open(encoding="utf-8") as lines:
+            return [Explanation(*json.loads(line)) for line in lines]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def wrapped(text: str, width: int) -> str:

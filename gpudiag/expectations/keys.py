@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpudiag.errors import UsageError, nearest
 from gpudiag.expectations import seen, values
 from gpudiag.expectations.comparisons import (
     Comparison,
@@ -22,7 +21,6 @@ from gpudiag.expectations.comparisons import (
     Yes,
 )
 from gpudiag.expectations.seen import Seen
-from gpudiag.model.expectations import AREA
 from gpudiag.model.report import Report
 
 
@@ -175,18 +173,3 @@ KEYS = (
         lambda report: str(max(10, 10 * math.ceil(report.duration_s / 5))),
     ),
 )
-
-
-def explanation(name: str) -> str:
-    """Return the explanation of a row such as ``expect.driver``; raises :class:`UsageError`."""
-    keys_by_name = {f"{AREA}.{key.name}": key for key in KEYS}
-    if name == f"{AREA}.accept":
-        return f"{name}: which findings are accepted, why and until when. See: gpudiag docs expectations\n"
-    if name not in keys_by_name:
-        raise UsageError(f"No expectation is called {name!r}. {nearest(name, keys_by_name)}")
-    key = keys_by_name[name]
-    advice = key.advice.format(key=key.name, file="the file", value=f"<{key.field}>")
-    return (
-        f"{name}: {key.what}\n\n    {key.name} = {key.comparison.wanted}\n\n{advice}\n\n"
-        "All of them: gpudiag docs expectations\n"
-    )

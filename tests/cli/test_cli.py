@@ -60,7 +60,11 @@ def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gp
         (["check", "placement.lgo"], "Did you mean 'placement.log'"),
         (["check", "placment"], "Did you mean 'placement'"),
         (["check", "PLACEMENT"], "Did you mean 'placement'"),
-        (["explain", "growth"], "'memory.growth'"),
+        (["explain", "grwth"], "'memory.growth'"),
+        (["explain", "rule"[::-1]], "See 'gpudiag explain'"),
+        (["explain", "assigned_not_caled"], "Did you mean 'assigned_not_called'"),
+        (["explain", "expect.diver"], "'expect.driver'"),
+        (["explain", "xid_799"], "'xid_79'"),
         (["check", "--timeout", "0"], "above 0"),
         (["check", "--timeout", "-3"], "above 0"),
         (["check", "--timeout", "soon"], "'soon' is not a number of seconds"),
@@ -244,7 +248,10 @@ def test_without_a_whole_index_the_probes_are_asked(content: str | None, tmp_pat
     assert listing.listed(["memory"], tmp_path / "index.json") is None
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["explain", "memory.growth"], ["explain", "mask_hides_all"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["list"], ["explain", "memory.growth"], ["explain", "mask_hides_all"], ["explain"], ["explain", "growth"]],
+)
 def test_list_and_explain_import_no_probe_and_no_cause(arguments: list[str], tmp_path: Path) -> None:
     index = tmp_path / "explanations.json"
     explanation.write(describe.explanations(), index)
@@ -261,11 +268,13 @@ print(*sys.modules)"""
     assert not {"gpudiag.catalogue", "gpudiag.cause", "gpudiag.model.report", "msgspec"} & set(modules)
 
 
-def test_the_index_has_each_probe_and_each_cause(tmp_path: Path) -> None:
+def test_the_index_has_whatever_is_explained(tmp_path: Path) -> None:
     known = describe.explanations()
     index = tmp_path / "explanations.json"
     explanation.write(known, index)
     assert [explanation.indexed(entry.name, index) for entry in known] == known
+    assert explanation.read(index) == known
+    assert len({entry.name for entry in known}) == len(known)
     assert explanation.indexed("nothing", index) is None
     assert explanation.indexed(known[1].name, tmp_path / "absent.json") is None
 
@@ -276,11 +285,11 @@ def test_list_and_explain_fit_the_terminal(width: int) -> None:
     assert max(len(line) for line in shown.splitlines()) <= width
     for entry in catalogue.entries():
         assert entry.name in shown
-        text = describe.explanation(entry, width)
+        text = describe.explained(entry).text(width)
         assert [line for line in text.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert {*HEADINGS} <= {*text.splitlines()}
         assert ":.0f}" not in text
-        assert text.split() == describe.explanation(entry, 1000).split(), "no word is lost"
+        assert text.split() == describe.explained(entry).text(1000).split(), "no word is lost"
 
 
 def test_filling_keeps_indentation_items_and_empty_lines() -> None:
@@ -333,10 +342,11 @@ def test_explain_shows_what_a_saved_report_measured(gpudiag: Gpudiag) -> None:
 
 def test_explain_shows_what_was_found_in_a_saved_report() -> None:
     entry = catalogue.get("memory.fraction")
-    printed = describe.explanation(entry, 100, report(row(entry.name, passed("2048 MiB", CAP_IGNORED))))
+    explained = describe.explained(entry)
+    printed = describe.in_report(explained, report(row(entry.name, passed("2048 MiB", CAP_IGNORED))), 100)
     assert "CPU: fail, 2048 MiB" in printed
     assert words.advice(CAP_IGNORED) in printed
-    assert "holds no row" in describe.explanation(catalogue.get("memory.growth"), 100, report())
+    assert "holds no row" in describe.in_report(describe.explained(catalogue.get("memory.growth")), report(), 100)
 
 
 def test_a_reader_that_leaves_early_causes_no_traceback(gpudiag: Gpudiag) -> None:

@@ -137,7 +137,7 @@ def test_a_reading_is_no_deeper_than_what_works_on_it_can_go(tmp_path: Path) -> 
     saved.write_text(edited(lambda it: it["rows"][3].update(reading=nested(45))))
     loaded = codec.load(saved)
     masking.mask(loaded)
-    describe.explanation(catalogue.get(loaded.rows[3].probe), 80, loaded)
+    describe.in_report(describe.explained(catalogue.get(loaded.rows[3].probe)), loaded, 80)
     saved.write_text(edited(lambda it: it["rows"][3].update(reading=nested(350))))
     with pytest.raises(ReportError, match="more than 100 levels"):
         codec.load(saved)
