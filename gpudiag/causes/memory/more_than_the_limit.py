@@ -1,4 +1,4 @@
-"""the program limits TensorFlow's memory, but holds more: the rest is outside the limit
+"""the program holds more GPU memory than it lets TensorFlow take: a part is outside TensorFlow's limit
 
 memory_limit and per_process_gpu_memory_fraction bound TensorFlow's pool of tensors. The CUDA context, the code of
 kernels, and what cuBLAS and cuDNN take are outside it: some hundred MiB for each process and GPU, which nvidia-smi

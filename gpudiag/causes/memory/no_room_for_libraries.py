@@ -1,4 +1,4 @@
-"""a library of NVIDIA's could not start on the GPU, most likely for lack of memory beside the pool
+"""a library of NVIDIA's could not start on the GPU, most likely because TensorFlow left no memory for it
 
 cuBLAS and cuDNN take their own memory for their handles and workspaces, outside TensorFlow's pool. If the pool
 of this or another process holds all, they answer CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED or

@@ -1,4 +1,4 @@
-"""pip has no such package for this Python
+"""pip has no wheel of the package for this Python
 
 Each release of TensorFlow has wheels for a few versions of Python, 64 bit only: 2.21 for 3.10 to 3.13, 2.16 for 3.9 to
 3.12, 2.10 for 3.7 to 3.10, 2.4 for 3.6 to 3.8, 1.15 for 3.5 to 3.7. The package tensorflow-gpu was removed in December

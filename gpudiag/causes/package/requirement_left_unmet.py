@@ -1,4 +1,4 @@
-"""a package needs a version of another package that is not the installed one
+"""a package needs another version of a package than the one that is installed
 
 pip installs a requested version even if an installed package needs another one, and only prints a warning. The package
 that needs it may still work, fail when it is imported, or fail much later. Packages that check their requirements

@@ -1,4 +1,4 @@
-"""a file or folder of this folder hides TensorFlow from a program that is started here
+"""in this folder a file or folder hides TensorFlow from programs that are started here
 
 Python looks into the folder of the program first. gpudiag is started from elsewhere, so it takes the installed
 TensorFlow.

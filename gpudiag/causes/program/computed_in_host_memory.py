@@ -1,4 +1,4 @@
-"""operations that TensorFlow names a GPU for used tensors in the computer's memory
+"""operations computed in the computer's memory, although TensorFlow names a GPU for them
 
 TensorFlow names a GPU for operations and constants of int32, and for a few others, and uses a kernel that keeps their
 tensors in the computer's memory: the CPU computes them, and what the GPU needs of them is copied. It does so because
@@ -17,7 +17,7 @@ from gpudiag.model.report import Severity
 from gpudiag.text import counted, size
 
 CAUSE = Cause(
-    title="{count} of {types} on {device} used tensors in the computer's memory, such as {op}",
+    title="{count} of {types} on {device} computed in the computer's memory, such as {op}",
     severity=Severity.NOTE,
     fix=(edit("tf.cast(ids, tf.int64)", "or float32: TensorFlow has kernels for GPUs for these"),),
     url=f"{GUIDE}#manual_device_placement",

@@ -1,4 +1,4 @@
-"""TensorFlow made a GPU its device, and no operation ran there
+"""TensorFlow made a device of a GPU, but no operation ran on it
 
 The program computed on the CPU although it had a GPU: it asks for the CPU, or its variables were made there and the
 operations followed them. TensorFlow takes the memory of an unused GPU, too.

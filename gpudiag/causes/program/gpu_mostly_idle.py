@@ -1,4 +1,4 @@
-"""a GPU computed nothing in most of the time
+"""a GPU computed nothing most of the time
 
 NVML says in which part of the last moments a GPU computed. If it is idle most of the time, Python or the input pipeline
 is too slow for it, not the GPU: data that is prepared in one thread, small batches, values that are read in each step.

@@ -1,4 +1,4 @@
-"""a strategy has several replicas and ran nothing: they did not train
+"""a strategy has several replicas, but ran nothing on them: the GPUs did not train
 
 A strategy distributes what Strategy.run is given, and the models of Keras that are made and compiled in its scope. A
 model, or a step, that is made outside of the scope runs on one GPU, without a warning.

@@ -143,7 +143,7 @@ FAMILY.fault(
     r"but you(?:'ll)? have (?P<has>[^\s]{1,100}) (?P<found>\d[\w.+-]{0,60}) which is incompatible",
     words=("incompatible",),
     meaning="{package} {release} needs {needs}{range}, and {has} {found} is installed",
-    in_general="a package needs a version of another package that is not the installed one",
+    in_general="a package needs another version of a package than the one that is installed",
     symptom=True,
     seen="pip",
 )
