@@ -50,11 +50,8 @@ MIB = 1 << 20
 SLACK_BYTES = 64 * MIB
 """Device memory that a process takes without asking for it: streams, and kernel code that CUDA loads at first use."""
 
-SEE_THE_CAUSE = (
-    fix.note("see the cause at the top of the report"),
-    fix.ask("gpudiag explain discovery.trace", "if it names none"),
-)
-"""The advice of findings for which the diagnosis knows more than the probe."""
+SEE_THE_CAUSE: tuple[Action, ...] = ()
+"""The advice of findings for which the diagnosis knows more than the probe: the cause in the report has the fix."""
 
 
 class Scope(str, Enum):

@@ -113,7 +113,7 @@ def put(text: str, format_: str = "table", *, color: bool = False) -> None:
     ``color`` is for a table that was rendered with it: its escape sequences are gpudiag's own. Raises ``OSError`` if
     standard output cannot be written.
     """
-    unicode = _encoding(sys.stdout).lower().replace("-", "") == "utf8"
+    unicode = _is_unicode(sys.stdout)
     if format_ == "json":
         text = escaped(text) if unicode else ascii_only(text)
     elif format_ in ("junit", "html"):  # they say that they are UTF-8, of which ASCII is a part
@@ -135,8 +135,14 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def encoded(text: str, stream: TextIO | None) -> bytes:
-    """Return the bytes of a text for a stream; characters that its encoding lacks become escapes."""
+    """Return the bytes of a text for a stream; characters that its encoding lacks become signs of ASCII, or escapes."""
+    if not _is_unicode(stream):
+        text = text.replace("·", "-")
     return text.encode(_encoding(stream), "backslashreplace")
+
+
+def _is_unicode(stream: TextIO | None) -> bool:
+    return _encoding(stream).lower().replace("-", "") == "utf8"
 
 
 def _encoding(stream: TextIO | None) -> str:

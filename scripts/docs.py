@@ -31,6 +31,7 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+import msgspec
 from click.testing import CliRunner
 
 from gpudiag import catalogue, causes, cli, docs, fix, pytest_plugin, report, simulator
@@ -316,7 +317,8 @@ def shared_findings() -> str:
 def _finding(kind: FindingKind) -> str:
     """Return what a finding means, its text, and what to do, as an item with items below it."""
     message = _escaped(with_names(kind.message))
-    advice = _escaped("; ".join(fix.with_names(action).text for action in kind.fix))
+    actions = "; ".join(fix.with_names(action).text for action in kind.fix)
+    advice = _escaped(actions or "see the cause that the report names")
     name = f"- `{kind.name}` ({kind.severity.value}): "
     parts = [_filled(f"{name}{_escaped(kind.means) or message}", "  ")]
     parts += [_filled(f"- message: {message}", "  ")] if kind.means else []
@@ -452,8 +454,8 @@ def _capital(text: str) -> str:
 
 
 def sample(name: str) -> str:
-    """Return a report saved under ``reports/`` as its table."""
-    return _fenced(_table_of(name))
+    """Return a report saved under ``reports/`` as the screen shows it."""
+    return _fenced(_screen_of(name))
 
 
 def sample_of(name: str, area: str) -> str:
@@ -465,9 +467,13 @@ def sample_of(name: str, area: str) -> str:
 
 
 def diagnosis_of(name: str) -> str:
-    """Return the diagnosis of a report saved under ``reports/``."""
-    _, found, *_ = _table_of(name).split("\n\n")
-    return _fenced(found)
+    """Return the answer at the end of a report saved under ``reports/``."""
+    *_, answer = _screen_of(name).split("\n\n")
+    return _fenced(answer)
+
+
+def _screen_of(name: str) -> str:
+    return report.render(codec.load(REPORTS / f"{name}.json"), "summary", width=SAMPLE_WIDTH, color=False)
 
 
 def _table_of(name: str) -> str:
@@ -482,7 +488,7 @@ def run(*arguments: str) -> str:
 
 def why_of(name: str) -> str:
     """Return what ``gpudiag why`` prints about a log of ``tests/logs``."""
-    return _fenced(report.render(_log_explained(name), "table", width=SAMPLE_WIDTH, color=False, head=True))
+    return _fenced(report.render(_log_explained(name), "summary", width=SAMPLE_WIDTH, color=False, head=True))
 
 
 def headlines(log: str, trace: str) -> str:
@@ -501,7 +507,7 @@ def _log_explained(name: str) -> Report:
         re.DOTALL | re.MULTILINE,
     )
     assert log is not None
-    return why.explained(tuple(log[1].splitlines()), ())
+    return msgspec.structs.replace(why.explained(tuple(log[1].splitlines()), ()), duration_s=0.1)
 
 
 def source(file: str, function: str) -> str:

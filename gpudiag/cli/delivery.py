@@ -59,7 +59,7 @@ def deliver(report: Any, rendering: Rendering, *, head: bool = False, quiet: boo
     color = in_color()
     try:
         text = formats.render(report, rendering.format, width=width(), color=color, verbose=verbose, head=head)
-        put(text, rendering.format, color=color and rendering.format == "table")
+        put(text, rendering.format, color=color and rendering.format in ("summary", "table"))
     except BrokenPipeError:  # nobody wants to read it, which is not a fault
         discard_output()
     except OSError as error:

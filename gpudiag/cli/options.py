@@ -106,7 +106,7 @@ class Rendering:
 
     TITLE: ClassVar = "Output"
 
-    format: str = option("Format of the report on standard output.", default="table", choices=FORMATS)
+    format: str = option("Format of the report on standard output.", default="summary", choices=FORMATS)
     output: tuple[Path, ...] = option(
         "Write the report to a file as well; format by suffix: .txt .json .html .md .xml .prom. May be repeated.",
         default=(),

@@ -60,6 +60,7 @@ def why(
     from gpudiag.cli import program_log
     from gpudiag.cli import progress as shown
     from gpudiag.comparison import last_pass
+    from gpudiag.model.report import why_exit_code
     from gpudiag.run import why as reasons
     from gpudiag.run.machine import start_machine
     from gpudiag.run.signals import Signals
@@ -100,7 +101,7 @@ def why(
             )
             with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
                 report = runner.run(options, observer, signals)
-            if reasons.exit_code(report):
+            if why_exit_code(report):
                 report = last_pass.since_last_pass(report)
         deliver(report, rendering, head=True, quiet=progress.quiet)
-    return reasons.exit_code(report) if signals.received is None else 128 + signals.received
+    return why_exit_code(report) if signals.received is None else 128 + signals.received

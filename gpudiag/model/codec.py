@@ -110,6 +110,9 @@ def _with_names_of_today(report: Report) -> Report:
         return tuple(msgspec.structs.replace(cause, cause_id=name(cause.cause_id)) for cause in causes)
 
     def explained(row: Row) -> Row:
+        if row.findings:
+            findings = tuple(msgspec.structs.replace(finding, cause=name(finding.cause)) for finding in row.findings)
+            return msgspec.structs.replace(row, outcome=msgspec.structs.replace(row.outcome, findings=findings))
         if not isinstance(row.outcome, Broken) or not row.outcome.explained_by:
             return row
         outcome = msgspec.structs.replace(row.outcome, explained_by=name(row.outcome.explained_by))

@@ -89,6 +89,7 @@ class Finding(Record):
     severity: Severity
     message: str
     fix: tuple[Action, ...] = ()
+    """What to do about it; empty if only the cause in the diagnosis has a fix."""
     cause: str = ""
     """The cause of the diagnosis that explains it and has the whole fix; "" if none does."""
     figures: dict[str, Figure] = {}
@@ -427,6 +428,19 @@ class Report(Record):
         proved = {cause.cause_id for cause in self.diagnosis.proved}
         return tuple(row for row in self.rows if isinstance(row.outcome, Broken) and row.outcome.explained_by in proved)
 
+    @property
+    def failed_gpus(self) -> frozenset[str]:
+        """PCI bus ids, in lower case, of the GPUs in scope that a proved cause makes unfit, or that a row which failed
+        did not verify."""
+        scope = {gpu.pci_bus_id.lower() for gpu in self.gpus}
+        hit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
+        for row in self.rows:
+            if row.crash is not None or any(finding.severity is Severity.FAIL for finding in row.findings):
+                verified = row.outcome.verified if isinstance(row.outcome, Judged) else ()
+                given = {gpu.pci_bus_id.lower() for gpu in self.gpus if gpu.uuid in row.devices}
+                hit |= given - {*map(str.lower, verified)}
+        return frozenset(hit & scope)
+
     def device_label(self, row: Row) -> str:
         """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
         if row.devices:
@@ -492,6 +506,23 @@ def exit_code(reached: Verdict, report: Report) -> int:
         unfinished = any(isinstance(row.outcome, Broken | Interrupted) for row in report.rows)
         return 0 if report.limits.allow_no_gpu and report.facts.without_gpu and not unfinished else 5
     return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.BROKEN: 3}[reached]
+
+
+NOTHING_WRONG, CAUSE_FOUND, GPUDIAG_BROKE, NOTHING_KNOWN = 0, 1, 3, 5
+
+
+def why_exit_code(report: Report) -> int:
+    """Return the exit status of ``gpudiag why``; it depends on causes, not on what was verified."""
+    diagnosis = report.diagnosis
+    if report.signal is not None:
+        return 128 + report.signal
+    if diagnosis.causes:
+        return CAUSE_FOUND
+    if diagnosis.failed:
+        return GPUDIAG_BROKE
+    if report.facts.without_gpu:
+        return NOTHING_WRONG
+    return NOTHING_KNOWN if diagnosis.unexplained or diagnosis.broken_at is not None else NOTHING_WRONG
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -19,6 +19,7 @@ from gpudiag.model.reading import upgraded_reading
 _COMMENT = re.compile(r"^#|(?<!\s)\s+#(?=\s)")
 _ACCEPTED = re.compile(r"Accepted until \S+ by (?P<source>.*?): ", re.DOTALL)
 _SEE_THE_CAUSE = re.compile(r"See the cause (?P<cause>\w+): (?P<line>.*)", re.DOTALL)
+_NO_ADVICE = "See the cause at the top of the report."
 
 _HARMFUL = (
     (
@@ -179,6 +180,8 @@ def _finding(finding: dict[str, Any]) -> None:
     if see := _SEE_THE_CAUSE.fullmatch(text):
         finding["cause"] = see["cause"]
         finding["fix"] = [_plain(action(see["line"]))]
+    elif text.startswith(_NO_ADVICE):
+        finding["fix"] = []
     else:
         finding["fix"] = [_plain(action) for action in advice(text)]
 

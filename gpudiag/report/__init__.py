@@ -17,7 +17,7 @@ from gpudiag.report import formats
 if TYPE_CHECKING:
     from gpudiag.model.report import Report
 
-_FIRST = ("table", "json", "markdown", "junit")
+_FIRST = ("summary", "table", "json", "markdown", "junit")
 FORMATS = (*_FIRST, *(module.name for module in pkgutil.iter_modules(formats.__path__) if module.name not in _FIRST))
 
 

@@ -12,28 +12,40 @@ _IN_SCOPE_UNUSABLE = (Fate.UNFIT, Fate.REFUSED, Fate.NO_KERNEL)
 
 
 def summary(report: Report) -> str:
-    """Return how many GPUs are used: ``2 of 4 GPUs used; 2 hidden by CUDA_VISIBLE_DEVICES='0,1'``; "" without any."""
+    """Return how many GPUs are verified, and the fate of the others: ``2 of 4 GPUs verified; 2 hidden by ...``; ""
+    without any."""
     own = [account for account in report.accounts or () if account.fate is not Fate.OTHER_MAKER]
     if not own:
         return ""
-    used = sum(account.fate is Fate.USED for account in own)
     rest = [
         f"{len(same)} {fate(same[0])}" for same in _alike(account for account in own if account.fate is not Fate.USED)
     ]
-    return one_line("; ".join([f"{used} of {counted(len(own), 'GPU')} used", *rest]))
+    return one_line("; ".join([verified(report), *rest]))
 
 
-def of_each(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the fate of the GPUs that cannot be used, as pairs of a heading and its text.
+def verified(report: Report) -> str:
+    """Return on how many GPUs a kernel was verified and nothing failed: ``1 of 2 GPUs verified``; "" without any."""
+    failed = report.failed_gpus
+    own = [account for account in report.accounts or () if account.fate is not Fate.OTHER_MAKER]
+    used = [account.pci_bus_id for account in own if account.fate is Fate.USED]
+    if report.accounts is None:
+        used = [gpu.pci_bus_id for gpu in report.gpus if gpu not in report.unverified]
+    number = len(report.gpus if report.accounts is None else own)
+    return f"{sum(pci.lower() not in failed for pci in used)} of {counted(number, 'GPU')} verified" if number else ""
+
+
+def of_each(report: Report, *, in_scope: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield the fate of the GPUs that cannot be used, as pairs of a heading and its text; ``in_scope``: of those in
+    scope, too.
 
     GPUs in scope have a line elsewhere, and so has a report without any; only other facts are yielded.
     """
-    in_scope = {gpu.uuid for gpu in report.gpus}
+    scope = {gpu.uuid for gpu in report.gpus}
     shown = [
         account
         for account in report.accounts or ()
-        if account.fate in _IN_SCOPE_UNUSABLE
-        or (account.uuid not in in_scope and (report.gpus or account.fate is not Fate.HIDDEN))
+        if (in_scope and account.fate in _IN_SCOPE_UNUSABLE)
+        or (account.uuid not in scope and (report.gpus or account.fate is not Fate.HIDDEN))
     ]
     for same in _alike(shown):
         yield _heading(same), f"{_names(same)}: {fate(same[0])}"

@@ -23,6 +23,7 @@ from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import (
+    STATUSES,
     Broken,
     Finding,
     Gap,
@@ -34,6 +35,7 @@ from gpudiag.model.report import (
     Row,
     Skipped,
     Verdict,
+    why_exit_code,
 )
 from gpudiag.report import accounts, program
 from gpudiag.text import counted, one_line, plain
@@ -78,8 +80,9 @@ def seconds(row: Row) -> str:
 
 
 def finding(found: Finding) -> str:
-    """Return a finding on two lines: the message, and the fix."""
-    return f"{found.severity.value} {found.kind}: {one_line(found.message)}\n  -> {advice(found)}"
+    """Return a finding on two lines: the message, and the fix if it has one."""
+    text = f"{found.severity.value} {found.kind}: {one_line(found.message)}"
+    return f"{text}\n  -> {advice(found)}" if advice(found) else text
 
 
 def advice(found: Finding) -> str:
@@ -103,6 +106,34 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
         if action.clause and not (found.cause and action.command):
             note = one_line(action.clause)
             yield f" ({note})" if action.command else note, False
+
+
+def advice_lines(found: Finding) -> list[Line]:
+    """Return the fix of a finding as lines, commands apart from what is said about them."""
+    if found.accepted is not None:
+        return [Line("", advice(found))]
+    lines = []
+    for item in shown(found.fix):
+        lines.append(Line(item.heading, item.text, bool(item.action.command)))
+        lines += [Line("", item.clause)] if item.clause else []
+    return lines
+
+
+def reason_for(report: Report, row: Row, found: Finding | None = None) -> RootCause | None:
+    """Return the cause of the diagnosis that explains a finding, or a broken row; None if none does.
+
+    A finding without a fix of its own is one for which the diagnosis knows more: if TensorFlow uses no GPU, its first
+    cause explains it on the GPUs that it affects.
+    """
+    named = found.cause if found is not None else row.outcome.explained_by if isinstance(row.outcome, Broken) else ""
+    if named or found is None:
+        causes = (*report.diagnosis.causes, *report.diagnosis.folded)
+        return next((cause for cause in causes if cause.cause_id == named), None)
+    if found.fix or report.diagnosis.broken_at is None or not report.diagnosis.causes:
+        return None
+    first = report.diagnosis.causes[0]
+    given = {gpu.pci_bus_id.lower() for gpu in report.gpus if gpu.uuid in row.devices}
+    return first if not first.gpus or not given or not given.isdisjoint(map(str.lower, first.gpus)) else None
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -170,16 +201,46 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
             ("of", one_line(report.diagnosis.origin) or "a program that does not say which TensorFlow it used"),
             *(("note", one_line(note)) for note in report.notes),
         )
-    pairs = [*of_facts(facts, report.gpus), *accounts.of_each(report)]
+    pairs = [*of_facts(facts, report.gpus), *accounts.of_each(report), *_about_the_run(report)]
+    return tuple((heading, one_line(text)) for heading, text in pairs)
+
+
+def machine_in_brief(report: Report) -> list[str]:
+    """Return the machine as parts of a line: gpudiag, TensorFlow, the driver, the GPUs, the time."""
+    facts = report.facts
+    gpus = Counter(_gpu_in_brief(gpu) for gpu in report.gpus)
+    driver = _driver_version(facts)
+    return [
+        f"gpudiag {report.gpudiag_version}",
+        f"TensorFlow {_tensorflow(facts, in_brief=True)}",
+        f"driver {driver}" if driver else "no NVIDIA driver",
+        *(f"{number} x {name}" for name, number in gpus.items()),
+        *([] if gpus else [f"no GPU: {_no_gpus(facts).removeprefix('none: ')}" if facts.nvml_devices else "no GPU"]),
+        *([f"SIMULATED ({report.world.spec})"] if report.world.simulated else []),
+        f"{started(report)[:-7]} UTC",
+    ]
+
+
+def _gpu_in_brief(gpu: Gpu) -> str:
+    return f"{gpu.name} {gpu.memory_total_bytes / (1 << 30):.0f} GiB" if gpu.memory_total_bytes else gpu.name
+
+
+def about_the_run(report: Report) -> list[tuple[str, str]]:
+    """Return what must be known about a run beside its machine, as pairs of a heading and its text: GPUs that it left
+    out, its level, its settings, and notes."""
+    pairs = [*accounts.of_each(report, in_scope=not report.diagnosis.causes)]
+    return [(heading, one_line(text)) for heading, text in (*pairs, *_about_the_run(report))]
+
+
+def _about_the_run(report: Report) -> Iterator[tuple[str, str]]:
     if report.level.name != "full":
         why = f": {report.level.reason}; --level full --disturb runs every probe" if report.level.reason else ""
-        pairs.append(("level", f"{report.level.name}{why}"))
+        yield "level", f"{report.level.name}{why}"
     if report.settings is not None:
-        pairs.append(("settings", report.settings.text.removeprefix("settings ")))
+        yield "settings", report.settings.text.removeprefix("settings ")
     if report.expected is not None:
-        pairs.append(("expected", f"what {report.expected.source} says"))
-    pairs += [("note", text) for text in report.notes]
-    return tuple((heading, one_line(text)) for heading, text in pairs)
+        yield "expected", f"what {report.expected.source} says"
+    yield from (("note", text) for text in report.notes)
 
 
 def of_facts(facts: Facts, gpus: tuple[Gpu, ...]) -> list[tuple[str, str]]:
@@ -214,13 +275,33 @@ def headline(report: Report) -> str:
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     fails = diagnosis.broken_at is Stage.FIRST_OP  # its devices were made
     if diagnosis.causes:
-        begins = "Operations on the GPU fail:" if fails else "GPU not used because"
-        return f"{begins} {one_line(diagnosis.causes[0].cause)}"
+        return one_line(f"{opening(report, diagnosis.causes[0])}{diagnosis.causes[0].cause}")
     if report.facts.without_gpu:
         return "No NVIDIA GPU in this machine: nothing to fix"
     step = next(step for step in diagnosis.steps if step.status is StepStatus.FAILED)
     begins = "Operations on the GPU fail" if fails else "GPU not used"
     return one_line(f"{begins}, for an unknown reason: {step.stage.value} failed: {step.evidence}")
+
+
+def opening(report: Report, first: RootCause) -> str:
+    """Return the words with which the line of the first cause begins; "" if it stands alone."""
+    diagnosis = report.diagnosis
+    if report.program is not None:
+        return ""
+    if report.is_log_alone:
+        return f"{_BEGINS[first.confidence]} "
+    if diagnosis.broken_at is None:
+        return "Not fit for use: " if first in report.unfit else ""
+    if diagnosis.broken_at is Stage.FIRST_OP:
+        return "Operations on the GPU fail: "
+    return _NOT_USED[first.confidence]
+
+
+_NOT_USED = {
+    Confidence.PROVED: "GPU not used because ",
+    Confidence.LIKELY: "GPU not used, probably because ",
+    Confidence.POSSIBLE: "GPU not used, possibly because ",
+}
 
 
 _BEGINS = {
@@ -246,20 +327,26 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
     return "The log shows no fault, and no line that gpudiag knows"
 
 
-def others(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    """Return the rest of the diagnosis as pairs of a heading and its text: the other causes, and lines of logs."""
-    later = [
-        ("then", f"{root_cause.cause} ({root_cause.cause_id}): {root_cause.fix[0].text}")
-        for root_cause in diagnosis.folded
-    ]
-    later += [("line", text) for text in diagnosis.unexplained]
+def others(diagnosis: Diagnosis, *, of_logs: bool = True) -> list[Line]:
+    """Return the rest of the diagnosis: the other causes, each with its first action unless a cause above has the same,
+    and (``of_logs``) lines of logs."""
+    lines = []
+    actions = [action for root_cause in diagnosis.causes for action in root_cause.fix]
+    for root_cause in diagnosis.folded:
+        lines.append(Line("then", f"{root_cause.cause} ({root_cause.cause_id})"))
+        first, *_ = root_cause.fix
+        if first not in actions:
+            actions.append(first)
+            lines.append(Line("", first.command or first.text, bool(first.command)))
+    lines += [Line("line", text) for text in diagnosis.unexplained]
     if diagnosis.unexplained:
-        later.append(("add", _DECIDES))
-    later += [("means", text) for text in diagnosis.misleading]
-    later += [("harmless", text) for text in diagnosis.harmless]
-    later += [("broke", f"{failure.part}: {failure.why}") for failure in diagnosis.failed]
-    later += [("bisected", text) for text in _bisected(diagnosis.bisection)]
-    return [(heading, one_line(text)) for heading, text in later]
+        lines.append(Line("add", _DECIDES))
+    if of_logs:
+        lines += [Line("means", text) for text in diagnosis.misleading]
+        lines += [Line("harmless", text) for text in diagnosis.harmless]
+    lines += [Line("broke", f"{failure.part}: {failure.why}") for failure in diagnosis.failed]
+    lines += [Line("bisected", text) for text in _bisected(diagnosis.bisection)]
+    return [line._replace(text=one_line(line.text)) for line in lines]
 
 
 def _bisected(bisection: Bisection | None) -> list[str]:
@@ -303,9 +390,16 @@ class Line(NamedTuple):
         return f"{self.heading}: {self.text}" if self.heading else f"  {self.text}"
 
 
-def cause(root_cause: RootCause) -> list[Line]:
-    """Return the lines about a cause: the cause itself, then its evidence and fixes."""
-    pairs = [Line("cause", f"{one_line(root_cause.cause)} ({root_cause.confidence.value}; {root_cause.cause_id})")]
+def is_titled(report: Report, root_cause: RootCause) -> bool:
+    """Return whether the headline of the report is this cause."""
+    first = next(iter(report.diagnosis.causes), None)
+    return root_cause is first and bool(opening(report, root_cause))
+
+
+def cause(root_cause: RootCause, *, is_titled: bool = False) -> list[Line]:
+    """Return the lines about a cause: the cause itself, unless the headline says it, then its evidence and fixes."""
+    confidence = f"{root_cause.confidence.value}; {root_cause.cause_id}"
+    pairs = [Line("cause", confidence if is_titled else f"{one_line(root_cause.cause)} ({confidence})")]
     pairs += [Line("seen", one_line(text)) for text in root_cause.evidence]
     trial = None if root_cause.trial is None or root_cause.trial.outcome is TrialOutcome.NOT_TRIED else root_cause.trial
     tried = (
@@ -342,8 +436,25 @@ def verdict(report: Report) -> str:
 
 def outcome_counts(report: Report) -> str:
     """Return how many rows there are of each outcome: ``9 passed, 1 warned, 7 skipped``."""
-    counts = (f"{number} {_COUNTED.get(status, status)}" for status, number in report.counts.items())
-    return ", ".join(counts) or "no probe ran"
+    return counts(report.rows) or "no probe ran"
+
+
+def counts(rows: Iterable[Row]) -> str:
+    """Return how many of these rows have each outcome; "" if there are none."""
+    numbers = Counter(row.status for row in rows)
+    return ", ".join(f"{numbers[status]} {_COUNTED.get(status, status)}" for status in STATUSES if numbers[status])
+
+
+def last_line(report: Report, *, head: bool) -> list[str]:
+    """Return the parts of the last line: counts, verified GPUs, seconds, exit status; ``head``: of ``gpudiag why``."""
+    of_causes = head or report.program is not None
+    noun = "cause" if report.program is None else "finding"
+    return [
+        counted(len(report.diagnosis.causes), noun) if of_causes else outcome_counts(report),
+        *filter(None, [accounts.verified(report) if report.program is None else ""]),
+        f"{report.duration_s:.{0 if report.duration_s >= 10 else 1}f} s",
+        f"exit {why_exit_code(report) if head else report.exit_code}",
+    ]
 
 
 def not_verified(report: Report) -> str:
@@ -461,7 +572,7 @@ def _no_gpus(facts: Facts) -> str:
     return "none"
 
 
-def _tensorflow(facts: Facts) -> str:
+def _tensorflow(facts: Facts, *, in_brief: bool = False) -> str:
     tensorflow = facts.tensorflow
     if isinstance(tensorflow, Unknown):
         return f"not known: {tensorflow.reason}"
@@ -474,6 +585,8 @@ def _tensorflow(facts: Facts) -> str:
     build = tensorflow.build
     if build is None:
         built = ""
+    elif build.cuda and in_brief:
+        built = f", CUDA {build.cuda_version or '?'}"
     elif build.cuda:
         built = f", built for CUDA {build.cuda_version or '?'} and cuDNN {build.cudnn_version or '?'}"
     else:
@@ -492,6 +605,13 @@ def _driver(facts: Facts) -> str:
     driver = facts.driver
     if isinstance(driver, Unknown):
         return f"not known: {driver.reason}"
-    version = driver.kernel_module or ("" if isinstance(facts.nvml, Unknown) else facts.nvml.driver_version)
+    version = _driver_version(facts)
     newest = f"CUDA up to {driver.cuda_version}" if driver.cuda_version else ""
     return ", ".join(filter(None, [version, newest])) or "none"
+
+
+def _driver_version(facts: Facts) -> str:
+    """Return the version of the driver, by its kernel module or NVML; "" if there is none."""
+    if isinstance(facts.driver, Unknown):
+        return f"not known: {facts.driver.reason}"
+    return facts.driver.kernel_module or ("" if isinstance(facts.nvml, Unknown) else facts.nvml.driver_version or "")

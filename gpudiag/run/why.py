@@ -19,8 +19,6 @@ PROBES = ("host", "discovery.trace", "discovery.logical_devices", "libraries.cub
 _ELSEWHERE = Unknown("only the log was examined: it may come from another machine")
 NO_MACHINE = Facts(**dict.fromkeys(Facts.__struct_fields__, _ELSEWHERE))
 
-NOTHING_WRONG, CAUSE_FOUND, GPUDIAG_BROKE, NOTHING_KNOWN = 0, 1, 3, 5
-
 
 def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str, ...] = ()) -> Report:
     """Return a report on a program's log alone: nothing of this machine is looked at, and no TensorFlow is started.
@@ -49,17 +47,3 @@ def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str
     diagnosis = judgement.diagnosed(judgement.JudgedSubject(report.facts, lines=lines))
     took_s = round(time.monotonic() - began, 3)
     return conclude(msgspec.structs.replace(report, diagnosis=diagnosis, duration_s=took_s))
-
-
-def exit_code(report: Report) -> int:
-    """Return the exit status of ``gpudiag why``; it depends on causes, not on what was verified."""
-    diagnosis = report.diagnosis
-    if report.signal is not None:
-        return 128 + report.signal
-    if diagnosis.causes:
-        return CAUSE_FOUND
-    if diagnosis.failed:
-        return GPUDIAG_BROKE
-    if report.facts.without_gpu:
-        return NOTHING_WRONG
-    return NOTHING_KNOWN if diagnosis.unexplained or diagnosis.broken_at is not None else NOTHING_WRONG

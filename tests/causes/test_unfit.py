@@ -168,7 +168,7 @@ def test_the_check_says_which_gpu_is_unfit(gpudiag: Gpudiag, tmp_path: Path) -> 
     done = gpudiag(*arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     text = re.sub(r"\s+", " ", done.stdout)
-    assert "1 of 2 GPUs used; 1 unfit: memory of GPU 1 is faulty" in text
+    assert "1 of 2 GPUs verified; 1 unfit: memory of GPU 1 is faulty" in text
     assert "(memory_repair_pending)" in text.rpartition("Not fit for use:")[2]
     done = gpudiag(*arguments, CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stdout + done.stderr

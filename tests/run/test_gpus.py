@@ -198,7 +198,7 @@ def test_gpus_of_other_makers_are_named_and_not_counted() -> None:
     *_, other = found(known, verified(FIRST))
     assert (other.fate, other.maker, other.pci_bus_id) == (Fate.OTHER_MAKER, "Intel", "0000:00:02.0")
     made = replace(report(gpus=gpus_in_scope(known), facts=known), accounts=found(known, verified(FIRST)))
-    assert accounts.summary(made) == "1 of 1 GPU used"
+    assert accounts.summary(made) == "1 of 1 GPU verified"
     assert list(accounts.of_each(made)) == [
         ("GPU", "Intel, PCI 0000:00:02.0: of another maker: a TensorFlow for CUDA does not use it")
     ]
@@ -214,7 +214,7 @@ def test_nothing_is_known_of_the_bus() -> None:
 def test_the_summary_counts_by_what() -> None:
     known = facts(4, mask="0,1")
     made = replace(report(gpus=gpus_in_scope(known), facts=known), accounts=found(known, verified(FIRST, SECOND)))
-    assert accounts.summary(made) == "2 of 4 GPUs used; 2 hidden by CUDA_VISIBLE_DEVICES='0,1'"
+    assert accounts.summary(made) == "2 of 4 GPUs verified; 2 hidden by CUDA_VISIBLE_DEVICES='0,1'"
     assert list(accounts.of_each(made)) == [
         (
             "GPU 2,3",
@@ -238,8 +238,9 @@ def test_a_pass_says_how_many_of_how_many(gpudiag: Gpudiag, tmp_path: Path) -> N
     arguments = ("check", "discovery", *gpudiag.simulated(machine), "-o", "a.json", "-o", "a.xml", "-o", "a.md")
     done = gpudiag(*arguments, CUDA_VISIBLE_DEVICES="2,0")
     assert done.returncode == 0, done.stdout + done.stderr
-    counted = "2 of 4 GPUs used; 1 hidden by CUDA_VISIBLE_DEVICES='2,0'; 1 held by the kernel driver vfio-pci"
-    assert counted in " ".join(done.stdout.split())
+    counted = "2 of 4 GPUs verified; 1 hidden by CUDA_VISIBLE_DEVICES='2,0'; 1 held by the kernel driver vfio-pci"
+    assert "2 of 4 GPUs verified" in done.stdout.splitlines()[-1]
+    assert "hidden by CUDA_VISIBLE_DEVICES='2,0'" in done.stdout
     assert all(counted in " ".join((tmp_path / name).read_text().split()) for name in ("a.xml", "a.md"))
     saved = codec.load(tmp_path / "a.json").accounts
     assert saved is not None

@@ -25,6 +25,7 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import GENERATIONS, Version
 from gpudiag.knowledge.stated import StatedFacts
 from gpudiag.model import codec
+from gpudiag.model import report as report_model
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.run import diagnosis, judgement, why
 from reports import fix_line, fix_lines
@@ -306,10 +307,10 @@ def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
 @pytest.mark.parametrize(
     ("log", "status", "said"),
     [
-        (OLD_CUDNN, why.CAUSE_FOUND, "The log shows why: cuDNN 8.0.4 is loaded"),
-        (HARMLESS, why.NOTHING_WRONG, "The log shows no fault"),
-        ("Epoch 1/10", why.NOTHING_WRONG, "no line that gpudiag knows"),
-        (ODD, why.NOTHING_KNOWN, "No cause is known for this log"),
+        (OLD_CUDNN, report_model.CAUSE_FOUND, "The log shows why: cuDNN 8.0.4 is loaded"),
+        (HARMLESS, report_model.NOTHING_WRONG, "The log shows no fault"),
+        ("Epoch 1/10", report_model.NOTHING_WRONG, "no line that gpudiag knows"),
+        (ODD, report_model.NOTHING_KNOWN, "No cause is known for this log"),
     ],
 )
 def test_the_exit_status_says_what_came_of_it(

@@ -74,7 +74,11 @@ def _verdict(report: Report) -> ET.Element:
     message = f"{words.verdict(report)}: {words.summary(report)}"
     if report.exit_code != 0:
         tag = "failure" if report.verdict is Verdict.FAIL or of_program else "error"
-        causes = [str(line) for cause in report.diagnosis.causes for line in words.cause(cause)]
+        causes = [
+            str(line)
+            for cause in report.diagnosis.causes
+            for line in words.cause(cause, is_titled=words.is_titled(report, cause))
+        ]
         broke = [f"{failure.part} broke: {failure.why}" for failure in report.diagnosis.failed]
         last = () if of_program else (accounts.summary(report), words.next_step(report))
         text = "\n".join(filter(None, [words.headline(report), *causes, *broke, *last]))

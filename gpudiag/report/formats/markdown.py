@@ -77,10 +77,10 @@ def _diagnosis(report: Report) -> Iterator[str]:
     if diagnosis.causes and not report.is_log_alone and report.program is None:
         yield escaped_text(words.steps(report))
     for cause in diagnosis.causes:
-        first, *rest = words.cause(cause)
+        first, *rest = words.cause(cause, is_titled=words.is_titled(report, cause))
         yield "\n".join([f"- **{escaped_text(first.text)}**", *map(_line, rest)])
     if other := words.others(diagnosis):
-        yield "\n".join(f"- {name}: {escaped_text(text)}" for name, text in other)
+        yield "\n".join(_line(line).removeprefix("  ") if line.heading else _line(line) for line in other)
 
 
 def _not_verified(report: Report) -> Iterator[str]:
@@ -138,7 +138,8 @@ def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:
     names = ", ".join(_code(words.label(report, row)) for row in rows)
     for finding in rows[0].findings:
         yield f"- **{finding.severity.value}** {names}: {escaped_text(finding.message)} ({_code(finding.kind)})"
-        yield f"  - {escaped_text(words.advice(finding))}"
+        if advice := words.advice(finding):
+            yield f"  - {escaped_text(advice)}"
 
 
 def _of_alike(report: Report, rows: list[Row]) -> Iterator[str]:

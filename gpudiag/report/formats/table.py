@@ -38,6 +38,7 @@ STYLES = {
 """Headings of a cause's lines that people copy and paste."""
 _HEADERS = ("outcome", "probe", "device", "time")
 _GAP = 2
+_CUT = " ..."
 _GLUE = "\ue000"
 """Replaces a space at which no line may end; a private-use character, so that no text has it."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:s|ms|bytes|KiB|MiB|GiB|%)(?!\w))")
@@ -57,22 +58,27 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
     they are copied as one piece.
     """
     page = Page(max(width, LEAST_WIDTH), color=color)
-    _header(page, report)
+    add_header(page, report)
     _diagnosis(page, report, verbose=verbose, head=head)
-    _since(page, report)
-    _program(page, report, verbose=verbose)
+    add_changes(page, report)
+    add_program(page, report, verbose=verbose)
     if head or report.program is not None:
         page.add_codes()
         return page.text()
+    add_rows(page, report, verbose=verbose)
+    page.add_codes()
+    _footer(page, report, verbose=verbose)
+    return page.text()
+
+
+def add_rows(page: Page, report: Report, *, verbose: bool) -> None:
+    """Add a line for each row, with its findings, and the names of the skipped probes."""
     ran = [row for rows in report.areas.values() for row in rows if not isinstance(row.outcome, Skipped | Interrupted)]
     alike = [] if verbose else words.alike(ran)
     together = [row for same in alike for row in same]
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
     _alike(page, report, alike)
     _skipped(page, report, verbose=verbose)
-    page.add_codes()
-    _footer(page, report, verbose=verbose)
-    return page.text()
 
 
 class Page:
@@ -81,7 +87,7 @@ class Page:
     def __init__(self, width: int, *, color: bool) -> None:
         from rich.console import Console
 
-        self.width = width
+        self.width, self.color = width, color
         self._console = Console(
             width=width,
             height=25,
@@ -107,9 +113,31 @@ class Page:
             line.plain = line.plain.replace(_GLUE, " ")
         return [line for line in lines if line.plain] or [Text()]
 
-    def add(self, text: str, style: str = "", *, lead: str = "", lead_style: str = "", whole: bool = False) -> None:
-        """Add a paragraph with ``lead`` before its first line and the other lines indented as far; ``whole``: on one
-        line."""
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def extend(self, other: Page) -> None:
+        """Add the lines of another page."""
+        self._lines += other._lines
+
+    def cut(self, length: int) -> None:
+        """Remove all lines after the first ``length``."""
+        del self._lines[length:]
+
+    def add(
+        self,
+        text: str,
+        style: str = "",
+        *,
+        lead: str = "",
+        lead_style: str = "",
+        whole: bool = False,
+        most: int | None = None,
+    ) -> None:
+        """Add a paragraph with ``lead`` before its first line and the other lines indented as far.
+
+        ``whole``: on one line. ``most``: the most lines; the last one shows that text was cut.
+        """
         from rich.text import Text
 
         if whole:
@@ -119,7 +147,12 @@ class Page:
         room = self.width - len(lead)
         if room < LEAST_WIDTH // 2:
             text, lead, room = f"{lead.strip()} {text}", "", self.width
-        for number, line in enumerate(self.wrap(plain(text), room, style)):
+        lines = self.wrap(plain(text), room, style)
+        if most is not None and len(lines) > most:
+            lines[most:] = []
+            lines[-1].truncate(room - len(_CUT))
+            lines[-1].append(_CUT)
+        for number, line in enumerate(lines):
             before = (lead, lead_style) if number == 0 else " " * len(lead)
             self._lines.append(Text.assemble(before, line))
 
@@ -147,9 +180,9 @@ class Page:
     def blank(self) -> None:
         self.add("")
 
-    def add_codes(self) -> None:
-        """Add the meanings of codes that the page mentions without one."""
-        codes = meanings("\n".join(line.plain for line in self._lines))
+    def add_codes(self, *others: Page) -> None:
+        """Add the meanings of codes that the page, or one of the others, mentions without one."""
+        codes = meanings("\n".join(line.plain for page in (self, *others) for line in page._lines))
         if codes:
             self.add("Codes", "bold dim")
         for code, meaning in codes.items():
@@ -164,7 +197,7 @@ class Page:
         return captured.get()
 
 
-def _header(page: Page, report: Report) -> None:
+def add_header(page: Page, report: Report) -> None:
     page.add(words.made_by(report), "bold")
     if report.world.simulated:
         page.add(words.simulation(report), "bold yellow")
@@ -186,15 +219,15 @@ def _diagnosis(page: Page, report: Report, *, verbose: bool, head: bool) -> None
     if diagnosis.steps and of_machine and (diagnosis.causes or verbose):
         page.add(words.steps(report), "dim", lead="  ")
     for cause in diagnosis.causes:
-        for line in words.cause(cause):
+        for line in words.cause(cause, is_titled=words.is_titled(report, cause)):
             style = "bold" if line.is_copied else "" if line.heading else "dim"
             page.add(line.text, style, lead=f"  {line.heading:<8}  ", lead_style="dim", whole=line.is_copied)
-    for heading, text in words.others(diagnosis):
-        page.add(text, "dim", lead=f"  {heading:<8}  ", lead_style="dim")
+    for line in words.others(diagnosis):
+        page.add(line.text, "dim", lead=f"  {line.heading:<8}  ", lead_style="dim", whole=line.is_copied)
     page.blank()
 
 
-def _since(page: Page, report: Report) -> None:
+def add_changes(page: Page, report: Report) -> None:
     """Add the changes since the report that this one was compared with."""
     if report.since is None:
         return
@@ -205,7 +238,7 @@ def _since(page: Page, report: Report) -> None:
     page.blank()
 
 
-def _program(page: Page, report: Report, *, verbose: bool) -> None:
+def add_program(page: Page, report: Report, *, verbose: bool) -> None:
     """Add the actions of a traced program, a section for each subject."""
     if report.program is None:
         return
@@ -321,13 +354,18 @@ def _names(report: Report, rows: list[Row], *, verbose: bool) -> Iterator[str]:
             yield from (words.label(report, row) for row in skipped)
 
 
-def _footer(page: Page, report: Report, *, verbose: bool) -> None:
-    gaps = report.not_verified or ()
-    if verbose and gaps:
+def add_gaps(page: Page, report: Report) -> None:
+    """Add each unverified part."""
+    if report.not_verified:
         page.add("Not verified", "bold dim")
-        for gap in gaps:
+        for gap in report.not_verified:
             page.add(words.gap(gap), "dim", lead=_INDENT)
         page.blank()
+
+
+def _footer(page: Page, report: Report, *, verbose: bool) -> None:
+    if verbose:
+        add_gaps(page, report)
     verdict = report.verdict.value
     page.add(words.summary(report), lead=f"{verdict}: ", lead_style=STYLES[verdict])
     not_verified = "" if verbose else words.not_verified(report)

@@ -1,0 +1,260 @@
+"""The screen: a line for each area, what did not pass, and at the end the answer: the cause and what to do about it.
+
+The last lines stand above the prompt, so they are the ones to act on: the first cause with its commands, the command
+that runs the failed probes again, and a line of counts. The whole table is shown with ``--verbose``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpudiag.model.diagnosis import Confidence, RootCause
+from gpudiag.model.report import Broken, Finding, Interrupted, Report, Row, Severity, Skipped
+from gpudiag.report import words
+from gpudiag.report.formats import table
+from gpudiag.report.formats.table import LEAST_WIDTH, STYLES, Page
+from gpudiag.text import listed, one_line
+
+SUFFIX = ""
+SEPARATOR = " · "
+HEIGHT = 24
+"""Lines of a small terminal, within which the fix of the first cause stands at the end."""
+_MOST_EVIDENCE = 2
+_MOST_EVIDENCE_LINES = 2
+_MOST_NAMES = 6
+_WORDS = {"fail": "FAIL", "broken": "BROKEN"}
+_STATUS = 9
+"""Columns of a status below its area."""
+
+
+def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool = False) -> str:
+    """Return the screen, no line wider than ``width`` columns but commands and addresses.
+
+    ``verbose``: the whole table above the answer, and all evidence in it. ``head``: no areas.
+    """
+    width = max(width, LEAST_WIDTH)
+    page, answer = Page(width, color=color), Page(width, color=color)
+    _answer(answer, report, verbose=verbose, head=head)
+    if verbose or report.program is not None or report.is_log_alone:
+        table.add_header(page, report)
+    else:
+        _machine(page, report)
+    table.add_program(page, report, verbose=verbose)
+    if not head and report.program is None:
+        if verbose:
+            table.add_rows(page, report, verbose=True)
+            table.add_gaps(page, report)
+        else:
+            _areas(page, report)
+    page.add_codes(answer)
+    table.add_changes(page, report)
+    page.extend(answer)
+    return page.text()
+
+
+def _machine(page: Page, report: Report) -> None:
+    """Add the machine in two lines, and what the reader must know about the run."""
+    line = ""
+    for part in map(one_line, words.machine_in_brief(report)):
+        longer = f"{line}{SEPARATOR}{part}"
+        if line and len(longer) > page.width:
+            page.add(line, "bold")
+            line = part
+        else:
+            line = longer if line else part
+    page.add(line, "bold")
+    for heading, text in words.about_the_run(report):
+        page.add(text, "dim", lead=f"{heading}  ", lead_style="dim")
+    page.blank()
+
+
+def _areas(page: Page, report: Report) -> None:
+    """Add a line for each area, and below it what did not pass."""
+    if not report.rows:
+        return
+    widest = max(len(one_line(area)) for area in report.areas)
+    reported = _Reported()
+    for area, rows in report.areas.items():
+        page.add(_counts(rows), lead=f"  {one_line(area):<{widest}}  ", lead_style="bold")
+        for group in _groups(report, rows):
+            _add_group(page, report, rows, group, reported)
+    if gaps := words.not_verified(report):
+        page.blank()
+        page.add(one_line(gaps), "dim")
+    page.blank()
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    """Return how many rows of an area have each outcome, with the reasons for which rows did not run."""
+    ran = [row for row in rows if not isinstance(row.outcome, Skipped | Interrupted)]
+    reasons = Counter((row.status, words.figure(row)) for row in rows if row not in ran)
+    left_out = (f"{number} {status} ({reason})" for (status, reason), number in reasons.items())
+    return ", ".join(filter(None, [words.counts(ran), *left_out]))
+
+
+class _Problem(NamedTuple):
+    """What a row that did not pass shows: findings of one kind, or why it broke."""
+
+    row: Row
+    status: str
+    text: str
+    finding: Finding | None
+    cause: RootCause | None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Problems with the same key have one reason."""
+        if self.cause is not None:
+            return (self.status, self.cause.cause_id, self.cause.cause)
+        return (self.status, self.text, words.advice(self.finding) if self.finding else "")
+
+
+def _groups(report: Report, rows: Iterable[Row]) -> list[list[_Problem]]:
+    """Return the problems of an area, those of one reason together."""
+    groups: dict[tuple[object, ...], list[_Problem]] = {}
+    for row in rows:
+        for problem in _problems(report, row):
+            groups.setdefault(problem.key, []).append(problem)
+    return list(groups.values())
+
+
+def _problems(report: Report, row: Row) -> Iterator[_Problem]:
+    if isinstance(row.outcome, Broken):
+        yield _Problem(row, "broken", words.figure(row), None, words.reason_for(report, row))
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in row.findings:
+        alike.setdefault((finding.kind, finding.severity, words.advice(finding)), []).append(finding)
+    for first, *more in alike.values():
+        message = one_line(first.message)
+        text = f"{words.figure(row)}: {message} (and {len(more)} more)" if more else message
+        yield _Problem(row, first.severity.value, text, first, words.reason_for(report, row, first))
+
+
+class _Reported:
+    """The causes and the advice that stand on the page already."""
+
+    def __init__(self) -> None:
+        self.causes: list[RootCause] = []
+        self.advice: list[str] = []
+
+
+def _add_group(page: Page, report: Report, area: Sequence[Row], group: list[_Problem], reported: _Reported) -> None:
+    """Add problems of one reason: the names of their rows, the reason, and the advice unless a cause has it."""
+    first = group[0]
+    names = _names(report, area, [problem.row for problem in group])
+    word = _WORDS.get(first.status, first.status)
+    text = first.text
+    if first.cause is not None:
+        if first.cause in reported.causes:
+            text = "for the same reason"
+        else:
+            reported.causes.append(first.cause)
+            text = "for the reason below" if text == one_line(first.cause.cause) else text
+    page.add(f"{names}: {text}", lead=f"    {word:<{_STATUS}}", lead_style=STYLES[first.status])
+    indentation = " " * (4 + _STATUS)
+    if first.finding is None and first.cause is None:
+        for line in words.log_lines(first.row, verbose=False):
+            page.add(line, "dim", lead=f"{indentation}| ", lead_style="dim")
+    if first.finding is None or first.cause is not None:
+        return
+    accepted = first.finding.accepted is not None
+    if (accepted or first.finding.severity is not Severity.NOTE) and words.advice(first.finding) not in reported.advice:
+        reported.advice.append(words.advice(first.finding))
+        for piece in words.advice_lines(first.finding):
+            page.add(piece.text, lead=f"{indentation}-> ", whole=piece.is_copied)
+
+
+def _names(report: Report, area: Sequence[Row], rows: list[Row]) -> str:
+    """Return the names of rows, with their GPUs where a probe has several rows."""
+    several = {row.probe for row in area if sum(other.probe == row.probe for other in area) > 1}
+    names = [
+        one_line(f"{row.name} ({report.device_label(row)})" if row.probe in several else row.name)
+        for number, row in enumerate(rows)
+        if not any(row is earlier for earlier in rows[:number])
+    ]
+    return listed(names, _MOST_NAMES)
+
+
+def _answer(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
+    """Add the causes, the first one last, then what to run again, and the counts."""
+    diagnosis = report.diagnosis
+    causes = sorted(diagnosis.causes, key=lambda cause: not words.is_failure(report, cause))
+    of_logs = verbose or bool(report.lines) or not (causes and causes[0].confidence is Confidence.PROVED)
+    others = words.others(diagnosis, of_logs=of_logs)
+    if not causes and (heading := words.headline(report) or (words.NO_CAUSE if head else "")):
+        page.add(heading, "bold")
+    if verbose and diagnosis.steps and report.program is None and not report.is_log_alone:
+        page.add(words.steps(report), "dim", lead=_lead("stages"), lead_style="dim")
+    for line in others:
+        page.add(line.text, "dim", lead=_lead(line.heading), lead_style="dim", whole=line.is_copied)
+    if causes and others:
+        page.blank()
+    for cause in reversed(causes[1:]):
+        _cause(page, report, cause, verbose=verbose, whole=verbose)
+        page.blank()
+    last = Page(page.width, color=page.color)
+    _again(last, report, head=head)
+    if causes:
+        if report.program is not None:
+            page.add(words.headline(report), "bold")
+        _cause(page, report, causes[0], words.opening(report, causes[0]), verbose=verbose, room=HEIGHT - len(last))
+    page.extend(last)
+
+
+def _cause(
+    page: Page,
+    report: Report,
+    cause: RootCause,
+    opening: str = "",
+    *,
+    verbose: bool,
+    whole: bool = True,
+    room: int = HEIGHT,
+) -> None:
+    """Add a cause on one line, its evidence and its actions; ``whole``: with evidence and address.
+
+    Unless ``verbose``, the first action and what follows fit in ``room`` lines.
+    """
+    text = f"{opening}{cause.cause} ({cause.confidence.value}, {cause.cause_id})"
+    page.add(one_line(text), "bold red" if words.is_failure(report, cause) else "bold yellow")
+    _, *lines = words.cause(cause)
+    evidence = [line for line in lines if line.heading == "seen"] if whole else []
+    actions = [line for line in lines if line.heading != "seen" and (whole or line.heading != "see")]
+    shown = evidence if verbose else evidence[:_MOST_EVIDENCE]
+    for line in shown:
+        page.add(line.text, "dim", lead=_lead("seen"), lead_style="dim", most=None if verbose else _MOST_EVIDENCE_LINES)
+    if more := len(evidence) - len(shown):
+        page.add(f"and {more} more: -v shows all", "dim", lead=_lead(""))
+    below = Page(page.width, color=page.color)
+    for line in actions:
+        before = len(below)
+        style = "bold" if line.is_copied else "" if line.heading else "dim"
+        below.add(line.text, style, lead=_lead(line.heading), lead_style="dim", whole=line.is_copied)
+        if not verbose and before and len(below) >= room:
+            below.cut(before)
+            below.add("-v shows the rest", "dim", lead=_lead("more"), lead_style="dim")
+            break
+    page.extend(below)
+
+
+def _lead(heading: str) -> str:
+    return f"  {heading:<7} "
+
+
+def _again(page: Page, report: Report, *, head: bool) -> None:
+    """Add what to do next, and the line of counts."""
+    step = words.next_of(report)
+    if step.command and report.diagnosis.causes:
+        page.add(step.command, "bold", lead=_lead("again"), lead_style="dim", whole=True)
+    elif step.text and not report.diagnosis.causes and not head:
+        page.add_advice(step.pieces)
+    verdict = words.verdict(report)
+    parts = [*([] if head else [verdict]), *words.last_line(report, head=head)]
+    style = STYLES.get(verdict, "bold")
+    if len(line := SEPARATOR.join(parts)) <= page.width:
+        page.add(line, style)
+    else:
+        page.add(SEPARATOR.join(parts[:-3]), style)
+        page.add(SEPARATOR.join(parts[-3:]), style)
