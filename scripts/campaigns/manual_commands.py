@@ -3,8 +3,9 @@
     python scripts/campaigns/manual_commands.py [PAGE...]
 
 Each page has a folder of its own with a program, tests and a notebook, as a reader has them; the pages for contributors
-have a copy of this checkout. A command that asks for no simulated GPUs itself is run on two. It fails if a command is
-refused, breaks, does not exist or does not end. What cannot be run is listed with the reason.
+have a copy of this checkout. A command that asks for no simulated GPUs itself is run on two: ``gpudiag check`` and
+pytest, which count them only then, by an option, all others by ``gpudiag simulate``. It fails if a command is refused,
+breaks, does not exist or does not end. What cannot be run is listed with the reason.
 """
 
 from __future__ import annotations
@@ -101,9 +102,11 @@ def run(command: str, folder: Path, home: Path) -> tuple[int | None, float, str]
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("GPUDIAG_", "CUDA_", "TF_"))}
     variables |= {"HOME": str(home), "XDG_STATE_HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
-    words = ["bash", "-o", "pipefail", "-c", command]
-    if "simulate" not in command:
-        words = ["gpudiag", "simulate", "4x2GiB" if "--require-gpus 4" in command else "2x2GiB", "--", *words]
+    machine = "4x2GiB" if "--require-gpus 4" in command else "2x2GiB"
+    simulated = re.sub(r"\bgpudiag check\b", rf"\g<0> --simulate {machine}", command)
+    simulated = re.sub(r"^pytest (.*?)(?=--gpudiag)", rf"\g<0>--gpudiag-simulate={machine} ", simulated)
+    prefix = () if "simulate" in simulated else ("gpudiag", "simulate", machine, "--")
+    words = [*prefix, "bash", "-o", "pipefail", "-c", command if "simulate" in command else simulated]
     began = time.monotonic()
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
