@@ -491,13 +491,18 @@ def why_of(name: str) -> str:
     return _fenced(report.render(_log_explained(name), "summary", width=SAMPLE_WIDTH, color=False, head=True))
 
 
-def headlines(log: str, trace: str) -> str:
-    """Return the first line about a log of ``tests/logs``, and that of a saved report on a program."""
+def headlines(check: str, log: str, trace: str) -> str:
+    """Return heading and fix of a saved report, of a log of ``tests/logs``, and of a saved report on a program."""
+    commands = {
+        "gpudiag check": codec.load(REPORTS / f"{check}.json"),
+        "gpudiag why program.log": _log_explained(log),
+        "gpudiag trace -- python train.py": codec.load(REPORTS / f"{trace}.json"),
+    }
     lines = (
-        ("gpudiag why program.log", _log_explained(log)),
-        ("gpudiag trace -- python train.py", codec.load(REPORTS / f"{trace}.json")),
+        f"$ {command}\n{words.headline(of)}\n  fix     {of.diagnosis.causes[0].fix[0].command}"
+        for command, of in commands.items()
     )
-    return _fenced("\n".join(f"$ {command}\n{words.headline(explained)}" for command, explained in lines))
+    return _fenced("\n".join(lines))
 
 
 def _log_explained(name: str) -> Report:

@@ -43,7 +43,7 @@ class TraceRendering(Rendering):
     """The format of the report on a program, and the files it goes to."""
 
     format: str = option(
-        "Format of the report on standard error; standard output is the program's.", default="table", choices=FORMATS
+        "Format of the report on standard error; standard output is the program's.", default="summary", choices=FORMATS
     )
 
 
