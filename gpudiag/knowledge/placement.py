@@ -19,6 +19,7 @@ from gpudiag.record import Record
 _DEVICE = r"(?P<device>/job:\S+?/device:[A-Za-z_]+:\d+)"
 _EAGER = re.compile(rf"Executing op (?P<op>\w+) in device {_DEVICE}")
 _GRAPH = re.compile(rf"(?:^|\] )(?P<name>[A-Za-z0-9.][\w.>/\-]*): \((?P<op>\w+)\): {_DEVICE}\s*$")
+_LOGGED = re.compile(r"Executing op \S+ in device /job:|(?:^|\] )\S+: \(\w+\): /job:\S+\s*$")
 _CREATED = re.compile(rf"Created device {_DEVICE} with .{{0,300}}pci bus id: ")
 _PCI = re.compile(r"pci bus id: ([0-9A-Fa-f:.]+)")
 _LOCAL = "/job:localhost/replica:0/task:0/device:"
@@ -57,6 +58,11 @@ def parse_placements(lines: Iterable[str]) -> tuple[Placement, ...]:
             found = match.groupdict()
             seen[found["op"], short_device(found["device"]), found.get("name", "")] += 1
     return tuple(Placement(op, device, name, 1 if name else count) for (op, device, name), count in seen.items())
+
+
+def without_placements(text: str) -> str:
+    """Return a log without the lines in which TensorFlow says where it ran or placed an operation."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _LOGGED.search(line))
 
 
 def pci_bus_id(description: str) -> str | None:

@@ -442,6 +442,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 def _run_round(run: AssigningSession, dsession: Any, number: int, needs: list[Need], most: int) -> None:
     """Let xdist start over with other workers: it has one set of them per session, and no hook for another."""
+    _end_line(run.config)
     manager = dsession.nodemanager
     manager.teardown_nodes()  # a process that has finished its tests still holds its GPU's memory until it has ended
     with _as_usage_errors():
@@ -456,6 +457,15 @@ def _run_round(run: AssigningSession, dsession: Any, number: int, needs: list[Ne
         manager.group.allocate_id(spec)
         dsession._active_nodes.add(manager.setup_node(spec, dsession.queue.put))
     dsession.pytest_runtestloop()
+
+
+def _end_line(config: pytest.Config) -> None:
+    """End the line of pytest's progress, so that what xdist says of the next workers begins a line."""
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    writer = getattr(reporter, "_tw", None)  # of pytest and of reporters made from it
+    if getattr(writer, "width_of_current_line", 0):
+        writer.line()
+        reporter.currentfspath = None
 
 
 @pytest.hookimpl(optionalhook=True)

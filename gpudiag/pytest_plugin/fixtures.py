@@ -46,6 +46,8 @@ _NEVER_ON_A_GPU = (  # not compiled here: that is a millisecond of every session
 )
 """Operations that compute nothing: arguments and results, queries of a shape, inputs of a model, writers of files."""
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_LOG_IS_ON = pytest.StashKey[bool]()
+"""Stash key of a session in whose process TensorFlow logs placements."""
 
 
 @pytest.fixture
@@ -91,6 +93,7 @@ class Operations:
     def on(self, device: str) -> Literal[True]:
         """Return True; raises ``AssertionError`` unless operations ran and all of them ran on ``device``, such as
         ``GPU:1``."""
+        __tracebackhide__ = True
         wanted = device.removeprefix("/").removeprefix("device:")
         if not self.placements:
             raise AssertionError(f"{self.op} on {wanted}: no {self.op} ran")
@@ -129,6 +132,7 @@ class PlacementLog:
 
     def assert_no_cpu_fallback(self, allow: Iterable[str] = ()) -> None:
         """Raise ``AssertionError`` if an operation of a type that is not in ``allow`` computed on the CPU."""
+        __tracebackhide__ = True
         allowed = {allow} if isinstance(allow, str) else set(allow)
         fallbacks = [placement for placement in self.cpu_fallbacks if _plain(placement.op) not in allowed]
         if fallbacks:
@@ -151,9 +155,10 @@ def gpudiag_placement(request: pytest.FixtureRequest) -> CapturePlacement:
 
     TensorFlow logs placements only if the log was switched on before it made its devices, and then until the process
     ends (measured: 2.21). So use it in isolated tests; elsewhere the log is switched on before the first test, for all
-    tests of the process, if TensorFlow was imported and no tensor was made by then.
+    tests of the process, if TensorFlow was imported and no tensor was made by then. What it logs is left out of the
+    captured output that pytest shows.
     """
-    _switch_log_on()
+    _switch_log_on(request.config)
 
     @contextlib.contextmanager
     def capture() -> Generator[PlacementLog, None, None]:
@@ -190,13 +195,44 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         and (isolated.is_far_side(session.config) or item.get_closest_marker(isolated.MARKER) is None)
         for item in session.items
     ):
-        _switch_log_on()
+        _switch_log_on(session.config)
 
 
-def _switch_log_on() -> None:
+def _switch_log_on(config: pytest.Config) -> None:
     import tensorflow as tf
 
     tf.debugging.set_log_device_placement(True)
+    config.stash[_LOG_IS_ON] = True
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # while pytest captures
+def _flushed(item: pytest.Item) -> Generator[None, object, object]:
+    """Flush C's buffer of stdout, which would be written into another test's output, or when pytest has ended.
+
+    TensorFlow prints the placements of graphs to it.
+    """
+    try:
+        return (yield)
+    finally:
+        if _LOG_IS_ON in item.config.stash:
+            import ctypes
+
+            ctypes.CDLL(None).fflush(None)
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _flushed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Leave TensorFlow's placements, several lines for each operation, out of the captured output of a report."""
+    report = yield
+    if _LOG_IS_ON in item.config.stash:
+        from gpudiag.knowledge.placement import without_placements
+
+        sections = ((title, without_placements(text)) for title, text in report.sections)
+        report.sections = [section for section in sections if section[1]]
+    return report
 
 
 @dataclass
@@ -210,6 +246,7 @@ class MemoryPeak:
 
     def assert_peak_below(self, limit: str | int) -> None:
         """Raise ``AssertionError`` unless the peak was less than ``limit``: ``2GiB``, ``512MiB`` or bytes."""
+        __tracebackhide__ = True
         limit_bytes = limit if isinstance(limit, int) else settings.size(limit)
         if self.peak_bytes >= limit_bytes:
             raise AssertionError(

@@ -87,6 +87,7 @@ def caller(request: pytest.FixtureRequest, env: Mapping[str, str | None] | None 
     """Return a caller of functions in fresh processes; with ``env``, in new interpreters with these variables."""
 
     def run(function: Callable[..., Value], /, *args: Any, timeout: float = TIMEOUT_S, **kwargs: Any) -> Value:
+        __tracebackhide__ = True
         try:
             call = pickle.dumps((function, args, kwargs))
         except Exception as error:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -76,6 +76,8 @@ class PluginSetting:
     fix: str = ""
     """The value to write, for error messages; empty if the error says it."""
     metavar: str | None = None
+    type: Literal["string", "bool", "int", "float"] = "string"
+    """The type of the ini key."""
     is_file: bool = False
     """True if a relative path in the ini key starts at pytest's root folder; other paths start at the working
     directory."""
@@ -105,7 +107,9 @@ def add_to(parser: pytest.Parser) -> None:
             )
         else:
             group.addoption(setting.option, dest=setting.key, metavar=setting.metavar, default=None, help=described)
-        parser.addini(setting.key, setting.help, default="")
+        # The types of numbers came with pytest 8.4.
+        ini_type = setting.type if setting.type == "bool" or pytest.version_tuple >= (8, 4) else "string"
+        parser.addini(setting.key, setting.help, type=ini_type, default=None)
 
 
 def _read(config: pytest.Config) -> PluginSettings:
@@ -136,22 +140,36 @@ def _read(config: pytest.Config) -> PluginSettings:
 
 
 def _value(setting: PluginSetting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
-    ini = str(config.getini(setting.key) or "")
-    if setting.is_file and ini:
-        ini = str(config.rootpath / ini)
     given = (
-        (setting.option, getattr(config.known_args_namespace, setting.key, None)),
-        (setting.variable, environment.get(setting.variable) or None),
-        (f"the ini key {setting.key}", ini or None),
+        (setting.option, lambda: getattr(config.known_args_namespace, setting.key, None)),
+        (setting.variable, lambda: environment.get(setting.variable) or None),
+        (_ini_source(setting, config), lambda: _ini(setting, config)),
     )
-    for source, text in given:
-        if text is not None:
-            try:
+    for source, text_of in given:
+        try:
+            if (text := text_of()) is not None:
                 return setting.read(text)
-            except ValueError as error:
-                fix = f". Write {setting.fix}." if setting.fix else ""
-                raise pytest.UsageError(f"gpudiag: {source}: {error}{fix}") from None
+        except (ValueError, TypeError, pytest.UsageError) as error:  # the last two of pytest, by version
+            fix = f". Write {setting.fix}." if setting.fix else ""
+            said = str(error).removeprefix(f"{config.inipath}: ").rstrip(".")
+            raise pytest.UsageError(f"gpudiag: {source}: {said}{fix}") from None
     return None
+
+
+def _ini(setting: PluginSetting, config: pytest.Config) -> str | None:
+    """Return the value of the ini key as text; raises an error of pytest if it is not of the key's type."""
+    value = config.getini(setting.key)
+    if value is None or value == "":
+        return None
+    return str(config.rootpath / value) if setting.is_file else str(value)
+
+
+def _ini_source(setting: PluginSetting, config: pytest.Config) -> str:
+    """Return where the ini key is set: on the command line or in pytest's configuration file."""
+    overrides = getattr(config.known_args_namespace, "override_ini", None) or ()
+    if any(text.partition("=")[0].strip() == setting.key for text in overrides):
+        return f"-o {setting.key}"
+    return f"the ini key {setting.key} in {config.inipath}"
 
 
 def _flag(text: str) -> bool:
@@ -221,14 +239,17 @@ def _spec(text: str) -> str:
 
 
 ALL = (
-    PluginSetting("", "Check the GPUs before the first test, and give each worker one", _flag, "true or false"),
-    PluginSetting("warn", "Run the tests even if the check failed", _flag, "true or false"),
+    PluginSetting(
+        "", "Check the GPUs before the first test, and give each worker one", _flag, "true or false", type="bool"
+    ),
+    PluginSetting("warn", "Run the tests even if the check failed", _flag, "true or false", type="bool"),
     PluginSetting(
         "require-gpus",
         "Fail if there are fewer than N GPUs, or if no GPU test ran",
         _count,
         "a whole number, such as 2",
         "N",
+        type="int",
     ),
     PluginSetting(
         "simulate",
@@ -257,6 +278,7 @@ ALL = (
         _seconds,
         "a number of seconds, such as 300",
         "SECONDS",
+        type="float",
     ),
 )
 _BY_NAME = {setting.name: setting for setting in ALL}

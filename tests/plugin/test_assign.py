@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -259,6 +260,7 @@ def test_a_test_that_needs_more_than_a_share_gets_a_whole_gpu(suite: Suite) -> N
     done = suite("-n", "4", "--gpudiag-simulate=1x8GiB,1x16GiB")
     assert done.status == 0, done
     assert done.outcomes() == {"test_shared": "passed", "test_whole": "passed", "test_on_the_larger": "passed"}
+    assert re.findall(r"^.* worker \[.*", done.out, re.MULTILINE) == ["1 worker [2 items]"], done
     assert done.tests["test_on_the_larger"].properties["gpudiag_device"] == "GPU 1"
 
 

@@ -102,6 +102,45 @@ def test_fixtures(suite: Suite, simulated: None, no_child_left: None) -> None:
     assert re.search(r" 3 +test_all\.py::test_fallback$", ran.out, re.MULTILINE), ran
 
 
+def test_a_failure_shows_the_users_line_and_no_log_of_placements(suite: Suite, simulated: None) -> None:
+    suite.write(
+        "test_all.py",
+        """
+        import pytest
+        import tensorflow as tf
+
+        def on_the_cpu(gpudiag_placement):
+            print("own words")
+            with gpudiag_placement() as placement, tf.device("CPU:0"):
+                tf.function(lambda x: tf.nn.relu(x) * 2)(tf.ones(4))
+            tf.ones(3) + 1  # logged too, until the process ends
+            return placement
+
+        def test_fallback(gpudiag_placement):
+            on_the_cpu(gpudiag_placement).assert_no_cpu_fallback()  # here 1
+
+        @pytest.mark.gpudiag_isolated(timeout=120)
+        def test_device(gpudiag_placement):
+            on_the_cpu(gpudiag_placement).ops("Relu").on("GPU:0")  # here 2
+
+        def test_memory(gpudiag_memory):
+            with gpudiag_memory("GPU:0") as memory:
+                tf.ones((512, 512)) + 1
+            memory.assert_peak_below("1MiB")  # here 3
+        """,
+    )
+    ran = suite("--gpudiag-simulate=1x8GiB", "-o", "junit_logging=all")
+    assert set(ran.outcomes().values()) == {"failure"}, ran
+    for number in (1, 2, 3):
+        assert re.search(rf"^>.*# here {number}\n(?: +\^+\n)?E +AssertionError: ", ran.out, re.MULTILINE), ran
+    assert "fixtures.py" not in ran.out
+    assert ran.out.count("\nown words\n") == 2, ran
+    assert "Created device" in ran.out  # the rest of TensorFlow's log
+    for name in ("junit.xml", "out"):
+        text = ran.out if name == "out" else (suite.gpudiag.folder / name).read_text()
+        assert [line for line in text.splitlines() if "/job:" in line and "Created device" not in line] == []
+
+
 def test_a_simulated_machine_has_new_interpreters(suite: Suite, simulated: None, no_child_left: None) -> None:
     """The loader looks where LD_LIBRARY_PATH led when the process began."""
     suite.write(

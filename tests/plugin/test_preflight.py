@@ -120,7 +120,7 @@ def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_f
         (("--gpudiag-wait=soon",), {}, "--gpudiag-wait: 'soon' is not a number of seconds"),
         ((), {"GPUDIAG_PYTEST": "perhaps"}, "GPUDIAG_PYTEST: 'perhaps' is neither true nor false"),
         ((), {"GPUDIAG_PYTEST_MEMROY": "1"}, "sets no option. Did you mean 'GPUDIAG_PYTEST_MEMORY'?"),
-        (("-o", "gpudiag_memory=x"), {}, "the ini key gpudiag_memory: 'x' is not a size"),
+        (("-o", "gpudiag_memory=x"), {}, "gpudiag: -o gpudiag_memory: 'x' is not a size"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_with_its_cure(
@@ -130,6 +130,46 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_cure(
     assert done.status == pytest.ExitCode.USAGE_ERROR
     assert words in done.err, done
     assert "Traceback" not in str(done)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gpudiag = perhaps", "'perhaps'. Write true or false."),
+        ("gpudiag_require_gpus = two", "'two'. Write a whole number, such as 2."),
+        ("gpudiag_require_gpus = -1", "'-1' is not a number of GPUs. Write a whole number, such as 2."),
+        ("gpudiag_wait = soon", "'soon'. Write a number of seconds, such as 300."),
+        ("gpudiag_wait = nan", "'nan' is not a number of seconds. Write a number of seconds, such as 300."),
+        ("gpudiag_memory = x", "'x' is not a size; write 16GiB"),
+        ("gpudiag_expect = no.toml", "no.toml: there is no such file"),
+    ],
+)
+def test_an_ini_key_that_cannot_be_used_is_named_with_its_file(line: str, words: str, suite: Suite) -> None:
+    file = suite.write("pytest.ini", f"[pytest]\n{line}\n")
+    done = suite()
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert done.err.startswith(f"ERROR: gpudiag: the ini key {line.partition(' ')[0]} in {file}: "), done
+    assert words in done.err
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="pytest 9 reads types from TOML")
+def test_ini_keys_have_types(suite: Suite) -> None:
+    file = suite.write(
+        "pytest.toml",
+        "[pytest]\ngpudiag = false\ngpudiag_require_gpus = 0\ngpudiag_wait = 2.5\ngpudiag_memory = '4GiB'\n",
+    )
+    suite.write(
+        "test_settings.py",
+        """
+        from gpudiag.pytest_plugin import settings
+
+        def test_settings(pytestconfig):
+            assert settings.of(pytestconfig) == settings.PluginSettings(wait_s=2.5, memory_bytes=4 << 30)
+        """,
+    )
+    assert suite().outcomes() == {"test_settings": "passed"}
+    file.write_text("[pytest]\ngpudiag_require_gpus = '2'\n")
+    assert f"the ini key gpudiag_require_gpus in {file}: " in suite().err
 
 
 def test_a_session_that_does_not_use_it_imports_nothing_heavy(suite: Suite) -> None:
