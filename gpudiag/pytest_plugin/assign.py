@@ -462,7 +462,7 @@ def _run_round(run: AssigningSession, dsession: Any, number: int, needs: list[Ne
 def _end_line(config: pytest.Config) -> None:
     """End the line of pytest's progress, so that what xdist says of the next workers begins a line."""
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
-    writer = getattr(reporter, "_tw", None)  # of pytest and of reporters made from it
+    writer: Any = getattr(reporter, "_tw", None)  # of pytest and of reporters made from it
     if getattr(writer, "width_of_current_line", 0):
         writer.line()
         reporter.currentfspath = None
