@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -48,8 +48,9 @@ def simulate(
 
     For example: gpudiag simulate 4x16GiB -- python train.py
 
-    Without COMMAND it is a shell. nvidia-smi shows the simulated GPUs. SPEC is a number of GPUs (2), with memory
-    (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit status is the command's.
+    Without COMMAND it is your shell, with a marked prompt: 'exit' leaves it. nvidia-smi shows the simulated GPUs. SPEC
+    is a number of GPUs (2), with memory (4x16GiB) or a card (2x80GiB:H100,1x16GiB:T4), or a TOML file. The exit status
+    is the command's.
 
     For a machine that many commands use: gpudiag simulate --keep lab 2, then gpudiag simulate --attach lab -- COMMAND,
     and in the end gpudiag simulate --stop lab.
@@ -65,7 +66,7 @@ def simulate(
         put(f"{simulator.catalogue_text()}\n")
         return 0
     simulator.require_linux()
-    from gpudiag.simulator import kept
+    from gpudiag.simulator import kept, shell
 
     words = (spec, *command) if spec is not None else ()
     if words and (list_ or stop is not None):
@@ -75,16 +76,17 @@ def simulate(
         return 0
     if stop is not None:
         return _stop(stop)
-    shell = (os.environ.get("SHELL") or "/bin/sh",)
     if attach is not None:
         machine = kept.find(attach)
         own = f"; for this command {', '.join(fault)}" if fault else ""
         environment = kept.attach(machine, faults=fault)
-        return simulator.run_on(f"{machine.title}: {machine.state.summary}{own}", environment, words or shell)
+        with nullcontext(words) if words else shell.command() as run:
+            return simulator.run_on(f"{machine.title}: {machine.state.summary}{own}", environment, run)
     if not spec:
         raise UsageError("a SPEC is needed, such as: gpudiag simulate 2 -- python train.py")
     if keep is None:
-        return simulator.run(command or shell, spec, fault)
+        with nullcontext(command) if command else shell.command() as run:
+            return simulator.run(run, spec, fault)
     machine = kept.keep(keep, spec, fault, shared=share)
     if command:
         return simulator.run_on(f"{machine.title}: {machine.state.summary}", kept.attach(machine), command)

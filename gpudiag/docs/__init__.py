@@ -59,6 +59,10 @@ class Section:
         page = [self.page, self.page.rpartition("/")[2]] if self.level == 1 else []
         return frozenset((self.anchor, title, *options, *page))
 
+    def is_named_by(self, words: Sequence[str]) -> bool:
+        """Return whether words are parts of the name of a probe or a cause, as ``growth`` of memory.growth."""
+        return {*words} <= {*re.findall(r"\w+", self.title.lower())} and re.fullmatch(r"[\w.]+", self.title) is not None
+
     @property
     def summary(self) -> str:
         """The first paragraph as one line without links, or the first line of a sample; "" for a list or a table."""
@@ -140,13 +144,13 @@ def _found(sections: Sequence[Section], words: Sequence[str]) -> str:
         return _opened(exact[0]) if len(exact) == 1 else _hits(exact)
     ranked = _ranked(sections, words)
     best, *others = [score for score, _ in ranked] or [0.0]
-    if best and (not others or best >= _CLEARLY_BEST * others[0]):
+    if best and best >= _CLEARLY_BEST * max(others, default=0.0):
         return _opened(ranked[0][1])
     return _hits([section for _, section in ranked]) if ranked else ""
 
 
 def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[float, Section]]:
-    """Return the sections in which the words are found, the best first, each with its score."""
+    """Return the sections in which the words are found, each with its score: first those that the words name."""
     scores = [0.0] * len(sections)
     covered = [0.0] * len(sections)
     total = 0.0
@@ -166,7 +170,7 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
         if part >= _COVERED * total:
             whole = len(words) > 1 and phrase in " ".join(section.text.lower().split())
             ranked.append(((score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
-    return sorted(ranked, key=lambda hit: -hit[0])
+    return sorted(ranked, key=lambda hit: (not hit[1].is_named_by(words), -hit[0]))
 
 
 def _count(stem: str, text: str) -> int:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
-import select
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
 
-from conftest import DEADLINE_S, Gpudiag
+from conftest import Gpudiag
 from gpudiag.cli.delivery import in_color
+from terminal import Session
 
 REPORT = str(Path(__file__).parents[2] / "reports/diagnosis-library.json")
 
@@ -65,46 +62,6 @@ def test_each_file_that_was_written_is_named_before_the_report(gpudiag: Gpudiag)
     done = gpudiag("show", REPORT, "-o", "report.html", "-o", "report.xml")
     assert done.stderr == "gpudiag: report written to report.html\ngpudiag: report written to report.xml\n"
     assert (gpudiag.folder / "report.html").exists()
-
-
-class Session:
-    """A command on a terminal of 80 columns and 24 lines."""
-
-    def __init__(self, gpudiag: Gpudiag, *arguments: str, **variables: str) -> None:
-        self._ours, its = pty.openpty()
-        environment = {name: value for name, value in gpudiag.environment.items() if name not in {"PAGER", "LESS"}}
-        self.process = subprocess.Popen(
-            gpudiag.command(*arguments),
-            env={**environment, "TERM": "xterm", "LINES": "24", "COLUMNS": "80", **variables},
-            stdin=its,
-            stdout=its,
-            stderr=its,
-            # A system call alone, which takes no lock that a thread could hold across the fork.
-            preexec_fn=lambda: fcntl.ioctl(its, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # see above
-            start_new_session=True,
-        )
-        os.close(its)
-
-    def read(self, until: str = "") -> str:
-        """Return what was written until this text came, or until the command closed the terminal."""
-        written = b""
-        while select.select([self._ours], [], [], DEADLINE_S)[0]:
-            try:
-                written += os.read(self._ours, 1 << 16)
-            except OSError:  # EIO: the other end was closed
-                break
-            if until and until.encode() in written:
-                break
-        return written.decode(errors="replace").replace("\r\n", "\n")
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
-
-    def end(self) -> int:
-        """Return the exit status."""
-        status = self.process.wait(DEADLINE_S)
-        os.close(self._ours)
-        return status
 
 
 def pager(source: str) -> str:

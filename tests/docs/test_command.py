@@ -65,6 +65,21 @@ def test_a_topic_with_several_answers_gives_a_list_that_opens_them(topic: list[s
 
 
 @pytest.mark.parametrize(
+    ("topic", "first"),
+    [
+        (["growth"], "memory.growth"),
+        (["memory", "growth"], "memory.growth"),
+        (["cudnn"], "libraries.cudnn"),
+        (["mask"], "visibility.mask"),
+        (["nccl"], "libraries.nccl"),
+    ],
+)
+def test_what_the_words_name_comes_before_what_only_mentions_them(topic: list[str], first: str) -> None:
+    commands = re.findall(r"^- `gpudiag docs ([^`]+)`", docs.answer(topic), re.MULTILINE)
+    assert (commands or [docs.answer(topic).splitlines()[0].removeprefix("## ")])[0] == first
+
+
+@pytest.mark.parametrize(
     ("topic", "near"),
     [
         (["slrum"], "'slurm'"),
