@@ -38,6 +38,8 @@ _HOMES = {name: home for homes in _GROUPS.values() for name, home in homes.items
 _LONGEST_SENTENCE = 1000
 """Characters; click would cut longer ones."""
 _WIDEST_HELP = 100
+_COMPLETE = "_GPUDIAG_COMPLETE"
+"""The variable by which a shell asks click for completions."""
 
 
 class Commands(click.Group):
@@ -115,6 +117,8 @@ def _is_plugin(arguments: list[str], environ: Mapping[str, str]) -> bool:
 
 def _ran() -> tuple[int, bool]:
     """Return the exit status, and whether an error ended the command."""
+    if _COMPLETE in os.environ:
+        importlib.import_module("gpudiag.cli.completion")
     try:
         status = int(
             cli.main(prog_name="gpudiag", standalone_mode=False, terminal_width=min(width(), _WIDEST_HELP)) or 0

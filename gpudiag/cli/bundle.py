@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.errors import UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "report",
-    type=click.Path(path_type=Path),
+    type=SavedReport(path_type=Path),
     metavar="REPORT",
     help="Make it of this saved report (JSON); nothing is run.",
     **variable("BUNDLE_FROM"),

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from gpudiag.cli.binding import takes
+from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.delivery import deliver, reserve, summarize
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import (
@@ -66,7 +67,9 @@ class Comparing:
         type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     )
     baseline: Path | None = option(
-        "Say what changed since this saved report (JSON), not since the last PASS.", metavar="REPORT"
+        "Say what changed since this saved report (JSON), not since the last PASS.",
+        metavar="REPORT",
+        type=SavedReport(path_type=Path, exists=True, dir_okay=False),
     )
     keep_last_pass: bool = option(
         "Keep the last report with PASS; if a later run fails, say what changed since.", default=True

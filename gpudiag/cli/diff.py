@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.delivery import in_color, reserve, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import ReportFile, debug_option, variable
@@ -14,8 +15,8 @@ from gpudiag.text import put
 
 
 @click.command(cls=Command)
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=SavedReport(path_type=Path))
+@click.argument("new", type=SavedReport(path_type=Path))
 @click.option(
     "--format",
     "format_",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from gpudiag.cli import candidates
+from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import in_color, on_terminal, page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option
@@ -11,7 +13,7 @@ from gpudiag.text import put
 
 
 @click.command(cls=Command, name="docs", context_settings={"ignore_unknown_options": True})
-@click.argument("topic", nargs=-1, type=click.UNPROCESSED)
+@click.argument("topic", nargs=-1, type=Word(candidates.topics))
 @pager_option
 @debug_option
 def docs_(topic: tuple[str, ...]) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.text import put, say
@@ -15,7 +16,7 @@ from gpudiag.text import put, say
 @click.option(
     "--from",
     "report",
-    type=click.Path(path_type=Path),
+    type=SavedReport(path_type=Path),
     required=True,
     metavar="REPORT",
     help="The saved report (JSON) of a good machine, with the verdict PASS.",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from gpudiag.cli import candidates
+from gpudiag.cli.candidates import SavedReport, Word
 from gpudiag.cli.delivery import page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
@@ -14,7 +16,7 @@ from gpudiag.errors import UsageError, nearest
 
 
 @click.command(cls=Command, name="list")
-@click.argument("select", nargs=-1)
+@click.argument("select", nargs=-1, type=Word(candidates.probes))
 @pager_option
 @debug_option
 def list_(select: tuple[str, ...]) -> int:
@@ -31,10 +33,10 @@ def list_(select: tuple[str, ...]) -> int:
 
 
 @click.command(cls=Command)
-@click.argument("name", nargs=-1)
+@click.argument("name", nargs=-1, type=Word(candidates.explained))
 @click.option(
     "--report",
-    type=click.Path(path_type=Path),
+    type=SavedReport(path_type=Path),
     help="A saved report (JSON): show what the probe measured there, or what it says of the cause.",
     **variable("REPORT"),
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudiag.errors import nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 OTHERS = "Other options"
 """The title of the group of options that have none."""
@@ -43,6 +46,35 @@ class Command(click.Command):
         for title, options in options_by_group.items():
             heading = title if len(options_by_group) > 1 else "Options"
             write_rows(formatter, heading, [row for option in options if (row := option.get_help_record(ctx))])
+
+
+class ProgramWord(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
+    """A word of a program's command line; a shell completes it to files."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        """Return the item for which the shell looks for files."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class ProgramCommand(Command):
+    """A command whose last argument, ``command``, is a program's command line; options in it are the program's."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; once the program's command line has begun, a shell completes no other."""
+        parameters = super().get_params(ctx)
+        if ctx.resilient_parsing and ctx.params.get("command"):
+            return [parameter for parameter in parameters if parameter.name == "command"]
+        return parameters
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Return gpudiag's options, or the files for a program's option."""
+        if ctx.params.get("command"):
+            return next(iter(self.get_params(ctx))).shell_complete(ctx, incomplete)
+        return super().shell_complete(ctx, incomplete)
 
 
 def write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]]) -> None:

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 import click
 
+from gpudiag.cli import candidates
 from gpudiag.cli.binding import takes
+from gpudiag.cli.candidates import Word
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import config_option, debug_option
 from gpudiag.errors import UsageError
@@ -54,12 +56,6 @@ def _is_there(path: Path) -> bool:
         return True
 
 
-class RuleName(click.ParamType):  # type: ignore[type-arg]
-    """The name of a rule, which is checked when the rules are chosen."""
-
-    name = "rule"
-
-
 @dataclass(frozen=True)
 class Choice:
     """The rules and the files of a run."""
@@ -67,9 +63,11 @@ class Choice:
     TITLE: ClassVar = "What is checked"
 
     select: tuple[str, ...] = option(
-        "Check only this rule. May be repeated.", default=(), metavar="RULE", type=RuleName()
+        "Check only this rule. May be repeated.", default=(), metavar="RULE", type=Word(candidates.rules)
     )
-    ignore: tuple[str, ...] = option("Skip this rule. May be repeated.", default=(), metavar="RULE", type=RuleName())
+    ignore: tuple[str, ...] = option(
+        "Skip this rule. May be repeated.", default=(), metavar="RULE", type=Word(candidates.rules)
+    )
     exclude: tuple[str, ...] = option(
         "Files and folders to leave out, by name or by path below PATH. May be repeated.", default=(), metavar="GLOB"
     )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
+from gpudiag.cli import candidates
+from gpudiag.cli.candidates import Word
 from gpudiag.cli.help import GroupedOption
 from gpudiag.errors import UsageError
 from gpudiag.option import option
@@ -46,10 +48,13 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click
         return seconds
 
 
-class ProbePattern(click.ParamType):  # type: ignore[type-arg]
+class ProbePattern(Word):
     """An area, a probe or a glob that matches a probe."""
 
     name = "pattern"
+
+    def __init__(self) -> None:
+        super().__init__(candidates.probes)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from gpudiag.probes import listing
@@ -92,7 +97,7 @@ def config_option(
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         is_eager=True,
         expose_value=False,
-        callback=lambda context, _, path: configure(context, path),
+        callback=lambda context, _, path: None if context.resilient_parsing else configure(context, path),
         help=help_,
         cls=GroupedOption,
         group="Configuration",
@@ -129,9 +134,11 @@ class Simulation:
     TITLE: ClassVar = "Simulation"
 
     simulate: str | None = option(
-        "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.", metavar="SPEC"
+        "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.",
+        metavar="SPEC",
+        type=Word(candidates.machines),
     )
-    fault: tuple[str, ...] = option(FAULT_HELP, default=(), metavar="NAME[=VALUE]")
+    fault: tuple[str, ...] = option(FAULT_HELP, default=(), metavar="NAME[=VALUE]", type=Word(candidates.faults))
 
     def refuse_lone_fault(self) -> None:
         """Raise :class:`UsageError` for a fault without a simulated machine."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import click
 
 from gpudiag.cli.binding import takes
+from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import (
@@ -34,7 +35,7 @@ class Again:
 
 
 @click.command(cls=Command)
-@click.argument("report", type=click.Path(path_type=Path))
+@click.argument("report", type=SavedReport(path_type=Path))
 @takes(rendering=Rendering, again=Again, judging=Judging)
 @debug_option
 @click.pass_context

@@ -9,9 +9,11 @@ from typing import ClassVar
 
 import click
 
+from gpudiag.cli import candidates
 from gpudiag.cli.binding import takes
+from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
-from gpudiag.cli.help import Command
+from gpudiag.cli.help import ProgramCommand, ProgramWord
 from gpudiag.cli.options import Rendering, Simulation, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
@@ -26,7 +28,9 @@ class Tracing(Simulation):
     TITLE: ClassVar = "The run of the program"
 
     simulate: str | None = option(
-        "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.", metavar="SPEC"
+        "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.",
+        metavar="SPEC",
+        type=Word(candidates.machines),
     )
     for_s: float | None = option(
         "If it still runs after this time, end it (SIGTERM, later SIGKILL), and report.", metavar="SECONDS"
@@ -47,8 +51,8 @@ class TraceRendering(Rendering):
     )
 
 
-@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.command(cls=ProgramCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=ProgramWord())
 @takes(tracing=Tracing, rendering=TraceRendering)
 @debug_option
 def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -> int:

@@ -12,7 +12,9 @@ from typing import ClassVar
 import click
 from click.core import ParameterSource
 
+from gpudiag.cli import candidates
 from gpudiag.cli.binding import takes
+from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import ProgressOption, Rendering, Simulation, debug_option
@@ -29,7 +31,9 @@ class LogOrigin(Simulation):
 
     here: bool = option("The LOG comes from this machine: examine the machine, too.", default=False)
     simulate: str | None = option(
-        "Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.", metavar="SPEC"
+        "Without LOG or with --here: look at simulated GPUs, as 'gpudiag check --simulate' does.",
+        metavar="SPEC",
+        type=Word(candidates.machines),
     )
 
 
