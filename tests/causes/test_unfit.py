@@ -170,7 +170,7 @@ def test_the_check_says_which_gpu_is_unfit(gpudiag: Gpudiag, tmp_path: Path) -> 
     assert done.returncode == 1, done.stdout + done.stderr
     text = re.sub(r"\s+", " ", done.stdout)
     assert "1 of 2 GPUs verified" in text
-    assert "(memory_repair_pending)" in text.rpartition("Not fit for use:")[2]
+    assert "(proved, memory_repair_pending)" in text.rpartition("Not fit for use:")[2]
     done = gpudiag(*arguments, CUDA_VISIBLE_DEVICES="0")
     assert done.returncode == 0, done.stdout + done.stderr
 
