@@ -246,6 +246,8 @@ def test_a_cause_that_explains_nothing_does_not_name_the_page() -> None:
     shown = msgspec.structs.replace(failed, diagnosis=Diagnosis(causes=(cause,)))
     found = Page(render(shown, "html", width=80, color=False))
     assert found.title == f"a.b: {CAP_IGNORED.message} · FAIL"
+    assert found.shown.count(CAP_IGNORED.message) == 2  # at the top, and in the probe's section
+    assert f"FAIL a.b: {CAP_IGNORED.message} Do this {CAP_IGNORED.fix[0].note} found by a.b" in found.shown
     assert "Also found x may be so Do this Do it." in found.shown
     for named in (
         msgspec.structs.replace(shown, diagnosis=Diagnosis((Step(Stage.DRIVER, StepStatus.FAILED),), (cause,))),
@@ -265,6 +267,7 @@ def test_what_passed_is_folded_and_what_did_not_is_open() -> None:
             is_wrong = bool({"fail", "warning", "broken"} & {*attributes["data-outcomes"].split()})
             assert (attributes in found.folded) is not is_wrong, attributes
     assert {"class": "chart"} in page("eight-gpus").folded
+    assert "8 probes: 8 pass" in page("diagnosis-library").shown
     assert {"class": "chart"} not in page("32 GPUs").folded
 
 
@@ -272,7 +275,9 @@ def test_what_passed_is_folded_and_what_did_not_is_open() -> None:
 def test_a_line_to_copy_is_a_command_and_nothing_else(name: str) -> None:
     copied = re.findall(r'<div class="command"><pre><code>(.*?)</code></pre>', html(name), re.DOTALL)
     shown = REPORTS[name]
-    actions = [action.command for cause in shown.diagnosis.causes for action in cause.fix]
+    fixes = [cause.fix for cause in shown.diagnosis.causes]
+    fixes += [finding.fix for row in shown.rows for finding in row.findings]
+    actions = [action.command for fix in fixes for action in fix]
     commands = {" ".join(command.split()) for command in (*actions, words.next_of(shown).command)}
     assert {" ".join(unescape(text).split()) for text in copied} <= commands
     assert [text for text in copied if "\n" in text or " # " in text] == []

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpudiag.fix import Action, Shown, shown
+from gpudiag.fix import Shown
 from gpudiag.model.diagnosis import RootCause, Step, StepStatus, TrialOutcome
 from gpudiag.model.facts import Unknown
 from gpudiag.model.report import STATUSES, Report, Verdict
 from gpudiag.report import accounts, changes, words
 from gpudiag.report.formats.html import VERDICTS
 from gpudiag.report.masking import HOST
-from gpudiag.report.page.probe_sections import PageFinding, ProbeSection
+from gpudiag.report.page.probe_sections import PageFinding, ProbeSection, cut_fix
 from gpudiag.report.page.room import MOST_ITEMS, MOST_TEXT
 from gpudiag.text import counted, one_line
 
@@ -37,7 +37,7 @@ class Answer:
     causes: tuple[CauseCard, ...]
     """The cause that the sentence names, if it does, comes first."""
     wrong: tuple[tuple[ProbeSection, PageFinding], ...]
-    """The first failing findings, if no cause explains them."""
+    """The first failing findings, if no cause explains them; the sentence is the first of them."""
     next_text: str = ""
     next_command: str = ""
 
@@ -135,16 +135,12 @@ def _cause_cards(causes: Iterable[RootCause]) -> tuple[CauseCard, ...]:
             name=one_line(cause.cause_id)[:80],
             confidence=cause.confidence.value,
             seen=tuple(one_line(text)[:MOST_TEXT] for text in cause.evidence[:MOST_ITEMS]),
-            fix=tuple(shown(_cut(action) for action in cause.fix[:MOST_ITEMS])),
+            fix=cut_fix(cause.fix),
             tried=_tried(cause),
             url=cause.url if re.fullmatch(r"https://[\w./#?=&%:+,~-]+", cause.url, re.ASCII) else "",
         )
         for cause in causes
     )
-
-
-def _cut(action: Action) -> Action:
-    return action.replaced(command=one_line(action.command)[:MOST_TEXT], note=one_line(action.note)[:MOST_TEXT])
 
 
 def _tried(cause: RootCause) -> str:

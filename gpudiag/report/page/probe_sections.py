@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from gpudiag import catalogue
 from gpudiag.errors import CatalogueError
+from gpudiag.fix import Action, Shown, shown
 from gpudiag.knowledge.placement import created_devices
 from gpudiag.model.reading import plain_reading
-from gpudiag.model.report import Interrupted, Judged, Report, Row, Skipped
+from gpudiag.model.report import Finding, Interrupted, Judged, Report, Row, Skipped
 from gpudiag.probes import listing
 from gpudiag.probes.common import ceilings_mib
 from gpudiag.report import words
 from gpudiag.report.page import pictures
 from gpudiag.report.page.room import MOST_ITEMS, MOST_ROWS, MOST_TEXT, Room, Rooms
-from gpudiag.text import one_line, plain
+from gpudiag.text import counted, one_line, plain
 
 _LOG_LINES = 40
 _MOST_FIGURES = 60
@@ -43,6 +45,8 @@ class PageFinding:
     message: str
     advice: str
     devices: str
+    fix: tuple[Shown, ...]
+    """The actions of the advice; empty if the finding is accepted."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,12 @@ def sections(report: Report) -> tuple[ProbeSection, ...]:
     probe_sections = tuple(_section(report, rows, _anchor(name, anchors), rooms) for name, rows in ordered)
     _open_first(probe_sections)
     return probe_sections
+
+
+def folded(sections: Sequence[ProbeSection]) -> str:
+    """Return the heading of sections that are folded: ``9 probes: 8 pass, 1 skipped``."""
+    counts = Counter(section.status for section in sections)
+    return f"{counted(len(sections), 'probe')}: {', '.join(f'{number} {status}' for status, number in counts.items())}"
 
 
 def _open_first(sections: Iterable[ProbeSection]) -> None:
@@ -196,7 +206,7 @@ def _cells(report: Report, rows: list[Row]) -> tuple[Cell | None, ...]:
 
 
 def _found(report: Report, rows: list[Row], room: Room) -> tuple[PageFinding, ...]:
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[Finding, str]]] = {}
     for row in rows:
         for finding in row.findings[:MOST_ITEMS]:
             key = (
@@ -205,11 +215,27 @@ def _found(report: Report, rows: list[Row], room: Room) -> tuple[PageFinding, ..
                 one_line(finding.message),
                 words.advice(finding),
             )
-            groups.setdefault(key, []).append(report.device_label(row))
+            groups.setdefault(key, []).append((finding, report.device_label(row)))
     return tuple(
-        PageFinding(severity, kind, room.cut(message), room.cut(advice), "" if len(rows) == 1 else ", ".join(devices))
-        for (severity, kind, message, advice), devices in list(groups.items())[:MOST_ITEMS]
+        PageFinding(
+            severity,
+            kind,
+            room.cut(message),
+            room.cut(advice),
+            "" if len(rows) == 1 else ", ".join(device for _, device in same),
+            () if same[0][0].accepted else cut_fix(same[0][0].fix),
+        )
+        for (severity, kind, message, advice), same in list(groups.items())[:MOST_ITEMS]
     )
+
+
+def cut_fix(actions: Iterable[Action]) -> tuple[Shown, ...]:
+    """Return the first actions of a fix, each on one line."""
+    cut = (
+        action.replaced(command=one_line(action.command)[:MOST_TEXT], note=one_line(action.note)[:MOST_TEXT])
+        for action in islice(actions, MOST_ITEMS)
+    )
+    return tuple(shown(cut))
 
 
 def _inside(report: Report, row: Row) -> Iterator[tuple[str, tuple[str, ...]]]:
