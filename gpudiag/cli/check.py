@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpudiag.catalogue import Entry
     from gpudiag.model.expectations import Expectations
     from gpudiag.model.report import Report, Settings
+    from gpudiag.run.machine import ExaminedMachine
     from gpudiag.run.options import Options
     from gpudiag.run.signals import Signals
 
@@ -54,6 +55,24 @@ def _configure(context: click.Context, path: Path | None) -> None:
     for note in config.misspelt_variables(os.environ, [cli.cli, *cli.commands().values()]):
         say(f"gpudiag: note: {note}")
     context.meta[_FOUND] = config.take_defaults(context, path, context.command.params)
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """Which of the selected probes run."""
+
+    TITLE: ClassVar = "What runs, and how long"
+
+    skip: tuple[str, ...] = option(
+        "Leave out an area, a probe or a glob, as of SELECT. May be repeated.",
+        default=(),
+        metavar="NAME",
+        type=ProbePattern(),
+    )
+    failed: bool = option(
+        "Run only what did not pass in the last run and has not passed since, and what the diagnosis needs.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -72,13 +91,15 @@ class Comparing:
         type=SavedReport(path_type=Path, exists=True, dir_okay=False),
     )
     keep_last_pass: bool = option(
-        "Keep the last report with PASS; if a later run fails, say what changed since.", default=True
+        "Keep the last report for --failed and 'gpudiag show --last', and the last PASS to say what changed since.",
+        default=True,
     )
 
 
 @click.command(cls=Command)
 @click.argument("select", nargs=-1, type=ProbePattern())
 @takes(
+    selecting=Selecting,
     asked=RequestedRun,
     search=SearchOptions,
     simulation=Simulation,
@@ -99,6 +120,7 @@ def check(
     context: click.Context,
     *,
     select: tuple[str, ...],
+    selecting: Selecting,
     simulation: Simulation,
     asked: RequestedRun,
     search: SearchOptions,
@@ -127,41 +149,63 @@ def check(
         signals = stack.enter_context(Signals())  # until the report is delivered
         lines, of_log, left_s = _read_log(comparing.log, asked.deadline_s, signals)
         machine = start_machine(simulation.simulate, simulation.fault, stack)
-        tensorflow = asked.isolation == "fork" and _measures(select)
+        expected = expectations(judging.expect, context.meta[_FOUND].file)
+        names, of_selection = _names(select, selecting, machine, demands, expected)
+        tensorflow = asked.isolation == "fork" and any(not name.startswith("host.") for name in names)
         children = stack.enter_context(begun(machine, asked.timeout_s, tensorflow=tensorflow))
 
         # The rest is imported while a server imports TensorFlow, which takes longer.
         from gpudiag.cli import progress as shown
-        from gpudiag.comparison import last_pass
+        from gpudiag.comparison import kept
         from gpudiag.comparison.reports import ComparedReport
         from gpudiag.model.report import Limits
         from gpudiag.run import runner
 
-        entries = _entries(select, asked.level)
+        entries = _entries(names, select, asked.level)
         compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
-        expected = expectations(judging.expect, context.meta[_FOUND].file)
-        level = asked.level or ("full" if select or asked.disturb else None)  # who names probes wants them all
+        # Who names probes wants them all; those that failed were chosen at the level of their run.
+        level = asked.level or ("full" if select or selecting.failed or asked.disturb else None)
         options = replace(
             _options(entries, replace(asked, level=level, deadline_s=left_s), search),
             lines=lines,
             limits=Limits(count_simulated=simulated_here, **vars(demands)),
             settings=settings,
-            notes=(*notes, *of_log),
+            notes=(*notes, *of_log, *of_selection),
+            skip=selecting.skip,
             machine=machine,
         )
         with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
             report = runner.run_on(children, options, observer, signals)
-        report = last_pass.with_changes(_judged(report, expected), compared_with, keep=comparing.keep_last_pass)
+        report = kept.with_changes(_judged(report, expected), compared_with, keep=comparing.keep_last_pass)
         summarize(report, mask=rendering.mask)
         deliver(report, rendering, quiet=progress.quiet)
     return exit_status(report, plugin=plugin)
 
 
-def _measures(select: tuple[str, ...]) -> bool:
-    """Return whether one of the selected probes needs a child process."""
+def _names(
+    select: tuple[str, ...],
+    selecting: Selecting,
+    machine: ExaminedMachine,
+    demands: Demands,
+    expected: Expectations | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the probes to run, and notes about the choice; raises ``UsageError`` if none is left."""
     from gpudiag.probes import listing
 
-    return any(not name.startswith("host.") for name in listing.chosen(select))
+    names, note = listing.chosen(select), ""
+    if selecting.failed:
+        from gpudiag.comparison import failed, kept
+        from gpudiag.model.report import Limits
+
+        last = kept.last_run(machine.world)
+        must_pass = () if expected is None else expected.must_pass or ()
+        names, note = failed.select(last, names, Limits(**vars(demands)).failing, must_pass)
+    remaining = tuple(name for name in names if not listing.matches(name, selecting.skip))
+    if not remaining:
+        raise UsageError(
+            f"--skip {' --skip '.join(selecting.skip)} leaves out every selected probe. See 'gpudiag list'."
+        )
+    return remaining, (note,) if note else ()
 
 
 def _options(entries: tuple[Entry, ...], asked: RequestedRun, search: SearchOptions) -> Options:
@@ -205,13 +249,13 @@ def _read_log(
     return lines, notes, None if deadline_s is None else max(round(until - time.monotonic(), 1), 0.1)
 
 
-def _entries(select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
-    """Return the selected probes; raises ``UsageError`` if the level leaves none of them."""
+def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
+    """Return the probes with these names; raises ``UsageError`` if the level leaves none of them."""
     from gpudiag import catalogue
 
-    entries = catalogue.select(select)
+    entries = tuple(map(catalogue.get, names))
     if level == "quick" and not any(entry.probe.quick for entry in entries):
-        raise UsageError(f"--level quick leaves nothing of {' '.join(select)}. See 'gpudiag list'.")
+        raise UsageError(f"--level quick leaves nothing of {' '.join(select or names)}. See 'gpudiag list'.")
     return entries
 
 

@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
 from gpudiag.cli import candidates
+from gpudiag.cli.binding import takes
 from gpudiag.cli.candidates import SavedReport, Word
-from gpudiag.cli.delivery import page, pager_option, width
+from gpudiag.cli.delivery import on_terminal, page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.errors import UsageError, nearest
+from gpudiag.option import option
+from gpudiag.probes import listing
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How the probes are listed."""
+
+    TITLE: ClassVar = "Output"
+
+    format: str | None = option(
+        "tsv: a line for each probe, with its name, level, needs and summary between tabs; names: the names alone. "
+        "[default: table on a terminal, tsv elsewhere]",
+        choices=listing.FORMATS,
+    )
 
 
 @click.command(cls=Command, name="list")
 @click.argument("select", nargs=-1, type=Word(candidates.probes))
+@takes("LIST_", how=Listing)
 @pager_option
 @debug_option
-def list_(select: tuple[str, ...]) -> int:
-    """List the probes: name, what each needs, and what it shows."""
-    from gpudiag.probes import listing
+def list_(*, select: tuple[str, ...], how: Listing) -> int:
+    """List the probes: name, level, what each needs, and what it shows.
 
+    SELECT are areas (placement), probes (memory.growth) or globs ('*.list_*'); none means all.
+    """
     rows = listing.listed(select)
     if rows is None:  # a probe that is not in the index yet
         from gpudiag.cli import describe
 
         rows = describe.listed(select)
-    page(listing.text(rows, width()))
+    kind = how.format or ("table" if on_terminal() else "tsv")
+    page(listing.text(rows, width(), kind))
     return 0
 
 

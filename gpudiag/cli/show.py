@@ -21,8 +21,18 @@ from gpudiag.cli.options import (
     expectations,
     today,
 )
+from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.text import put
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The report that is shown, if no file is named."""
+
+    TITLE: ClassVar = "Report"
+
+    last: bool = option("Show the last run of 'gpudiag check' on this machine, instead of a file.", default=False)
 
 
 @dataclass(frozen=True)
@@ -35,12 +45,14 @@ class Again:
 
 
 @click.command(cls=Command)
-@click.argument("report", type=SavedReport(path_type=Path))
-@takes(rendering=Rendering, again=Again, judging=Judging)
+@click.argument("report", type=SavedReport(path_type=Path), required=False)
+@takes(shown=Shown, rendering=Rendering, again=Again, judging=Judging)
 @debug_option
 @click.pass_context
-def show(context: click.Context, *, report: Path, rendering: Rendering, again: Again, judging: Judging) -> int:
-    """Show a saved REPORT (JSON) again, in any format.
+def show(
+    context: click.Context, *, report: Path | None, shown: Shown, rendering: Rendering, again: Again, judging: Judging
+) -> int:
+    """Show a saved REPORT (JSON) again, or the last run, in any format.
 
     Needs neither TensorFlow nor a GPU. The exit status is 0 if that worked, whatever the verdict is; with --expect or
     --exit-scheme it is that of the report, as of 'gpudiag check'.
@@ -48,7 +60,16 @@ def show(context: click.Context, *, report: Path, rendering: Rendering, again: A
     from gpudiag.model import codec
 
     expected = expectations(judging.expect)
-    loaded = codec.load(report)
+    if (report is None) is not shown.last:
+        raise UsageError(
+            "Name a saved report (JSON), or write --last for the last run of 'gpudiag check' on this machine."
+        )
+    if report is None:
+        from gpudiag.comparison import kept
+
+        loaded = kept.newest_run()
+    else:
+        loaded = codec.load(report)
     if again.rejudge:
         from gpudiag.run import rejudging
 

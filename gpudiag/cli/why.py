@@ -63,7 +63,7 @@ def why(
     from gpudiag import catalogue, isolate
     from gpudiag.cli import program_log
     from gpudiag.cli import progress as shown
-    from gpudiag.comparison import last_pass
+    from gpudiag.comparison import kept
     from gpudiag.model.report import why_exit_code
     from gpudiag.run import why as reasons
     from gpudiag.run.machine import start_machine
@@ -106,6 +106,6 @@ def why(
             with shown.Progress(quiet=progress.quiet, verbose=rendering.verbose) as observer:
                 report = runner.run(options, observer, signals)
             if why_exit_code(report):
-                report = last_pass.since_last_pass(report)
+                report = kept.since_last_pass(report)
         deliver(report, rendering, head=True, quiet=progress.quiet)
     return why_exit_code(report) if signals.received is None else 128 + signals.received

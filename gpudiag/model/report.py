@@ -376,6 +376,11 @@ class Report(Record):
     codes: dict[str, str] = {}
     """Codes of the driver, of a library or of the operating system that the JSON names, with their meanings; written by
     :func:`gpudiag.model.codec.encode`, and empty in a report that was read."""
+    skip: tuple[str, ...] = ()
+    """The areas, probes and globs of ``--skip`` that left out a probe that was selected."""
+    earlier: dict[str, str] | None = None
+    """Probes that did not pass in an earlier run and have not passed since, in this run neither, each with its status
+    then. None: the report was not kept as the last run, so ``gpudiag check --failed`` does not know it."""
     not_verified: tuple[Gap, ...] | None = None
     """What the run did not verify, whatever its verdict; None: an older gpudiag made the report, or no probe ran."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -19,8 +19,11 @@ import gpudiag.probes
 from gpudiag.errors import UsageError, nearest
 
 INDEX = Path(gpudiag.probes.__path__[0], "index.json")
-LEAST_SUMMARY_WIDTH = 40
-"""With fewer columns for the summaries, the table shows them below the names."""
+VERIFYING = "discovery.logical_devices"
+"""The probe that verifies a kernel on each GPU in the shortest time, at every level."""
+FORMATS = ("table", "tsv", "names", "json")
+LEAST_SUMMARY_WIDTH = 60
+"""With fewer columns for the summaries, the table has no columns for the level and the needs."""
 
 
 class Listed(NamedTuple):
@@ -49,14 +52,16 @@ def chosen(patterns: Sequence[str]) -> tuple[str, ...]:
 
     Raises :class:`UsageError` for a pattern that chooses nothing.
     """
-    found = set[str]()
     for pattern in patterns:
-        matched = {name for name in names() if pattern == name.partition(".")[0] or fnmatchcase(name, pattern)}
-        if not matched:
+        if not any(matches(name, [pattern]) for name in names()):
             known = [*names(), *gpudiag.probes.AREAS]
             raise UsageError(f"No probe or area matches {pattern!r}. {nearest(pattern, known)} See 'gpudiag list'.")
-        found |= matched
-    return tuple(name for name in names() if name in found or not patterns)
+    return tuple(name for name in names() if not patterns or matches(name, patterns))
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether one of ``patterns`` (areas, names, globs) chooses the probe called ``name``."""
+    return any(pattern == name.partition(".")[0] or fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def listed(patterns: Sequence[str] = (), index: Path = INDEX) -> tuple[Listed, ...] | None:
@@ -69,33 +74,33 @@ def listed(patterns: Sequence[str] = (), index: Path = INDEX) -> tuple[Listed, .
         return None
 
 
-def text(rows: Iterable[Listed], width: int) -> str:
-    """Return the output of ``gpudiag list`` in ``width`` columns: a table or, if that is too narrow, paragraphs."""
+def text(rows: Iterable[Listed], width: int, kind: str = "table") -> str:
+    """Return the output of ``gpudiag list``, of a :data:`FORMATS`; only the table depends on ``width``."""
     rows = list(rows)
-    left = width - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1, 2))
-    if left < LEAST_SUMMARY_WIDTH:
-        return "".join(_paragraph(row, width) for row in rows)
-    head = Listed("probe", "level", "needs", "what it shows")
-    return "".join(_lines([head, None, *rows], left))
+    if kind == "names":
+        return "".join(f"{row.name}\n" for row in rows)
+    if kind == "tsv":
+        return "".join("\t".join(row) + "\n" for row in rows)
+    if kind == "json":
+        return json.dumps([row._asdict() for row in rows], indent=2) + "\n"
+    return "".join(_table(rows, width))
 
 
-def _paragraph(row: Listed, width: int) -> str:
-    lines = [row.name, *(_filled(text, width - 4) for text in (row.summary, f"({row.level}; needs {row.needs})"))]
-    return "\n".join([lines[0], *(textwrap.indent(line, "    ") for line in lines[1:])]) + "\n"
-
-
-def _lines(rows: Sequence[Listed | None], left: int) -> Iterable[str]:
-    """Yield the lines of a table, its last column ``left`` wide; None: a rule."""
-    texts = [row for row in rows if row is not None]
-    widths = [max(len(row[column]) for row in texts) for column in (0, 1, 2)]
-    last = max(len(line) for row in texts for line in _filled(row.summary, left).splitlines())
-    for row in rows:
-        if row is None:
-            yield "  ".join("-" * width for width in (*widths, last)) + "\n"
-            continue
-        first, *more = _filled(row.summary, left).splitlines()
-        yield "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), first)) + "\n"
-        yield from (" " * (sum(widths) + 6) + line + "\n" for line in more)
+def _table(rows: list[Listed], width: int) -> Iterator[str]:
+    """Yield the lines of a table with a group for each area; in a narrow one level and needs follow the summary."""
+    named = [row._replace(name=f"  {row.name.partition('.')[2]}") for row in rows]
+    columns = [max(len(row[column]) for row in named) + 2 for column in (0, 1, 2)]
+    wide = width - sum(columns) >= LEAST_SUMMARY_WIDTH
+    left = sum(columns) if wide else columns[0] if width - columns[0] >= LEAST_SUMMARY_WIDTH // 2 else 4
+    area = ""
+    for row, whole in zip(named, rows, strict=True):
+        if area != (area := whole.name.partition(".")[0]):
+            yield f"{area}\n"
+        head = "".join(cell.ljust(column) for cell, column in zip(row[: 3 if wide else 1], columns, strict=False))
+        summary = row.summary if wide else f"{row.summary} ({row.level}; needs {row.needs})"
+        first, *more = _filled(summary, width - left).splitlines()
+        yield f"{head}{first}\n" if left > 4 else f"{head.rstrip()}\n    {first}\n"
+        yield from (" " * left + line + "\n" for line in more)
 
 
 def _filled(text: str, width: int) -> str:

@@ -49,20 +49,32 @@ def _follows(change: Change, other: Change) -> bool:
 def _age(old: Side, new: Side) -> str:
     """Return how long before the report ``new`` the report ``old`` was made."""
     try:
-        began, ended = (datetime.fromisoformat(side.started_at.replace("Z", "+00:00")) for side in (old, new))
-        minutes = int((ended - began).total_seconds()) // 60
-    except (TypeError, ValueError):  # one of them has no time zone, or Python 3.10 cannot read it
+        return ago(old.started_at, datetime.fromisoformat(new.started_at.replace("Z", "+00:00")))
+    except ValueError:  # Python 3.10 cannot read it
         return old.started_at
+
+
+def ago(started_at: str, now: datetime) -> str:
+    """Return how long before ``now`` a report was made, such as ``5 minutes ago``; its time if that is unknown."""
+    try:
+        seconds = (now - datetime.fromisoformat(started_at.replace("Z", "+00:00"))).total_seconds()
+    except (TypeError, ValueError):  # one of them has no time zone, or Python 3.10 cannot read it
+        return started_at
+    minutes = int(seconds) // 60
     if minutes < 0:
-        return f"made later, {when(old)}"
+        return f"made later, {_when(started_at)}"
     for length, noun in ((24 * 60, "day"), (60, "hour"), (1, "minute")):
         if minutes >= 2 * length or (length == 1 and minutes):
-            return f"{counted(minutes // length, noun)} before"
-    return "less than a minute before"
+            return f"{counted(minutes // length, noun)} ago"
+    return "less than a minute ago"
 
 
 def when(side: Side) -> str:
-    return f"{side.started_at[:19].replace('T', ' ')} UTC"
+    return _when(side.started_at)
+
+
+def _when(started_at: str) -> str:
+    return f"{started_at[:19].replace('T', ' ')} UTC"
 
 
 def change_text(change: Change) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from gpudiag.model.diagnosis import (
     StepStatus,
     TrialOutcome,
 )
-from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import (
@@ -37,6 +37,7 @@ from gpudiag.model.report import (
     Verdict,
     why_exit_code,
 )
+from gpudiag.probes import listing
 from gpudiag.report import accounts, program
 from gpudiag.text import counted, one_line, plain
 
@@ -48,7 +49,7 @@ LEAST_ALIKE = 3
 """At least this many rows with the same findings are reported together: if TensorFlow lists no GPU, nearly all have
 it."""
 MOST_NAMED = 8
-"""The most probes that a command to run them again names."""
+"""The most probes or patterns that a sentence names."""
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
 
@@ -443,8 +444,15 @@ def verdict(report: Report) -> str:
 
 
 def outcome_counts(report: Report) -> str:
-    """Return how many rows there are of each outcome: ``9 passed, 1 warned, 7 skipped``."""
-    return counts(report.rows) or "no probe ran"
+    """Return how many rows there are of each outcome, and what was left out: ``9 passed, 1 warned, 7 skipped``."""
+    left_out = f"; left out by --skip: {_some(report.skip)}" if report.skip else ""
+    return one_line(f"{counts(report.rows) or 'no probe ran'}{left_out}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names of many, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def counts(rows: Iterable[Row]) -> str:
@@ -500,50 +508,80 @@ def next_step(report: Report) -> str:
 
 def next_of(report: Report) -> Next:
     """Return the next step as a :class:`Next`."""
-    if report.program is not None:
+    if report.program is not None or report.is_log_alone:
         return Next("")
     if report.signal is not None:
-        return Next(f"{_signal_name(report.signal)} stopped the run before all probes had run: run it again.")
+        return _then(f"{_signal_name(report.signal)} stopped the run before all probes had run. Run the rest", report)
     match report.verdict:
         case Verdict.FAIL:
-            failed = [
-                row for row in report.rows if any(finding.severity in report.limits.failing for finding in row.findings)
-            ]
-            failed = failed or [*report.explained]
-            if not failed:
-                return Next(f"Not fit for use: {_first_of_withheld(report)}")
+            failing = (finding for row in report.rows for finding in row.findings)
+            if not report.explained and not any(finding.severity in report.limits.failing for finding in failing):
+                return _then(f"Not fit for use: {_first_of_withheld(report)}, then", report)
             also = " (with --strict, warnings too)" if report.limits.strict else ""
-            return Next(f"Fix what failed{also}, then", _check(failed))
+            return _then(f"Fix what failed{also}, then", report)
         case Verdict.BROKEN:
-            broken = [row for row in report.rows if isinstance(row.outcome, Broken)]
-            if not broken:
-                parts = ", ".join(failure.part for failure in report.diagnosis.failed)
-                return Next(
-                    one_line(f"Part of the diagnosis broke ({parts}): a cause may be missing; all rows are valid.")
-                )
-            return Next("A broken probe gives no result. Run it again", _check(broken, "-v"))
+            if any(isinstance(row.outcome, Broken) for row in report.rows):
+                return _then("A broken probe gives no result. Run it again", report, "-v")
+            parts = ", ".join(failure.part for failure in report.diagnosis.failed)
+            return _then(f"Part of the diagnosis broke ({parts}): a cause may be missing. Run it again", report)
         case Verdict.NOT_VERIFIED:
             return _to_be_verified(report)
+    if failed := [probe for probe, status in (report.earlier or {}).items() if status != "skipped"]:
+        missing = f"In an earlier run {_some(failed)} did not pass, and not since"
+        return Next(one_line(f"{missing}; --failed without SELECT runs that."))
     return Next("")
 
 
 def _to_be_verified(report: Report) -> Next:
     """Return why a report is not verified, and how to change that."""
     if report.withheld and (report.gpus or missing_gpus(report.facts)):
-        return Next(f"This machine cannot get a PASS: {_first_of_withheld(report)}")
+        return _then(f"This machine cannot get a PASS: {_first_of_withheld(report)}, then", report)
     if busy := [row for row in report.rows if isinstance(row.outcome, Broken) and row.outcome.cause is NoReading.BUSY]:
         late = f"The machine was busy, and {counted(len(busy), 'probe')} got no result in time."
-        return Next(f"{late} When it has time, or with a longer --timeout or --deadline", _check(busy))
+        return _then(f"{late} When it has time, or with a longer --timeout or --deadline", report)
     if report.unverified:
         gpus = ", ".join(f"GPU {gpu.index}" for gpu in report.unverified)
-        return Next(f"No probe verified a kernel on {gpus}: fix why probes were skipped, or run all", "gpudiag check")
+        unverified = f"No probe verified a kernel on {gpus}"
+        if listing.matches(listing.VERIFYING, report.skip):
+            return Next(f"{unverified}: --skip leaves out {listing.VERIFYING}, which does that.")
+        if any(row.probe == listing.VERIFYING for row in report.rows):
+            return _then(f"{unverified}: fix why probes were skipped, then", report)
+        return _then(f"{unverified}, because none that does was selected. Run one, too", report)
     if report.exit_code == 0:
         return Next("No GPU is in scope, so nothing was verified; --allow-no-gpu accepts that.")
     if report.facts.nvml_devices:
-        return Next("No GPU is in scope, so nothing was verified: CUDA_VISIBLE_DEVICES hides every GPU.")
+        hides = "CUDA_VISIBLE_DEVICES hides every GPU"
+        return _then(f"No GPU is in scope, so nothing was verified: {hides}. Unset it, then", report)
     if not report.facts.without_gpu:
-        return Next("No GPU is in scope, but this machine may have one: see host.driver and host.environment.")
+        return _then("No GPU is in scope, but this machine may have one: see host.driver and host.environment", report)
     return Next("No GPU is in scope, so nothing was verified. If you expect no GPU, add --allow-no-gpu.")
+
+
+def _then(text: str, report: Report, *options: str) -> Next:
+    """Return a step that ends with the command that repeats the run."""
+    return Next(one_line(text), _again(report, *options))
+
+
+def _again(report: Report, *options: str) -> str:
+    """Return the command of the run as it was given, with ``options``.
+
+    What repeats only a part, ``--failed``, is added if this run is kept for it; otherwise what verifies a GPU, if it
+    was not selected. A log given with ``--log`` is left out: it was written before anything was fixed.
+    """
+    command = list(report.command or ("gpudiag", "check"))
+    if command[0] != "gpudiag" or next((word for word in command[1:] if not word.startswith("-")), "") != "check":
+        return one_line(shlex.join(command))
+    more = [option for option in options if option not in command]
+    if report.earlier is not None and not listing.matches(listing.VERIFYING, report.skip):
+        more += ["--failed"] if "--failed" not in command else []
+    elif report.unverified and not any(row.probe == listing.VERIFYING for row in report.rows):
+        more.append(listing.VERIFYING)
+    end = command.index("--") if "--" in command else len(command)
+    command[end:end] = more
+    while "--log" in command:
+        at = command.index("--log")
+        del command[at : at + 2]
+    return one_line(shlex.join(word for word in command if not word.startswith("--log=")))
 
 
 def _first_of_withheld(report: Report) -> str:
@@ -551,13 +589,7 @@ def _first_of_withheld(report: Report) -> str:
     reasons = [f"{cause.cause} ({cause.cause_id})" for cause in report.unfit]
     first, *more = dict.fromkeys((*reasons, *(report.withheld or ())))
     others = f" (and {len(more)} more)" if more else ""
-    return one_line(f"{first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES.")
-
-
-def _check(rows: list[Row], *options: str) -> str:
-    """Return the command that runs these probes again: all, if there are many."""
-    probes = dict.fromkeys(row.probe for row in rows if row.area != EXPECT)
-    return one_line(" ".join(("gpudiag check", *options, *(probes if len(probes) <= MOST_NAMED else ()))))
+    return one_line(f"{first}{others}. Fix that, or choose other GPUs with CUDA_VISIBLE_DEVICES")
 
 
 def _signal_name(number: int) -> str:

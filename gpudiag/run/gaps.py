@@ -11,6 +11,7 @@ from gpudiag import catalogue
 from gpudiag.knowledge.abilities import ABILITIES, MEMORY
 from gpudiag.model.report import Broken, Gap, Interrupted, Judged, Report, Row, Skipped
 from gpudiag.probe import MOST_SAMPLED
+from gpudiag.probes import listing
 from gpudiag.text import counted
 
 _BY_PROBE = {ability.probe: ability.what for ability in ABILITIES if ability.probe}
@@ -69,8 +70,10 @@ def _of_absent_probes(report: Report) -> Iterator[Gap]:
     for entry in catalogue.entries():
         if entry.name in ran:
             continue
-        left_out = report.level.name == "quick" and not entry.probe.quick
-        why = "level quick" if left_out else "not selected"
+        if listing.matches(entry.name, report.skip):
+            why = "left out by --skip"
+        else:
+            why = "level quick" if report.level.name == "quick" and not entry.probe.quick else "not selected"
         if entry.name in _BY_PROBE:
             yield Gap(_name(report, entry.name), why, probe=entry.name)
         else:

@@ -42,5 +42,7 @@ class Options(SearchOptions, RequestedRun):
     command: tuple[str, ...] = ()
     machine: ExaminedMachine = field(default_factory=ExaminedMachine)
     settings: Settings | None = None
+    skip: tuple[str, ...] = ()
+    """The patterns of ``--skip`` that left out some of the probes that were selected."""
     notes: tuple[str, ...] = ()
     """Notes for the report from before the run."""

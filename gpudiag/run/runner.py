@@ -93,6 +93,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                     diagnosis=diagnosis,
                     accounts=account(Evidence(facts, gpus, rows, options.lines), diagnosis),
                     settings=options.settings,
+                    skip=options.skip,
                     notes=(*options.notes, *_notes(session, scheduler)),
                 )
             )

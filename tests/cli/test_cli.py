@@ -229,11 +229,17 @@ def test_the_nearest_configuration_counts_and_the_command_line_goes_before_it(gp
     assert not gpudiag("check", GPUDIAG_FORMAT="markdown").stdout.startswith("{")
 
 
-def test_list_names_every_probe_within_80_columns(gpudiag: Gpudiag) -> None:
-    printed = gpudiag("list").stdout
-    for entry in catalogue.entries():
-        assert entry.name in printed
-    assert max(len(line) for line in printed.splitlines()) <= 80
+def test_list_has_a_line_for_each_probe_for_scripts_and_a_table_for_people(gpudiag: Gpudiag) -> None:
+    for_scripts, names, rows, table = (
+        gpudiag("list", "memory", "*.list_*", *format_).stdout
+        for format_ in ((), ("--format", "names"), ("--format", "json"), ("--format", "table"))
+    )
+    chosen = describe.listed(["memory", "*.list_*"])
+    assert [line.split("\t") for line in for_scripts.splitlines()] == [[*row] for row in chosen]
+    assert names.split() == [row.name for row in chosen]
+    assert json.loads(rows) == [row._asdict() for row in chosen]
+    assert max(len(line) for line in table.splitlines()) <= 80
+    assert gpudiag("list", "memory", GPUDIAG_LIST_FORMAT="names").stdout.split()[0] == "memory.allocator"
 
 
 def test_the_list_is_of_the_probes_as_they_are() -> None:
@@ -283,8 +289,12 @@ def test_the_index_has_whatever_is_explained(tmp_path: Path) -> None:
 def test_list_and_explain_fit_the_terminal(width: int) -> None:
     shown = listing.text(describe.listed(), width)
     assert max(len(line) for line in shown.splitlines()) <= width
+    area = ""
+    for line in shown.splitlines():
+        area = area if line.startswith(" ") else line
+        assert line == area or line.startswith("    ") or f"{area}.{line.split()[0]}" in listing.names()
     for entry in catalogue.entries():
-        assert entry.name in shown
+        assert f"  {entry.name.partition('.')[2]}" in shown
         text = describe.explained(entry).text(width)
         assert [line for line in text.splitlines() if len(line) > width and len(line.split()) > 1] == []
         assert {*HEADINGS} <= {*text.splitlines()}

@@ -150,7 +150,7 @@ def test_the_head_says_a_new_driver_once_and_no_more_than_fits() -> None:
         environment=EnvironmentFacts({f"TF_{number}": "1" for number in range(9)}),
     )
     heading, lines = changes.in_head(compared(report(gpus=GPUS), report(gpus=GPUS, facts=new)))
-    assert heading == "Since old.json (less than a minute before), this has changed:"
+    assert heading == "Since old.json (less than a minute ago), this has changed:"
     assert lines[:2] == ["driver 535.104.05 -> 550.54", "CUDA of the driver 12.2 -> 12.4"]
     assert not any("libcuda" in line for line in lines)
     assert len(lines) == changes.MOST_IN_HEAD + 1
@@ -160,10 +160,10 @@ def test_the_head_says_a_new_driver_once_and_no_more_than_fits() -> None:
 @pytest.mark.parametrize(
     ("started", "age"),
     [
-        ("2026-01-31T11:59:30+00:00", "less than a minute before"),
-        ("2026-01-31T11:15:00+00:00", "45 minutes before"),
-        ("2026-01-31T07:00:00Z", "5 hours before"),
-        ("2026-01-29T11:00:00+00:00", "2 days before"),
+        ("2026-01-31T11:59:30+00:00", "less than a minute ago"),
+        ("2026-01-31T11:15:00+00:00", "45 minutes ago"),
+        ("2026-01-31T07:00:00Z", "5 hours ago"),
+        ("2026-01-29T11:00:00+00:00", "2 days ago"),
         ("2026-02-01T12:00:00+00:00", "made later, 2026-02-01 12:00:00 UTC"),
         ("2026-01-31", "2026-01-31"),
     ],

@@ -208,7 +208,7 @@ def test_the_first_words_are_the_answer() -> None:
     assert "FAIL " + cause in shown
     assert shown.index(cause) < shown.index(fix) < shown.index("What was looked at") < shown.index("Probes")
     assert "library check failed" in shown
-    assert "gpudiag check memory.fraction" in page("sample").shown
+    assert "Fix what failed, then: gpudiag check" in page("sample").shown
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The last PASS is kept, and a later run that fails says what changed since."""
+"""The last run and the last PASS are kept: a later run that fails says what changed, and --failed runs a part."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from conftest import Gpudiag
 from examples.facts import example_with_gpus
 from gpudiag import folders
-from gpudiag.comparison import last_pass
+from gpudiag.comparison import kept
 from gpudiag.comparison.reports import ComparedReport
+from gpudiag.errors import UsageError
 from gpudiag.model import codec
 from gpudiag.model.facts import DriverFacts, Unknown
 from gpudiag.model.report import Report, Verdict, World
@@ -40,77 +41,73 @@ def said(found: Report) -> list[str]:
 
 
 def test_a_pass_is_kept_and_a_failure_is_compared_with_it(state: Path) -> None:
-    assert last_pass.with_changes(BAD).since is None
-    assert last_pass.with_changes(GOOD) == GOOD
+    assert kept.with_changes(BAD).since is None
+    assert records(state) == [], "a failure is no PASS"
+    assert kept.with_changes(GOOD) == replace(GOOD, earlier={})
     (file,) = records(state)
     assert (file.name[:18], file.stat().st_mode & 0o777) == ("last-pass-example-", 0o600)
-    failed = last_pass.with_changes(BAD)
+    failed = kept.with_changes(BAD)
     assert said(failed)[:1] == ["driver"]
     assert failed.verdict is Verdict.FAIL
     assert codec.decode(codec.encode(failed), "here").since == failed.since
 
 
-def test_a_failure_is_not_kept(state: Path) -> None:
-    last_pass.with_changes(BAD)
-    assert not state.exists()
-
-
 def test_it_can_be_switched_off(state: Path) -> None:
-    last_pass.with_changes(GOOD, keep=False)
+    kept.with_changes(GOOD, keep=False)
     assert not state.exists()
-    last_pass.with_changes(GOOD)
-    assert last_pass.with_changes(BAD, keep=False).since is None
+    kept.with_changes(GOOD)
+    assert kept.with_changes(BAD, keep=False).since is None
 
 
 @pytest.mark.parametrize("field", ["hostname", "executable", "prefix"])
 def test_another_machine_or_interpreter_has_its_own(field: str) -> None:
-    last_pass.with_changes(GOOD)
+    kept.with_changes(GOOD)
     other = replace(BAD, facts=replace(BAD.facts, system=replace(BAD.facts.system, **{field: "other"})))
-    assert last_pass.with_changes(other).since is None
+    assert kept.with_changes(other).since is None
 
 
 def test_simulated_machines_have_their_own_by_specification() -> None:
-    last_pass.with_changes(GOOD)
+    kept.with_changes(GOOD)
     simulated = replace(BAD, world=World(simulated=True, spec="2 --fault cuinit=802"))
-    assert last_pass.with_changes(simulated).since is None
-    last_pass.with_changes(replace(GOOD, world=World(simulated=True, spec="2")))
-    assert said(last_pass.with_changes(simulated))[:1] == ["driver"]
-    assert last_pass.with_changes(replace(simulated, world=World(simulated=True, spec="4"))).since is None
+    assert kept.with_changes(simulated).since is None
+    kept.with_changes(replace(GOOD, world=World(simulated=True, spec="2")))
+    assert said(kept.with_changes(simulated))[:1] == ["driver"]
+    assert kept.with_changes(replace(simulated, world=World(simulated=True, spec="4"))).since is None
 
 
 def test_a_machine_that_is_not_known_has_none(state: Path) -> None:
     unknown = replace(GOOD, facts=replace(GOOD.facts, system=Unknown("no answer")))
-    assert last_pass.with_changes(unknown) == unknown
+    assert kept.with_changes(unknown) == unknown
     assert not state.exists()
 
 
 @pytest.mark.parametrize("content", ["{", '{"schema_version": 3}', ""])
 def test_a_kept_file_that_cannot_be_read_costs_nothing(content: str, state: Path) -> None:
-    last_pass.with_changes(GOOD)
+    kept.with_changes(GOOD)
     (file,) = records(state)
     file.write_text(content)
-    assert last_pass.with_changes(BAD) == BAD
-    last_pass.with_changes(GOOD)
-    assert said(last_pass.with_changes(BAD))[:1] == ["driver"]
+    assert kept.with_changes(BAD) == replace(BAD, earlier={})
+    kept.with_changes(GOOD)
+    assert said(kept.with_changes(BAD))[:1] == ["driver"]
 
 
 def test_a_folder_that_cannot_be_written_is_a_note(state: Path) -> None:
     state.parent.write_text("a file where the folder would be")
-    kept = last_pass.with_changes(GOOD)
-    assert kept.verdict is Verdict.PASS
-    assert "this PASS is not kept for later comparisons" in kept.notes[0]
+    passing = kept.with_changes(GOOD)
+    assert passing.verdict is Verdict.PASS
+    assert "this run is not kept for later comparisons" in passing.notes[0]
 
 
 def test_only_the_newest_files_stay(state: Path) -> None:
-    last_pass.with_changes(GOOD)
+    kept.with_changes(GOOD)
     (newest,) = records(state)
-    for number in range(last_pass.MOST_FILES + 5):
+    for number in range(kept.MOST_FILES + 5):
         (state / f"last-pass-host-{number:012x}.json").write_text("")
         os.utime(state / f"last-pass-host-{number:012x}.json", (number, number))
     (state / "last-pass-mine.json").write_text("")  # not a name that gpudiag gives
     os.utime(state / "last-pass-mine.json", (0, 0))
-    last_pass.with_changes(GOOD)
-    assert len(records(state)) == last_pass.MOST_FILES + 1
+    kept.with_changes(GOOD)
+    assert len(records(state)) == kept.MOST_FILES + 1
     assert newest.exists()
     assert not (state / "last-pass-host-000000000005.json").exists()
     (state / folders.MARK).unlink()
@@ -118,7 +115,7 @@ def test_only_the_newest_files_stay(state: Path) -> None:
     for file in more:
         file.write_text("")
         os.utime(file, (0, 0))
-    last_pass.with_changes(GOOD)
+    kept.with_changes(GOOD)
     assert all(file.exists() for file in more), "the folder is not known to be gpudiag's own"
 
 
@@ -128,8 +125,9 @@ def pipe(file: Path) -> None:
 
 
 def link(file: Path) -> None:
-    file.rename(file.with_name("precious"))
-    file.symlink_to("precious")
+    precious = file.with_name(f"precious-{file.name}")
+    file.rename(precious)
+    file.symlink_to(precious.name)
 
 
 def open_to_everybody(file: Path) -> None:
@@ -152,18 +150,20 @@ def test_what_another_user_may_have_put_there_is_neither_read_nor_written(
     alter: Callable[[Path], None], reason: str, state: Path
 ) -> None:
     """A pipe would also hold the run for ever."""
-    last_pass.with_changes(GOOD)
-    (file,) = records(state)
+    kept.with_changes(GOOD)
     try:
-        alter(file)
+        for file in [*records(state), *state.glob("last-run-*")]:
+            alter(file)
     except PermissionError:
         pytest.skip("needs root, who can give a file to another user")
     before = [(path.name, path.lstat().st_mtime_ns) for path in sorted(state.iterdir())]
-    failed, good = last_pass.with_changes(BAD), last_pass.with_changes(GOOD)
+    failed, good = kept.with_changes(BAD), kept.with_changes(GOOD)
     assert failed.since is None
-    assert reason in failed.notes[-1]
+    assert all(reason in note for note in failed.notes)
+    with pytest.raises(UsageError, match=r"Run 'gpudiag check'"):
+        kept.last_run(World(simulated=False))
     assert good.verdict is Verdict.PASS
-    assert good.notes[-1].startswith("this PASS is not kept for later comparisons: ")
+    assert good.notes[-1].startswith("this run is not kept for later comparisons: ")
     assert reason in good.notes[-1]
     assert [(path.name, path.lstat().st_mtime_ns) for path in sorted(state.iterdir())] == before
 
@@ -171,11 +171,11 @@ def test_what_another_user_may_have_put_there_is_neither_read_nor_written(
 def test_a_relative_folder_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert last_pass.folder() == tmp_path / ".local" / "state" / "gpudiag"
+    assert kept.folder() == tmp_path / ".local" / "state" / "gpudiag"
 
 
 def test_a_baseline_counts_whatever_the_verdict() -> None:
-    found = last_pass.with_changes(GOOD, ComparedReport(BAD, "bad.json"))
+    found = kept.with_changes(GOOD, ComparedReport(BAD, "bad.json"))
     assert found.since is not None
     assert found.since.old.source == "bad.json"
 
@@ -189,7 +189,7 @@ def test_a_driver_upgrade_between_two_runs_is_named_by_the_second(gpudiag: Gpudi
     second = gpudiag("check", "discovery.first_op", *failing, TF_FORCE_GPU_ALLOW_GROWTH="true")
     assert second.returncode != 0
     head, _, rows = second.stdout.partition("\noutcome")
-    assert "Since the last PASS (less than a minute before), this has changed:" in head
+    assert "Since the last PASS (less than a minute ago), this has changed:" in head
     lines = [line.strip() for line in head.splitlines()]
     assert lines.index("driver 560.35.05 -> 570.86.10") < lines.index("TF_FORCE_GPU_ALLOW_GROWTH: new (true)")
     assert "Since" not in rows

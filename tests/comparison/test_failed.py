@@ -1,0 +1,131 @@
+"""``--failed`` runs what has not passed since it failed, whatever ran in between."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpudiag.comparison import failed, kept
+from gpudiag.errors import UsageError
+from gpudiag.model.report import Broken, Judged, Limits, NoReading, Report, Skipped, World
+from gpudiag.probes import listing
+from gpudiag.report import words
+from reports import CAP_IGNORED, GPUS, MISSPELT, passed, report, row
+
+PASSES = passed(on=GPUS)
+FAILS = passed("", CAP_IGNORED)
+WARNS = passed("", MISSPELT, on=GPUS)
+LOST = Broken(NoReading.SIGNAL, "SIGSEGV")
+NOT_REAL = Skipped("needs real GPUs, these are simulated")
+HOST = tuple(name for name in listing.names() if name.startswith("host."))
+DIAGNOSIS = {*HOST, "discovery.trace", "discovery.logical_devices", "libraries.cublas", "libraries.cudnn"}
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def ran(**outcomes: Judged | Broken | Skipped) -> Report:
+    """Return the report of a run of these probes of the area ``memory``, as it is kept."""
+    rows = [row(f"memory.{name}", outcome, *GPUS) for name, outcome in outcomes.items()]
+    return kept.with_changes(report(*rows, gpus=GPUS))
+
+
+def chosen(last: Report, *selected: str, strict: bool = False, also: tuple[str, ...] = ()) -> set[str]:
+    selection = failed.select(last, listing.chosen(selected), Limits(strict=strict).failing, also)
+    assert [name for name in listing.names() if name in selection.names] == [*selection.names], (
+        "in the order of a report"
+    )
+    return {*selection.names} - DIAGNOSIS
+
+
+def test_what_did_not_pass_stays_until_it_passes() -> None:
+    ran(growth=FAILS, fraction=LOST, allocator=NOT_REAL, capacity=PASSES)
+    partial = ran(growth=PASSES)
+    assert partial.earlier == {"memory.fraction": "broken", "memory.allocator": "skipped"}
+    assert (partial.exit_code, words.next_of(partial).command) == (0, "")
+    assert "In an earlier run memory.fraction did not pass" in words.next_step(partial)
+    assert chosen(partial) == {"memory.fraction", "memory.allocator"}
+    assert ran(growth=PASSES, fraction=Skipped("GPU 0 is used by another process"), allocator=NOT_REAL).earlier == {
+        "memory.fraction": "broken"
+    }
+    assert ran(growth=FAILS).earlier == {"memory.fraction": "broken"}
+    assert chosen(ran(growth=FAILS)) == {"memory.growth", "memory.fraction"}
+    done = ran(growth=PASSES, fraction=PASSES)
+    assert done.earlier == {}
+    assert words.next_step(done) == ""
+    with pytest.raises(UsageError, match=r"Nothing failed in the last run \(.* ago, PASS\)\. .*: gpudiag check$"):
+        chosen(done)
+
+
+def test_a_selection_and_a_requirement_of_a_pass_are_honoured() -> None:
+    last = ran(growth=FAILS, fraction=WARNS)
+    assert chosen(last, "memory.growth") == {"memory.growth"}
+    assert chosen(last, also=("logical.gpu_split",)) == {"memory.growth", "memory.fraction", "logical.gpu_split"}
+    with pytest.raises(UsageError, match=r"No selected probe failed .* did not pass: memory\.growth, memory\.fraction"):
+        chosen(last, "placement")
+    warned = ran(growth=PASSES, fraction=WARNS)
+    with pytest.raises(UsageError, match="Nothing failed"):
+        chosen(warned)
+    assert chosen(warned, strict=True) == {"memory.fraction"}
+    nothing_verified = kept.with_changes(report(row("host.driver", passed()), gpus=GPUS))
+    assert chosen(nothing_verified) == set(), "the diagnosis alone verifies each GPU"
+
+
+def test_a_probe_that_is_gone_is_named() -> None:
+    last = replace(ran(growth=FAILS), earlier={"memory.removed": "fail"}, gpudiag_version="0.0.9")
+    assert chosen(last) == {"memory.growth"}
+    note = failed.select(last, listing.names(), (), ()).note
+    assert note.startswith("--failed: 1 probe not passed since the last run (")
+    assert note.endswith("; memory.removed is not a probe of this gpudiag, but of 0.0.9")
+
+
+def test_runs_that_end_at_the_same_time_lose_no_failure() -> None:
+    probes = [name.partition(".")[2] for name in listing.names() if name.startswith("memory.")][:8]
+    reports = [report(row(f"memory.{probe}", FAILS, *GPUS), gpus=GPUS) for probe in probes]
+    with ThreadPoolExecutor(len(probes)) as runs:
+        list(runs.map(kept.with_changes, reports))
+    assert failed.not_passed(ran(**{probes[0]: FAILS})).keys() == {f"memory.{probe}" for probe in probes}
+
+
+def test_without_a_last_run_the_error_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match=r"No last run .* is kept\. Run 'gpudiag check' without --failed\.$"):
+        kept.last_run(World(simulated=False))
+
+
+@pytest.mark.parametrize(
+    ("command", "again"),
+    [
+        ("check", "check --failed"),
+        ("check memory libraries", "check memory libraries --failed"),
+        ("--debug check --failed -o a.json", "--debug check --failed -o a.json"),
+        (
+            "check --simulate 2 --fault cuinit=999 --timeout 9",
+            "check --simulate 2 --fault cuinit=999 --timeout 9 --failed",
+        ),
+        ("check --log app.log --strict --log=b", "check --strict --failed"),
+        ("check -- memory", "check --failed -- memory"),
+        ("check|--expect|my file.toml", "check --expect 'my file.toml' --failed"),
+    ],
+)
+def test_the_command_is_repeated_with_every_option(command: str, again: str) -> None:
+    arguments = command.split("|") if "|" in command else command.split()
+    shown = replace(report(row("memory.growth", FAILS)), command=("gpudiag", *arguments))
+    assert words.next_of(replace(shown, earlier={})).command == f"gpudiag {again}"
+    assert "--failed" not in words.next_of(shown).command.replace("--failed", "", command.count("--failed"))
+
+
+def test_no_command_is_suggested_that_cannot_become_green() -> None:
+    host = replace(report(row("host.driver", passed()), gpus=GPUS), command=("gpudiag", "check", "host"))
+    assert words.next_of(host).command == "gpudiag check host discovery.logical_devices", "it was not kept"
+    assert words.next_of(replace(host, earlier={})).command == "gpudiag check host --failed"
+    left_out = words.next_of(replace(host, earlier={}, skip=("discovery",)))
+    assert left_out == words.Next(
+        "No probe verified a kernel on GPU 0, GPU 1: --skip leaves out discovery.logical_devices, which does that."
+    )
+    of_pytest = replace(report(row("host.driver", FAILS)), command=("pytest", "-k", "a b"))
+    assert words.next_of(of_pytest).command == "pytest -k 'a b'"
