@@ -206,8 +206,12 @@ def _make_folder(state: Path) -> None:
     """Create the folder of the records, with gpudiag's mark; an existing folder is used unchanged."""
     if not state.exists():
         state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError), folders.new(state):
-            """Another run may have created the folder meanwhile."""
+        try:
+            with folders.new(state):
+                """It stays empty but for its mark."""
+        except OSError:
+            if not state.exists():  # another run has not made it meanwhile
+                raise
 
 
 def _distrust(record: Path) -> str:

@@ -559,7 +559,8 @@ def _to_be_verified(report: Report) -> Next:
 
 def _then(text: str, report: Report, *options: str) -> Next:
     """Return a step that ends with the command that repeats the run."""
-    return Next(one_line(text), _again(report, *options))
+    command = _again(report, *options)
+    return Next(one_line(text if command else f"{text.removesuffix(', then')}."), command)
 
 
 def _again(report: Report, *options: str) -> str:
@@ -570,7 +571,7 @@ def _again(report: Report, *options: str) -> str:
     """
     command = list(report.command or ("gpudiag", "check"))
     if command[0] != "gpudiag" or next((word for word in command[1:] if not word.startswith("-")), "") != "check":
-        return one_line(shlex.join(command))
+        return "" if report.lines else one_line(shlex.join(command))  # a log given to `gpudiag why` is old
     more = [option for option in options if option not in command]
     if report.earlier is not None and not listing.matches(listing.VERIFYING, report.skip):
         more += ["--failed"] if "--failed" not in command else []

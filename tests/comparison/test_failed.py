@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from conftest import Gpudiag
 from gpudiag.comparison import failed, kept
 from gpudiag.errors import UsageError
+from gpudiag.model import codec
 from gpudiag.model.report import Broken, Judged, Limits, NoReading, Report, Skipped, World
 from gpudiag.probes import listing
 from gpudiag.report import words
@@ -58,7 +61,9 @@ def test_what_did_not_pass_stays_until_it_passes() -> None:
     done = ran(growth=PASSES, fraction=PASSES)
     assert done.earlier == {}
     assert words.next_step(done) == ""
-    with pytest.raises(UsageError, match=r"Nothing failed in the last run \(.* ago, PASS\)\. .*: gpudiag check$"):
+    with pytest.raises(
+        UsageError, match=r"Nothing failed in the last run \(.* ago, PASS\)\. Without --failed all probes run"
+    ):
         chosen(done)
 
 
@@ -129,3 +134,42 @@ def test_no_command_is_suggested_that_cannot_become_green() -> None:
     )
     of_pytest = replace(report(row("host.driver", FAILS)), command=("pytest", "-k", "a b"))
     assert words.next_of(of_pytest).command == "pytest -k 'a b'"
+
+
+def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag) -> None:
+    fault = ("--fault", "library_missing=libcudnn.so.9")
+    selected = ("check", "discovery.trace", "libraries.cudnn", "libraries.cufft", "-q", "--simulate", "2")
+    broken = gpudiag(*selected, *fault, "--skip", "libraries.cufft")
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    assert "failed; left out by --skip: libraries.cufft; exit status 1" in broken.stdout
+    command = broken.stdout.splitlines()[-1]
+    assert shlex.split(command) == ["gpudiag", *selected, *fault, "--skip", "libraries.cufft", "--failed"]
+
+    lost = gpudiag("check", "--failed", "-q")
+    assert (lost.returncode, lost.stdout) == (2, "")
+    assert "The last run here was on simulated GPUs: --simulate 2" in lost.stderr
+    again = [word for word in shlex.split(command)[1:] if word not in fault]
+    mended = gpudiag(*again, "-o", "mended.json")
+    assert mended.returncode == 0, mended.stdout + mended.stderr
+    saved = codec.load(gpudiag.folder / "mended.json")
+    assert {row.probe for row in saved.rows} == DIAGNOSIS, "one of these verifies each GPU"
+    assert any(gap.why == "left out by --skip" for gap in saved.not_verified or ())
+    assert "note        --failed: " in mended.stdout
+
+    nothing = gpudiag(*again)
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "Nothing failed in the last run (less than a minute ago, PASS)" in nothing.stderr
+    shown = codec.decode(gpudiag("show", "--last", "--format", "json").stdout, "shown")
+    assert (shown.command, shown.started_at) == (saved.command, saved.started_at)
+
+
+def test_of_nothing_nothing_can_be_skipped(gpudiag: Gpudiag) -> None:
+    for arguments, error in (
+        (("host", "--skip", "host"), "--skip host leaves out every selected probe. See 'gpudiag list'."),
+        (("--skip", "memroy"), "No probe or area matches 'memroy'. Did you mean 'memory'"),
+    ):
+        done = gpudiag("check", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert error in done.stderr
+    done = gpudiag("show")
+    assert (done.returncode, "Name a saved report" in done.stderr) == (2, True)

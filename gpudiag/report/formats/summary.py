@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpudiag.model.diagnosis import Confidence, RootCause
-from gpudiag.model.report import Broken, Finding, Interrupted, Report, Row, Severity, Skipped
+from gpudiag.model.report import Broken, Finding, Interrupted, Report, Row, Severity, Skipped, Verdict
 from gpudiag.report import words
 from gpudiag.report.formats import table
 from gpudiag.report.formats.table import LEAST_WIDTH, STYLES, Page
@@ -254,7 +254,7 @@ def _again(page: Page, report: Report, *, head: bool) -> None:
     step = words.next_of(report)
     if step.command and report.diagnosis.causes:
         page.add(step.command, "bold", lead=_lead("again"), lead_style="dim", whole=True)
-    elif step.text and not report.diagnosis.causes and not head:
+    elif step.text and not head and (report.verdict is Verdict.PASS or not report.diagnosis.causes):
         page.add_advice(step.pieces)
     verdict = words.verdict(report)
     parts = [*([] if head else [verdict]), *words.last_line(report, head=head)]
