@@ -107,7 +107,8 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     Exit status: 0 nothing was found, 1 something was found, 2 wrong usage, 3 gpudiag broke, 5 nothing was found, but
     not every file could be checked.
     """
-    from gpudiag.cli.delivery import in_color, on_terminal, width
+    from gpudiag.cli.delivery import in_color, on_terminal, page, width
+    from gpudiag.cli.file_counter import FileCounter
     from gpudiag.lint import check, fixes, rule
     from gpudiag.lint.formats import render
     from gpudiag.text import put, say
@@ -116,7 +117,7 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     if list_rules:
         from gpudiag.lint.listing import table
 
-        put(table(rules, width()))
+        page(table(rules, width()))
         return 0
     if output.fix and output.diff:
         raise UsageError("--fix writes and --diff only shows: leave one out.")
@@ -126,7 +127,8 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     stdin = sys.stdin.buffer.read() if any(str(path) == "-" for path in paths) else None
     if stdin is not None and (output.fix or output.diff):
         raise UsageError("--fix and --diff need files, not standard input.")
-    run = check.check(paths or (Path(),), rules, choice.exclude, stdin, choice.gpu_memory)
+    with FileCounter() as counter:
+        run = check.check(paths or (Path(),), rules, choice.exclude, stdin, choice.gpu_memory, on_progress=counter.show)
     done = []
     if output.fix or output.diff:
         for source, content, found in fixes.fixed(run.found):

@@ -28,6 +28,8 @@ def test_the_users_own_shell_has_a_marked_prompt(name: str, gpudiag: Gpudiag) ->
     file, settings = SETTINGS[name]
     (gpudiag.folder / file).parent.mkdir(parents=True, exist_ok=True)
     (gpudiag.folder / file).write_text(settings)
+    # Without it fish reads all manual pages of the system at its first start, for a minute.
+    (gpudiag.folder / ".local/share/fish/generated_completions").mkdir(parents=True)
     home = str(gpudiag.folder)
     session = Session(gpudiag, "simulate", "2", SHELL=shell, HOME=home, ENV=f"{home}/.shrc", TMPDIR=home)
     began = session.read(until=MARK)
