@@ -19,7 +19,7 @@ _LEAST_WAITED_S = 0.1
 _GROUPS = {
     Fate.TOOK_EFFECT: "took effect",
     Fate.OTHER_EFFECT: "had another effect",
-    **dict.fromkeys(WITHOUT_EFFECT, "had none"),
+    **dict.fromkeys(WITHOUT_EFFECT, "had no effect"),
     Fate.REPLACED: "replaced",
     Fate.NOT_CHECKED: "not checked",
     Fate.NOT_REACHED: "not reached",

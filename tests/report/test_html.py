@@ -219,7 +219,7 @@ def test_the_first_words_are_the_answer() -> None:
         ("no GPU", "No NVIDIA GPU in this machine: nothing to fix · NOT VERIFIED"),
         ("32 GPUs", f"memory.growth: {CAP_IGNORED.message} · FAIL"),
         ("interrupted", "The run was stopped before all probes had run · NOT VERIFIED"),
-        ("trace", "3 findings on how the program uses its GPUs; 3 settings: 3 had none · program"),
+        ("trace", "3 findings on how the program uses its GPUs; 3 settings: 3 had no effect · program"),
         ("two machines", "Worse: the verdict, 8 GPUs · gpudiag diff"),
         ("nothing", "Nothing has changed · gpudiag diff"),
     ],

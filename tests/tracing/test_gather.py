@@ -284,7 +284,7 @@ def test_the_headline_counts_how_settings_ended_and_never_says_more() -> None:
     ends = ("took effect", "ignored", "too late", "other effect", "not checked", "not reached", "replaced")
     settings = tuple(Setting("memory_growth", "True", "a.py:1", SettingFate(end), "seen") for end in ends)
     assert texts.settings_line(_of_settings(*settings)) == (
-        "7 settings: 1 took effect, 1 had another effect, 2 had none, 1 replaced, 1 not checked, 1 not reached"
+        "7 settings: 1 took effect, 1 had another effect, 2 had no effect, 1 replaced, 1 not checked, 1 not reached"
     )
     assert texts.settings_line(_of_settings()) == "none of the options that trace watches was set"
     read = Setting("memory_growth", "True", "a.py:1", SettingFate.TOOK_EFFECT)  # as an older gpudiag wrote
