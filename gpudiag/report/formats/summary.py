@@ -21,6 +21,7 @@ SUFFIX = ""
 SEPARATOR = " · "
 HEIGHT = 23
 """Lines of a small terminal above the prompt, within which the fix of the first cause stands at the end."""
+SAME = "for the same reason"
 _MOST_EVIDENCE = 2
 _MOST_EVIDENCE_LINES = 2
 _MOST_NAMES = 6
@@ -77,7 +78,7 @@ def _areas(page: Page, report: Report) -> None:
     widest = max(len(one_line(area)) for area in report.areas)
     reported = _Reported()
     for area, rows in report.areas.items():
-        page.add(_counts(rows), lead=f"  {one_line(area):<{widest}}  ", lead_style="bold")
+        page.add(_counts(rows, reported), lead=f"  {one_line(area):<{widest}}  ", lead_style="bold")
         for group in _groups(report, rows):
             _add_group(page, report, rows, group, reported)
     if gaps := words.not_verified(report):
@@ -86,11 +87,15 @@ def _areas(page: Page, report: Report) -> None:
     page.blank()
 
 
-def _counts(rows: Sequence[Row]) -> str:
-    """Return how many rows of an area have each outcome, with the reasons for which rows did not run."""
+def _counts(rows: Sequence[Row], reported: _Reported) -> str:
+    """Return how many rows of an area have each outcome, and once why rows did not run."""
     ran = [row for row in rows if not isinstance(row.outcome, Skipped | Interrupted)]
     reasons = Counter((row.status, words.figure(row)) for row in rows if row not in ran)
-    left_out = (f"{number} {status} ({reason})" for (status, reason), number in reasons.items())
+    left_out = [
+        f"{number} {status} ({SAME if reason in reported.skips and len(reason) > len(SAME) else reason})"
+        for (status, reason), number in reasons.items()
+    ]
+    reported.skips += (reason for _, reason in reasons)
     return ", ".join(filter(None, [words.counts(ran), *left_out]))
 
 
@@ -138,10 +143,11 @@ def _problems(report: Report, row: Row) -> Iterator[_Problem]:
 
 
 class _Reported:
-    """The causes and the advice that stand on the page already."""
+    """The causes, the reasons for which rows did not run, and the advice that stand on the page already."""
 
     def __init__(self) -> None:
         self.reasons: list[object] = []
+        self.skips: list[str] = []
         self.advice: list[str] = []
 
 
@@ -152,7 +158,7 @@ def _add_group(page: Page, report: Report, area: Sequence[Row], group: list[_Pro
     word = _WORDS.get(first.status, first.status)
     text = first.text
     if (reason := first.cause or _error(first.finding)) in reported.reasons:
-        text = "for the same reason"
+        text = SAME
     elif reason:
         reported.reasons.append(reason)
         text = "for the reason below" if first.cause and text == one_line(first.cause.cause) else text
