@@ -131,6 +131,8 @@ def _ran() -> tuple[int, bool]:
     except (KeyboardInterrupt, click.Abort):
         return 128 + signal.SIGINT, True
     except Exception as error:
+        if _COMPLETE in os.environ:  # a message would be in the middle of the line that is typed
+            return 1, False
         if DEBUG in sys.argv or _is_on(os.environ.get("GPUDIAG_DEBUG", "")):
             import traceback
 

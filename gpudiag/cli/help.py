@@ -63,6 +63,16 @@ class ProgramWord(click.ParamType):  # type: ignore[type-arg]  # generic since c
 class ProgramCommand(Command):
     """A command whose last argument, ``command``, is a program's command line; options in it are the program's."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raises :class:`click.NoSuchOption` for an option before the program's command line."""
+        own = args[: args.index("--")] if "--" in args else [*args]
+        rest = super().parse_args(ctx, args)
+        first = (ctx.params.get("spec") or "", *(ctx.params.get("command") or ())[:1])
+        for word in first:
+            if word.startswith("-") and word in own and word != "-m" and not ctx.resilient_parsing:
+                raise click.NoSuchOption(word.partition("=")[0], ctx=ctx)
+        return rest
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters; once the program's command line has begun, a shell completes no other."""
         parameters = super().get_params(ctx)
@@ -90,9 +100,10 @@ def refusal(error: click.ClickException) -> str:
         return error.format_message()
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
-        known = [name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)]
-        long = [name for name in known if name.startswith("--")]
-        message = (
-            f"No option of '{context.command_path}' is called {error.option_name!r}. {nearest(error.option_name, long)}"
-        )
+        options = [option for options in groups(context.command.get_params(context)).values() for option in options]
+        known = [name for option in options for name in (*option.opts, *option.secondary_opts)]
+        is_long = error.option_name.startswith("--")
+        alike = [name for name in known if name.startswith("--") == is_long]
+        near = nearest(error.option_name, alike)
+        message = f"No option of '{context.command_path}' is called {error.option_name!r}. {near}"
     return f"{message.rstrip()} See '{context.command_path} --help'."

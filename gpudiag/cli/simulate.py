@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from gpudiag.cli import candidates
 from gpudiag.cli.candidates import Word
-from gpudiag.cli.help import ProgramCommand, ProgramWord
+from gpudiag.cli.help import GroupedOption, ProgramCommand, ProgramWord
 from gpudiag.cli.options import FAULT_HELP, debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import put, say
@@ -19,26 +20,30 @@ if TYPE_CHECKING:
     from gpudiag.simulator.kept import KeptMachine
 
 
+kept_option = partial(click.option, cls=GroupedOption, group="Machines that are kept")
+fault_option = partial(click.option, cls=GroupedOption, group="Faults")
+
+
 @click.command(cls=ProgramCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("spec", required=False, type=Word(candidates.machines))
 @click.argument("command", nargs=-1, type=ProgramWord())
-@click.option("--keep", metavar="NAME", help="Make a machine that stays until it is stopped; COMMAND may be left out.")
-@click.option("--share", is_flag=True, help="With --keep: every user of this system may attach to the machine.")
-@click.option(
+@kept_option("--keep", metavar="NAME", help="Make a machine that stays until it is stopped; COMMAND may be left out.")
+@kept_option("--share", is_flag=True, help="With --keep: every user of this system may attach to the machine.")
+@kept_option(
     "--attach",
     metavar="NAME",
     type=Word(candidates.kept_machines),
     help="Run COMMAND on the kept machine NAME, or OWNER/NAME. No SPEC.",
 )
-@click.option("--list", "list_", is_flag=True, help="List the machines that are kept.")
-@click.option("--stop", metavar="NAME", type=Word(candidates.kept_machines), help="End the kept machine NAME.")
-@click.option(
+@kept_option("--list", "list_", is_flag=True, help="List the machines that are kept.")
+@kept_option("--stop", metavar="NAME", type=Word(candidates.kept_machines), help="End the kept machine NAME.")
+@kept_option(
     "--format", "list_format", type=click.Choice(["table", "json"]), help="With --list: the format; a table by default."
 )
-@click.option(
+@fault_option(
     "--fault", multiple=True, metavar="NAME[=VALUE]", type=Word(candidates.faults), help=FAULT_HELP, **variable("FAULT")
 )
-@click.option("--list-faults", is_flag=True, help="List the faults that can be injected.")
+@fault_option("--list-faults", is_flag=True, help="List the faults that can be injected.")
 @debug_option
 def simulate(
     *,

@@ -155,5 +155,5 @@ def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...
     """Return the selected rules, or all, without the ignored ones; raises :class:`UsageError` for an unknown name."""
     for name in (*select, *ignore):
         if name not in names():
-            raise UsageError(f"no rule is called {name!r}. {nearest(name, names())}")
+            raise UsageError(f"No rule is called {name!r}. {nearest(name, names())} See 'gpudiag lint --list-rules'.")
     return tuple(rule for rule in known() if (not select or rule.name in select) and rule.name not in ignore)

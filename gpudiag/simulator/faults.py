@@ -7,11 +7,11 @@ Diagnosis and isolation are tested with the effects on TensorFlow: it may hang, 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gpudiag.errors import nearest
 from gpudiag.simulator.errors import FaultError, SpecError
 from gpudiag.simulator.sizes import parse_size
 
@@ -293,9 +293,9 @@ def parse_fault(text: str) -> Fault:
     name = name.strip().replace("-", "_")
     kind = CATALOGUE.get(name)
     if kind is None:
-        close = difflib.get_close_matches(name, CATALOGUE, n=1)
-        nearest = f" (did you mean {close[0]}?)" if close else ""
-        raise FaultError(f"no fault {name!r}{nearest}; faults: {', '.join(CATALOGUE)}")
+        raise FaultError(
+            f"No fault is called {name!r}. {nearest(name, CATALOGUE)} See 'gpudiag simulate --list-faults'."
+        )
     if at and not kind.per_gpu:
         raise FaultError(f"{name} concerns the whole machine, not GPU {gpu!r}; write {kind.usage}")
     if at and not gpu.isdigit():
