@@ -81,17 +81,17 @@ EIGHT = (
 """The probes of the sample with eight GPUs: all of them would be a megabyte."""
 
 RECORDED: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "cpu-only": ({}, ("check", "-q")),
-    "simulated-2x16GiB": ({}, ("check", "-q", "--simulate", "2x16GiB")),
-    "diagnosis-mask": ({"CUDA_VISIBLE_DEVICES": "7"}, ("check", "-q", "--level", "quick", "--simulate", "2")),
+    "cpu-only": ({}, ("check",)),
+    "simulated-2x16GiB": ({}, ("check", "--simulate", "2x16GiB")),
+    "diagnosis-mask": ({"CUDA_VISIBLE_DEVICES": "7"}, ("check", "--level", "quick", "--simulate", "2")),
     "diagnosis-library": (
         {},
-        ("check", "-q", "--level", "quick", "--simulate", "2", "--fault", "library_missing=libcudnn.so.9"),
+        ("check", "--level", "quick", "--simulate", "2", "--fault", "library_missing=libcudnn.so.9"),
     ),
-    "healthy": ({}, ("check", "-q", "--level", "quick", "--simulate", "2x16GiB")),
-    "eight-gpus": ({}, ("check", "-q", "--simulate", "8x80GiB:H100", *EIGHT)),
+    "healthy": ({}, ("check", "--level", "quick", "--simulate", "2x16GiB")),
+    "eight-gpus": ({}, ("check", "--simulate", "8x80GiB:H100", *EIGHT)),
     # In an environment made by: pip install 'tensorflow[and-cuda]==2.21.0'
-    "diagnosis-and-cuda": ({}, ("check", "-q", "--level", "quick", "--simulate", "1")),
+    "diagnosis-and-cuda": ({}, ("check", "--level", "quick", "--simulate", "1")),
     "trace": ({}, ("trace", "--simulate", "2x2GiB", "--", "python", "function_replaced.py")),
 }
 """How the saved reports that the manual shows are made: variables, and the arguments of ``gpudiag``."""
@@ -533,20 +533,22 @@ def pytest_sample() -> str:
 
 def record(name: str) -> None:
     """Run the command of a saved report again, in a folder and an environment that say nothing of this machine."""
-    variables, (command, *arguments) = RECORDED[name]
-    environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+    variables, arguments = RECORDED[name]
     output = REPORTS / f"{name}.json"
+    environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ} | variables
+    environment |= {"GPUDIAG_OUTPUT": str(output), "GPUDIAG_MASK": "1"}  # not on the command line, which samples show
     with tempfile.TemporaryDirectory() as folder:
         environment["XDG_STATE_HOME"] = folder  # no PASS is kept, and none that this machine has kept is compared with
-        if arguments and (program := PROGRAMS / arguments[-1]).is_file():
+        if (program := PROGRAMS / arguments[-1]).is_file():
             shutil.copy(program, folder)
         subprocess.run(
-            [sys.executable, "-m", "gpudiag", command, "--mask", "-o", str(output), *arguments],
+            [sys.executable, "-m", "gpudiag", *arguments],
             cwd=folder,
-            env=environment | variables,
+            env=environment,
             timeout=600,
             check=False,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
     output.write_text(compact(output.read_text(encoding="utf-8")), encoding="utf-8")
 
