@@ -117,8 +117,9 @@ def last_run(world: World) -> Report:
         file = Identity.here(world).file(RUN)
         if os.path.lexists(file):
             return _load(file)
-    newest = _newest()
-    spec = _spec(newest.world) if newest is not None else None
+    spec = None
+    with contextlib.suppress(GpudiagError):
+        spec = _spec(newest_run().world)
     hint = f" The last run here was on simulated GPUs: --simulate {spec}" if spec is not None else ""
     raise UsageError(
         f"No last run of this machine and interpreter is kept. Run 'gpudiag check' without --failed.{hint}"
@@ -128,22 +129,14 @@ def last_run(world: World) -> Report:
 def newest_run() -> Report:
     """Return the last run by this interpreter on this host, be it on real or on simulated GPUs.
 
-    Raises :class:`gpudiag.errors.GpudiagError` if none is kept.
+    Raises :class:`gpudiag.errors.GpudiagError` if none is kept, or if it cannot be read.
     """
-    if (newest := _newest()) is None:
-        raise UsageError("No run of this machine and interpreter is kept. Run 'gpudiag check' first.")
-    return newest
-
-
-def _newest() -> Report | None:
-    """Return the newest record of a run of this host and interpreter that can be read; None if there is none."""
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(OSError, RuntimeError):  # there is no such folder, or no home folder
         for file in _newest_first(folder(), RUN):
-            with contextlib.suppress(GpudiagError):
-                report = _load(file)
-                if Identity.of(report) == Identity.here(report.world):
-                    return report
-    return None
+            report = _load(file)
+            if Identity.of(report) == Identity.here(report.world):
+                return report
+    raise UsageError("No run of this machine and interpreter is kept. Run 'gpudiag check' first.")
 
 
 def _load(file: Path) -> Report:

@@ -48,7 +48,7 @@ MOST_PLACEMENTS = 8
 LEAST_ALIKE = 3
 """At least this many rows with the same findings are reported together: if TensorFlow lists no GPU, nearly all have
 it."""
-MOST_NAMED = 8
+MOST_NAMED = 4
 """The most probes or patterns that a sentence names."""
 KEPT_LOG_LINES = 3
 KEPT_LOG_LINES_VERBOSE = 12
@@ -527,8 +527,8 @@ def next_of(report: Report) -> Next:
         case Verdict.NOT_VERIFIED:
             return _to_be_verified(report)
     if failed := [probe for probe, status in (report.earlier or {}).items() if status != "skipped"]:
-        missing = f"In an earlier run {_some(failed)} did not pass, and not since"
-        return Next(one_line(f"{missing}; --failed without SELECT runs that."))
+        missing = f"{_some(failed)} did not pass in an earlier run, and not since"
+        return Next(one_line(f"{missing}: --failed without SELECT, --skip and --level runs that."))
     return Next("")
 
 

@@ -14,7 +14,7 @@ from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import CallFacts, Facts, TimedCall, Unknown
-from gpudiag.model.report import Judged, Level, Limits, NoReading, Report, Row, conclude
+from gpudiag.model.report import SCHEMA_VERSION, Judged, Level, Limits, NoReading, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
@@ -76,7 +76,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         return conclude(
             with_gaps(
                 Report(
-                    schema_version=1,
+                    schema_version=SCHEMA_VERSION,
                     gpudiag_version=gpudiag.__version__,
                     started_at=started_at.isoformat(timespec="seconds"),
                     duration_s=round(time.monotonic() - began, 3),

@@ -10,7 +10,7 @@ import msgspec
 import gpudiag
 from gpudiag.errors import UsageError
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Limits, Report, World, conclude
+from gpudiag.model.report import SCHEMA_VERSION, Limits, Report, World, conclude
 from gpudiag.run import judgement
 
 PROBES = ("host", "discovery.trace", "discovery.logical_devices", "libraries.cublas", "libraries.cudnn")
@@ -29,7 +29,7 @@ def explained(lines: tuple[str, ...], command: tuple[str, ...], notes: tuple[str
         raise UsageError("the log is empty. A log is the output of a program: python program.py > app.log 2>&1")
     began = time.monotonic()
     report = Report(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         gpudiag_version=gpudiag.__version__,
         started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         duration_s=0.0,

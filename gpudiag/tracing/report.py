@@ -12,7 +12,7 @@ import gpudiag
 from gpudiag import causes
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
-from gpudiag.model.report import Limits, Report, Severity, World, conclude
+from gpudiag.model.report import SCHEMA_VERSION, Limits, Report, Severity, World, conclude
 from gpudiag.run import judgement
 from gpudiag.run.machine import ExaminedMachine
 
@@ -32,7 +32,7 @@ def made(
     facts = Facts(**dict.fromkeys(Facts.__struct_fields__, _NOT_ASKED))
     began = datetime.now(timezone.utc) - timedelta(seconds=trace.seconds)
     report = Report(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         gpudiag_version=gpudiag.__version__,
         started_at=began.isoformat(timespec="seconds"),
         duration_s=trace.seconds,

@@ -14,7 +14,7 @@ from conftest import Gpudiag
 from gpudiag.comparison import failed, kept
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
-from gpudiag.model.report import Broken, Judged, Limits, NoReading, Report, Skipped, World
+from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Limits, NoReading, Report, Skipped, World
 from gpudiag.probes import listing
 from gpudiag.report import words
 from reports import CAP_IGNORED, GPUS, MISSPELT, passed, report, row
@@ -52,7 +52,7 @@ def test_what_did_not_pass_stays_until_it_passes() -> None:
     partial = ran(growth=PASSES)
     assert partial.earlier == {"memory.fraction": "broken", "memory.allocator": "skipped"}
     assert (partial.exit_code, words.next_of(partial).command) == (0, "")
-    assert "In an earlier run memory.fraction did not pass" in words.next_step(partial)
+    assert "memory.fraction did not pass in an earlier run" in words.next_step(partial)
     assert chosen(partial) == {"memory.fraction", "memory.allocator"}
     assert ran(growth=PASSES, fraction=Skipped("GPU 0 is used by another process"), allocator=NOT_REAL).earlier == {
         "memory.fraction": "broken"
@@ -98,9 +98,16 @@ def test_runs_that_end_at_the_same_time_lose_no_failure() -> None:
     assert failed.not_passed(ran(**{probes[0]: FAILS})).keys() == {f"memory.{probe}" for probe in probes}
 
 
-def test_without_a_last_run_the_error_says_what_to_do() -> None:
+def test_without_a_last_run_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"No last run .* is kept\. Run 'gpudiag check' without --failed\.$"):
         kept.last_run(World(simulated=False))
+    file = kept.Identity.here(World(simulated=False)).file(kept.RUN)
+    ran(growth=FAILS)  # of another host
+    assert file.parent == tmp_path / "state" / "gpudiag"
+    file.write_text('{"schema_version": 9, "gpudiag_version": "3.0"}')
+    for read in (kept.newest_run, lambda: kept.last_run(World(simulated=False))):
+        with pytest.raises(UsageError, match=r"cannot be read: .* wrote it \(3\.0\)\. Run 'gpudiag check', without"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -160,6 +167,7 @@ def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag
     nothing = gpudiag(*again)
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "Nothing failed in the last run (less than a minute ago, PASS)" in nothing.stderr
+    assert f'"schema_version": {SCHEMA_VERSION},' in (gpudiag.folder / "mended.json").read_text()
     shown = codec.decode(gpudiag("show", "--last", "--format", "json").stdout, "shown")
     assert (shown.command, shown.started_at) == (saved.command, saved.started_at)
 
