@@ -512,7 +512,7 @@ def test_of_the_home_of_another_user_nothing_is_read(tmp_path: Path) -> None:
         FOUND, outcome=BisectionOutcome.NOT_THE_ENVIRONMENT, changes=(), untried=elsewhere.untried(gathered)
     )
     lines = words.others(Diagnosis(bisection=bisection))
-    assert lines[-1] == ("bisected", f"not tried: {home}/.bashrc: its folder {home} belongs to nobody")
+    assert lines[-1][:2] == ("bisected", f"not tried: {home}/.bashrc: its folder {home} belongs to nobody")
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
     ):
         told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), example_with_gpus())
         assert told.causes == (other,)
-        ((heading, text),) = words.others(told)
+        ((heading, text, _),) = words.others(told)
         assert heading == "bisected"
         assert text.startswith(said)
 
