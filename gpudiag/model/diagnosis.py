@@ -145,6 +145,11 @@ class Bisection(Record):
     """Settings in files of this machine that were not tried, because another user can have written the file; each with
     the reason."""
 
+    @property
+    def gpus(self) -> tuple[EnvironmentChange, ...]:
+        """The GPUs that fail alone; empty if a part of the environment was found."""
+        return tuple(change for change in self.changes if change.name.startswith(("GPU-", "MIG-")))
+
 
 class Diagnosis(Record):
     """The result of the diagnosis: the stages, and the causes, the first cause first."""

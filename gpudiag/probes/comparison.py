@@ -45,6 +45,11 @@ COMPUTES = "gpudiag computes: "
 name."""
 
 
+def announce(computation: str, device: str) -> None:
+    """Write what a GPU is about to compute to the log of the child."""
+    print(f"{COMPUTES}{computation} on {device}", file=sys.stderr, flush=True)
+
+
 def last_announced(lines: Iterable[str]) -> str:
     """Return the last computation that a child announced, such as ``convolution on GPU:0``; "" if there is none."""
     announced = [line.removeprefix(COMPUTES) for line in lines if line.startswith(COMPUTES)]
@@ -229,7 +234,7 @@ class _Run:
     def check(self, device: str) -> Check:
         asked, results = self._asked, list[Any]()
         right = None if asked.twice else self._right
-        print(f"{COMPUTES}{asked.name} on {device}", file=sys.stderr, flush=True)
+        announce(asked.name, device)
         began = time.perf_counter()
         raised = self._ctx.attempt(lambda: results.append(self._computed(device)))
         seconds = time.perf_counter() - began

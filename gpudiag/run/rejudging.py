@@ -38,8 +38,9 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
         for cause in diagnosis.causes
     )
     diagnosis = msgspec.structs.replace(diagnosis, causes=causes)
-    diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, report.facts)
-    accounts = account(Evidence(report.facts, report.gpus, rows, report.lines), diagnosis)
+    evidence = Evidence(report.facts, report.gpus, rows, report.lines)
+    diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, evidence)
+    accounts = account(evidence, diagnosis)
     rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
     notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report, saved))))
     judged = msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes)

@@ -9,7 +9,6 @@ import msgspec
 
 import gpudiag
 from gpudiag import catalogue
-from gpudiag.cause import Evidence
 from gpudiag.facts import FAMILIES
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
@@ -67,11 +66,13 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         slowest = longest(session.gpu_watch.slow_calls)
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
-        diagnosis = _diagnosed(session, judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits))
+        subject = judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits)
+        evidence = subject.evidence
+        diagnosis = _diagnosed(session, subject)
         if options.no_catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
-        diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), facts)
+        diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
         rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
         return conclude(
             with_gaps(
@@ -91,7 +92,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                     level=level,
                     lines=options.lines,
                     diagnosis=diagnosis,
-                    accounts=account(Evidence(facts, gpus, rows, options.lines), diagnosis),
+                    accounts=account(evidence, diagnosis),
                     settings=options.settings,
                     skip=options.skip,
                     notes=(*options.notes, *_notes(session, scheduler)),

@@ -196,7 +196,7 @@ def test_an_error_without_a_code_is_named_by_its_probe() -> None:
     row = Row("memory.capacity", (gpus_in_scope(facts)[1].uuid,), Broken(NoReading.NO_RESULT, "no result"), 0.0)
     head = diagnose(Evidence(facts, gpus_in_scope(facts), (row,))).causes[0]
     assert (head.cause_id, head.stage) == ("probe_fails", Stage.MEMORY)
-    assert "memory.capacity fails on GPU 1" in head.cause
+    assert "GPU 1 fails in memory.capacity" in head.cause
 
 
 def test_a_process_that_ended_after_an_error_of_the_gpu_has_a_reading() -> None:

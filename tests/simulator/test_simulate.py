@@ -218,13 +218,25 @@ def test_the_callers_log_level_and_warnings_hide_nothing(isolation: str, gpudiag
     ("probe", "fault", "head"),
     [
         # TensorFlow dies of SIGSEGV.
-        ("discovery.logical_devices", "stream_creation", 'the driver answers "out of memory"'),
+        (
+            "discovery.logical_devices",
+            "stream_creation",
+            "CUDA_ERROR_OUT_OF_MEMORY on GPU 0, although ",
+        ),
         # It logs without end.
-        ("discovery.logical_devices", "allocation_from=1", 'the driver answers "out of memory"'),
+        (
+            "discovery.logical_devices",
+            "allocation_from=1",
+            "CUDA_ERROR_OUT_OF_MEMORY on GPU 0, although ",
+        ),
         # It aborts while it computes, and does not name the error.
         ("discovery.logical_devices", "call_fails=cuEventQuery:999", "failed: cuEventQuery answered"),
         # It aborts while its log is captured.
-        ("memory.allocator", "call_fails=cuDeviceGetDefaultMemPool:999", "fails on GPU 0: CUDA_ERROR_UNKNOWN: the d"),
+        (
+            "memory.allocator",
+            "call_fails=cuDeviceGetDefaultMemPool:999",
+            "GPU 0 fails in memory.allocator: CUDA_ERROR_UNKNOWN",
+        ),
         # It tries again without end while its log is captured.
         (
             "placement.default",

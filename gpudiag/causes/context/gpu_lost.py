@@ -12,7 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import ChosenGpus
-from gpudiag.causes.shared.gpu_state import KernelLog
+from gpudiag.causes.shared.gpu_state import KernelLog, addresses
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.causes.shared.variables import Errors
 from gpudiag.fix import Kind, Role, check, note, reset_gpu
@@ -77,5 +77,6 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             CAUSE.fix[3],
         ),
         tried=other,
+        gpus=addresses(failing),
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )

@@ -1,4 +1,4 @@
-"""the driver answers "out of memory", but NVML shows that the memory of the GPUs is free
+"""the driver answers CUDA_ERROR_OUT_OF_MEMORY, although the memory of the GPUs is free
 
 CUDA_ERROR_OUT_OF_MEMORY is also the driver's answer if it lacks memory or addresses of the host: a limit of the
 container or of Slurm, `ulimit -v`, huge pages or locked memory. A GPU that failed gives it too; so does a client of
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
-from gpudiag.causes.shared.memory import devices_in_scope, holders, refused_with_room
+from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import check, note, nvidia_smi
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.text import listed
 
 CAUSE = Cause(
+    title="CUDA_ERROR_OUT_OF_MEMORY{where}, although {free} of {total} are free",
     fix=(
         check("ulimit -v -l; free -m", "shows this shell's limits and the host's free memory"),
         check("sudo dmesg | grep -i -e nvrm -e xid -e oom"),
@@ -28,9 +31,16 @@ CAUSE = Cause(
 
 def find(gpus: ChosenGpus, listing: Listing) -> Matches:
     if refused := refused_with_room(gpus.facts, gpus.rows):
+        devices = devices_in_scope(gpus.facts)
         yield Match(
-            evidence=(*refused, *map(holders, devices_in_scope(gpus.facts))),
+            evidence=(*refused, *map(holders, devices)),
             confidence=Confidence.POSSIBLE,
+            figures={
+                "where": f" on {listed([f'GPU {gpu.index}' for gpu in gpus.failing])}" if gpus.failing else "",
+                "free": gib(min(map(free_bytes, devices))),
+                "total": gib(min(device.memory_total_bytes for device in devices)),
+            },
             fix=(CAUSE.fix[0], CAUSE.fix[1], CAUSE.fix[2], gpus.reset(gpu.index for gpu in gpus.failing)),
+            gpus=addresses(gpus.failing),
             stage=Stage.DRIVER if "OUT_OF_MEMORY" in cuinit_error(listing) else None,
         )

@@ -3,15 +3,14 @@
 gpudiag started TensorFlow in a clean environment, where it works, and then with ever smaller parts of yours left out:
 variables, entries of lists such as LD_LIBRARY_PATH, flags, the files that Python runs when it starts, the user's own
 packages, the working directory. The named change is the smallest with which it works here; nothing else was changed. If
-nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead; if that did not
-help either, each GPU was tried alone, because a failing GPU can keep TensorFlow from the others. The search needs no
-knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
+nothing had to be left out, what a login shell, a service or a Jupyter kernel sets was added instead. The search needs
+no knowledge of the fault, so it finds what no other cause knows; `--bisect 0` switches it off.
 """
 
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import Action, ask, distinct, kernel_log, unset
+from gpudiag.fix import Action, ask, distinct, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
@@ -24,12 +23,11 @@ CAUSE = Cause(
 
 def find(bisection: Bisection) -> Matches:
     changes = bisection.changes
-    if not changes:
+    if not changes or bisection.gpus:
         return
     missing = changes[0].missing
     whole = bisection.outcome is BisectionOutcome.FOUND
-    gpus = changes[0].name.startswith(("GPU-", "MIG-"))
-    gone = "left out" if gpus else "set" if missing else "gone"
+    gone = "set" if missing else "gone"
     verb = ("is" if len(changes) == 1 else "are") + (" missing" if missing else " in the way")
     unsure = "" if whole else "; the time was up before it was known which of it is needed"
     yield Match(
@@ -44,7 +42,7 @@ def find(bisection: Bisection) -> Matches:
             "works": "gets its GPU" if bisection.wanted else "can be imported",
             "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
         },
-        fix=(*_lines(changes), *([kernel_log("shows why that GPU fails")] if gpus else [])),
+        fix=_lines(changes),
     )
 
 

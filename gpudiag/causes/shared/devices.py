@@ -11,7 +11,7 @@ from gpudiag.fix import Action, export, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import DEVICE_BUSY
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
-from gpudiag.model.report import Gpu
+from gpudiag.model.report import Gpu, Severity
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import logical_devices
 
@@ -57,8 +57,8 @@ class ChosenGpus:
 
     @property
     def failing(self) -> list[Gpu]:
-        """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, the only GPU in
-        scope."""
+        """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, those on which
+        a library failed, or the only GPU in scope."""
         for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
             raised = [
                 pci for pci, product in zip(reading.given, reading.products.values(), strict=False) if product.raised
@@ -66,10 +66,14 @@ class ChosenGpus:
             known = [gpu for gpu in self.gpus if gpu.pci_bus_id in (*reading.refused, *raised)]
             if known or reading.raised is None:
                 return known
-        return list(self.gpus) if len(self.gpus) == 1 else []
+        failures = (finding for row in self.rows if row.area == "libraries" for finding in row.findings)
+        named = {finding.figures.get("device") for finding in failures if finding.severity is Severity.FAIL}
+        by_library = [gpu for number, gpu in enumerate(self.gpus) if f"GPU:{number}" in named]
+        return by_library or (list(self.gpus) if len(self.gpus) == 1 else [])
 
     def reset(self, failing: Iterable[int | str]) -> Action:
         """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
+        failing = [*failing] or [gpu.index for gpu in self.gpus if len(self.gpus) == 1]
         if indices := ",".join(map(str, failing)):
             return reset_gpu(indices, "or reboot: if its hardware or firmware has failed")
         of = ", ".join(str(gpu.index) for gpu in self.gpus)

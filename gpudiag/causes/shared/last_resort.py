@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpudiag.cause import Match, Rows
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.fix import Action, check, configure, kernel_log, nvidia_smi, reboot, reload_uvm
-from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.codes import code_in
+from gpudiag.knowledge.log_lines import is_error, text
+from gpudiag.knowledge.message import Event
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts
+from gpudiag.model.report import Broken, Row, Severity
 from gpudiag.text import counted
 
 IN_USE = (Stage.CONTEXT, Stage.FIRST_OP)
@@ -21,6 +25,20 @@ CODE = re.compile(r"CUDA_ERROR_(?P<name>\w+)")
 UVM_AGAIN = reload_uvm("if no GPU is in use")
 LOOK = check("nvidia-smi -q | grep -i -e error -e pending")
 """The check for a closer look; some codes have another command."""
+
+
+def texts_of(row: Row) -> Iterator[str]:
+    """Yield the failure of a row in words, then the errors of its log."""
+    yield from (finding.message for finding in row.findings if finding.severity is Severity.FAIL)
+    if isinstance(row.outcome, Broken):
+        yield f"{row.outcome.cause.value}: {row.outcome.detail}"
+    yield from (line for line in row.log if is_error(line))
+
+
+def code_in_row(row: Row) -> Event | None:
+    """Return the first error of NVIDIA's driver or libraries that a row which failed or broke names."""
+    failed = row.status == "fail" or row.crash
+    return next(filter(None, map(code_in, texts_of(row))), None) if failed else None
 
 
 class Meaning(NamedTuple):

@@ -27,6 +27,7 @@ from gpudiag import fix, probe
 from gpudiag.model.report import Figure, Gap
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Context, Findings, Raised, Verified, fail, mib
 from gpudiag.probes.common import create_devices, in_time
+from gpudiag.probes.comparison import announce
 from gpudiag.record import Record
 from gpudiag.text import counted
 
@@ -196,6 +197,7 @@ def measure(ctx: Context) -> Reading:
     def copy(source: str, target: str) -> DeviceCopy:
         found: list[Any] = []
         seconds: list[float] = []
+        announce(f"copy from {source} to {target}", target if target.startswith(GPU) else source)
 
         def run() -> None:
             for _ in range(TRIES if real else 1):
@@ -217,6 +219,7 @@ def measure(ctx: Context) -> Reading:
     def go_and_return(device: str) -> Rounds:
         some = numbers[:ROUND_BYTES]
         ended: list[bool] = []
+        announce("copies there and back", device)
 
         def run() -> None:
             # Tensors, because to convert an array costs more than all else of a round.

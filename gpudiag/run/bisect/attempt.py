@@ -32,6 +32,8 @@ class Reached(Record):
     """The error that the interpreter raised, or the result that was wrong."""
     ended: str = ""
     """How the process ended, if it did not record the last step."""
+    cut_short: bool = False
+    """True if gpudiag ended the process, so that it is not known how far it got."""
 
     def works(self, wanted: int) -> bool:
         """Return whether at least this many GPUs are listed and compute; for 0, whether TensorFlow was imported."""
@@ -48,6 +50,8 @@ class Reached(Record):
         if self.computed:
             return f"GPUs listed: {self.listed}; a product and a convolution on each came out right"
         why = " ".join((self.failed or self.ended).split())
+        if self.cut_short:
+            return f"ended by gpudiag: {why}"
         if not self.imported:
             return f"import tensorflow: {why}"
         if why:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gpudiag.model.report import Gpu, NoReading
 from gpudiag.model.visibility import least_visible
 from gpudiag.run.bisect import attempt, elsewhere, wording
 from gpudiag.run.bisect.elsewhere import Gathered, missing, untried
-from gpudiag.run.bisect.parts import LIBRARY_PATH, StartFiles, Surroundings
+from gpudiag.run.bisect.parts import LIBRARY_PATH, StartFiles, Surroundings, suspects
 from gpudiag.run.bisect.search import Search
 from gpudiag.run.bisect.tries import Tries
 
@@ -37,7 +37,7 @@ def is_called_for(diagnosis: Diagnosis, facts: Facts) -> bool:
         return False
     if any(cause.trial is not None and cause.trial.outcome is TrialOutcome.WORKS for cause in diagnosis.causes):
         return False
-    return not any(map(_is_proved, diagnosis.causes)) or diagnosis.broken_at in _LOADED
+    return not any(map(_needs_no_search, diagnosis.causes)) or diagnosis.broken_at in _LOADED
 
 
 _LOADED = (Stage.RUNTIME_LIBRARY, Stage.DRIVER_LIBRARY, Stage.LIBRARIES)
@@ -46,14 +46,16 @@ _BEFORE_GPUS = (Stage.PACKAGE, Stage.BUILD, *_LOADED, None)
 
 
 def _is_proved(cause: RootCause) -> bool:
+    """Return whether a cause is proved, and its fix was not tried in vain."""
+    failed = cause.trial is not None and cause.trial.outcome in (TrialOutcome.DOES_NOT_HELP, TrialOutcome.HELPS_IN_PART)
+    return cause.confidence is Confidence.PROVED and not failed
+
+
+def _needs_no_search(cause: RootCause) -> bool:
     """Return whether a cause is proved and is not just a symptom of another cause."""
     catalogue_cause = causes.get(cause.cause_id)
-    failed = cause.trial is not None and cause.trial.outcome in (TrialOutcome.DOES_NOT_HELP, TrialOutcome.HELPS_IN_PART)
-    return (
-        cause.confidence is Confidence.PROVED
-        and not failed
-        and not (catalogue_cause is not None and catalogue_cause.declared.symptom)
-    )
+    is_symptom = catalogue_cause is not None and catalogue_cause.declared.symptom
+    return _is_proved(cause) and not is_symptom
 
 
 def bisected(
@@ -62,7 +64,7 @@ def bisected(
     diagnosis: Diagnosis,
     facts: Facts,
     *,
-    gpus: Iterable[Gpu],
+    gpus: Sequence[Gpu],
     environment: Mapping[str, str],
     machine: Path | None,
     jobs: int,
@@ -73,8 +75,9 @@ def bisected(
     """Return the smallest change of the environment with which TensorFlow gets its GPU.
 
     ``gpus`` are the GPUs in scope. ``environment`` has the variables that a simulated machine needs, and ``machine`` is
-    its folder. If it is proved that a library is not found, only folders that other files name for it are tried: None
-    if there are none.
+    its folder. If it is proved that a library is not found, only folders that other files name for it are tried. If it
+    is proved that a library fails, only the variables that choose another copy of it are left out. None if there is
+    nothing to try, or if it does not help.
     """
     began = time.monotonic()
     # What Python sets whenever it starts is not the environment: it comes again by itself.
@@ -90,19 +93,32 @@ def bisected(
         gpus={} if diagnosis.broken_at in _BEFORE_GPUS else {gpu.uuid: gpu.index for gpu in gpus},
         libraries=diagnosis.broken_at is Stage.FIRST_OP,
     )
+    only_missing = any(map(_needs_no_search, diagnosis.causes))
+    only_suspects = not only_missing and any(map(_is_proved, diagnosis.causes))
+    if only_suspects and not suspects(around):
+        return None
     root = {"root": str(machine / "root")} if machine is not None else {}
     asked = {**root, "variables": dict(around.variables)}
     gathered = _gathered(_ask(children, server, elsewhere.TARGET, asked, stopped))
     settings = gathered.settings
-    only_missing = any(map(_is_proved, diagnosis.causes))
     if only_missing:
         settings = tuple(setting for setting in settings if setting.name == LIBRARY_PATH)
         if not missing(settings, around.variables):
             return None
     left_s = within_s - (time.monotonic() - began)
     tries = Tries(children, server, jobs=jobs, within_s=left_s, wanted=wanted, stopped=stopped, tick=tick)
-    result = Search(around, settings, tries, wanted, only_missing=only_missing).run()
-    if only_missing and not result.added:
+    affected = diagnosis.causes[0].gpus if diagnosis.causes else ()
+    blamed = [gpu.uuid for gpu in gpus if gpu.pci_bus_id in affected and gpu.uuid in around.gpus]
+    result = Search(
+        around,
+        settings,
+        tries,
+        wanted,
+        only_missing=only_missing,
+        only_suspects=only_suspects,
+        blamed=blamed if len(blamed) < len(around.gpus) else (),
+    ).run()
+    if (only_missing and not result.added) or (only_suspects and not result.taken):
         return None
     seconds = time.monotonic() - began
     return wording.bisection(

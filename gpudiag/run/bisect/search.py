@@ -61,13 +61,19 @@ class Search:
         wanted: int,
         *,
         only_missing: bool = False,
+        only_suspects: bool = False,
+        blamed: Sequence[str] = (),
     ) -> None:
-        """Prepare a search; with ``only_missing`` it adds settings but removes no part."""
+        """Prepare a search; with ``only_missing`` it adds settings but removes no part, with ``only_suspects`` it
+        removes nothing but variables that TensorFlow, CUDA or the loader reads. ``blamed`` are the UUIDs of the GPUs
+        on which the probes failed, if they did not on the others: these are tried first."""
         self._around = around
         self._settings = missing(settings, around.variables)
         self._attempt = attempt
         self._wanted = wanted
         self._only_missing = only_missing
+        self._only_suspects = only_suspects
+        self._blamed = tuple(blamed)
         self._known: dict[frozenset[EnvironmentPart], Reached] = {}
         self._result = SearchResult(BisectionOutcome.OUT_OF_TIME)
 
@@ -78,6 +84,8 @@ class Search:
         return self._result
 
     def _run(self) -> None:
+        if self._blamed and self._is_the_blamed():
+            return
         first = () if self._only_missing else suspects(self._around)
         before, without = self._tries([(), first])
         if before.works(self._wanted):
@@ -89,6 +97,11 @@ class Search:
             return
         if first and without.works(self._wanted):
             self._narrow(first)
+            return
+        if self._only_suspects:
+            return
+        self._choose()
+        if self._result.outcome is BisectionOutcome.FOUND:
             return
         all_of_it = everything(self._around)
         candidates = [all_of_it]
@@ -104,8 +117,21 @@ class Search:
             return
         self._result = SearchResult(BisectionOutcome.NOT_THE_ENVIRONMENT, before=before)
         self._add()
-        if not self._result.added:
-            self._choose()
+
+    def _is_the_blamed(self) -> bool:
+        """Try the blamed GPUs, and the others, without each other; return whether that says why, or nothing fails."""
+        others = [uuid for uuid in self._around.gpus if uuid not in self._blamed]
+        masks = [{}, {MASK: ",".join(others)}, {MASK: ",".join(self._blamed)}]
+        tries = self._attempt([variant(self._around, (), mask) for mask in masks], True)
+        before, rest, alone = (reached or _NOWHERE for reached in tries)
+        if before.works(self._wanted):
+            self._result = SearchResult(BisectionOutcome.NOT_REPRODUCED, before=before)
+            return True
+        if alone.works(1) or not rest.works(len(others)):
+            return False
+        taken = (EnvironmentPart(GPU, uuid, alone.text(1), self._around.gpus[uuid]) for uuid in self._blamed)
+        self._result = SearchResult(BisectionOutcome.FOUND, tuple(taken), (), before, rest)
+        return True
 
     def _choose(self) -> None:
         """Try each GPU alone: one that fails keeps TensorFlow from all others, too."""

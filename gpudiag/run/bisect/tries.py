@@ -88,9 +88,9 @@ class Tries:
 
 
 def _reached(ended: JobResult) -> Reached:
-    """Return how far a try got; a try that died or timed out got nowhere."""
+    """Return how far a try got; of one that timed out or flooded its output that is not known."""
     if ended.value is None:
-        return Reached(ended=ended.detail)
+        return Reached(ended=ended.detail, cut_short=True)
     reached = msgspec.json.decode(ended.value, type=Reached)
     if reached.ended and (last := _last_line(ended.stderr)):
         return msgspec.structs.replace(reached, ended=f"{reached.ended}: {last}")

@@ -18,6 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
+from gpudiag.cause import Evidence
 from gpudiag.fix import export, run
 from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
@@ -34,7 +35,7 @@ from gpudiag.model.diagnosis import (
     StepStatus,
     TrialOutcome,
 )
-from gpudiag.model.report import NoReading
+from gpudiag.model.report import Gpu, NoReading
 from gpudiag.report import words
 from gpudiag.run import attempts
 from gpudiag.run.bisect import elsewhere, here, wording
@@ -340,8 +341,42 @@ def test_each_gpu_is_tried_alone_if_the_environment_is_not_why() -> None:
     assert change.origin == "GPU 1 alone: TensorFlow lists no GPU"
     assert bisection.after.startswith("GPUs listed: ")
     assert lines == ["export CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"]
-    told = with_bisection(diagnosis(), bisection, example_with_gpus())
-    assert told.causes[0].cause.endswith("TensorFlow gets its GPU as soon as it is left out")
+    scope = tuple(
+        Gpu(number, "A card", f"GPU-{name}", f"0000:0{number}:00.0", 1 << 34) for number, name in enumerate("abc")
+    )
+    evidence = Evidence(example_with_gpus(3), scope)
+    (head,) = with_bisection(diagnosis(), bisection, evidence).causes
+    assert (head.cause_id, head.confidence, head.unfit) == ("gpu_fails", Confidence.PROVED, True)
+    assert (head.cause, head.gpus) == ("GPU 1 fails: TensorFlow lists no GPU", ("0000:01:00.0",))
+    assert fix_lines(head)[0] == "export CUDA_VISIBLE_DEVICES=GPU-a,GPU-c"
+    # What says why stays the head, and gets the proof; a guess does not.
+    held = replace(cause("memory_held_by_others", "process 7 holds GPU 1", "kill 7"), confidence=Confidence.LIKELY)
+    (why,) = with_bisection(diagnosis(held), bisection, evidence).causes
+    assert (why.cause_id, why.confidence, why.gpus) == (held.cause_id, Confidence.PROVED, head.gpus)
+    assert fix_lines(why) == ("export CUDA_VISIBLE_DEVICES=GPU-a,GPU-c", "kill 7")
+    assert "GPU 1 alone: TensorFlow lists no GPU" in why.evidence
+    for weak in (replace(held, confidence=Confidence.POSSIBLE), cause("work_on_gpu_fails", "every library fails", "x")):
+        assert with_bisection(diagnosis(weak), bisection, evidence).causes == (head,)
+    # A report that was edited names a GPU that it does not have.
+    assert with_bisection(diagnosis(held), bisection, Evidence(example_with_gpus(1))).causes == (held,)
+
+
+def test_a_gpu_on_which_probes_failed_is_tried_before_the_environment() -> None:
+    around = of({"CUDA_HOME": "/x"}, gpus={"GPU-a": 0, "GPU-b": 1, "GPU-c": 2})
+    machine = Machine(lambda variant: variant.variables.get("CUDA_VISIBLE_DEVICES") == "GPU-a,GPU-c")
+    result = Search(around, (), machine, 1, blamed=("GPU-b",)).run()
+    assert (result.outcome, [part.name for part in result.taken]) == ("found", ["GPU-b"])
+    assert [variant.variables.get("CUDA_VISIBLE_DEVICES") for variant in machine.tried] == [
+        None,
+        "GPU-a,GPU-c",
+        "GPU-b",
+    ]
+    well = Machine(lambda variant: True)
+    assert Search(around, (), well, 1, blamed=("GPU-b",)).run().outcome == "not reproduced"
+    # The environment is searched if the blamed GPU is not the reason.
+    other = Machine(lambda variant: "CUDA_HOME" not in variant.variables)
+    (part,) = Search(around, (), other, 1, blamed=("GPU-b",)).run().taken
+    assert part.name == "CUDA_HOME"
 
 
 @pytest.mark.parametrize("good", [set[str](), {"GPU-a", "GPU-b"}])
@@ -357,6 +392,17 @@ def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tri
     result = Search(of({"CUDA_HOME": "/x"}), settings, machine, 1, only_missing=True).run()
     assert (result.outcome, result.added) == ("found", settings)
     assert all(variant.variables["CUDA_HOME"] == "/x" for variant in machine.tried)
+
+
+def test_of_a_library_that_is_proved_to_fail_only_what_chooses_another_copy_is_tried() -> None:
+    around = of({"LD_LIBRARY_PATH": "/a:/opt/x", "EDITOR": "vi"}, gpus={"GPU-a": 0, "GPU-b": 1})
+    broken = Machine(lambda variant: False)
+    assert Search(around, (), broken, 2, only_suspects=True).run().taken == ()
+    assert len(broken.tried) == 2
+    other = Machine(lambda variant: "/opt/x" not in variant.variables.get("LD_LIBRARY_PATH", ""))
+    (entry,) = Search(around, (), other, 2, only_suspects=True).run().taken
+    assert entry.value == "/opt/x"
+    assert suspects(of({"EDITOR": "vi"})) == ()
 
 
 @pytest.mark.parametrize(
@@ -545,6 +591,9 @@ FOUND = Bisection(
 )
 
 
+HERE = Evidence(example_with_gpus())
+
+
 def cause(rule: str, text: str, fix: str, stage: Stage = Stage.LIBRARIES) -> RootCause:
     return RootCause(rule, stage, Confidence.LIKELY, text, (text,), (run(fix),), "https://a.b")
 
@@ -556,7 +605,7 @@ def diagnosis(*causes: RootCause, folded: tuple[RootCause, ...] = ()) -> Diagnos
 def test_what_is_found_is_the_cause_and_others_are_refuted() -> None:
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
     later = cause("growth_not_read", "x", "y", Stage.CONFIGURATION)
-    told = with_bisection(diagnosis(other, folded=(other, later)), FOUND, example_with_gpus())
+    told = with_bisection(diagnosis(other, folded=(other, later)), FOUND, HERE)
     (proved,) = told.causes
     assert (proved.cause_id, proved.confidence, proved.stage) == (
         "environment_in_the_way",
@@ -578,19 +627,19 @@ def test_a_cause_that_speaks_of_another_reason_for_what_is_missing_is_refuted() 
         FOUND, changes=(EnvironmentChange("LD_LIBRARY_PATH", "/cuda in LD_LIBRARY_PATH", run("x"), missing=True),)
     )
     other = cause("library_missing", "libcudnn.so.9 is missing", "export LD_LIBRARY_PATH=/new:$LD_LIBRARY_PATH")
-    assert with_bisection(diagnosis(other), added, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
+    assert with_bisection(diagnosis(other), added, HERE).causes[0].cause_id == "environment_in_the_way"
 
 
 def test_a_cause_of_the_catalogue_that_names_the_same_gets_the_proof() -> None:
     same = cause("older_library_first", "/opt/x/libcudnn.so.9 is too old", "unset LD_LIBRARY_PATH")
     same = replace(same, about=("libcudnn.so.9", "/opt/x"))
     other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
-    (proved,) = with_bisection(diagnosis(other, same), FOUND, example_with_gpus()).causes
+    (proved,) = with_bisection(diagnosis(other, same), FOUND, HERE).causes
     assert (proved.cause_id, proved.confidence, proved.cause) == ("older_library_first", Confidence.PROVED, same.cause)
     assert fix_lines(proved) == ("export LD_LIBRARY_PATH=/a", "unset LD_LIBRARY_PATH")
     assert "without it: GPUs listed: 2" in proved.evidence
     like = replace(cause("x", "/opt/x2/libcudnn.so.9 is too old", "y"), about=("libcudnn.so.9", "/opt/x2"))
-    assert with_bisection(diagnosis(like), FOUND, example_with_gpus()).causes[0].cause_id == "environment_in_the_way"
+    assert with_bisection(diagnosis(like), FOUND, HERE).causes[0].cause_id == "environment_in_the_way"
 
 
 def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
@@ -600,7 +649,7 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
         (BisectionOutcome.NOT_REPRODUCED, "TensorFlow works in a new interpreter in the same environment"),
         (BisectionOutcome.OUT_OF_TIME, "no environment was found in which TensorFlow works"),
     ):
-        told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), example_with_gpus())
+        told = with_bisection(diagnosis(other), replace(FOUND, outcome=outcome, changes=()), HERE)
         assert told.causes == (other,)
         ((heading, text, _),) = words.others(told)
         assert heading == "bisected"
@@ -609,7 +658,7 @@ def test_without_a_result_the_diagnosis_stays_and_the_head_says_so() -> None:
 
 def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
     short = replace(FOUND, outcome=BisectionOutcome.CUT_SHORT, changes=(replace(FOUND.changes[0], fix=None),))
-    (likely,) = with_bisection(diagnosis(), short, example_with_gpus()).causes
+    (likely,) = with_bisection(diagnosis(), short, HERE).causes
     assert likely.confidence is Confidence.LIKELY
     assert "the time was up" in likely.evidence[1]
     assert likely.fix[0].command.startswith("gpudiag why --bisect 300")
