@@ -218,7 +218,9 @@ def test_of_each_setting_what_it_did_is_said_and_the_headline_counts_them(tmp_pa
     ]
     first, second = (device for device in program.processes[0].devices if device.name.startswith("GPU"))
     assert (first.gpu, second.gpu) == ("1", "0"), "in the order of the mask"
-    assert "5 settings: 1 took effect, 1 had another effect, 1 had no effect, 2 not checked" in " ".join(done.stderr.split())
+    assert "5 settings: 1 took effect, 1 had another effect, 1 had no effect, 2 not checked" in " ".join(
+        done.stderr.split()
+    )
 
 
 def test_the_line_that_hides_each_gpu_from_each_process_is_named(tmp_path: Path) -> None:
