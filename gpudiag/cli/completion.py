@@ -77,9 +77,10 @@ class _Zsh(_WithOption, ZshComplete):
     )
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        if item.value.endswith("="):
+        if not item.help or item.value.endswith("="):
             return f"{item.type}\n{item.value}\n_"
-        return super().format_completion(item)
+        value = item.value.replace(":", r"\:")  # click 8.1.0 leaves that out
+        return f"{item.type}\n{value}\n{item.help}"
 
 
 class _Fish(_WithOption, FishComplete):
