@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -95,7 +96,7 @@ MACHINES = (
     _faulty("gpu lost", "device_lost_after=200@1", r"reboot|reset|dmesg", is_shown_wide=True),
     _faulty("memory corrupted", "memory_corrupted@1", r"CUDA_VISIBLE_DEVICES"),
     _faulty("no allocatable memory", "allocation_from=1", r"nvidia-smi"),
-    _faulty("slow driver", "slow_call=cuInit:6", r"persistence"),
+    _faulty("slow driver", "slow_call=cuInit:11", r"persistence|dmesg"),
     _set("growth misspelt", "TF_FORCE_GPU_ALLOW_GROWHT=true", r"TF_FORCE_GPU_ALLOW_GROWTH"),
     _set("xla flag unknown", "XLA_FLAGS=--xla_gpu_no_such_flag=1", r"unset XLA_FLAGS"),
     _faulty("cudnn broken", "call_fails=cudnnCreate:1001", r"pip install .*nvidia-cudnn", is_shown_wide=True),
@@ -163,7 +164,7 @@ def shoot(machine: Machine, width: int, gpudiag: Path, *, masked: bool) -> str:
                 began = time.monotonic()
                 status = terminal.type(line)
             seconds = time.monotonic() - began
-            rows = terminal.rows()
+            rows = [row.replace(platform.release(), "<kernel>") if masked else row for row in terminal.rows()]
         finally:
             terminal.close()
     output = rows[1 + max(at for at, row in enumerate(rows) if row.startswith(f"{PROMPT}gpudiag ")) : -1]
