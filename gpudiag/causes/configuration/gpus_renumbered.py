@@ -14,14 +14,14 @@ from gpudiag.fix import Kind, edit_note, note
 from gpudiag.knowledge.messages.placement import DEVICE_NOT_SATISFIED, INDEX_NOT_VISIBLE, NO_DEVICE_FOR_SPEC
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
-from gpudiag.model.report import Severity
+from gpudiag.model.report import Figure, Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     title="the program asks for GPU {asked!r}, but TensorFlow has no GPU of that number: {table}",
     severity=Severity.WARNING,
     fix=(
-        edit_note("{table}"),
+        edit_note("use a number that TensorFlow has: {table}"),
         note(
             "or select the GPU outside the program by UUID: CUDA_VISIBLE_DEVICES=GPU-...; then use /GPU:0",
             kind=Kind.SET_VARIABLE,
@@ -42,7 +42,9 @@ def find(facts: Facts, program: Program) -> Matches:
             asked_for = number or asked["asked"]
             if isinstance(facts.environment, Unknown):
                 numbers = "it counts those that it lists: tf.config.list_physical_devices('GPU')"
-                yield Match((f"log: {asked.text}",), Confidence.LIKELY, {"asked": asked_for, "table": numbers})
+                listed = edit_note("use a number of those in tf.config.list_physical_devices('GPU')")
+                figures: dict[str, Figure] = {"asked": asked_for, "table": numbers}
+                yield Match((f"log: {asked.text}",), Confidence.LIKELY, figures, fix=(listed, CAUSE.fix[1]))
             else:
                 mask = f"{MASK}={facts.variables.get(MASK, '(not set)')}"
                 yield Match((f"log: {asked.text}", mask), figures={"asked": asked_for, "table": table(facts)})

@@ -18,13 +18,14 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         nvidia_smi("run it again while a program computes", "-q -d PERFORMANCE,TEMPERATURE,POWER -i {index}"),
-        note("{do}"),
+        note("check fans, dust and the air flow through the machine"),
+        note("check the power supplies and cables; one may have failed"),
     ),
     url="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
 )
 _REASONS = {
-    "hot": ("it is too hot", "check fans, dust and the air flow through the machine"),
-    "power_brake": ("its power supply asks for less", "check the power supplies and cables; one may have failed"),
+    "hot": ("it is too hot", CAUSE.fix[1]),
+    "power_brake": ("its power supply asks for less", CAUSE.fix[2]),
 }
 
 
@@ -50,7 +51,7 @@ def find(gpus: GpusInScope) -> Matches:
         figures={
             "gpu": named(slowed),
             "why": " and ".join(_REASONS[reason][0] for reason in found),
-            "do": "; ".join(_REASONS[reason][1] for reason in found),
             "index": indices(slowed),
         },
+        fix=(CAUSE.fix[0], *(_REASONS[reason][1] for reason in found)),
     )

@@ -26,7 +26,7 @@ CAUSE = Cause(
     fix=(
         start("horovodrun -np {gpus} ...", "start as many processes on each machine as GPUs are visible"),
         edit_note("use gpus[0] instead of gpus[hvd.local_rank()] if each process sees only its own GPU"),
-        edit_note("{table}"),
+        edit_note("or use another number: {table}"),
     ),
     url="https://horovod.readthedocs.io/en/stable/tensorflow.html",
 )

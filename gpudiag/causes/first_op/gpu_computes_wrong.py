@@ -17,7 +17,7 @@ CAUSE = Cause(
     title="{which} {verb} wrong results",
     unfit=True,
     fix=(
-        check("{errors}", "shows errors of the GPU's memory"),
+        check("nvidia-smi -q -d ECC,ROW_REMAPPER -i {index}", "shows errors of the GPU's memory"),
         kernel_log(),
         check("sudo dcgmi diag -r 3", "runs NVIDIA's own test; run it without overclocking and with enough power"),
     ),
@@ -42,7 +42,7 @@ def find(gpus: ChosenGpus) -> Matches:
         figures={
             "which": " and ".join(f"GPU {gpu.index} ({gpu.name}, {gpu.pci_bus_id})" for gpu in wrong),
             "verb": "computes" if len(wrong) == 1 else "compute",
-            "errors": f"nvidia-smi -q -d ECC,ROW_REMAPPER -i {','.join(str(gpu.index) for gpu in wrong)}",
+            "index": ",".join(str(gpu.index) for gpu in wrong),
         },
         fix=(*([others] if others.change else []), *CAUSE.fix),
         tried=others if others.change else None,

@@ -15,16 +15,16 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     title="{count} tensors of {size} bytes on average were copied {direction} one by one",
     severity=Severity.NOTE,
-    fix=(edit_note("{where}: {instead}"),),
+    fix=(
+        edit_note("{where}: keep the tensors, and read them once after the loop"),
+        edit_note("{where}: hand the data over once before the loop, or by tf.data"),
+    ),
     url="https://www.tensorflow.org/guide/gpu_performance_analysis",
     needs_gpu=False,
     symptom=True,
 )
 _MANY = 1000
-_INSTEAD = {
-    "to host": "keep the tensors, and read them once after the loop",
-    "to device": "hand the data over once before the loop, or by tf.data",
-}
+_INSTEAD = {"to host": CAUSE.fix[0], "to device": CAUSE.fix[1]}
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -49,6 +49,6 @@ def find(program: ProgramTrace) -> Matches:
                 "size": worst.bytes // worst.count,
                 "direction": worst.direction,
                 "where": place(worst.line),
-                "instead": _INSTEAD[worst.direction],
             },
+            fix=(_INSTEAD[worst.direction],),
         )
