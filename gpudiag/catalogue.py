@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 import gpudiag.probes
-from gpudiag.errors import CatalogueError, UsageError, nearest
+from gpudiag.errors import CatalogueError, UsageError, nearest, sentences
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Row
@@ -126,7 +126,7 @@ def get(name: str) -> Entry:
     """Return the probe called ``name``; raises :class:`UsageError` that names the nearest ones."""
     if name in listing.names():
         return _loaded(name)
-    raise UsageError(f"No probe is called {name!r}. {nearest(name, listing.names())} See 'gpudiag list'.")
+    raise UsageError(sentences(f"no probe is called {name!r}.", nearest(name, listing.names()), "See 'gpudiag list'."))
 
 
 def select(patterns: Sequence[str]) -> tuple[Entry, ...]:

@@ -88,3 +88,8 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
     if close:
         return f"Did you mean {' or '.join(repr(match) for match in close)}?"
     return f"Known: {', '.join(names)}." if len(names) <= 30 else ""
+
+
+def sentences(*parts: str) -> str:
+    """Return the parts of a message that are not empty, as one line."""
+    return " ".join(filter(None, parts))

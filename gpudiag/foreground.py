@@ -63,10 +63,10 @@ def run(
                 preexec_fn=restore,  # noqa: PLW1509  # see above
             )
         except FileNotFoundError:
-            say(f"gpudiag: {command[0]}: no such {'file' if command[0].endswith('.py') else 'command'}")
+            say(f"gpudiag: error: {command[0]}: no such {'file' if command[0].endswith('.py') else 'command'}.")
             return ProgramEnd(NOT_FOUND, is_started=False)
         except (PermissionError, OSError) as error:
-            say(f"gpudiag: {command[0]}: {error.strerror}")
+            say(f"gpudiag: error: {command[0]}: {error.strerror}.")
             return ProgramEnd(NOT_EXECUTABLE, is_started=False)
         is_stopped = _wait(process, seconds, before_stop)
     return ProgramEnd(process.returncode, is_stopped=is_stopped)

@@ -16,7 +16,16 @@ import gpudiag
 from gpudiag.cli.delivery import discard_output, width
 from gpudiag.cli.help import refusal, write_rows
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
-from gpudiag.errors import CatalogueError, GpudiagError, OutputError, UsageError, nearest, no_memory, shortage
+from gpudiag.errors import (
+    CatalogueError,
+    GpudiagError,
+    OutputError,
+    UsageError,
+    nearest,
+    no_memory,
+    sentences,
+    shortage,
+)
 from gpudiag.interpreter import said_of
 from gpudiag.text import put, say
 
@@ -59,7 +68,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the arguments begin with; raises :class:`UsageError` that names the nearest."""
         if args[0] not in _HOMES and not ctx.resilient_parsing:
-            raise UsageError(f"No command is called {args[0]!r}. {nearest(args[0], _HOMES)} See 'gpudiag --help'.")
+            raise UsageError(
+                sentences(f"no command is called {args[0]!r}.", nearest(args[0], _HOMES), "See 'gpudiag --help'.")
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,7 +15,7 @@ from gpudiag.cli.candidates import SavedReport, Word
 from gpudiag.cli.delivery import on_terminal, page, pager_option, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
-from gpudiag.errors import UsageError, nearest
+from gpudiag.errors import UsageError, nearest, sentences
 from gpudiag.option import option
 from gpudiag.probes import listing
 
@@ -109,6 +109,4 @@ def _unknown(topic: str, names: Iterable[str], topics: Iterable[str]) -> UsageEr
     if topic in renamed.REMOVED:
         return UsageError(f"{topic} was a cause of an earlier version: {renamed.REMOVED[topic]}.")
     near = nearest(topic, [*names, *topics])
-    return UsageError(
-        f"Nothing that can be explained is called {topic!r}. {near}{' ' * bool(near)}See 'gpudiag explain'."
-    )
+    return UsageError(sentences(f"nothing that can be explained is called {topic!r}.", near, "See 'gpudiag explain'."))

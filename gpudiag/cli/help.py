@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudiag.errors import nearest
+from gpudiag.errors import nearest, sentences
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -105,5 +105,5 @@ def refusal(error: click.ClickException) -> str:
         is_long = error.option_name.startswith("--")
         alike = [name for name in known if name.startswith("--") == is_long]
         near = nearest(error.option_name, alike)
-        message = f"No option of '{context.command_path}' is called {error.option_name!r}. {near}"
-    return f"{message.rstrip()} See '{context.command_path} --help'."
+        message = sentences(f"no option of '{context.command_path}' is called {error.option_name!r}.", near)
+    return sentences(message[:1].lower() + message[1:].rstrip(), f"See '{context.command_path} --help'.")

@@ -124,9 +124,10 @@ def lint(*, paths: tuple[Path, ...], choice: Choice, output: Output, list_rules:
     missing = [str(path) for path in paths if str(path) != "-" and not _is_there(path)]
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder.")
-    stdin = sys.stdin.buffer.read() if any(str(path) == "-" for path in paths) else None
-    if stdin is not None and (output.fix or output.diff):
+    reads_input = any(str(path) == "-" for path in paths)
+    if reads_input and (output.fix or output.diff):
         raise UsageError("--fix and --diff need files, not standard input.")
+    stdin = sys.stdin.buffer.read() if reads_input else None
     with FileCounter() as counter:
         run = check.check(paths or (Path(),), rules, choice.exclude, stdin, choice.gpu_memory, on_progress=counter.show)
     done = []

@@ -72,7 +72,7 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
     if str(path) != "-":
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     elif sys.stdin is None:
-        raise UsageError(f"{option}-: standard input is closed.")
+        raise UsageError(f"{option}-: standard input is closed. Name a file, or pipe the log in.")
     else:
         file = os.dup(sys.stdin.fileno())
     text = _read(file, name, stopped)

@@ -62,7 +62,8 @@ def show(
     expected = expectations(judging.expect)
     if (report is None) is not shown.last:
         raise UsageError(
-            "Name a saved report (JSON), or write --last for the last run of 'gpudiag check' on this machine."
+            "one report is needed: name a saved report (JSON), or write --last for the last run of 'gpudiag check' "
+            "on this machine."
         )
     if report is None:
         from gpudiag.comparison import kept

@@ -84,7 +84,7 @@ def simulate(
 
     words = (spec, *command) if spec is not None else ()
     if words and (list_ or stop is not None):
-        raise UsageError(f"{'--list' if list_ else '--stop'} runs no command; remove {' '.join(words)!r}")
+        raise UsageError(f"{'--list' if list_ else '--stop'} runs no command; remove {' '.join(words)!r}.")
     if list_:
         put(_listing(kept.machines(), list_format), list_format or "table")
         return 0
@@ -112,7 +112,7 @@ def _refuse_several(tasks: dict[str, object]) -> None:
     """Raise ``UsageError`` if two of these options were given."""
     tasks_given = [task for task, value in tasks.items() if value not in (None, False)]
     if len(tasks_given) > 1:
-        raise UsageError(f"{tasks_given[0]} and {tasks_given[1]} cannot be used together")
+        raise UsageError(f"{tasks_given[0]} and {tasks_given[1]} cannot be used together: leave one out.")
 
 
 def _stop(title: str) -> int:

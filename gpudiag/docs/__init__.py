@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
 
-from gpudiag.errors import UsageError, nearest
+from gpudiag.errors import UsageError, nearest, sentences
 
 FOLDER = Path(__file__).parent
 INDEX = "README"
@@ -127,7 +127,7 @@ def answer(topic: Sequence[str]) -> str:
         name for section in _all_sections() for name in (*section.names, *re.findall(r"\w{4,}", section.title.lower()))
     }
     near = nearest(asked, names_of_topics)
-    raise UsageError(f"the manual has no topic {asked!r}. {near}{' ' * bool(near)}'gpudiag docs' lists the pages.")
+    raise UsageError(sentences(f"the manual has no topic {asked!r}.", near, "'gpudiag docs' lists the pages."))
 
 
 def _page(word: str) -> str:

@@ -49,7 +49,7 @@ def judged(report: Report, expected: Expectations, on: date) -> Report:
     """
     if report.program is not None or report.is_log_alone:
         raise UsageError(
-            "The report is about a program, not about a machine: there is nothing to compare with. Save one by: "
+            "the report is about a program, not about a machine: there is nothing to compare with. Save one by: "
             "gpudiag check -o report.json"
         )
     waivers = _Waivers(expected, on)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from gpudiag.errors import UsageError, nearest
+from gpudiag.errors import UsageError, nearest, sentences
 from gpudiag.fix import Action
 from gpudiag.lint import rules as rule_files
 from gpudiag.lint.program import LintedProgram, ProgramEvent
@@ -155,5 +155,7 @@ def chosen(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Known, ...
     """Return the selected rules, or all, without the ignored ones; raises :class:`UsageError` for an unknown name."""
     for name in (*select, *ignore):
         if name not in names():
-            raise UsageError(f"No rule is called {name!r}. {nearest(name, names())} See 'gpudiag lint --list-rules'.")
+            raise UsageError(
+                sentences(f"no rule is called {name!r}.", nearest(name, names()), "See 'gpudiag lint --list-rules'.")
+            )
     return tuple(rule for rule in known() if (not select or rule.name in select) and rule.name not in ignore)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gpudiag.probes
-from gpudiag.errors import UsageError, nearest
+from gpudiag.errors import UsageError, nearest, sentences
 
 INDEX = Path(gpudiag.probes.__path__[0], "index.json")
 VERIFYING = "discovery.logical_devices"
@@ -55,7 +55,9 @@ def chosen(patterns: Sequence[str]) -> tuple[str, ...]:
     for pattern in patterns:
         if not any(matches(name, [pattern]) for name in names()):
             known = [*names(), *gpudiag.probes.AREAS]
-            raise UsageError(f"No probe or area matches {pattern!r}. {nearest(pattern, known)} See 'gpudiag list'.")
+            raise UsageError(
+                sentences(f"no probe or area matches {pattern!r}.", nearest(pattern, known), "See 'gpudiag list'.")
+            )
     return tuple(name for name in names() if not patterns or matches(name, patterns))
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from gpudiag.errors import nearest
+from gpudiag.errors import nearest, sentences
 from gpudiag.simulator.errors import FaultError, SpecError
 from gpudiag.simulator.sizes import parse_size
 
@@ -284,6 +284,9 @@ CATALOGUE: Mapping[str, FaultKind] = {
 }
 
 
+_LIST = "See 'gpudiag simulate --list-faults'."
+
+
 def parse_fault(text: str) -> Fault:
     """Return the fault that NAME[=VALUE][@GPU] describes; raises FaultError with the allowed forms."""
     rest, at, gpu = text.strip().rpartition("@")
@@ -293,9 +296,7 @@ def parse_fault(text: str) -> Fault:
     name = name.strip().replace("-", "_")
     kind = CATALOGUE.get(name)
     if kind is None:
-        raise FaultError(
-            f"No fault is called {name!r}. {nearest(name, CATALOGUE)} See 'gpudiag simulate --list-faults'."
-        )
+        raise FaultError(sentences(f"no fault is called {name!r}.", nearest(name, CATALOGUE), _LIST))
     if at and not kind.per_gpu:
         raise FaultError(f"{name} concerns the whole machine, not GPU {gpu!r}; write {kind.usage}")
     if at and not gpu.isdigit():

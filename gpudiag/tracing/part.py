@@ -59,7 +59,7 @@ def trace() -> Iterator[Traced]:
     trace runs in this process, or if there is no room for its notes.
     """
     if _running:
-        raise UsageError("a trace already runs in this process: they cannot be nested")
+        raise UsageError("a trace already runs in this process: they cannot be nested. End the first one before")
     traced = Traced()
     began, clock = time.time(), time.monotonic()
     ended = "part of a program"

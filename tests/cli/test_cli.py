@@ -50,10 +50,10 @@ def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["chek"], "gpudiag: error: No command is called 'chek'. Did you mean 'check' or"),
+        (["chek"], "gpudiag: error: no command is called 'chek'. Did you mean 'check' or"),
         (
             ["check", "--formt", "json"],
-            "gpudiag: error: No option of 'gpudiag check' is called '--formt'. Did you mean",
+            "gpudiag: error: no option of 'gpudiag check' is called '--formt'. Did you mean",
         ),
         (["check", "-Z"], "gpudiag: error: No option of 'gpudiag check' is called '-Z'. Did you mean '-"),
         (
@@ -64,7 +64,7 @@ def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gp
         (["simulate", "2", "--falt=cuinit", "true"], "is called '--falt'. Did you mean '--fault'"),
         (["simulate", "2", "--fault", "cuint", "true"], "No fault is called 'cuint'. Did you mean 'cuinit'"),
         (["check", "--format", "jsn"], "'jsn' is not one of 'summary', "),
-        (["show"], "gpudiag: error: Missing argument 'REPORT'. See 'gpudiag show --help'."),
+        (["show"], "gpudiag: error: missing argument 'REPORT'. See 'gpudiag show --help'."),
         (["check", "placement.lgo"], "Did you mean 'placement.log'"),
         (["check", "placment"], "Did you mean 'placement'"),
         (["check", "PLACEMENT"], "Did you mean 'placement'"),

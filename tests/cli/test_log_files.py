@@ -219,4 +219,4 @@ def test_a_closed_standard_input_is_said_to_be(gpudiag: Gpudiag) -> None:
         timeout=120,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "gpudiag: error: --log -: standard input is closed.\n"
+    assert done.stderr == "gpudiag: error: --log -: standard input is closed. Name a file, or pipe the log in.\n"

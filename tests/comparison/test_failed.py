@@ -175,10 +175,10 @@ def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag
 def test_of_nothing_nothing_can_be_skipped(gpudiag: Gpudiag) -> None:
     for arguments, error in (
         (("host", "--skip", "host"), "--skip host leaves out every selected probe. See 'gpudiag list'."),
-        (("--skip", "memroy"), "No probe or area matches 'memroy'. Did you mean 'memory'"),
+        (("--skip", "memroy"), "no probe or area matches 'memroy'. Did you mean 'memory'"),
     ):
         done = gpudiag("check", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert error in done.stderr
     done = gpudiag("show")
-    assert (done.returncode, "Name a saved report" in done.stderr) == (2, True)
+    assert (done.returncode, "name a saved report" in done.stderr) == (2, True)

@@ -115,7 +115,7 @@ def test_explain_knows_every_cause(gpudiag: Gpudiag) -> None:
     assert "    fix    unset CUDA_VISIBLE_DEVICES\n           [set a variable]\n" in printed
     assert "https://" in printed
     nonsense = gpudiag("explain", "xyzzy")
-    assert nonsense.stderr.endswith("Nothing that can be explained is called 'xyzzy'. See 'gpudiag explain'.\n")
+    assert nonsense.stderr.endswith("nothing that can be explained is called 'xyzzy'. See 'gpudiag explain'.\n")
     misspelt = gpudiag("explain", "mask_hides_al")
     assert misspelt.returncode == 2
     assert "mask_hides_all" in misspelt.stderr
