@@ -69,6 +69,6 @@ def select(last: Report, selected: Sequence[str], failing: Iterable[Severity], a
         raise UsageError(f"No selected probe failed in {run}. These did not pass: {', '.join(statuses)}")
     gone = [name for name in statuses if name not in listing.names()]
     lost = f"; {', '.join(gone)} is not a probe of this gpudiag, but of {last.gpudiag_version}" if gone else ""
-    note = f"--failed: {counted(len(names), 'probe')} not passed since {run}, and what the diagnosis needs{lost}"
+    note = f"--failed: {counted(len(names), 'probe')} without a pass since {run}, and what the diagnosis needs{lost}"
     chosen = {*names, *listing.chosen((*FOR_DIAGNOSIS, *also))}
     return Selection(tuple(name for name in listing.names() if name in chosen), note)

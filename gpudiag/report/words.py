@@ -528,7 +528,7 @@ def next_of(report: Report) -> Next:
             return _to_be_verified(report)
     if failed := [probe for probe, status in (report.earlier or {}).items() if status != "skipped"]:
         missing = f"{_some(failed)} did not pass in an earlier run, and not since"
-        return Next(one_line(f"{missing}: --failed without SELECT, --skip and --level runs that."))
+        return Next(one_line(f"{missing}: run --failed without SELECT, --skip and --level."))
     return Next("")
 
 

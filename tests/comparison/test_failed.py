@@ -86,7 +86,7 @@ def test_a_probe_that_is_gone_is_named() -> None:
     last = replace(ran(growth=FAILS), earlier={"memory.removed": "fail"}, gpudiag_version="0.0.9")
     assert chosen(last) == {"memory.growth"}
     note = failed.select(last, listing.names(), (), ()).note
-    assert note.startswith("--failed: 1 probe not passed since the last run (")
+    assert note.startswith("--failed: 1 probe without a pass since the last run (")
     assert note.endswith("; memory.removed is not a probe of this gpudiag, but of 0.0.9")
 
 
@@ -162,7 +162,9 @@ def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag
     saved = codec.load(gpudiag.folder / "mended.json")
     assert {row.probe for row in saved.rows} == DIAGNOSIS, "one of these verifies each GPU"
     assert any(gap.why == "left out by --skip" for gap in saved.not_verified or ())
-    assert saved.notes[0].startswith("--failed: 2 probes not passed since the last run (less than a minute ago, FAIL)")
+    assert saved.notes[0].startswith(
+        "--failed: 2 probes without a pass since the last run (less than a minute ago, FAIL)"
+    )
 
     nothing = gpudiag(*again)
     assert (nothing.returncode, nothing.stdout) == (2, "")
