@@ -66,7 +66,7 @@ def select(last: Report, selected: Sequence[str], failing: Iterable[Severity], a
     if not statuses and last.exit_code == 0:
         raise UsageError(f"Nothing failed in {run}. Without --failed all probes run.")
     if statuses and not names and len(selected) < len(listing.names()):
-        raise UsageError(f"No selected probe failed in {run}. These did not pass: {', '.join(statuses)}")
+        raise UsageError(f"no selected probe failed in {run}. These did not pass: {', '.join(statuses)}")
     gone = [name for name in statuses if name not in listing.names()]
     lost = f"; {', '.join(gone)} is not a probe of this gpudiag, but of {last.gpudiag_version}" if gone else ""
     note = f"--failed: {counted(len(names), 'probe')} without a pass since {run}, and what the diagnosis needs{lost}"

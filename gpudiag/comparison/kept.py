@@ -122,7 +122,7 @@ def last_run(world: World) -> Report:
         spec = _spec(newest_run().world)
     hint = f" The last run here was on simulated GPUs: --simulate {spec}" if spec is not None else ""
     raise UsageError(
-        f"No last run of this machine and interpreter is kept. Run 'gpudiag check' without --failed.{hint}"
+        f"no last run of this machine and interpreter is kept. Run 'gpudiag check' without --failed.{hint}"
     )
 
 
@@ -136,16 +136,16 @@ def newest_run() -> Report:
             report = _load(file)
             if Identity.of(report) == Identity.here(report.world):
                 return report
-    raise UsageError("No run of this machine and interpreter is kept. Run 'gpudiag check' first.")
+    raise UsageError("no run of this machine and interpreter is kept. Run 'gpudiag check' first.")
 
 
 def _load(file: Path) -> Report:
     if reason := _distrust(file):
-        raise UsageError(f"The last run is not read: {file}: {reason}. Run 'gpudiag check', without --failed.")
+        raise UsageError(f"the last run is not read: {file}: {reason}. Run 'gpudiag check', without --failed.")
     try:
         return codec.load(file)
     except GpudiagError as error:
-        raise UsageError(f"The last run cannot be read: {error} Run 'gpudiag check', without --failed.") from None
+        raise UsageError(f"the last run cannot be read: {error} Run 'gpudiag check', without --failed.") from None
 
 
 def _kept(report: Report) -> Report:

@@ -72,7 +72,7 @@ def test_a_selection_and_a_requirement_of_a_pass_are_honoured() -> None:
     last = ran(growth=FAILS, fraction=WARNS)
     assert chosen(last, "memory.growth") == {"memory.growth"}
     assert chosen(last, also=("logical.gpu_split",)) == {"memory.growth", "memory.fraction", "logical.gpu_split"}
-    with pytest.raises(UsageError, match=r"No selected probe failed .* did not pass: memory\.growth, memory\.fraction"):
+    with pytest.raises(UsageError, match=r"no selected probe failed .* did not pass: memory\.growth, memory\.fraction"):
         chosen(last, "placement")
     warned = ran(growth=PASSES, fraction=WARNS)
     with pytest.raises(UsageError, match="Nothing failed"):
@@ -99,7 +99,7 @@ def test_runs_that_end_at_the_same_time_lose_no_failure() -> None:
 
 
 def test_without_a_last_run_the_error_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"No last run .* is kept\. Run 'gpudiag check' without --failed\.$"):
+    with pytest.raises(UsageError, match=r"no last run .* is kept\. Run 'gpudiag check' without --failed\.$"):
         kept.last_run(World(simulated=False))
     file = kept.Identity.here(World(simulated=False)).file(kept.RUN)
     ran(growth=FAILS)  # of another host
