@@ -28,24 +28,24 @@ CAUSE = Cause(
 def find(facts: Facts, variables: Variables) -> Matches:
     for name, value in variables.items():
         if known := misspelling_of(name):
+            evidence = [f"{name} is set" if value == WITHHELD else f"{name}={value!r}"]
+            away = (
+                unset(name)
+                if name.isidentifier()
+                else note(f"take {name} out of the file that sets it: a shell cannot unset such a name")
+            )
+            if is_set := known in facts.variables:
+                evidence.append(f"{known}={facts.variables[known]!r} is set as well, and holds")
             yield Match(
-                evidence=(f"{name} is set" if value == WITHHELD else f"{name}={value!r}",),
+                evidence=tuple(evidence),
                 figures={"name": name, "value": value, "known": known},
-                fix=(
-                    _cure(name, known, facts),
-                    unset(name)
-                    if name.isidentifier()
-                    else note(f"take {name} out of the file that sets it: a shell cannot unset such a name"),
-                ),
+                fix=(away,) if is_set else (_cure(name, known, facts), away),
             )
 
 
 def _cure(name: str, known: str, facts: Facts) -> Action:
     """Return how to set ``known`` in place of ``name``; a sentence if the value would not be valid for it."""
-    variables = facts.variables
-    if known in variables:
-        return note(f"{known}={variables[known]!r} is set as well, and holds: take {name} away")
-    value = variables[name]
+    value = facts.variables[name]
     if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
         return export(known, "true")
     if value == WITHHELD:
