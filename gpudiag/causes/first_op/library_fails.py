@@ -74,12 +74,13 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
 
 
 def _failed(rows: Rows, library: str) -> Iterator[tuple[Row, Finding]]:
-    for row in rows:
-        for found in row.findings if row.area == "libraries" else ():
-            crashed = found.kind == "crashed" and library == "cuSOLVER"
-            failed = found.kind == "failed" and found.figures.get("library") == library
-            if crashed or (failed and "CUDA_ERROR_" not in found.message):  # the driver's, whichever library has it
-                yield row, found
+    findings = [(row, found) for row in rows if row.area == "libraries" for found in row.findings]
+    of_driver = [found for _, found in findings if "CUDA_ERROR_" in found.message]  # whichever library has it
+    for row, found in findings:
+        crashed = found.kind == "crashed" and library == "cuSOLVER" and not of_driver
+        failed = found.kind == "failed" and found.figures.get("library") == library
+        if crashed or (failed and found not in of_driver):
+            yield row, found
 
 
 def _status(log: Log) -> Event | None:

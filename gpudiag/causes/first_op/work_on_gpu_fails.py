@@ -14,9 +14,10 @@ from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
 from gpudiag.fix import Kind, check, kernel_log, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.text import listed
 
 CAUSE = Cause(
-    title="every library fails on {gpus} with {error}",
+    title="{what} on {gpus} with {error}",
     unfit=True,
     fix=(
         kernel_log("shows which fault it is: NVIDIA's table of Xid errors says what to do"),
@@ -47,10 +48,18 @@ def find(gpus: ChosenGpus) -> Matches:
     bad = [gpu for number, gpu in enumerate(gpus.gpus) if f"GPU:{number}" in devices]
     others = gpus.without(bad, "until it is repaired")
     elsewhere = len(bad) < len(gpus.gpus) and others.change is not None
+    names = [*dict.fromkeys(str(found.figures["library"]) for _, found in failed if "library" in found.figures)]
+    scope = {gpu.uuid for gpu in bad or gpus.gpus}
+    works = any(row.area == "libraries" and row.status == "pass" and scope & {*row.devices} for row in gpus.rows)
+    some = f"{listed(names)} {'fails' if len(names) == 1 else 'fail'}"
     yield Match(
         evidence=tuple(found.message for _, found in failed[:3]),
         confidence=Confidence.LIKELY,
-        figures={"gpus": " and ".join(devices) or "the GPUs", "error": failed[0][0]},
+        figures={
+            "what": some if works and names else "every library fails",
+            "gpus": " and ".join(devices) or "the GPUs",
+            "error": failed[0][0],
+        },
         fix=(*([others] if elsewhere else []), *CAUSE.fix),
         tried=others if elsewhere else None,
         gpus=addresses(bad),

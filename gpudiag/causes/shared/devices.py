@@ -73,10 +73,11 @@ class ChosenGpus:
 
     def reset(self, failing: Iterable[int | str]) -> Action:
         """Return how to reset the GPUs of these indices of NVML's; no command if none is known to fail."""
-        failing = [*failing] or [gpu.index for gpu in self.gpus if len(self.gpus) == 1]
         if indices := ",".join(map(str, failing)):
             return reset_gpu(indices, "or reboot: if its hardware or firmware has failed")
         of = ", ".join(str(gpu.index) for gpu in self.gpus)
+        if len(self.gpus) == 1:
+            return note(f"dmesg shows whether GPU {of} fails, by its PCI bus id {self.gpus[0].pci_bus_id}")
         return note(f"the GPU that fails is one of {of or 'those of nvidia-smi -L'}; dmesg names it by its PCI bus id")
 
     def without(self, unusable: list[Gpu], why: str = "") -> Action:
