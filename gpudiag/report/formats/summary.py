@@ -199,7 +199,9 @@ def _answer(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
         page.add(words.steps(report), "dim", lead=_lead("stages"), lead_style="dim")
     for line in others:
         page.add(line.text, "dim", lead=_lead(line.heading), lead_style="dim", whole=line.is_copied)
-    if causes and others:
+    if causes and report.program is not None:
+        page.add(words.headline(report), "bold")
+    if causes and (others or report.program is not None):
         page.blank()
     for cause in reversed(causes[1:]):
         _cause(page, report, cause, verbose=verbose, whole=verbose)
@@ -207,8 +209,6 @@ def _answer(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
     last = Page(page.width, color=page.color)
     _again(last, report, head=head)
     if causes:
-        if report.program is not None:
-            page.add(words.headline(report), "bold")
         _cause(page, report, causes[0], words.opening(report, causes[0]), verbose=verbose, room=HEIGHT - last.height)
     page.extend(last)
 
