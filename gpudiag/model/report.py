@@ -436,18 +436,20 @@ class Report(Record):
     @property
     def failed_gpus(self) -> frozenset[str]:
         """PCI bus ids, in lower case, of the GPUs in scope that a cause of a failed stage is about, that a proved cause
-        makes unfit, or that a row which failed did not verify."""
+        makes unfit, or on which a check failed."""
         scope = {gpu.pci_bus_id.lower() for gpu in self.gpus}
         of_causes = self.diagnosis.causes if self.diagnosis.broken_at is not None else ()
         hit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
         hit |= {pci.lower() for cause in of_causes for pci in cause.gpus}
         for row in self.rows:
-            if any(finding.severity is Severity.FAIL for finding in row.findings) or (
-                row.crash and len(row.devices) == 1
-            ):
-                verified = row.outcome.verified if isinstance(row.outcome, Judged) else ()
-                given = {gpu.pci_bus_id.lower() for gpu in self.gpus if gpu.uuid in row.devices}
-                hit |= given - {*map(str.lower, verified)}
+            given = [gpu.pci_bus_id.lower() for uuid in row.devices for gpu in self.gpus if gpu.uuid == uuid]
+            failed = [finding for finding in row.findings if finding.severity is Severity.FAIL]
+            if len(given) == 1 and (failed or row.crash):
+                hit |= {*given}
+            for finding in failed:
+                hit |= _named_gpus(finding, given)
+            if failed and isinstance(row.outcome, Judged) and row.outcome.verified:
+                hit |= {*given} - {*map(str.lower, row.outcome.verified)}
         return frozenset(hit & scope)
 
     def device_label(self, row: Row) -> str:
@@ -458,6 +460,13 @@ class Report(Record):
         if isinstance(row.outcome, Skipped | Interrupted):
             return ""
         return "host" if row.area in ("host", EXPECT) else "CPU"
+
+
+def _named_gpus(finding: Finding, given: list[str]) -> set[str]:
+    """Return the PCI bus ids of the GPUs that a finding is about; ``given``: those of its row, as TensorFlow counts."""
+    number = str(finding.figures.get("device", "")).removeprefix("GPU:")
+    by_number = {given[int(number)]} if number.isdecimal() and int(number) < len(given) else set()
+    return by_number | {str(finding.figures.get("pci_bus_id", "")).lower()}
 
 
 def conclude(report: Report) -> Report:

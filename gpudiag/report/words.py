@@ -220,10 +220,16 @@ def machine_in_brief(report: Report) -> list[str]:
         f"TensorFlow {_tensorflow(facts, in_brief=True)}",
         f"driver {driver}" if driver else "no NVIDIA driver",
         *(f"{number} x {name}" for name, number in gpus.items()),
-        *([] if gpus else [f"no GPU: {_no_gpus(facts).removeprefix('none: ')}" if facts.nvml_devices else "no GPU"]),
+        *([] if gpus else [_no_gpus_in_brief(facts)]),
         *([f"SIMULATED ({report.world.spec})"] if report.world.simulated else []),
         f"{started(report)[:-7]} UTC",
     ]
+
+
+def _no_gpus_in_brief(facts: Facts) -> str:
+    if facts.nvml_devices:
+        return f"no GPU: {_no_gpus(facts).removeprefix('none: ')}"
+    return "no GPU" if facts.without_gpu else "NVML lists no GPU"
 
 
 def _gpu_in_brief(gpu: Gpu) -> str:

@@ -136,6 +136,14 @@ def test_a_gpu_on_which_a_check_failed_is_not_counted_as_verified() -> None:
     assert SEPARATOR.join(("1 passed, 1 failed", "1 of 2 GPUs verified")) in screen(shown)[-1]
 
 
+def test_a_check_that_failed_on_one_of_two_gpus_does_not_take_the_other() -> None:
+    wrong = Finding("differs", Severity.FAIL, "a product is wrong", figures={"device": "GPU:1"})
+    apart = Finding("gpu_differs", Severity.FAIL, "no kernel runs on one of them")
+    for finding, verified in ((wrong, 1), (apart, 2)):
+        rows = row("placement.log", passed(on=GPUS), *GPUS), row("libraries.cublas", passed("", finding), *GPUS)
+        assert f"{verified} of 2 GPUs verified" in screen(report(*rows, gpus=GPUS))[-1]
+
+
 def test_a_broken_row_that_nothing_explains_shows_its_log() -> None:
     broken = row("placement.log", Broken(NoReading.SIGNAL, "SIGSEGV"), log=("one", "two", "three", "four"))
     lines = [line.strip() for line in screen(report(broken))]
