@@ -14,6 +14,7 @@ import select
 import stat
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,11 @@ MOST_LINES = 2000
 MOST_LINE_CHARACTERS = 2000
 """The most characters of a line, so that a report stays small."""
 MOST_BYTES = 1 << 28
-"""The most bytes that are read: of a longer file its two ends, of a longer stream its beginning."""
+"""The most bytes that are searched: of a longer file its two ends, of a longer stream its beginning and its last
+:data:`_STREAM_END`."""
+MOST_STREAM_BYTES = 1 << 34
+"""The most bytes that are read of a stream to find its end: one that never ends must not be read for ever."""
+_STREAM_END = 1 << 24
 MOST_CHARACTERS = 1 << 19
 """The most characters of all kept lines, because searching a long line for causes costs more than linear time."""
 _LONGEST_LINE = 1 << 14
@@ -150,18 +155,43 @@ def _cut(lines: Iterable[str], longest: int, characters: int) -> Iterator[str]:
 def _chunks(file: int, stopped: Callable[[], bool], notes: list[str]) -> Iterator[bytes]:
     """Yield the contents of an open file; of one that is too long its two ends, with a note."""
     size = os.fstat(file).st_size if stat.S_ISREG(os.fstat(file).st_mode) else None
-    halves = size is not None and size > MOST_BYTES
+    raw = _raw(file, stopped, waits=size is None)
+    if size is not None and size > MOST_BYTES:
+        notes.append(f"its first and its last {MOST_BYTES >> 21} MiB were read")
+        yield from _up_to(raw, MOST_BYTES // 2)
+        os.lseek(file, size - MOST_BYTES // 2, os.SEEK_SET)
+        yield b"\n"
+        yield from _up_to(raw, MOST_BYTES // 2)
+        return
+    yield from _up_to(raw, MOST_BYTES)
+    last = deque[bytes]()
+    rest = held = 0
+    for chunk in _up_to(raw, MOST_STREAM_BYTES):
+        rest += len(chunk)
+        held += len(chunk)
+        last.append(chunk)
+        while held - len(last[0]) >= _STREAM_END:
+            held -= len(last.popleft())
+    if rest > held:
+        notes.append(f"its first {MOST_BYTES >> 20} MiB and its last {held >> 20} MiB were read")
+        yield b"\n"
+    yield from last
+    if rest >= MOST_STREAM_BYTES:
+        notes.append(f"what follows {rest + MOST_BYTES >> 30} GiB was not read")
+
+
+def _up_to(raw: Iterator[bytes], most: int) -> Iterator[bytes]:
+    """Yield blocks until they hold this many bytes."""
     done = 0
+    while done < most and (chunk := next(raw, b"")):
+        done += len(chunk)
+        yield chunk
+
+
+def _raw(file: int, stopped: Callable[[], bool], *, waits: bool) -> Iterator[bytes]:
+    """Yield what is read from a file to its end; ``waits``: it may have to wait for what comes."""
     while not stopped():
-        if done >= (MOST_BYTES // 2 if halves else MOST_BYTES):
-            if not halves or size is None:
-                notes.append(f"the first {MOST_BYTES >> 20} MiB were read, and not what follows")
-                return
-            notes.append(f"its first and its last {MOST_BYTES >> 21} MiB were read")
-            os.lseek(file, size - MOST_BYTES // 2, os.SEEK_SET)
-            halves, done = False, MOST_BYTES // 2
-            yield b"\n"
-        if size is None and sys.platform != "win32" and not select.select([file], [], [], _POLL_S)[0]:
+        if waits and sys.platform != "win32" and not select.select([file], [], [], _POLL_S)[0]:
             continue
         try:
             chunk = os.read(file, _CHUNK)
@@ -170,7 +200,6 @@ def _chunks(file: int, stopped: Callable[[], bool], notes: list[str]) -> Iterato
             continue
         if not chunk:
             return
-        done += len(chunk)
         yield chunk
 
 

@@ -152,6 +152,26 @@ def test_of_a_file_that_is_too_long_both_ends_are_read(
     assert "its first and its last 1 MiB were read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("endless", [False, True])
+def test_of_a_stream_that_is_too_long_the_beginning_and_the_end_are_read(
+    endless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program_log, "MOST_BYTES", 2 << 20)
+    monkeypatch.setattr(program_log, "_STREAM_END", 1 << 20)
+    monkeypatch.setattr(program_log, "MOST_STREAM_BYTES", (3 if endless else 100) << 20)
+    os.mkfifo(tmp_path / "pipe")
+    count = "" if endless else "500000"
+    script = f"{{ echo first; seq -f 'Epoch %.0f' {count or '99999999'}; echo last; }} > pipe"
+    with subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path, stderr=subprocess.DEVNULL) as writer:
+        kept = read(tmp_path / "pipe")
+        writer.kill()
+    assert kept[0] == "first"
+    assert (kept[-1] == "last") is not endless
+    written = capsys.readouterr().err
+    assert "its first 2 MiB and its last 1 MiB were read" in written
+    assert ("was not read" in written) is endless
+
+
 def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
