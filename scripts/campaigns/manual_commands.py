@@ -38,6 +38,8 @@ NOT_RUN = {
     r"/var/lib/": "writes to a folder of another service",
     r"\bNAME\b|thread_count_not_read": "is about a file that the page asks to write",
 }
+BEFORE = {"--failed": "gpudiag check discovery libraries.cudnn --simulate 2x2GiB --fault library_missing=libcudnn.so.9"}
+"""What a reader has done before a command with this option."""
 PROGRAM = """\
 import sys
 
@@ -149,6 +151,9 @@ def main() -> int:
                 if reason:
                     print(f"  not run            {command.splitlines()[0]}: {reason}", flush=True)
                     continue
+                for option, earlier in BEFORE.items():
+                    if option in command:
+                        run(earlier, folder, Path(home))
                 status, seconds, printed = run(command, folder, Path(home))
                 bad = status is None or status in REFUSED or "Traceback (most recent" in printed
                 failed += bad
