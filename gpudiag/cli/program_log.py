@@ -45,9 +45,10 @@ SILENCE_S = 60.0
 """How long a pipe that nobody named may be silent before anything was read from it. TensorFlow's import takes up to a
 minute on a slow network file system."""
 _WAITING_S = 3.0
-_MACHINE = "To examine this machine instead: gpudiag why < /dev/null"
+_MACHINE = "for this machine: gpudiag why < /dev/null"
 _PIPE_OR_MACHINE = (
-    "For a program's log, pipe its standard error, too: python program.py 2>&1 | gpudiag why\n" + _MACHINE
+    "For a program's log, pipe its standard error, too: python program.py 2>&1 | gpudiag why\n"
+    "To examine this machine instead: gpudiag why < /dev/null"
 )
 
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
@@ -116,14 +117,14 @@ def read_piped(stopped: Callable[[], bool], *, quiet: bool) -> LogText:
         if waited_s > SILENCE_S:
             raise UsageError(f"nothing was piped into gpudiag why for {SILENCE_S:g} s. {_PIPE_OR_MACHINE}")
         if waited_s > _WAITING_S and not is_waiting_said:
-            say(f"gpudiag: waiting for a log on standard input. {_MACHINE}")
+            say(f"gpudiag: waiting for standard input; {_MACHINE}")
             is_waiting_said = True
     assert sys.stdin is not None
     text = _read(os.dup(sys.stdin.fileno()), "standard input", stopped)
     if text.is_empty and not stopped():
         raise UsageError(f"nothing was piped into gpudiag why: standard input is empty. {_PIPE_OR_MACHINE}")
     if not quiet:
-        say(f"gpudiag: note: the log was read from standard input. {_MACHINE}")
+        say(f"gpudiag: the log is standard input; {_MACHINE}")
     for note in text.notes:
         say(f"gpudiag: note: {note}")
     return text
