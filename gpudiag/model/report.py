@@ -442,15 +442,24 @@ class Report(Record):
         hit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
         hit |= {pci.lower() for cause in of_causes for pci in cause.gpus}
         for row in self.rows:
-            given = [gpu.pci_bus_id.lower() for uuid in row.devices for gpu in self.gpus if gpu.uuid == uuid]
-            failed = [finding for finding in row.findings if finding.severity is Severity.FAIL]
-            if len(given) == 1 and (failed or row.crash):
-                hit |= {*given}
-            for finding in failed:
-                hit |= _named_gpus(finding, given)
-            if failed and isinstance(row.outcome, Judged) and row.outcome.verified:
-                hit |= {*given} - {*map(str.lower, row.outcome.verified)}
+            for finding in row.findings:
+                if finding.severity is Severity.FAIL:
+                    hit |= self.gpus_of(row, finding)
+            if row.crash and len(row.devices) == 1:
+                hit |= {gpu.pci_bus_id.lower() for gpu in self.gpus if gpu.uuid in row.devices}
         return frozenset(hit & scope)
+
+    def gpus_of(self, row: Row, finding: Finding) -> set[str]:
+        """Return the PCI bus ids, in lower case, of the GPUs that a finding is about; empty if that is not known."""
+        given = [gpu.pci_bus_id.lower() for uuid in row.devices for gpu in self.gpus if gpu.uuid == uuid]
+        number = str(finding.figures.get("device", "")).removeprefix("GPU:")
+        named = {str(finding.figures.get("pci_bus_id", "")).lower()} & {*given}
+        if number.isdecimal() and int(number) < len(given):
+            named.add(given[int(number)])
+        verified = row.outcome.verified if isinstance(row.outcome, Judged) else ()
+        if not named and (len(given) == 1 or verified):
+            return {*given} - ({*map(str.lower, verified)} if len(given) > 1 else set())
+        return named
 
     def device_label(self, row: Row) -> str:
         """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
@@ -460,13 +469,6 @@ class Report(Record):
         if isinstance(row.outcome, Skipped | Interrupted):
             return ""
         return "host" if row.area in ("host", EXPECT) else "CPU"
-
-
-def _named_gpus(finding: Finding, given: list[str]) -> set[str]:
-    """Return the PCI bus ids of the GPUs that a finding is about; ``given``: those of its row, as TensorFlow counts."""
-    number = str(finding.figures.get("device", "")).removeprefix("GPU:")
-    by_number = {given[int(number)]} if number.isdecimal() and int(number) < len(given) else set()
-    return by_number | {str(finding.figures.get("pci_bus_id", "")).lower()}
 
 
 def conclude(report: Report) -> Report:

@@ -33,6 +33,7 @@ from gpudiag.model.report import (
     NoReading,
     Report,
     Row,
+    Severity,
     Skipped,
     Verdict,
     why_exit_code,
@@ -128,12 +129,18 @@ def reason_for(report: Report, row: Row, found: Finding | None = None) -> RootCa
     """Return the cause of the diagnosis that explains a finding, or a broken row; None if none does.
 
     A finding without a fix of its own is one for which the diagnosis knows more: if no operation could run on a GPU,
-    its first cause explains it on the GPUs that it affects.
+    its first cause explains it on the GPUs that it affects. A proved cause that makes a GPU unfit explains what fails
+    on that GPU alone.
     """
     named = found.cause if found is not None else row.outcome.explained_by if isinstance(row.outcome, Broken) else ""
     if named or found is None:
         causes = (*report.diagnosis.causes, *report.diagnosis.folded)
         return next((cause for cause in causes if cause.cause_id == named), None)
+    where = report.gpus_of(row, found)
+    if found.severity is Severity.FAIL and where:
+        for unfit in report.unfit:
+            if where <= {*map(str.lower, unfit.gpus)}:
+                return unfit
     if found.fix or report.diagnosis.broken_at in (None, Stage.FIRST_OP) or not report.diagnosis.causes:
         return None
     first = report.diagnosis.causes[0]

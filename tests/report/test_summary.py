@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from corpus import RECORDED
 from gpudiag.errors import ReportError
 from gpudiag.model import codec
-from gpudiag.model.diagnosis import RootCause
+from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.model.report import Broken, Finding, NoReading, Report, Severity, Verdict
 from gpudiag.report import render, words
 from gpudiag.report.formats.summary import HEIGHT, SEPARATOR
@@ -142,6 +142,16 @@ def test_a_check_that_failed_on_one_of_two_gpus_does_not_take_the_other() -> Non
     for finding, verified in ((wrong, 1), (apart, 2)):
         rows = row("placement.log", passed(on=GPUS), *GPUS), row("libraries.cublas", passed("", finding), *GPUS)
         assert f"{verified} of 2 GPUs verified" in screen(report(*rows, gpus=GPUS))[-1]
+
+
+def test_what_fails_on_a_gpu_that_a_cause_makes_unfit_fails_for_that_reason() -> None:
+    wrong = Finding("differs", Severity.FAIL, "a product is wrong", CAP_IGNORED.fix, figures={"device": "GPU:1"})
+    shown = report(row("libraries.cublas", passed("", wrong, on=GPUS[:1]), *GPUS), gpus=GPUS)
+    (cause,) = REPORTS["diagnosis-library"].diagnosis.causes
+    bad = msgspec.structs.replace(cause, cause="GPU 1 computes wrong", unfit=True, gpus=(GPUS[1].pci_bus_id,))
+    text = "\n".join(screen(msgspec.structs.replace(shown, diagnosis=Diagnosis(causes=(bad,)))))
+    assert CAP_IGNORED.fix[0].note not in text
+    assert CAP_IGNORED.fix[0].note in "\n".join(screen(shown, 200))
 
 
 def test_a_broken_row_that_nothing_explains_shows_its_log() -> None:
