@@ -95,7 +95,7 @@ MACHINES = (
     _faulty("context refused", "context_creation=46", r"nvidia-smi"),
     _faulty("gpu lost", "device_lost_after=200@1", r"reboot|reset|dmesg", is_shown_wide=True),
     _faulty("memory corrupted", "memory_corrupted@1", r"CUDA_VISIBLE_DEVICES"),
-    _faulty("no allocatable memory", "allocation_from=1", r"nvidia-smi"),
+    _faulty("no allocatable memory", "allocation_from=1", r"ulimit|nvidia-smi"),
     _faulty("slow driver", "slow_call=cuInit:11", r"persistence|dmesg"),
     _set("growth misspelt", "TF_FORCE_GPU_ALLOW_GROWHT=true", r"TF_FORCE_GPU_ALLOW_GROWTH"),
     _set("xla flag unknown", "XLA_FLAGS=--xla_gpu_no_such_flag=1", r"unset XLA_FLAGS"),
