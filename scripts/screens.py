@@ -36,7 +36,8 @@ HEAD = f"""# What is on the screen after a check
 Each row is one `gpudiag check`, typed into a terminal of {WIDTH} columns and {HEIGHT} lines on a machine that is
 broken in one way. *Fix* is the command that mends it, or what takes its place if no command does. *Lines to the prompt*
 are those from it down to the prompt: up to {HEIGHT - 1} it is on the screen. *Lines* are those of the whole output.
-Seconds were taken under very different load: do not compare them. Two values are before and after. Written by `python scripts/screens.py`.
+Seconds were taken under very different load: do not compare them. Two values are before and after.
+Written by `python scripts/screens.py`.
 
 | machine | fix | lines to the prompt | lines | exit status | s | screens |
 | --- | --- | --- | --- | --- | --- | --- |
