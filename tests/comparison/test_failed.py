@@ -16,7 +16,8 @@ from gpudiag.errors import UsageError
 from gpudiag.model import codec
 from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Limits, NoReading, Report, Skipped, World
 from gpudiag.probes import listing
-from gpudiag.report import words
+from gpudiag.report import render, words
+from gpudiag.run.gaps import with_gaps
 from reports import CAP_IGNORED, GPUS, MISSPELT, passed, report, row
 
 PASSES = passed(on=GPUS)
@@ -184,3 +185,12 @@ def test_of_nothing_nothing_can_be_skipped(gpudiag: Gpudiag) -> None:
         assert error in done.stderr
     done = gpudiag("show")
     assert (done.returncode, "name a saved report" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["summary", "table", "markdown", "junit", "github", "html", "nagios"])
+def test_a_pass_says_what_was_left_out_and_what_has_not_passed(kind: str) -> None:
+    shown = report(row("memory.growth", PASSES, *GPUS), gpus=GPUS)
+    shown = with_gaps(replace(shown, skip=("libraries",), earlier={"memory.limit": "fail", "libraries.xla": "skipped"}))
+    text = " ".join(render(shown, kind, width=80, color=False).split())
+    assert "left out by --skip" in text
+    assert "memory.limit did not pass in an earlier run, and not since" in text

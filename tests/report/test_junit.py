@@ -166,7 +166,7 @@ SKIPPED = row("memory.growth", Skipped("no GPU"))
 @pytest.mark.parametrize(
     ("shown", "children"),
     [
-        (report(VERIFIED, gpus=GPUS), []),
+        (report(VERIFIED, gpus=GPUS), ["system-out"]),
         (report(SKIPPED), ["error"]),
         (report(SKIPPED, limits=Limits(allow_no_gpu=True)), ["skipped"]),
         (report(), ["error"]),

@@ -87,8 +87,9 @@ def _verdict(report: Report) -> ET.Element:
         ET.SubElement(case, "system-out").text = f"{message}\n{words.headline(report)}"
     elif report.verdict is not Verdict.PASS:
         ET.SubElement(case, "skipped").text = f"{message}\n{words.next_step(report)}"
-    elif used := accounts.summary(report):
-        ET.SubElement(case, "system-out").text = used
+    else:
+        text = "\n".join(filter(None, (message, accounts.summary(report), words.next_step(report))))
+        ET.SubElement(case, "system-out").text = text
     return case
 
 
