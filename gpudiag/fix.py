@@ -319,9 +319,16 @@ class Shown(NamedTuple):
     action: Action
 
 
-def shown(actions: Iterable[Action]) -> Iterator[Shown]:
-    """Yield each action with a heading; a recommended note gets the heading of a fix."""
+def shown(actions: Iterable[Action], *, without: Iterable[Action] = ()) -> Iterator[Shown]:
+    """Yield each action with a heading; a recommended note gets the heading of a fix.
+
+    No command is yielded twice, nor one that an action of ``without`` has.
+    """
+    commands = {action.command for action in without if action.command}
     for number, action in enumerate(actions):
+        if action.command in commands:
+            continue
+        commands.update(filter(None, [action.command]))
         heading = "fix" if number == 0 and action.role is Role.NOTE else _HEADINGS[action.role]
         text, clause = (action.command, action.clause) if action.command else (action.clause, "")
         yield Shown(heading, one_line(text), one_line(clause), action)

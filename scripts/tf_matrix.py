@@ -47,6 +47,7 @@ MEANINGS = {
     "warning": "something is not as it should be, and does no harm by itself",
     "fail": "what was asked for did not happen",
     "broken": "the probe gave nothing to judge: it crashed or hung",
+    "interrupted": "a signal stopped the run before the probe had ended",
     "skipped": "it does not apply there",
 }
 assert tuple(MEANINGS) == STATUSES

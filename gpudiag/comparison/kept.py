@@ -35,6 +35,7 @@ from gpudiag.model.report import Report, Verdict, World
 from gpudiag.text import printable
 
 RUN, PASS = "last-run", "last-pass"
+_NAME = re.compile(r"last-(?:run|pass)-[\w.-]+-[0-9a-f]{12}\.json")
 MOST_FILES = 50
 """The most records of each kind; the oldest are deleted, because a container often gets a new host name each time."""
 SOURCE = "the last PASS"
@@ -230,6 +231,5 @@ def _remove_oldest(state: Path) -> None:
 
 
 def _newest_first(state: Path, kind: str) -> list[Path]:
-    pattern = re.compile(rf"{kind}-[\w.-]+-[0-9a-f]{{12}}\.json")
-    records = [file for file in state.iterdir() if pattern.fullmatch(file.name)]
+    records = [file for file in state.iterdir() if file.name.startswith(kind) and _NAME.fullmatch(file.name)]
     return sorted(records, key=lambda file: file.lstat().st_mtime, reverse=True)

@@ -115,11 +115,9 @@ def advice_lines(report: Report, found: Finding) -> list[Line]:
     cause has."""
     if found.accepted is not None:
         return [Line("note", advice(found))]
-    of_causes = {action.command for cause in report.diagnosis.causes for action in cause.fix if action.command}
+    of_causes = (action for cause in report.diagnosis.causes for action in cause.fix)
     lines = []
-    for item in shown(found.fix):
-        if item.action.command in of_causes:
-            continue
+    for item in shown(found.fix, without=of_causes):
         lines.append(Line(item.heading, item.text, bool(item.action.command)))
         lines += [Line("", item.clause)] if item.clause else []
     return lines
@@ -425,11 +423,7 @@ def cause(root_cause: RootCause, *, is_titled: bool = False) -> list[Line]:
         if trial is None
         else [Line("tried", f"here: {trial.outcome.value}{f' ({trial.detail})' if trial.detail else ''}")]
     )
-    commands: list[str] = []
     for item in shown(root_cause.fix):
-        if item.action.command in commands:
-            continue
-        commands += filter(None, [item.action.command])
         pairs.append(Line(item.heading, item.text, bool(item.action.command)))
         pairs += [Line("", item.clause)] if item.clause else []
         if trial is not None and item.action.change == trial.change:

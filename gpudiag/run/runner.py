@@ -68,7 +68,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
         subject = judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits)
         evidence = subject.evidence
-        diagnosis = _diagnosed(session, subject)
+        diagnosis, of_diagnosis = _diagnosed(session, subject)
         if options.no_catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
@@ -95,7 +95,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                     accounts=account(evidence, diagnosis),
                     settings=options.settings,
                     skip=options.skip,
-                    notes=(*options.notes, *_notes(session, scheduler)),
+                    notes=(*options.notes, *of_diagnosis, *_notes(session, scheduler)),
                 )
             )
         )
@@ -121,8 +121,9 @@ def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:
     return judgement.judged(row, entry, facts, limits) if again else row
 
 
-def _diagnosed(session: Session, subject: judgement.JudgedSubject) -> Diagnosis:
-    """Return the diagnosis; a run that was stopped waits for it no longer than :data:`LAST_S`."""
+def _diagnosed(session: Session, subject: judgement.JudgedSubject) -> tuple[Diagnosis, tuple[str, ...]]:
+    """Return the diagnosis, and a note if a signal cut it short: a run that was stopped waits for it no longer than
+    :data:`LAST_S`."""
     session.observer.phase("diagnosis")
     stopped_at: list[float] = []
 
@@ -136,9 +137,14 @@ def _diagnosed(session: Session, subject: judgement.JudgedSubject) -> Diagnosis:
     diagnosis = judgement.diagnosed(subject, apart)
     why = session.stopped()
     if why is None or why[0] is not NoReading.INTERRUPTED:
-        return diagnosis
-    failed = tuple(failure for failure in diagnosis.failed if failure.part != judgement.REST)  # the signal cut it short
-    return msgspec.structs.replace(diagnosis, failed=failed)
+        return diagnosis, ()
+    failed = tuple(failure for failure in diagnosis.failed if failure.part != judgement.REST)
+    cut_short = tuple(
+        f"{failure.part} was {failure.why}: a cause may be missing"
+        for failure in diagnosis.failed
+        if failure.part == judgement.REST
+    )
+    return msgspec.structs.replace(diagnosis, failed=failed), cut_short
 
 
 def _notes(session: Session, scheduler: Scheduler) -> tuple[str, ...]:
