@@ -298,7 +298,7 @@ def test_the_faults_are_many() -> None:
 def test_the_head_of_a_report_says_it(gpudiag: Gpudiag) -> None:
     (gpudiag.folder / "cudnn").mkdir()
     (gpudiag.folder / ".bashrc").write_text(BASHRC)
-    check = ["check", "host", "discovery.trace", "--no-catalogue", "--bisect", "300", "-q", "-o", "report.json"]
+    check = ["check", "host", "discovery.trace", "--no-catalogue", "--bisect", "300", "-q", "-v", "-o", "report.json"]
     away = 'mv "$GPUDIAG_SIM_MACHINE/lib/libcudnn.so.9" cudnn; HOME="$PWD" exec "$@"'
     command = gpudiag.command(*check, "--mask")
     done = gpudiag("simulate", "2", "--", "sh", "-c", away, "sh", *command, flags=(), GPUDIAG_BISECT="60")
