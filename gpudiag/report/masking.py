@@ -1,13 +1,13 @@
 """Removes from a report the names that identify its machine, so that it can be shared.
 
-Known names are replaced wherever they occur, also in log lines, readings, figures and the command: the home folder,
-the user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the
-command line and search paths (``PYTHONPATH`` ...) name outside the system's own folders. Of the rest, only numbers (of
-up to 12 digits, if no label such as "Serial Number" precedes them and they do not look like a telephone number) and the
-words that gpudiag knows are kept: those in its own files, which are its own texts, and names of libraries, of
-variables and of TensorFlow's messages. Any other word becomes ``<masked-1>``; a line of a program's log in which
-nothing is known to matter is left out. Equal things get equal placeholders, so rows still name their GPUs, and equal
-folders are still equal.
+Known names are replaced wherever they occur, also in log lines, readings, figures and the command: the home folder, the
+user, the host, the environment that Python runs in, the UUIDs of GPUs and MIG instances, and the paths that the command
+line, its variables (``GPUDIAG_OUTPUT`` ...) and search paths (``PYTHONPATH`` ...) name outside the system's own
+folders. Of the rest, only numbers (of up to 12 digits, if no label such as "Serial Number" precedes them and they do
+not look like a telephone number) and the words that gpudiag knows are kept: those in its own files, which are its own
+texts, and names of libraries, of variables and of TensorFlow's messages. Any other word becomes ``<masked-1>``; a line
+of a program's log in which nothing is known to matter is left out. Equal things get equal placeholders, so rows still
+name their GPUs, and equal folders are still equal.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ _COMMON_NAME = re.compile(
 
 _COMMON_FOLDERS = frozenset({"/", "/home", "/nonexistent", "/tmp", "/usr", "/usr/local"})  # noqa: S108  (nothing is written there)
 
-_SEARCH_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_OPTIONS = ("OUTPUT", "LOG", "CONFIG", "EXPECT", "BASELINE", "SIMULATE")
+_PATH_VARIABLES = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", *(f"GPUDIAG_{name}" for name in _OPTIONS))
 _OF_THE_SYSTEM = re.compile(r"/(?:bin|boot|dev|etc|lib\w*|opt|proc|run|sbin|sys|usr)(?:/|$)")
 """System folders, whose contents have the same names everywhere."""
 
@@ -357,9 +358,10 @@ def _path_rules(facts: Facts) -> list[_Rule]:
 
 
 def _named_path_rules(report: Report, known: list[_Rule]) -> list[_Rule]:
-    """Return the rules for the paths that the command line and the search paths name, the longest first."""
+    """Return the rules for the paths that the command line, its variables and the search paths name, the longest
+    first."""
     words = (word.partition("=")[2] if word.startswith("-") and "=" in word else word for word in report.command)
-    listed = (re.split("[: ]", report.facts.variables.get(name, "")) for name in _SEARCH_PATHS)
+    listed = (re.split("[: ]", report.facts.variables.get(name, "")) for name in _PATH_VARIABLES)
     named = [word for word in words if "/" in word] + [path for paths in listed for path in paths if "/" in path]
     others = re.compile("|".join(["[<~-]", r".*://", _SIMULATED_MACHINE, *(rule for rule, _ in known)]))
     placeholders: dict[str, str] = {}

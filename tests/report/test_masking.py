@@ -324,6 +324,7 @@ def test_paths_that_the_command_and_the_search_paths_name() -> None:
     variables = {
         "PYTHONPATH": "/data/acme:/usr/lib/python3:.:/home/someone/src",
         "LD_LIBRARY_PATH": "/data/acme/cuda/lib:/opt/lib",
+        "GPUDIAG_OUTPUT": "/work/reports/report.json",  # gpudiag knows each of these words
     }
     said = "/data/acme/lab.toml: unknown key; File /data/acme/models/net.py; /data/acmes; /srv/data/acme"
     told = msgspec.structs.replace(
@@ -335,6 +336,7 @@ def test_paths_that_the_command_and_the_search_paths_name() -> None:
     assert once.facts.variables == {
         "PYTHONPATH": "<path-4>:/usr/lib/python3:.:~/src",
         "LD_LIBRARY_PATH": "<path-5>:/opt/lib",
+        "GPUDIAG_OUTPUT": "<path-6>.json",
     }
     assert once.rows[0].log == (
         "<path-1>.toml: unknown key; File <path-4>/models/net.py; /data/<masked-1>; /srv/data/<masked-2>",
