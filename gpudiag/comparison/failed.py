@@ -64,7 +64,7 @@ def select(last: Report, selected: Sequence[str], failing: Iterable[Severity], a
     statuses = not_passed(last, failing)
     names = [name for name in statuses if name in selected]
     if not statuses and last.exit_code == 0:
-        raise UsageError(f"Nothing failed in {run}. Without --failed all probes run.")
+        raise UsageError(f"nothing failed in {run}. Without --failed all probes run.")
     if statuses and not names and len(selected) < len(listing.names()):
         raise UsageError(f"no selected probe failed in {run}. These did not pass: {', '.join(statuses)}")
     gone = [name for name in statuses if name not in listing.names()]

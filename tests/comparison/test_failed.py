@@ -64,7 +64,7 @@ def test_what_did_not_pass_stays_until_it_passes() -> None:
     assert done.earlier == {}
     assert words.next_step(done) == ""
     with pytest.raises(
-        UsageError, match=r"Nothing failed in the last run \(.* ago, PASS\)\. Without --failed all probes run"
+        UsageError, match=r"nothing failed in the last run \(.* ago, PASS\)\. Without --failed all probes run"
     ):
         chosen(done)
 
@@ -76,7 +76,7 @@ def test_a_selection_and_a_requirement_of_a_pass_are_honoured() -> None:
     with pytest.raises(UsageError, match=r"no selected probe failed .* did not pass: memory\.growth, memory\.fraction"):
         chosen(last, "placement")
     warned = ran(growth=PASSES, fraction=WARNS)
-    with pytest.raises(UsageError, match="Nothing failed"):
+    with pytest.raises(UsageError, match="nothing failed"):
         chosen(warned)
     assert chosen(warned, strict=True) == {"memory.fraction"}
     nothing_verified = kept.with_changes(report(row("host.driver", passed()), gpus=GPUS))
@@ -169,7 +169,7 @@ def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag
 
     nothing = gpudiag(*again)
     assert (nothing.returncode, nothing.stdout) == (2, "")
-    assert "Nothing failed in the last run (less than a minute ago, PASS)" in nothing.stderr
+    assert "nothing failed in the last run (less than a minute ago, PASS)" in nothing.stderr
     assert f'"schema_version": {SCHEMA_VERSION},' in (gpudiag.folder / "mended.json").read_text()
     shown = codec.decode(gpudiag("show", "--last", "--format", "json").stdout, "shown")
     assert (shown.command, shown.started_at) == (saved.command, saved.started_at)
