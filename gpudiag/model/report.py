@@ -479,17 +479,18 @@ def conclude(report: Report) -> Report:
 
 
 def reasons_against(report: Report) -> tuple[str, ...]:
-    """Return the reasons against a ``PASS``: GPUs in scope that are missing or lost, and proved causes.
+    """Return the reasons against a ``PASS``: GPUs in scope that are missing or lost, and proved causes."""
+    return (*missing_gpus(report.facts), *(f"{cause.cause} ({cause.cause_id})" for cause in causes_against(report)))
+
+
+def causes_against(report: Report) -> tuple[RootCause, ...]:
+    """Return the proved causes that stand against a ``PASS``.
 
     A cause of the last stages counts only if it makes a GPU unfit: otherwise the GPU is used, but not as intended.
     """
     unfit = report.unfit
-    against = [
-        f"{cause.cause} ({cause.cause_id})"
-        for cause in report.diagnosis.proved
-        if cause in unfit or cause.stage not in (Stage.CONFIGURATION, Stage.PROGRAM)
-    ]
-    return (*missing_gpus(report.facts), *against)
+    last_stages = (Stage.CONFIGURATION, Stage.PROGRAM)
+    return tuple(cause for cause in report.diagnosis.proved if cause in unfit or cause.stage not in last_stages)
 
 
 def verdict(report: Report) -> Verdict:

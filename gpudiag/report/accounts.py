@@ -11,16 +11,21 @@ from gpudiag.text import counted, one_line
 _IN_SCOPE_UNUSABLE = (Fate.UNFIT, Fate.REFUSED, Fate.NO_KERNEL)
 
 
-def summary(report: Report) -> str:
+def summary(report: Report, *, without: str = "") -> str:
     """Return how many GPUs are verified, and the fate of the others: ``2 of 4 GPUs verified; 2 hidden by ...``; ""
-    without any."""
-    own = [account for account in report.accounts or () if account.fate is not Fate.OTHER_MAKER]
-    if not own:
+    without any. The reason ``without`` is left out, for a place below it."""
+    if report.accounts is None or all(account.fate is Fate.OTHER_MAKER for account in report.accounts):
         return ""
     rest = [
-        f"{len(same)} {fate(same[0])}" for same in _alike(account for account in own if account.fate is not Fate.USED)
+        f"{len(same)} {same[0].fate.value if same[0].why == without else fate(same[0])}"
+        for same in _alike(unused(report))
     ]
     return one_line("; ".join([verified(report), *rest]))
+
+
+def unused(report: Report) -> list[GpuAccount]:
+    """Return the NVIDIA GPUs of the machine that TensorFlow does not use, whatever the reason."""
+    return [account for account in report.accounts or () if account.fate not in (Fate.USED, Fate.OTHER_MAKER)]
 
 
 def verified(report: Report) -> str:

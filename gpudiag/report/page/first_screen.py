@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpudiag.fix import Shown
 from gpudiag.model.diagnosis import RootCause, Step, StepStatus, TrialOutcome
 from gpudiag.model.facts import Unknown
-from gpudiag.model.report import STATUSES, Report, Verdict
+from gpudiag.model.report import STATUSES, Report, Verdict, causes_against
 from gpudiag.report import accounts, changes, words
 from gpudiag.report.formats.html import VERDICTS
 from gpudiag.report.masking import HOST
@@ -65,16 +65,13 @@ def answer(report: Report, sections: Iterable[ProbeSection]) -> Answer:
         mark, status, sentence = "program", "warning" if causes else "pass", head
     elif report.is_log_alone:
         mark, status, sentence = "log", "fail" if cause else "skipped", head or words.NO_CAUSE
-        if cause:
-            lead = head.removesuffix(one_line(cause.cause)).rstrip(": ")
+        lead = words.opening(report, cause).rstrip(": ") if cause else ""
     else:
         mark, status = words.verdict(report), VERDICTS[report.verdict.value]
         sentence = _sentence(report, wrong)
-        account = accounts.summary(report)
-        lead = account if ";" in account else ""  # else every GPU is used
+        lead = accounts.summary(report, without=cause.cause if cause else "") if accounts.unused(report) else ""
     if cause:
         sentence = one_line(cause.cause)[:MOST_TEXT]
-        lead = lead.removesuffix(f": {sentence}")
     step = words.next_of(report)
     host = "" if isinstance(report.facts.system, Unknown) else one_line(report.facts.system.hostname)
     last = mark if mark != Verdict.PASS.value else "" if host == HOST else host
@@ -103,7 +100,7 @@ def _named_cause(report: Report) -> RootCause | None:
             if report.is_log_alone
             or words.is_failure(report, cause)
             or cause.cause_id in named
-            or any(cause.cause in reason for reason in report.withheld or ())
+            or cause in causes_against(report)
         ),
         None,
     )
