@@ -6,8 +6,10 @@ import re
 
 from gpudiag.model.facts import SLOW_S
 
-_PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-\d{1,3}(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)")
-"""The placeholder that ``--mask`` puts in place of a name, a path or a UUID."""
+_PLACEHOLDER = re.compile(
+    r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-(?:uuid-[a-z]{1,3}|\d{1,3})(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)"
+)
+"""The placeholder that ``--mask`` puts in place of a name, a path or a UUID; it was ``GPU-1`` for a UUID once."""
 _TEMPORARY = re.compile(
     r"/(?:tmp\.\w{6,}|tmp[a-z0-9_]{8}|gpudiag-sim-\w+|_MEI\w{6}|pytest-of-[^/:]+/pytest-\d+(?:/[^/:]+)?)(?=[/:\s'\"]|$)"
 )

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from itertools import count, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ _SAFE_FIELDS: frozenset[tuple[type, str]] = frozenset(
 and their nodes, which come from the probes' own programs. Words of the first three are also known in other texts."""
 
 _OTHER_WORDS = (
-    "aborted add adjust agnostic algo amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 "
+    "aborted add adjust agnostic algo amd64 amx_bf16 amx_int8 amx_tile application appropriate approximate avx avx2 "
     "avx512_bf16 avx512_fp16 avx512_vnni avx512f avx_vnni avx_vnni_int8 benefit bfc br0 bridge builds capacity cnn "
     "configure contextlib correctly critical cudamallocasync cudart culaunchkernel cumoduleloaddata cusparselt cuvid "
     "decode diagnostic disabling docker0 doesn dynamicsegment epoch eth0 exceeding expects expf explicitly extern "
@@ -93,7 +94,8 @@ _SIMULATED_MACHINE = r"/[\w./-]{0,200}/gpudiag-sim-\w+"
 _BARE_UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID = re.compile(f"(?:GPU|MIG)-{_BARE_UUID}")
 _UUID_CUT_SHORT = r"\b(?:GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]*(?![\w-])"
-_PLACEHOLDER = re.compile(r"(?:GPU|MIG)-\d{1,3}|[<~].*", re.DOTALL)
+_PLACEHOLDER = re.compile(r"(?:GPU|MIG)-uuid-[a-z]{1,3}|[<~].*", re.DOTALL)
+"""That of a UUID has letters, because GPU-1 is taken for the GPU whose index is 1. A shell takes it as it is."""
 
 _Rule = tuple[str, Callable[[str], str]]
 """A regular expression without groups, and a function that replaces its matches."""
@@ -170,19 +172,19 @@ _KNOWN_SHAPE = re.compile(
     r"\d{1,12}|\d{1,16}(?:x\d{1,16}){0,4}(?:x?[kmgt]?i?b|[kmgt]|x|ms|us|ns|s)|0x[\da-f]{1,16}|[\da-f]{4}|"
     r"v\d{1,12}|v?\d{0,12}(?:a|b|rc|dev|post)\d{1,12}|"
     r"\d\dt\d\d|(?:nvidia|uverbs|copy)\d+|(?:sm|compute)_\d{2,3}[af]?|[iwef]\d{4}|gw\d{1,3}|"
-    r"\d{1,3}(?:ubuntu|deb|el|fc)\d{1,3}",
+    r"\d{1,3}(?:ubuntu|deb|el|fc)\d{1,3}|el\d{1,2}_\d{1,2}|wsl2",
     re.IGNORECASE,
 )
 """Numbers that a diagnosis may need (serial numbers of GPUs have 13 digits, bytes of a GPU have 12), sizes, times,
 addresses in memory, parts of versions, generations of GPUs, the levels of TensorFlow's lines with
-their dates, workers of pytest-xdist, revisions of a distribution's packages."""
+their dates, workers of pytest-xdist, revisions of a distribution's packages and kernels."""
 _LONGEST = 64
 """The most characters of a word that is examined."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
 _TEXT = re.compile(
     r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
     r"<(?:path|masked)-\d+>|"
-    r"(?:GPU|MIG)-(?:\d{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
+    r"(?:GPU|MIG)-(?:uuid-[a-z]{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
     r"(?P<key>\b\w{0,40}(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w{0,40}[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
     r"(?P<value>[^\s\"'<]+)|"
     r"(?P<label>\b(?:(?:board|chassis|module|gpu|system)[ _-]?)?(?:serial(?:[ _-]?(?:number|no\.?|num))?|s/n|"
@@ -275,8 +277,8 @@ class _Words:
 
 
 def _versions(facts: Facts) -> set[str]:
-    """Return the four-part versions of packages, which look like network addresses."""
-    versions: list[str | None] = []
+    """Return the four-part versions of packages and of the kernel, which look like network addresses."""
+    versions: list[str | None] = [] if isinstance(facts.system, Unknown) else [facts.system.kernel]
     if not isinstance(facts.tensorflow, Unknown):
         tensorflow = facts.tensorflow
         versions += [
@@ -297,15 +299,14 @@ def _uuid_rules(report: Report) -> list[_Rule]:
     named += [gpu.uuid for gpu in report.gpus]
     found = _UUID.findall(msgspec.json.encode(report).decode())
     uuids = dict.fromkeys(uuid.lower() for uuid in named + found if uuid and not _PLACEHOLDER.fullmatch(uuid))
-    # Numbers of one length: CUDA takes beginnings of UUIDs, and GPU-1 would be one of GPU-10.
-    digits = len(str(len(uuids)))
-    numbers = Counter[str]()
+    # Names of one length: CUDA takes beginnings of UUIDs, and GPU-uuid-a would be one of GPU-uuid-aa.
+    length = next(length for length in count(1) if len(ascii_lowercase) ** length >= len(uuids))
+    names = {kind: map("".join, product(ascii_lowercase, repeat=length)) for kind in ("GPU", "MIG")}
     placeholders: dict[str, str] = {}
     spellings: dict[str, str] = {}
     for uuid in uuids:
         kind = "MIG" if uuid.startswith("mig-") else "GPU"
-        numbers[kind] += 1
-        placeholder = f"{kind}-{numbers[kind]:0{digits}}"
+        placeholder = f"{kind}-uuid-{next(names[kind])}"
         placeholders[uuid] = spellings[uuid] = placeholder
         bare = uuid.partition("-")[2]
         if re.fullmatch(_BARE_UUID, bare):

@@ -138,6 +138,7 @@ def test_a_first_gpu_that_is_gone_does_not_make_the_second_look_changed() -> Non
         ("/opt/<masked-1>/lib:/usr/lib", "/opt/cuda/lib:/usr/lib", True),
         ("/opt/<masked-1>/lib", "/opt/<masked-7>/lib", True),
         ("/opt/<masked-1>/lib:/a", "/opt/cuda/lib:/b", False),
+        ("GPU-uuid-a", "GPU-5b7c1a04-0000-4000-8000-000000000000", True),
         ("GPU-1", "GPU-5b7c1a04-0000-4000-8000-000000000000", True),
         ("GPU-5b7c1a04", "GPU-5b7c1a05", False),
         ("<masked-1><masked-2>", "", True),

@@ -144,20 +144,20 @@ def test_masking_again_changes_nothing() -> None:
 def test_rows_still_name_their_gpus() -> None:
     before, after = telling(), mask(telling())
     assert [after.device_label(row) for row in after.rows] == [before.device_label(row) for row in before.rows]
-    assert [gpu.uuid for gpu in after.gpus] == ["GPU-1", "GPU-2"]
-    assert [device.uuid for device in after.facts.nvml_devices] == ["GPU-1", "GPU-2"]
-    assert after.facts.nvml_devices[1].mig_uuids == ("MIG-1", "MIG-2")
-    assert after.facts.variables["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    assert [gpu.uuid for gpu in after.gpus] == ["GPU-uuid-a", "GPU-uuid-b"]
+    assert [device.uuid for device in after.facts.nvml_devices] == ["GPU-uuid-a", "GPU-uuid-b"]
+    assert after.facts.nvml_devices[1].mig_uuids == ("MIG-uuid-a", "MIG-uuid-b")
+    assert after.facts.variables["CUDA_VISIBLE_DEVICES"] == "GPU-uuid-a,GPU-uuid-b"
     assert after.rows[2].reading == SavedReading(
-        {"of": {"GPU-1": {"seen": ["GPU-2", after.rows[0].log[0], 7, None]}}, "home": "~"}
+        {"of": {"GPU-uuid-a": {"seen": ["GPU-uuid-b", after.rows[0].log[0], 7, None]}}, "home": "~"}
     )
 
 
 def test_every_spelling_of_a_uuid() -> None:
-    assert mask(telling()).rows[0].log == ("<user>@<host>: GPU-1 GPU-2 MIG-1 MIG-2 GPU-1",)
+    assert mask(telling()).rows[0].log == ("<user>@<host>: GPU-uuid-a GPU-uuid-b MIG-uuid-a MIG-uuid-b GPU-uuid-a",)
 
 
-@pytest.mark.parametrize("count", [2, 12])
+@pytest.mark.parametrize("count", [2, 12, 30])
 @pytest.mark.parametrize("abbreviated", [False, True])
 def test_a_mask_by_uuid_means_the_same(count: int, abbreviated: bool) -> None:
     uuids = [f"GPU-{index:08x}-0000-4000-8000-000000000000" for index in range(count)]
@@ -188,9 +188,30 @@ def test_an_ambiguous_mask_stays_ambiguous() -> None:
     assert gpus_in_scope(after.facts) == gpus_in_scope(facts) == ()
 
 
+def test_no_name_of_a_gpu_is_read_as_an_index() -> None:
+    report_ = mask(report(gpus=gpus_in_scope(facts := example_with_gpus(12)), facts=facts))
+    assert len({gpu.uuid for gpu in report_.gpus}) == 12
+    assert not any(re.search(r"\d", gpu.uuid) for gpu in report_.gpus)
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("6.8.0-1018-aws", "6.8.0-1018-aws"),
+        ("5.15.167.4-microsoft-standard-WSL2", "5.15.167.4-microsoft-standard-WSL2"),
+        ("5.14.0-503.14.1.el9_5.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
+        ("6.1.0-28-amd64", "6.1.0-28-amd64"),
+        ("6.6.31-acmecluster7", "6.6.31-<masked-1>"),
+    ],
+)
+def test_the_release_of_the_kernel_stays_but_for_the_words_of_who_built_it(release: str, expected: str) -> None:
+    texts = (f"sudo apt install linux-headers-{release}", f"kernel {release}")
+    assert masked(*texts, kernel=release) == [text.replace(release, expected) for text in texts]
+
+
 def test_uuids_of_gpus_that_are_not_there() -> None:
     assert masked(f"{MIG} {MIG[:16]} {UUIDS[0]} GPU-0 GPU-bound GPU-device MIG-1g.5gb GPU-fade") == [
-        "MIG-1 MIG-1 GPU-1 GPU-0 GPU-bound GPU-device MIG-1g.5gb GPU-fade"
+        "MIG-uuid-a MIG-uuid-a GPU-uuid-a GPU-0 GPU-bound GPU-device MIG-1g.5gb GPU-fade"
     ]
     assert masked("cut short: GPU-8e5f2c71-aa") == ["cut short: GPU-?"]
 
@@ -303,7 +324,7 @@ def test_names_that_are_words_of_the_report(name: str) -> None:
 def test_an_unknown_host_still_hides_homes_and_uuids() -> None:
     facts = example(system=Unknown("no answer within 15 s"))
     after = mask(text_report(f"/home/jdoe/x /Users/j.doe/y /root/z /rooted {UUIDS[0]}", facts=facts))
-    assert after.rows[0].log == ("~/x ~/y ~/z /rooted GPU-1",)
+    assert after.rows[0].log == ("~/x ~/y ~/z /rooted GPU-uuid-a",)
     assert after.facts.system == Unknown("no answer within 15 s")
 
 

@@ -59,7 +59,7 @@ def test_metrics_say_what_the_report_says() -> None:
     assert value(found, "gpudiag_rows", outcome="pass") == len(of.rows) - 1
     assert value(found, "gpudiag_rows", outcome="skipped") == 1
     assert value(found, "gpudiag_gpus_verified") == 2
-    assert value(found, "gpudiag_gpu_memory_total_bytes", gpu="1", uuid="GPU-2") == 16 << 30
+    assert value(found, "gpudiag_gpu_memory_total_bytes", gpu="1", uuid="GPU-uuid-b") == 16 << 30
     assert value(found, "gpudiag_probe_outcome", probe="memory.growth", device="GPU 0", outcome="pass") == 1
     failed = metrics(sample())
     assert value(failed, "gpudiag_verdict", verdict="FAIL") == 1
