@@ -191,7 +191,8 @@ def _answer(page: Page, report: Report, *, verbose: bool, head: bool) -> None:
     """Add the causes, the first one last, then what to run again, and the counts."""
     diagnosis = report.diagnosis
     causes = sorted(diagnosis.causes, key=lambda cause: not words.is_failure(report, cause))
-    of_logs = verbose or bool(report.lines) or not (causes and causes[0].confidence is Confidence.PROVED)
+    settled = causes[0].confidence is Confidence.PROVED if causes else report.facts.without_gpu
+    of_logs = verbose or bool(report.lines) or not settled
     others = words.others(diagnosis, of_logs=of_logs)
     if not causes and (heading := words.headline(report) or (words.NO_CAUSE if head else "")):
         page.add(heading, "bold")
