@@ -496,7 +496,7 @@ def headlines(check: str, log: str, trace: str) -> str:
     checked, traced = (codec.load(REPORTS / f"{name}.json") for name in (check, trace))
     answers = {
         "gpudiag check": f"{words.headline(checked)}\n  fix     {checked.diagnosis.causes[0].fix[0].command}",
-        "gpudiag why program.log": words.headline(_log_explained(log)),
+        "gpudiag why program.log": textwrap.fill(words.headline(_log_explained(log)), SAMPLE_WIDTH),
         "gpudiag trace -- python train.py": traced.diagnosis.causes[0].cause,
     }
     return _fenced("\n".join(f"$ {command}\n{answer}" for command, answer in answers.items()))

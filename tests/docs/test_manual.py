@@ -98,6 +98,7 @@ def test_the_first_screen_of_the_readme_says_what_it_is_and_how_to_start() -> No
     lines = text_of("README.md").splitlines()
     assert len(lines) <= 130
     first = "\n".join(lines[:FIRST_SCREEN])
+    assert [line for line in first.splitlines() if len(line) > 80] == []
     words = ("NVIDIA", "Linux", "TensorFlow 2.18 to 2.21", "simulated GPUs", "list_physical_devices('GPU')", "page.png")
     assert [word for word in words if word not in first] == []
     commands = ("gpudiag check", "gpudiag why program.log", "gpudiag trace -- python train.py", "gpudiag lint")
