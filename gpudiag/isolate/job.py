@@ -63,8 +63,9 @@ class Bounds:
     """Seconds from SIGKILL until the child is given up as unkillable."""
     drain_s: float = 0.5
     """How long the pipes of an ended child may stay open, held by a process that could not be killed."""
-    output_bytes: int = 64 << 20
-    """More output than this is a flood: 6.4 million log lines in 30 s have been seen of a broken driver."""
+    output_bytes: int = 8 << 20
+    """More output than this is a flood: 6.4 million log lines in 30 s have been seen of a broken driver. A probe writes
+    up to 50 KB (measured with NCCL_DEBUG=INFO)."""
     kept_bytes: int = 64 << 10
     """Bytes kept of the beginning, and as many of the end, of each output stream."""
     record_bytes: int = 16 << 20

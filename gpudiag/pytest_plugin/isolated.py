@@ -328,7 +328,8 @@ class _Processes:
         from gpudiag.pytest_plugin import inner_session
 
         self._report = report
-        self._bounds = Bounds(kept_bytes=8 << 10, restarts=1000)  # a test may kill the process that it was forked from
+        # A test may print much, and may kill the process that it was forked from.
+        self._bounds = Bounds(output_bytes=64 << 20, kept_bytes=8 << 10, restarts=1000)
         added = {name: None for name in os.environ if name not in environment}
         preload = f"{inner_session.__name__}:{inner_session.preload.__name__}"
         what = f"import {'pytest' if importlib.util.find_spec('tensorflow') is None else 'tensorflow'}"

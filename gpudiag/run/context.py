@@ -167,6 +167,8 @@ class ChildContext:
             pid = worker.fork()
         if not pid:
             try:
+                if (order := worker.order_files.get(parent)) is not None:
+                    worker.order_files[os.getpid()] = order  # the process that waits captures nothing meanwhile
                 linux.die_with_parent(parent)
                 linux.let_look()
                 os.close(reading)
@@ -303,7 +305,8 @@ def _capture(descriptor: int) -> IO[bytes]:
 
 
 def _file_of_errors() -> int:
-    """Return a file for captured stderr: that of the order of this job, or another one if a fork of the job asks."""
+    """Return a file for captured stderr: that of the order of this job, or another one if a fork asks that a probe has
+    made by itself."""
     file = worker.order_files.get(os.getpid())
     return linux.anonymous_file() if file is None else os.dup(file)
 

@@ -139,7 +139,7 @@ def test_a_value_and_both_streams_come_back(fresh: bool) -> None:
         ("raises_what_cannot_be_told", NoReading.EXCEPTION, "UntellableError: (its text cannot be read)"),
         ("writes_nonsense", NoReading.BAD_RESULT, "its record is malformed"),
         ("returns_100_mb", NoReading.BAD_RESULT, "its record is larger than 16 MiB"),
-        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 8 MiB"),
         (
             "floods_what_is_captured",
             NoReading.OUTPUT_FLOOD,
@@ -252,7 +252,7 @@ def test_a_server_that_keeps_dying_is_given_up(pid_file: Path) -> None:
         ("raises", NoReading.EXCEPTION, "raised ImportError: libtensorflow_framework.so.2"),
         ("segfaults", NoReading.SIGNAL, "killed by SIGSEGV"),
         ("hangs", NoReading.TIMEOUT, "did not finish within 2 s"),
-        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 64 MiB"),
+        ("floods", NoReading.OUTPUT_FLOOD, "wrote more than 8 MiB"),
     ],
 )
 def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause: NoReading, detail: str) -> None:
@@ -260,7 +260,7 @@ def test_a_preload_that_fails_breaks_every_job_of_its_server(server: str, cause:
         job("well", key="one", server=server),
         job("well", key="two", server=server),
         job("well", key="other"),
-        bounds=Bounds(preload_s=2.0 if cause is NoReading.TIMEOUT else 60.0),  # 64 MiB take seconds on a busy machine
+        bounds=Bounds(preload_s=2.0 if cause is NoReading.TIMEOUT else 60.0),  # a flood takes time on a busy machine
     )
     for key in ("one", "two"):
         assert ended[key].cause is cause

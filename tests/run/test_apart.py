@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -85,6 +86,16 @@ def is_refused_apart(argument: dict[str, Any]) -> bytes:
     return msgspec.json.encode(CONTEXT.apart(refuse, Seen, {}))
 
 
+def floods_apart(_: dict[str, Any]) -> bytes:
+    def flood() -> Seen:
+        with CONTEXT.placements():
+            while True:
+                with suppress(OSError):  # the file is full
+                    os.write(2, b"failed to allocate\n" * 1000)
+
+    return msgspec.json.encode(CONTEXT.apart(flood, Seen, {}))
+
+
 def is_disturbed_apart(_: dict[str, Any]) -> bytes:
     def disturb() -> Seen:
         raise Disturbed("somebody else")
@@ -120,6 +131,12 @@ def test_how_a_process_apart_ended_is_told(tensorflow: Children) -> None:
 def test_a_disturbance_stays_one(tensorflow: Children) -> None:
     ended = call(tensorflow, is_disturbed_apart)
     assert (ended.cause, ended.detail) == (NoReading.DISTURBED, "somebody else")
+
+
+def test_a_flood_in_what_a_process_apart_captures_is_ended(tensorflow: Children) -> None:
+    ended = call(tensorflow, floods_apart)
+    assert ended.cause is NoReading.OUTPUT_FLOOD, ended
+    assert ended.stderr.startswith("failed to allocate\n")
 
 
 @pytest.mark.parametrize("said", REFUSALS)

@@ -19,11 +19,15 @@ from gpudiag.run.bisect.parts import StartFiles, Variant
 
 TARGET = "gpudiag.run.bisect.attempt:run"
 _SCRIPT = Path(__file__).with_name("script.py")
+_ASKED = ("skipped", "user_site", "on_path", "driver", "libraries")
+"""What of a variant the new interpreter is told."""
 
 
 class Reached(Record):
     """How far a new interpreter got on its way to a GPU."""
 
+    driver_error: str = ""
+    """The error that the driver starts with; then TensorFlow was not imported, because it could list no GPU."""
     imported: bool = False
     listed: int = 0
     computed: bool = False
@@ -49,10 +53,10 @@ class Reached(Record):
             return f"TensorFlow lists {self.listed} of {wanted} GPUs"
         if self.computed:
             return f"GPUs listed: {self.listed}; a product and a convolution on each came out right"
-        why = " ".join((self.failed or self.ended).split())
+        why = " ".join((self.driver_error or self.failed or self.ended).split())
         if self.cut_short:
             return f"ended by gpudiag: {why}"
-        if not self.imported:
+        if not self.imported and not self.driver_error:
             return f"import tensorflow: {why}"
         if why:
             return f"GPUs listed: {self.listed}; {why}" if self.listed else why
@@ -73,7 +77,7 @@ def run(given: dict[str, Any]) -> bytes:
     environment["TMPDIR"] = str(scratch)
     environment.setdefault("HOME", str(empty))  # without it Python takes the folder of the password database
     alone = bool(given["skipped"]) or not given["user_site"]
-    asked = {name: given[name] for name in ("skipped", "user_site", "on_path", "libraries")} | {"notes": str(notes)}
+    asked = {name: given[name] for name in _ASKED} | {"notes": str(notes)}
     done = subprocess.run(
         [
             sys.executable,
@@ -90,7 +94,7 @@ def run(given: dict[str, Any]) -> bytes:
     )
     noted = json.loads(notes.read_bytes()) if notes.exists() else {}
     noted.pop("ended", None)
-    whole = noted.get("failed") or noted.get("computed") or noted.get("listed") == 0
+    whole = noted.get("driver_error") or noted.get("failed") or noted.get("computed") or noted.get("listed") == 0
     return msgspec.json.encode(Reached(**noted, ended="" if whole else _ending(done.returncode)))
 
 

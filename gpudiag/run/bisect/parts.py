@@ -79,6 +79,8 @@ class Surroundings:
     """The entry of ``LD_LIBRARY_PATH`` that a simulated machine needs; "" on a real one."""
     gpus: Mapping[str, int] = field(default_factory=dict)
     """UUID to number of each GPU, if one of them may stop TensorFlow from using the others; otherwise empty."""
+    driver: bool = False
+    """True if the driver does not start, so that it is asked before TensorFlow is imported."""
     libraries: bool = False
     """True if one of NVIDIA's libraries fails at an operation, so that each library is tried."""
 
@@ -94,6 +96,7 @@ class Variant:
     elsewhere: bool = False
     """True if the interpreter starts in an empty working directory."""
     on_path: bool = False
+    driver: bool = False
     libraries: bool = False
 
 
@@ -165,6 +168,7 @@ def variant(around: Surroundings, taken: Iterable[EnvironmentPart], added: Mappi
         user_site=USER_SITE not in kinds,
         elsewhere=FOLDER in kinds,
         on_path=around.on_path,
+        driver=around.driver,
         libraries=around.libraries,
     )
 

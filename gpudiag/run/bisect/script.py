@@ -58,6 +58,20 @@ def _computed(tf: Any, gpus: int, *, libraries: bool) -> str:
     return ""
 
 
+def _driver_error() -> str:
+    """Return the error that the driver starts with, so that TensorFlow can list no GPU; "" if it starts, or cannot be
+    asked."""
+    import ctypes
+
+    try:
+        driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.c_char_p()
+        code = driver.cuInit(0)
+        driver.cuGetErrorName(code, ctypes.byref(name))
+    except (OSError, AttributeError):
+        return ""
+    return f"cuInit: {name.value.decode() if name.value else f'error {code}'}" if code else ""
+
+
 def main(argument: dict[str, Any]) -> None:
     """Import TensorFlow, list its GPUs, compute on each; each step is noted in a file as soon as it is done."""
     noted: dict[str, Any] = {}
@@ -72,6 +86,10 @@ def main(argument: dict[str, Any]) -> None:
     if argument["on_path"]:
         sys.path.insert(0, "")
     try:
+        # To import TensorFlow takes seconds, to ask the driver none.
+        if argument["driver"] and (error := _driver_error()):
+            note(driver_error=error)
+            os._exit(0)
         import tensorflow as tf
 
         listing = tf.config.list_physical_devices

@@ -86,8 +86,9 @@ class Search:
     def _run(self) -> None:
         if self._blamed and self._is_the_blamed():
             return
-        first = () if self._only_missing else suspects(self._around)
-        before, without = self._tries([(), first])
+        every, some = everything(self._around), suspects(self._around)
+        most = () if self._only_missing else some if self._only_suspects else every
+        before, without = self._tries([(), most])
         if before.works(self._wanted):
             self._result = SearchResult(BisectionOutcome.NOT_REPRODUCED, before=before)
             return
@@ -95,25 +96,22 @@ class Search:
         if self._only_missing:
             self._add()
             return
-        if first and without.works(self._wanted):
-            self._narrow(first)
+        if without.works(self._wanted):
+            self._narrow(most)
             return
         if self._only_suspects:
             return
-        self._choose()
-        if self._result.outcome is BisectionOutcome.FOUND:
-            return
-        all_of_it = everything(self._around)
-        candidates = [all_of_it]
-        found = self._works(candidates)
-        if found is None and not self._known[_key(all_of_it)].is_like(before):
+        if not without.is_like(before):
             # It fails for another reason then: TensorFlow itself is found through a file .pth, or it needs one entry of
             # a list of which another is in the way.
-            leaves = [leaf for part in all_of_it for leaf in part.leaves if leaf.kind in (ENTRY, FILE)]
-            candidates = [without_pth(all_of_it), *((leaf,) for leaf in leaves)]
-            found = self._works(candidates)
-        if found is not None:
-            self._narrow(candidates[found])
+            leaves = [leaf for part in every for leaf in part.leaves if leaf.kind in (ENTRY, FILE)]
+            candidates = [some, without_pth(every), *((leaf,) for leaf in leaves)]
+            number = self._works(candidates)
+            if number is not None:
+                self._narrow(candidates[number])
+                return
+        self._choose()
+        if self._result.outcome is BisectionOutcome.FOUND:
             return
         self._result = SearchResult(BisectionOutcome.NOT_THE_ENVIRONMENT, before=before)
         self._add()

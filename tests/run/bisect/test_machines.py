@@ -290,6 +290,25 @@ def test_the_working_directory_has_modules_only_if_it_is_on_the_path_here(
     assert reached.failed == f"ImportError: {(there if on_path else tmp_path) / 'tensorflow.py'}"
 
 
+@pytest.mark.parametrize(
+    ("faults", "asked", "expected"),
+    [
+        (["cuinit=999"], True, attempt.Reached(driver_error="cuInit: CUDA_ERROR_UNKNOWN")),
+        (["cuinit=999"], False, attempt.Reached(failed="ImportError: TensorFlow")),
+        ([], True, attempt.Reached(failed="ImportError: TensorFlow")),
+        (["library_missing=libcuda.so.1"], True, attempt.Reached(failed="ImportError: TensorFlow")),
+    ],
+)
+def test_where_the_driver_does_not_start_tensorflow_is_not_imported(
+    faults: list[str], asked: bool, expected: attempt.Reached, tmp_path: Path
+) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow')\n")
+    with Machine("2", faults) as machine:
+        variables = machine.environment({"PYTHONPATH": str(tmp_path)})
+        answer = attempt.run(attempt.argument(Variant(variables, driver=asked)))
+    assert msgspec.json.decode(answer, type=attempt.Reached) == expected
+
+
 def test_the_faults_are_many() -> None:
     assert len(FAULTS) >= 15
 

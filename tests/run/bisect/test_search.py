@@ -192,7 +192,7 @@ def test_an_entry_is_found_although_another_is_needed() -> None:
 def test_if_the_failure_stays_the_same_little_is_tried() -> None:
     machine = Machine(lambda _: False)
     found(machine, of(start=START))
-    assert len(machine.tried) == 3
+    assert len(machine.tried) == 2
 
 
 USER_SITE = "/home/someone/.local/lib/python3.11/site-packages"
@@ -312,6 +312,7 @@ def test_without_a_gpu_the_import_has_to_work() -> None:
     assert not Reached(imported=True, listed=1, computed=True).works(2)
     assert Reached(imported=True, listed=1, computed=True).text(2) == "TensorFlow lists 1 of 2 GPUs"
     assert Reached(failed="ImportError: x").text(1) == "import tensorflow: ImportError: x"
+    assert Reached(driver_error="cuInit: error 999").text(1) == "cuInit: error 999"
 
 
 # --- what other files set ----------------------------------------------------------------------------------------
