@@ -61,7 +61,7 @@ def _configure(context: click.Context, path: Path | None) -> None:
 class Selecting:
     """Which of the selected probes run."""
 
-    TITLE: ClassVar = "What runs, and how long"
+    TITLE: ClassVar[str] = "What runs, and how long"
 
     skip: tuple[str, ...] = option(
         "Leave out an area, a probe or a glob, as of SELECT. May be repeated.",
@@ -79,7 +79,7 @@ class Selecting:
 class Comparing:
     """Other inputs of the check, and what its report is compared with."""
 
-    TITLE: ClassVar = "Logs and earlier reports"
+    TITLE: ClassVar[str] = "Logs and earlier reports"
 
     log: Path | None = option(
         "Output of your own program (- for standard input), which the diagnosis reads too.",

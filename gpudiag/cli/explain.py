@@ -24,7 +24,7 @@ from gpudiag.probes import listing
 class Listing:
     """How the probes are listed."""
 
-    TITLE: ClassVar = "Output"
+    TITLE: ClassVar[str] = "Output"
 
     format: str | None = option(
         "tsv: a line for each probe, with its name, level, needs and summary between tabs; names: the names alone. "

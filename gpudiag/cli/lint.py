@@ -60,7 +60,7 @@ def _is_there(path: Path) -> bool:
 class Choice:
     """The rules and the files of a run."""
 
-    TITLE: ClassVar = "What is checked"
+    TITLE: ClassVar[str] = "What is checked"
 
     select: tuple[str, ...] = option(
         "Check only this rule. May be repeated.", default=(), metavar="RULE", type=Word(candidates.rules)
@@ -82,7 +82,7 @@ class Choice:
 class Output:
     """What is made of the findings."""
 
-    TITLE: ClassVar = "Output"
+    TITLE: ClassVar[str] = "Output"
 
     fix: bool = option("Write the fixes that are safe.", default=False)
     diff: bool = option("Show what --fix would write, and write nothing.", default=False)

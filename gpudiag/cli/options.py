@@ -109,7 +109,7 @@ def config_option(
 class Rendering:
     """The format of a report, and the files it goes to."""
 
-    TITLE: ClassVar = "Output"
+    TITLE: ClassVar[str] = "Output"
 
     format: str = option("Format of the report on standard output.", default="summary", choices=FORMATS)
     output: tuple[Path, ...] = option(
@@ -131,7 +131,7 @@ FAULT_HELP = "Inject a fault into the simulated machine. May be repeated; see 'g
 class Simulation:
     """The simulated machine that a command works on, if one is requested."""
 
-    TITLE: ClassVar = "Simulation"
+    TITLE: ClassVar[str] = "Simulation"
 
     simulate: str | None = option(
         "Run on simulated GPUs, such as 2, 4x16GiB, 2x80GiB:H100,1x16GiB:T4, or machine.toml.",
@@ -150,7 +150,7 @@ class Simulation:
 class ProgressOption:
     """The progress messages of a command."""
 
-    TITLE: ClassVar = "Output"
+    TITLE: ClassVar[str] = "Output"
 
     quiet: bool = option("No progress on standard error.", default=False, flags=("-q",))
 
@@ -163,7 +163,7 @@ NAGIOS = "nagios"
 class Judging:
     """The options for judging a report, and for its reader."""
 
-    TITLE: ClassVar = "Verdict and exit status"
+    TITLE: ClassVar[str] = "Verdict and exit status"
 
     expect: Path | None = option(
         "Expectations of the machine (TOML); one that is not met is a failure. See 'gpudiag docs expectations'.",

@@ -30,7 +30,7 @@ from gpudiag.text import put
 class Shown:
     """The report that is shown, if no file is named."""
 
-    TITLE: ClassVar = "Report"
+    TITLE: ClassVar[str] = "Report"
 
     last: bool = option("Show the last run of 'gpudiag check' on this machine, instead of a file.", default=False)
 
@@ -39,7 +39,7 @@ class Shown:
 class Again:
     """The changes made to a saved report before it is shown."""
 
-    TITLE: ClassVar = "Verdict and exit status"
+    TITLE: ClassVar[str] = "Verdict and exit status"
 
     rejudge: bool = option("Judge its readings again, by the probes and causes of this gpudiag.", default=False)
 

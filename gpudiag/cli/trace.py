@@ -25,7 +25,7 @@ from gpudiag.text import printable
 class Tracing(Simulation):
     """The machine on which a program runs, and its time limit."""
 
-    TITLE: ClassVar = "The run of the program"
+    TITLE: ClassVar[str] = "The run of the program"
 
     simulate: str | None = option(
         "Run it on simulated GPUs, such as 2x8GiB, as 'gpudiag simulate' does.",

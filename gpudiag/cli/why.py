@@ -27,7 +27,7 @@ from gpudiag.text import printable
 class LogOrigin(Simulation):
     """The machine that a log is from, or that is examined."""
 
-    TITLE: ClassVar = "The machine"
+    TITLE: ClassVar[str] = "The machine"
 
     here: bool = option("The LOG comes from this machine: examine the machine, too.", default=False)
     simulate: str | None = option(

@@ -12,7 +12,7 @@ from gpudiag.option import option
 class SearchOptions:
     """How to search for the cause."""
 
-    TITLE: ClassVar = "What runs, and how long"
+    TITLE: ClassVar[str] = "What runs, and how long"
 
     bisect_s: float = option(
         "If no GPU is used and the cause is not proved: how long to search the environment for it. 0: off.",
@@ -27,7 +27,7 @@ class SearchOptions:
 class RequestedRun:
     """How to run the probes."""
 
-    TITLE: ClassVar = "What runs, and how long"
+    TITLE: ClassVar[str] = "What runs, and how long"
 
     level: str | None = option(
         "quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "
@@ -57,7 +57,7 @@ class RequestedRun:
 class Demands:
     """What the caller demands of the machine; see :class:`gpudiag.model.report.Limits`."""
 
-    TITLE: ClassVar = "Verdict and exit status"
+    TITLE: ClassVar[str] = "Verdict and exit status"
 
     require_gpus: int = option("Fail if fewer than N GPUs are in scope.", default=0, minimum=0, metavar="N")
     allow_no_gpu: bool = option("Exit with 0 if the machine has no GPU.", default=False)
