@@ -100,7 +100,7 @@ def lack_of_gpus(needed: int, facts: Facts, gpus: tuple[Gpu, ...]) -> str:
     if facts.nvml.devices:
         mask = facts.variables.get("CUDA_VISIBLE_DEVICES", "")
         return f"CUDA_VISIBLE_DEVICES={mask!r} hides every GPU"
-    return "no GPU"
+    return "no GPU" if facts.without_gpu else "NVML lists no GPU"
 
 
 def lack_of_real_gpus(needed: bool, gpus: tuple[Gpu, ...]) -> str:
