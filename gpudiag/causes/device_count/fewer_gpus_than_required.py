@@ -19,7 +19,11 @@ from gpudiag.text import counted
 
 CAUSE = Cause(
     title="{shown} in scope, {required} required",
-    fix=(unset("CUDA_VISIBLE_DEVICES"), note("or require {found}: --require-gpus {found}")),
+    fix=(
+        unset("CUDA_VISIBLE_DEVICES"),
+        note("if {shown} will do: --require-gpus {found}"),
+        note("if no GPU is needed here: --allow-no-gpu instead of --require-gpus"),
+    ),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
     symptom=True,
@@ -41,7 +45,7 @@ def find(facts: Facts, limits: Limits) -> Matches:
                 *seen,
             ),
             figures={"shown": counted(found, "GPU"), "found": found, "required": limits.require_gpus},
-            fix=(first, CAUSE.fix[1]),
+            fix=(first, CAUSE.fix[1 if found else 2]),
         )
 
 
