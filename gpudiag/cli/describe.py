@@ -162,9 +162,7 @@ def _found(name: str, report: Report, width: int) -> Iterator[str]:
     from gpudiag.report import words
 
     yield wrapped(f"Found {words.started(report)}, {words.simulation(report) or 'on real hardware'}", width)
-    causes = [
-        root_cause for root_cause in (*report.diagnosis.causes, *report.diagnosis.folded) if root_cause.cause_id == name
-    ]
+    causes = [root_cause for root_cause in report.diagnosis.all_causes if root_cause.cause_id == name]
     if not causes:
         yield "    The report does not name this cause."
     for cause in causes:

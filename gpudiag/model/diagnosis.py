@@ -123,6 +123,9 @@ class BisectionOutcome(str, Enum):
     """TensorFlow fails in a clean environment, too."""
     NOT_REPRODUCED = "not reproduced"
     """The fault does not appear in a new interpreter."""
+    LIBRARY_FAILS = "library fails"
+    """A library is proved to fail, and does so too without the variables that may choose another copy of it: nothing
+    else was tried."""
     OUT_OF_TIME = "out of time"
 
 
@@ -173,9 +176,14 @@ class Diagnosis(Record):
     """The result of the bisection; None if the environment was not bisected."""
 
     @property
+    def all_causes(self) -> tuple[RootCause, ...]:
+        """The causes at any stage, those of the first stage that failed first."""
+        return (*self.causes, *self.folded)
+
+    @property
     def proved(self) -> tuple[RootCause, ...]:
         """The causes that are certain, at any stage."""
-        return tuple(cause for cause in (*self.causes, *self.folded) if cause.confidence is Confidence.PROVED)
+        return tuple(cause for cause in self.all_causes if cause.confidence is Confidence.PROVED)
 
     @property
     def broken_at(self) -> Stage | None:

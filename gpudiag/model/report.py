@@ -439,12 +439,14 @@ class Report(Record):
         makes unfit, or on which a check failed."""
         scope = {gpu.pci_bus_id.lower() for gpu in self.gpus}
         of_causes = self.diagnosis.causes if self.diagnosis.broken_at is not None else ()
-        hit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
+        unfit = {pci.lower() for cause in self.unfit for pci in cause.gpus or scope}
+        hit = set(unfit)
         hit |= {pci.lower() for cause in of_causes for pci in cause.gpus}
         for row in self.rows:
             for finding in row.findings:
                 if finding.severity is Severity.FAIL:
-                    hit |= self.gpus_of(row, finding)
+                    where = self.gpus_of(row, finding)
+                    hit |= where & unfit or where
             if row.crash and len(row.devices) == 1:
                 hit |= {gpu.pci_bus_id.lower() for gpu in self.gpus if gpu.uuid in row.devices}
         return frozenset(hit & scope)
@@ -452,10 +454,14 @@ class Report(Record):
     def gpus_of(self, row: Row, finding: Finding) -> set[str]:
         """Return the PCI bus ids, in lower case, of the GPUs that a finding is about; empty if that is not known."""
         given = [gpu.pci_bus_id.lower() for uuid in row.devices for gpu in self.gpus if gpu.uuid == uuid]
-        number = str(finding.figures.get("device", "")).removeprefix("GPU:")
-        named = {str(finding.figures.get("pci_bus_id", "")).lower()} & {*given}
-        if number.isdecimal() and int(number) < len(given):
-            named.add(given[int(number)])
+        causes = (cause for cause in self.diagnosis.all_causes if cause.cause_id == finding.cause)
+        of_cause = {pci.lower() for cause in causes for pci in cause.gpus}
+        named = (of_cause or {str(finding.figures.get("pci_bus_id", "")).lower()}) & {*given}
+        if not named:
+            numbers = (
+                str(finding.figures.get(name, "")).removeprefix("GPU:") for name in ("device", "source", "target")
+            )
+            named = {given[int(number)] for number in numbers if number.isdecimal() and int(number) < len(given)}
         verified = row.outcome.verified if isinstance(row.outcome, Judged) else ()
         if not named and (len(given) == 1 or verified):
             return {*given} - ({*map(str.lower, verified)} if len(given) > 1 else set())
@@ -469,6 +475,12 @@ class Report(Record):
         if isinstance(row.outcome, Skipped | Interrupted):
             return ""
         return "host" if row.area in ("host", EXPECT) else "CPU"
+
+
+def is_affected(row: Row, cause: RootCause, gpus: tuple[Gpu, ...]) -> bool:
+    """Return whether a cause affects a GPU that the row was given; True if the row or the cause names none."""
+    given = {gpu.pci_bus_id.lower() for gpu in gpus if gpu.uuid in row.devices}
+    return not cause.gpus or not given or not given.isdisjoint(map(str.lower, cause.gpus))
 
 
 def conclude(report: Report) -> Report:

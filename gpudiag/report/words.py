@@ -36,6 +36,7 @@ from gpudiag.model.report import (
     Severity,
     Skipped,
     Verdict,
+    is_affected,
     why_exit_code,
 )
 from gpudiag.probes import listing
@@ -99,7 +100,7 @@ def pieces(found: Finding) -> Iterator[tuple[str, bool]]:
         yield f"Accepted until {accepted.until} by {accepted.source}: {accepted.reason}", False
         return
     if found.cause:
-        yield f"See the cause {found.cause}: ", False
+        yield f"See the cause {found.cause}{': ' if found.fix else ''}", False
     for number, action in enumerate(found.fix):
         if number:
             yield " " if found.fix[number - 1].is_sentence else "; ", False
@@ -128,22 +129,21 @@ def reason_for(report: Report, row: Row, found: Finding | None = None) -> RootCa
 
     A finding without a fix of its own is one for which the diagnosis knows more: if no operation could run on a GPU,
     its first cause explains it on the GPUs that it affects. A proved cause that makes a GPU unfit explains what fails
-    on that GPU alone.
+    on that GPU, or between it and another.
     """
     named = found.cause if found is not None else row.outcome.explained_by if isinstance(row.outcome, Broken) else ""
     if named or found is None:
-        causes = (*report.diagnosis.causes, *report.diagnosis.folded)
+        causes = report.diagnosis.all_causes
         return next((cause for cause in causes if cause.cause_id == named), None)
     where = report.gpus_of(row, found)
     if found.severity is Severity.FAIL and where:
         for unfit in report.unfit:
-            if where <= {*map(str.lower, unfit.gpus)}:
+            if not where.isdisjoint(map(str.lower, unfit.gpus)):
                 return unfit
     if found.fix or report.diagnosis.broken_at in (None, Stage.FIRST_OP) or not report.diagnosis.causes:
         return None
     first = report.diagnosis.causes[0]
-    given = {gpu.pci_bus_id.lower() for gpu in report.gpus if gpu.uuid in row.devices}
-    return first if not first.gpus or not given or not given.isdisjoint(map(str.lower, first.gpus)) else None
+    return first if is_affected(row, first, report.gpus) else None
 
 
 def alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -370,9 +370,13 @@ def _bisected(bisection: Bisection | None) -> list[str]:
     if bisection is None or bisection.changes:
         return []
     tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
+    without = "without the variables of Python, CUDA and TensorFlow"
     said = {
         BisectionOutcome.NOT_THE_ENVIRONMENT: (
             f"TensorFlow also fails in a clean environment: no variable, path or start-up file is the cause ({tried})"
+        ),
+        BisectionOutcome.LIBRARY_FAILS: (
+            f"the library fails {without}, too: no more was tried{f' ({tried})' if bisection.tried else ''}"
         ),
         BisectionOutcome.NOT_REPRODUCED: (
             f"TensorFlow works in a new interpreter in the same environment: {bisection.before}"

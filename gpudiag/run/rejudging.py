@@ -41,7 +41,7 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     evidence = Evidence(report.facts, report.gpus, rows, report.lines)
     diagnosis = with_bisection(diagnosis, report.diagnosis.bisection, evidence)
     accounts = account(evidence, diagnosis)
-    rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
+    rows = with_reasons(with_one_voice(rows, diagnosis, report.gpus), diagnosis, report.gpus)
     notes = tuple(dict.fromkeys((*report.notes, *_of_another_version(report, saved))))
     judged = msgspec.structs.replace(report, rows=rows, diagnosis=diagnosis, accounts=accounts, notes=notes)
     again = conclude(judged if report.not_verified is None else with_gaps(judged))

@@ -73,7 +73,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
         diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
-        rows = with_reasons(with_one_voice(rows, diagnosis), diagnosis)
+        rows = with_reasons(with_one_voice(rows, diagnosis, gpus), diagnosis, gpus)
         return conclude(
             with_gaps(
                 Report(

@@ -19,7 +19,7 @@ from gpudiag.fix import ask
 from gpudiag.model.diagnosis import Diagnosis, RootCause
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import AnyReading
-from gpudiag.model.report import Finding, Judged, Limits, Row
+from gpudiag.model.report import Finding, Gpu, Judged, Limits, Row, is_affected
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import FindingKind, Reading
 
@@ -75,22 +75,29 @@ def _findings(entry: Entry, facts: Facts, limits: Limits) -> Iterator[Finding]:
             yield Finding(known.kind, known.declared.severity, cause.cause, cause.fix[:1], figures=match.figures)
 
 
-def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """Return ``rows`` with each finding's fix taken from the cause of ``diagnosis`` that explains it."""
+def with_one_voice(rows: Iterable[Row], diagnosis: Diagnosis, gpus: tuple[Gpu, ...] = ()) -> tuple[Row, ...]:
+    """Return ``rows`` with each finding's fix taken from the cause of ``diagnosis`` that explains it: one that affects
+    a GPU of the row."""
     explained: dict[str, list[RootCause]] = {}
-    for cause in (*diagnosis.causes, *diagnosis.folded):
+    for cause in diagnosis.all_causes:
         catalogue_cause = causes.get(cause.cause_id)
         for view in (
             (catalogue_cause.declared.finding, *catalogue_cause.declared.views) if catalogue_cause is not None else ()
         ):
             explained.setdefault(view, []).append(cause)
-    return tuple(_of_row(row, explained) for row in rows)
+    return tuple(_of_row(row, explained, gpus) for row in rows)
 
 
-def _of_row(row: Row, explained: dict[str, list[RootCause]]) -> Row:
+def _of_row(row: Row, explained: dict[str, list[RootCause]], gpus: tuple[Gpu, ...]) -> Row:
     if not isinstance(row.outcome, Judged):
         return row
-    findings = tuple(_of_finding(finding, explained.get(f"{row.probe}.{finding.kind}", [])) for finding in row.findings)
+    explaining = {
+        finding.kind: [
+            cause for cause in explained.get(f"{row.probe}.{finding.kind}", ()) if is_affected(row, cause, gpus)
+        ]
+        for finding in row.findings
+    }
+    findings = tuple(_of_finding(finding, explaining[finding.kind]) for finding in row.findings)
     if findings == row.findings:
         return row
     return msgspec.structs.replace(row, outcome=msgspec.structs.replace(row.outcome, findings=findings))

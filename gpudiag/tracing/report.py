@@ -54,7 +54,7 @@ def made(
 def _exit_code(report: Report) -> int:
     """Return the exit status of ``gpudiag trace``: whether a setting was ignored, or an operation fell back."""
     diagnosis = report.diagnosis
-    for cause in (*diagnosis.causes, *diagnosis.folded):
+    for cause in diagnosis.all_causes:
         known = causes.get(cause.cause_id)
         if known is not None and known.declared.severity is not Severity.NOTE:
             return SOMETHING_WRONG

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from examples.facts import example_with_gpus
+from gpudiag.fix import note
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage, Step, StepStatus
-from gpudiag.model.report import Broken, NoReading, Report, Row, Verdict, conclude
+from gpudiag.model.report import Broken, Finding, NoReading, Report, Row, Severity, Verdict, conclude
 from gpudiag.run.explained import with_reasons
 from gpudiag.run.rejudging import rejudge
 from reports import CAP_IGNORED, GPUS, passed, report, row
@@ -82,6 +83,63 @@ def test_a_reason_that_no_proved_cause_of_the_report_has_is_not_believed() -> No
     explained = msgspec.structs.replace(EXITED, explained_by="flags_refused")
     found = report(row("discovery.first_op", explained), gpus=GPUS)
     assert (found.verdict, found.explained) == (Verdict.BROKEN, ())
+
+
+LOST = RootCause(
+    "gpu_fails",
+    Stage.CONTEXT,
+    Confidence.PROVED,
+    "GPU 1 fails",
+    (),
+    (),
+    "",
+    gpus=(GPUS[1].pci_bus_id,),
+    explains=("cuda_unknown",),
+)
+UNKNOWN = Finding("not_held", Severity.FAIL, "it met CUDA_ERROR_UNKNOWN: unknown error", (note("look"),))
+ON_THE_FIRST, ON_BOTH = (GPUS[0].uuid,), tuple(gpu.uuid for gpu in GPUS)
+
+
+@pytest.mark.parametrize(
+    ("finding", "devices", "cause"),
+    [
+        (UNKNOWN, ON_BOTH, "gpu_fails"),
+        (msgspec.structs.replace(UNKNOWN, severity=Severity.NOTE), ON_BOTH, ""),
+        (msgspec.structs.replace(UNKNOWN, message="it met CUDA_ERROR_NO_DEVICE"), ON_BOTH, ""),
+        (UNKNOWN, ON_THE_FIRST, ""),
+    ],
+)
+def test_a_finding_that_names_the_fault_of_a_proved_cause_has_its_fix_there(
+    finding: Finding, devices: tuple[str, ...], cause: str
+) -> None:
+    before = msgspec.structs.replace(row("memory.shared_gpu", passed("", finding)), devices=devices)
+    (after,) = with_reasons((before,), Diagnosis(causes=(LOST,)), GPUS)
+    assert [(found.cause, found.fix) for found in after.findings] == [(cause, () if cause else finding.fix)]
+
+
+def test_a_process_apart_ends_as_the_probe_itself() -> None:
+    apart = Broken(NoReading.EXCEPTION, f"RuntimeError: in a process apart: {EXITED.detail}")
+    done = of(FLAGS, row("discovery.first_op", EXITED, log=(REFUSED,)), row("memory.capacity", apart))
+    assert [row.probe for row in done.explained] == ["discovery.first_op", "memory.capacity"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "gpus"),
+    [
+        ({"device": "GPU:0", "pci_bus_id": GPUS[1].pci_bus_id}, {1}),  # the mask of a process gives it another number
+        ({"device": "GPU:0"}, {0}),
+        ({"source": "memory", "target": "GPU:1"}, {1}),
+        ({"source": "GPU:1", "target": "GPU:0"}, {0, 1}),
+        ({"where": "2 GPUs"}, set()),
+    ],
+)
+def test_the_gpus_of_a_finding(figures: dict[str, str], gpus: set[int]) -> None:
+    finding = msgspec.structs.replace(UNKNOWN, figures=figures)
+    of_both = msgspec.structs.replace(row("libraries.copies", passed("", finding)), devices=ON_BOTH)
+    found = report(of_both, gpus=GPUS, facts=example_with_gpus(2))
+    assert found.gpus_of(of_both, finding) == {GPUS[number].pci_bus_id.lower() for number in gpus}
+    unfit = msgspec.structs.replace(found, diagnosis=Diagnosis(causes=(msgspec.structs.replace(LOST, unfit=True),)))
+    assert unfit.failed_gpus == {GPUS[1].pci_bus_id.lower()} | ({GPUS[0].pci_bus_id.lower()} if gpus == {0} else set())
 
 
 @pytest.mark.parametrize(

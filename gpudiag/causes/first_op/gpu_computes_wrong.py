@@ -22,6 +22,19 @@ CAUSE = Cause(
         check("sudo dcgmi diag -r 3", "runs NVIDIA's own test; run it without overclocking and with enough power"),
     ),
     url="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+    views=(
+        "distribution.collective_matches.wrong_sum",
+        "distribution.dataset.raised",
+        "distribution.dataset.wrong_gather",
+        "distribution.dataset.wrong_parts",
+        "distribution.dataset.wrong_sum",
+        "distribution.manual_replicas.wrong_sum",
+        "distribution.mirrored_strategy.wrong_step",
+        "distribution.reduction.none_works",
+        "distribution.reduction.wrong_sum",
+        "distribution.towers.wrong_gradient",
+        "libraries.nccl.differs",
+    ),
 )
 _MOST_SEEN = 4
 

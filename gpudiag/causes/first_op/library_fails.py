@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
-from gpudiag.fix import ask, check, install, kernel_log, nvidia_smi, unset
+from gpudiag.fix import check, install, kernel_log, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
@@ -31,7 +31,6 @@ CAUSE = Cause(
         unset("LD_LIBRARY_PATH"),
         nvidia_smi("must work, and show a driver that is new enough"),
         kernel_log("shows errors of the GPU"),
-        ask("gpudiag check {probe} -v", "runs the probe again, with the whole log"),
     ),
     url="https://www.tensorflow.org/install/pip",
     symptom=True,
@@ -62,7 +61,6 @@ def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
                 "library": library,
                 "gpus": " and ".join(devices) or "the GPUs",
                 "status": status,
-                "probe": row.probe,
             },
             fix=(
                 install("--force-reinstall", package),

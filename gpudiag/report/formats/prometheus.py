@@ -134,7 +134,7 @@ def _rows_once(report: Report) -> dict[tuple[str, str], tuple[str, float]]:
 
 
 def _causes(report: Report) -> Iterator[Sample]:
-    causes = (*report.diagnosis.causes, *report.diagnosis.folded)
+    causes = report.diagnosis.all_causes
     for name, stage, sure in dict.fromkeys(
         (cause.cause_id, cause.stage.value, cause.confidence.value) for cause in causes
     ):

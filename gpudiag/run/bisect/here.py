@@ -13,7 +13,7 @@ import msgspec
 from gpudiag import causes
 from gpudiag.facts.environment import recorded
 from gpudiag.isolate import Job, Supervision, run_to_end
-from gpudiag.model.diagnosis import Bisection, Confidence, Diagnosis, RootCause, Stage, TrialOutcome
+from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, Diagnosis, RootCause, Stage, TrialOutcome
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Gpu, NoReading
 from gpudiag.model.visibility import least_visible
@@ -97,7 +97,7 @@ def bisected(
     only_missing = any(map(_needs_no_search, diagnosis.causes))
     only_suspects = not only_missing and any(map(_is_proved, diagnosis.causes))
     if only_suspects and not suspects(around):
-        return None
+        return Bisection(BisectionOutcome.LIBRARY_FAILS, wanted=wanted)
     root = {"root": str(machine / "root")} if machine is not None else {}
     asked = {**root, "variables": dict(around.variables)}
     gathered = _gathered(_ask(children, server, elsewhere.TARGET, asked, stopped))
@@ -119,7 +119,8 @@ def bisected(
         only_suspects=only_suspects,
         blamed=blamed if len(blamed) < len(around.gpus) else (),
     ).run()
-    if (only_missing and not result.added) or (only_suspects and not result.taken):
+    is_told = result.taken or result.outcome is BisectionOutcome.LIBRARY_FAILS
+    if (only_missing and not result.added) or (only_suspects and not is_told):
         return None
     seconds = time.monotonic() - began
     return wording.bisection(

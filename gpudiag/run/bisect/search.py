@@ -100,6 +100,8 @@ class Search:
             self._narrow(most)
             return
         if self._only_suspects:
+            if without.failed and not without.cut_short:
+                self._result = SearchResult(BisectionOutcome.LIBRARY_FAILS, before=before)
             return
         if not without.is_like(before):
             # It fails for another reason then: TensorFlow itself is found through a file .pth, or it needs one entry of
