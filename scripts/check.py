@@ -1,8 +1,8 @@
 """The other half of the gate, beside ``pytest``: format, lint, types, import contracts, generated documentation, the
-simulator built and free of compilers' warnings, and a short run on the newest Python found.
+simulator built and free of compilers' warnings, and a short run on the oldest and the newest Python found.
 
 Run it before every commit, after ``pip install -e '.[tensorflow,test]'``. All checks run, or those that are named;
-``newest Python`` needs nothing that is installed.
+``other Pythons`` needs nothing that is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATIC = {
 """Those that need neither TensorFlow nor the simulator, the longest first."""
 
 CHECKS = {
-    "newest Python": [sys.executable, "scripts/python_matrix.py", "--short"],
+    "other Pythons": [sys.executable, "scripts/python_matrix.py", "--short"],
     **STATIC,
     "simulator": [sys.executable, "-c", SIMULATED],
     "simulator's warnings": [
@@ -60,7 +60,7 @@ def run(name: str) -> tuple[bool, str]:
     said = f"{name}: {'failed' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)"
     if done.returncode:
         said += f"\n{done.stdout}{done.stderr}"
-    elif name == "newest Python":
+    elif name == "other Pythons":
         said += f"\n  {done.stdout.strip()}"
     return not done.returncode, said
 

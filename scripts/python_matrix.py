@@ -2,10 +2,10 @@
 
 Each Python gets a fresh virtual environment with TensorFlow (about 2 GB), one at a time; the suite takes some ten
 minutes in each. A Python that is not found is a row that says so. ``python scripts/python_matrix.py 3.13`` runs only
-that one and keeps the other rows of the report. ``--short`` writes nothing and takes half a minute: the newest Python
-found, without TensorFlow, runs the tests that need none and ``gpudiag check host``. ``--checks``, for the gate, runs
-that and the checks of ``scripts/check.py`` that need none. Exit status 1 if a test or a check failed, or could not be
-run on a Python that is there.
+that one and keeps the other rows of the report. ``--short`` writes nothing and takes a minute: the oldest and the
+newest Python found, without TensorFlow, run the tests that need none and ``gpudiag check host``. ``--checks``, for the
+gate, runs that and the checks of ``scripts/check.py`` that need none. Exit status 1 if a test or a check failed, or
+could not be run on a Python that is there.
 """
 
 from __future__ import annotations
@@ -160,33 +160,38 @@ def suite(version: str) -> Row:
 
 
 def short(*, checks: bool) -> int:
-    """Run on the newest Python found what needs no TensorFlow."""
-    version = next(filter(find_python, reversed(PYTHONS)), "")
-    current = "{}.{}".format(*sys.version_info[:2])
-    if not version:
+    """Run on the oldest and the newest Python found what needs no TensorFlow."""
+    found = [version for version in PYTHONS if find_python(version)]
+    if not found:
         print(f"no Python of {', '.join(PYTHONS)} was found on PATH or in pyenv: nothing was run")
         return int(checks)
-    if version == current and not checks:
-        print(f"the newest Python found is {current}, which runs the suite: nothing more to run")
-        return 0
+    oldest, newest = found[0], found[-1]
+    current = "{}.{}".format(*sys.version_info[:2])  # runs the suite
     with tempfile.TemporaryDirectory(prefix="gpudiag-python-") as temporary:
-        folder = Path(temporary)
         try:
-            # Neither TensorFlow nor the simulator, which takes the most time and knows no Python.
-            programs = make_environment(version, folder / "venv", "-C", "wheel.cmake=false", f"{ROOT}[test]")
-            said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
-            # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.
-            run(str(programs / "gpudiag"), "check", "host", timeout=120, cwd=folder, allowed=(1,))
-            run(str(programs / "gpudiag"), "docs", "start", timeout=60, cwd=folder)
+            for version in dict.fromkeys((oldest, newest)):
+                if version != current or (checks and version == newest):
+                    programs = without_tensorflow(version, Path(temporary) / version)
         except StepFailed as failure:
             print(f"Python {version}: {failure}")
             return 1
-        print(f"Python {version}: {said.splitlines()[-1]}; gpudiag check host ran", flush=True)
         if not checks:
             return 0
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         command = [str(programs / "python"), "scripts/check.py", "--static"]
         return subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode
+
+
+def without_tensorflow(version: str, folder: Path) -> Path:
+    """Run on one Python what needs no TensorFlow; return the folder of programs of its environment."""
+    # Nor the simulator, which takes the most time and knows no Python.
+    programs = make_environment(version, folder, "--config-settings=wheel.cmake=false", f"{ROOT}[test]")
+    said = run(str(programs / "pytest"), "-q", "--noconftest", "-p", "no:cacheprovider", *PURE, timeout=600)
+    # 1: without TensorFlow the verdict is FAIL; 3 would be a server or a child that broke.
+    run(str(programs / "gpudiag"), "check", "host", timeout=120, cwd=folder, allowed=(1,))
+    run(str(programs / "gpudiag"), "docs", "start", timeout=60, cwd=folder)
+    print(f"Python {version}: {said.splitlines()[-1]}; gpudiag check host ran", flush=True)
+    return programs
 
 
 def written() -> dict[str, Row]:
@@ -200,7 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; return 1 if a test failed."""
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="what needs no TensorFlow, on the newest Python found")
+    parser.add_argument(
+        "--short", action="store_true", help="what needs no TensorFlow, on the oldest and the newest Python found"
+    )
     parser.add_argument(
         "--checks",
         action="store_true",
