@@ -25,6 +25,10 @@ CAUSE = Cause(
 )
 
 
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+_OF_GROWTH = "https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth"
+
+
 def find(facts: Facts, variables: Variables) -> Matches:
     for name, value in variables.items():
         if known := misspelling_of(name):
@@ -40,13 +44,14 @@ def find(facts: Facts, variables: Variables) -> Matches:
                 evidence=tuple(evidence),
                 figures={"name": name, "value": value, "known": known},
                 fix=(away,) if is_set else (_cure(name, known, facts), away),
+                url=_OF_GROWTH if known == GROWTH else "",
             )
 
 
 def _cure(name: str, known: str, facts: Facts) -> Action:
     """Return how to set ``known`` in place of ``name``; a sentence if the value would not be valid for it."""
     value = facts.variables[name]
-    if known == "TF_FORCE_GPU_ALLOW_GROWTH" and value.lower() in ("1", "true", "yes", "on"):
+    if known == GROWTH and value.lower() in ("1", "true", "yes", "on"):
         return export(known, "true")
     if value == WITHHELD:
         return run(f'export {known}="${name}"', kind=Kind.SET_VARIABLE)

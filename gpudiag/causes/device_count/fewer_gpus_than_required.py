@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
-from gpudiag.fix import Action, kernel_log, note, nvidia_smi, start, unset
+from gpudiag.fix import Action, ask, kernel_log, note, nvidia_smi, start, unset
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.missing import missing_gpus
-from gpudiag.model.report import SIMULATED, Limits
+from gpudiag.model.report import Limits
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.text import counted
 
@@ -32,25 +32,34 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, limits: Limits) -> Matches:
-    found = sum(limits.count_simulated or not gpu.simulated for gpu in gpus_in_scope(facts))
+    gpus = gpus_in_scope(facts)
+    counting = [gpu for gpu in gpus if limits.count_simulated or not gpu.simulated]
+    found = len(counting)
     if found < limits.require_gpus:
-        first, seen = _where(facts, limits.require_gpus)
+        first, seen = _where(facts, limits.require_gpus, simulated=len(gpus) - found)
         yield Match(
             evidence=(
+                *seen,
                 f"PCI bus: {_pci(facts.device_nodes)}",
                 f"/proc/driver/nvidia: {_module(facts.driver)}",
                 f"/dev/nvidia*: {_nodes(facts.device_nodes)}",
-                f"NVML: {_nvml(facts.nvml, count_simulated=limits.count_simulated)}",
+                f"NVML: {_nvml(facts.nvml)}",
                 f"CUDA_VISIBLE_DEVICES: {_mask(facts.environment)}",
-                *seen,
             ),
-            figures={"shown": counted(found, "GPU"), "found": found, "required": limits.require_gpus},
+            figures={
+                "shown": counted(found, "GPU" if found == len(gpus) else "real GPU"),
+                "found": found,
+                "required": limits.require_gpus,
+            },
             fix=(first, CAUSE.fix[1 if found else 2]),
         )
 
 
-def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
+def _where(facts: Facts, required: int, *, simulated: int) -> tuple[Action, tuple[str, ...]]:
     """Return how to get the missing GPUs, and further evidence that they are missing."""
+    if simulated:
+        seen = "simulated GPUs count only if --simulate is on the same command line"
+        return ask(f"gpudiag check --simulate {required} --require-gpus {required}"), (seen,)
     if job := slurm_job(facts):
         return start(f"sbatch --gpus-per-node={required} ...", "if the job requests too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name
@@ -63,12 +72,10 @@ def _where(facts: Facts, required: int) -> tuple[Action, tuple[str, ...]]:
     return nvidia_smi("lists the GPUs of this machine", "-L"), ()
 
 
-def _nvml(nvml: NvmlFacts | Unknown, *, count_simulated: bool) -> str:
+def _nvml(nvml: NvmlFacts | Unknown) -> str:
     if isinstance(nvml, Unknown):
         return nvml.reason
     count = counted(len(nvml.devices), "GPU")
-    if not count_simulated and any(device.name.startswith(SIMULATED) for device in nvml.devices):
-        count += ", simulated ones, which count only if the same command line asks for the simulation"
     return count if nvml.error is None else f"{count}, {nvml.error}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, run, start
+from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -49,7 +49,7 @@ _FOR_A_CONTAINER = (
     nvidia_smi("must list the GPU in the container and on the host", "-L"),
     check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "must name the GPU in the container, or be unset"),
 )
-_LOOK = run(
+_LOOK = check(
     'grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"',
     'set it to a GPU that nvidia-smi -L lists, such as "0", or unset it',
 )
