@@ -10,13 +10,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+import msgspec
+
 from gpudiag.errors import UsageError
 from gpudiag.model.expectations import AREA as EXPECT
-from gpudiag.model.report import Report, Severity
+from gpudiag.model.report import Report, Row, Severity
 from gpudiag.probes import listing
 from gpudiag.report.changes import ago
 from gpudiag.run.why import PROBES as FOR_DIAGNOSIS
 from gpudiag.text import counted
+
+_PASSED = ("pass", "note")
 
 
 class Selection(NamedTuple):
@@ -33,25 +37,38 @@ def not_passed(report: Report, failing: Iterable[Severity] = ()) -> dict[str, st
     """
     severities = {finding.severity for row in report.rows for finding in row.findings}
     passed = report.exit_code == 0 and severities.isdisjoint(failing)
-    statuses = {} if passed else {row.probe: row.status for row in report.rows if row.status not in ("pass", "note")}
+    rows = () if passed else sorted(report.rows, key=lambda row: row.status != "skipped")  # what failed on a GPU counts
+    statuses = {row.probe: row.status for row in rows if row.status not in _PASSED}
     return {probe: status for probe, status in statuses.items() if not probe.startswith(f"{EXPECT}.")} | (
         report.earlier or {}
     )
 
 
-def earlier(previous: Report, report: Report) -> dict[str, str]:
-    """Return the probes that did not pass in ``previous``, and of which ``report`` says nothing new.
+def with_earlier(report: Report, previous: Report) -> Report:
+    """Return ``report`` with the probes that did not pass in ``previous``, and of which it says nothing new.
 
-    They did not run again, or were skipped after they had failed. One that was skipped twice does not apply here.
+    They did not run again, or not on each GPU on which they did not pass and which the machine still has, or were
+    skipped after they had failed. One that was skipped twice does not apply here.
     """
-    statuses: dict[str, set[str]] = {}
-    for row in report.rows:
-        statuses.setdefault(row.probe, set()).add(row.status)
-    return {
-        probe: status
-        for probe, status in not_passed(previous).items()
-        if probe not in statuses or (statuses[probe] == {"skipped"} and status != "skipped")
-    }
+    named = {row.probe for row in report.rows}
+    tried = _gpus(row for row in report.rows if row.status != "skipped")
+    failed = _gpus(row for row in previous.rows if row.status not in (*_PASSED, "skipped"))
+    there = {uuid for device in report.facts.nvml_devices for uuid in (device.uuid, *device.mig_uuids)}
+    earlier, gpus = {}, {}
+    for probe, status in not_passed(previous).items():
+        left = {*failed.get(probe, ()), *previous.earlier_gpus.get(probe, ())} - tried.get(probe, set())
+        left &= there or left
+        if probe not in named or (status != "skipped" and (probe not in tried or left)):
+            earlier[probe], gpus[probe] = status, tuple(sorted(left))
+    return msgspec.structs.replace(report, earlier=earlier, earlier_gpus=gpus)
+
+
+def _gpus(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """Return the UUIDs of the GPUs of each probe."""
+    gpus: dict[str, set[str]] = {}
+    for row in rows:
+        gpus.setdefault(row.probe, set()).update(row.devices)
+    return gpus
 
 
 def select(last: Report, selected: Sequence[str], failing: Iterable[Severity], also: Sequence[str]) -> Selection:

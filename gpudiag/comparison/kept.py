@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpudiag import folders, trust
-from gpudiag.comparison.failed import earlier
+from gpudiag.comparison.failed import with_earlier
 from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.errors import GpudiagError, UsageError
 from gpudiag.model import codec
@@ -161,7 +161,7 @@ def _kept(report: Report) -> Report:
             previous = None
             with contextlib.suppress(GpudiagError, FileNotFoundError):
                 previous = codec.load(file) if not _distrust(file) else None
-            kept = msgspec.structs.replace(report, earlier={} if previous is None else earlier(previous, report))
+            kept = msgspec.structs.replace(report, earlier={}) if previous is None else with_earlier(report, previous)
             content = codec.encode(kept)
             records = (file, *([identity.file(PASS)] if report.verdict is Verdict.PASS else []))
             for record in records:

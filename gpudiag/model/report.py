@@ -381,6 +381,8 @@ class Report(Record):
     earlier: dict[str, str] | None = None
     """Probes that did not pass in an earlier run and have not passed since, in this run neither, each with its status
     then. None: the report was not kept as the last run, so ``gpudiag check --failed`` does not know it."""
+    earlier_gpus: dict[str, tuple[str, ...]] = {}
+    """The UUIDs of the GPUs on which each of ``earlier`` did not pass and has not passed since."""
     not_verified: tuple[Gap, ...] | None = None
     """What the run did not verify, whatever its verdict; None: an older gpudiag made the report, or no probe ran."""
 

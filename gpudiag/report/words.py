@@ -41,7 +41,7 @@ from gpudiag.model.report import (
 )
 from gpudiag.probes import listing
 from gpudiag.report import accounts, program
-from gpudiag.text import counted, one_line, plain
+from gpudiag.text import counted, listed, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 GAPS = 110
@@ -537,10 +537,22 @@ def next_of(report: Report) -> Next:
             return _then(f"Part of the diagnosis broke ({parts}): a cause may be missing. Run it again", report)
         case Verdict.NOT_VERIFIED:
             return _to_be_verified(report)
-    if failed := [probe for probe, status in (report.earlier or {}).items() if status != "skipped"]:
-        missing = f"{_some(failed)} did not pass in an earlier run, and not since"
-        return Next(one_line(f"{missing}: run --failed without SELECT, --skip and --level."))
-    return Next("")
+    return Next(one_line(_not_passed_since(report)))
+
+
+def _not_passed_since(report: Report) -> str:
+    """Return which probes failed in an earlier run and have not passed since, and what keeps them; "" if none did."""
+    failed = [probe for probe, status in (report.earlier or {}).items() if status != "skipped"]
+    if not failed:
+        return ""
+    uuids = {uuid for probe in failed for uuid in report.earlier_gpus.get(probe, ())}
+    hidden = uuids - {gpu.uuid for gpu in report.gpus}
+    gpus = [device.index for device in report.facts.nvml_devices if hidden & {device.uuid, *device.mig_uuids}]
+    missing = f"{_some(failed)} did not pass in an earlier run, and not since"
+    if gpus:
+        where = listed([f"GPU {index}" for index in gpus])
+        return f"{missing} on {where}, which {'is' if len(gpus) == 1 else 'are'} not in scope now."
+    return f"{missing}: run --failed without SELECT, --skip and --level."
 
 
 def _to_be_verified(report: Report) -> Next:

@@ -11,10 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from conftest import Gpudiag
+from examples.facts import example_with_gpus
 from gpudiag.comparison import failed, kept
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
-from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Limits, NoReading, Report, Skipped, World
+from gpudiag.model.facts import Facts
+from gpudiag.model.report import SCHEMA_VERSION, Broken, Gpu, Judged, Limits, NoReading, Report, Row, Skipped, World
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes import listing
 from gpudiag.report import render, words
 from gpudiag.run.gaps import with_gaps
@@ -67,6 +70,37 @@ def test_what_did_not_pass_stays_until_it_passes() -> None:
         UsageError, match=r"nothing failed in the last run \(.* ago, PASS\)\. Without --failed all probes run"
     ):
         chosen(done)
+
+
+def test_a_failure_on_one_gpu_stays_while_another_passes() -> None:
+    facts = example_with_gpus(2)
+    first, second = gpus_in_scope(facts)
+
+    def runs(gpus: tuple[Gpu, ...], *rows: Row, facts: Facts = facts) -> Report:
+        return kept.with_changes(report(*rows, gpus=gpus, facts=facts))
+
+    both = (first, second)
+    runs(
+        both,
+        row("memory.growth", PASSES, first),
+        row("memory.growth", FAILS, second),
+        row("memory.limit", FAILS, first),
+        row("memory.limit", NOT_REAL, second),
+        row("logical.gpu_split", FAILS, *both),
+    )
+    passes = [row(name, passed(on=(first,)), first) for name in ("memory.growth", "memory.limit", "logical.gpu_split")]
+    for rows in (passes, passes[:1], passes):  # it stays, however many runs pass on the first
+        partial = runs((first,), *rows)
+        assert partial.exit_code == 0
+        assert partial.earlier == {"memory.growth": "fail", "logical.gpu_split": "fail"}
+        assert partial.earlier_gpus == dict.fromkeys(partial.earlier, (second.uuid,))
+        said = (
+            "memory.growth, logical.gpu_split did not pass in an earlier run, and not since on GPU 1, which is not in"
+        )
+        assert words.next_step(partial).startswith(said)
+    assert codec.decode(codec.encode(partial), "test") == partial
+    # The card was replaced: nothing of the old one can pass any more.
+    assert runs((first,), *passes, facts=example_with_gpus(1)).earlier == {}
 
 
 def test_a_selection_and_a_requirement_of_a_pass_are_honoured() -> None:
