@@ -128,7 +128,7 @@ class FindingKind:
     message: str
     fix: tuple[Action, ...]
     means: str = ""
-    """The explanation that the message does not give."""
+    """The finding in a sentence without figures, for the manual; empty if the message has none."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         object.__setattr__(self, "name", name)
@@ -203,6 +203,7 @@ class GpuFaults(Faults):
 
     gpu_not_seen = fail(
         "TensorFlow lists {seen} of the {given} GPUs that NVML reports and this probe was given",
+        means="TensorFlow lists fewer GPUs than NVML reports and the probe was given.",
         do=SEE_THE_CAUSE,
     )
     operation_failed = fail(
@@ -227,6 +228,7 @@ class ReplicaFaults(GpuFaults):
 
     other_gpu = fail(
         "{device} is the GPU {found} by TensorFlow's own description, it should be {expected}",
+        means="A device of TensorFlow is another GPU than its place in CUDA_VISIBLE_DEVICES says.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
         ),
@@ -238,6 +240,7 @@ class KernelFaults(ReplicaFaults):
 
     wrong_result = fail(
         "a matrix product on {device} ({pci_bus_id}) is wrong",
+        means="A matrix product on a GPU is wrong.",
         do=trust_no("result of this GPU"),
     )
 
@@ -248,6 +251,7 @@ class WorkFaults(KernelFaults):
     memory_elsewhere = fail(
         "a tensor of {wanted_bytes} on {device} raised the memory of {pci_bus_id} by {taken_bytes}; "
         "the memory that rose most was that of {most}",
+        means="A tensor on one GPU took memory of another.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
         ),

@@ -316,13 +316,11 @@ def shared_findings() -> str:
 
 def _finding(kind: FindingKind) -> str:
     """Return what a finding means, its text, and what to do, as an item with items below it."""
-    message = _escaped(with_names(kind.message))
+    message = _escaped(kind.means or with_names(kind.message))
     actions = "; ".join(fix.with_names(action).text for action in kind.fix)
     advice = _escaped(actions or "see the cause that the report names")
     name = f"- `{kind.name}` ({kind.severity.value}): "
-    parts = [_filled(f"{name}{_escaped(kind.means) or message}", "  ")]
-    parts += [_filled(f"- message: {message}", "  ")] if kind.means else []
-    parts.append(_filled(f"- do: {advice}", "  "))
+    parts = [_filled(f"{name}{message}", "  "), _filled(f"- do: {advice}", "  ")]
     return "\n".join([parts[0], *(textwrap.indent(part, "  ") for part in parts[1:])])
 
 

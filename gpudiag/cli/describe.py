@@ -98,10 +98,8 @@ def explained(entry: Entry) -> Explanation:
     if kinds := _kinds(entry):
         lines += ["Findings", ""]
         for kind in kinds:
-            message, *rest = filter(
-                None, (with_names(kind.message), kind.means, *(fix.with_names(action).text for action in kind.fix))
-            )
-            lines += [f"    {kind.name} ({kind.severity.value}): {message}", *(f"        {text}" for text in rest)]
+            lines.append(f"    {kind.name} ({kind.severity.value}): {kind.means or with_names(kind.message)}")
+            lines += [f"        {fix.with_names(action).text}" for action in kind.fix]
     return Explanation(entry.name, Kind.PROBE.value, entry.area, entry.summary, "\n".join(lines).rstrip())
 
 

@@ -188,10 +188,12 @@ class LimitFaults(KernelFaults):
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken: "
         "the first tensor on {device} took {taken_bytes} of its limit of {limit_bytes}",
+        means="TF_FORCE_GPU_ALLOW_GROWTH=true decides when memory is taken, not the limit or the fraction.",
         do=fix.unset("TF_FORCE_GPU_ALLOW_GROWTH", note="to have the whole limit taken at once"),
     )
     other_error = fail(
         "asking {device} for {beyond_bytes}, its limit is {limit_bytes}, raised {error}",
+        means="A tensor beyond the limit raised another error than ResourceExhaustedError.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

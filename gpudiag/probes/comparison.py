@@ -77,11 +77,13 @@ class LibraryFaults(ReplicaFaults):
     )
     elsewhere = fail(
         "{library}: {what} was asked for on {device} and ran on {ran_on}",
+        means="A computation ran on another device than it was asked for on.",
         do=probe.BY_HAND,
     )
     slow = warn(
         "{library} on {device}: the first computation ({what}) took {first_s:.1f} s, the next {next_s:.2g} s; "
         "every program waits so long when it first uses {library}",
+        means="The first computation of a library takes long: every program waits so long when it first uses it.",
         do=(fix.note("look whether NVIDIA's libraries are on a slow disk or network"), probe.KEEP_KERNELS),
     )
 

@@ -46,6 +46,7 @@ def kinds(entry: Entry) -> tuple[FindingKind, ...]:
             several[0].declared.severity,
             several[0].cause,
             tuple(ask(f"gpudiag explain {known.id}") for known in several),
+            means=several[0].general_cause,
         )
         for kind, several in named.items()
     )

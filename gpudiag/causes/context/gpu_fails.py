@@ -1,4 +1,4 @@
-"""a GPU fails by itself, and without it TensorFlow uses the others
+"""a GPU fails even when it is used alone, and TensorFlow works without it
 
 Each GPU was given to an interpreter of its own, in the same environment. One that fails there is at fault, and not the
 environment or the others: its hardware, its power or connection, or its state in the driver. One such GPU keeps

@@ -1,4 +1,4 @@
-"""a library never returns
+"""a call of a library never returns
 
 TensorFlow opens NVIDIA's libraries when it lists the GPUs, and each sets itself up at the first operation that needs
 it: it starts threads, loads its kernels from its own file, asks the driver to compile some, measures algorithms. What
@@ -15,7 +15,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
-    title="{library} never returns: {what}",
+    title="a call of {library} never returns: {what}",
     unfit=True,
     fix=(
         check(

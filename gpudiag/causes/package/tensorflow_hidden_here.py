@@ -13,7 +13,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host.tensorflow import is_imported
 
 CAUSE = Cause(
-    title="{path} hides TensorFlow from a program of this folder, and is not TensorFlow",
+    title="{path} hides TensorFlow from programs that are started in this folder",
     severity=Severity.NOTE,
     fix=(note("rename it: Python looks in the program's folder first"),),
     url="https://docs.python.org/3/library/sys_path_init.html",

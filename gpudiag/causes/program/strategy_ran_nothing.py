@@ -12,7 +12,7 @@ from gpudiag.model.program import ProgramTrace, Replicas, place
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
-    title="{strategy} has {count} replicas and ran nothing: {missing} did not train",
+    title="{strategy} has {count} replicas, but ran nothing on them: {missing} did not train",
     severity=Severity.WARNING,
     fix=(
         edit_note("make and compile the model, its optimizer and metrics below: with strategy.scope():"),

@@ -30,6 +30,7 @@ class Fault(probe.GpuFaults):
     ptx_only = warn(
         "{name} ({pci_bus_id}) has compute capability {capability}, this TensorFlow was built for {built}: "
         "the driver compiles each kernel from PTX at its first use",
+        means="TensorFlow has no machine code for this GPU: the driver compiles each kernel from PTX at its first use.",
         do=fix.export(
             "CUDA_CACHE_MAXSIZE", "4294967296", "install a TensorFlow built for it, or keep the compiled kernels"
         ),

@@ -31,6 +31,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.GpuFaults):
     index_means_another = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has indices, and index {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means="CUDA_VISIBLE_DEVICES names an index that is another GPU in nvidia-smi.",
         do=(
             fix.export("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
             fix.nvidia_smi("UUIDs, which can be listed in place of numbers", "-L"),
@@ -38,10 +39,12 @@ class Fault(probe.GpuFaults):
     )
     order_differs = note(
         "CUDA counts otherwise than nvidia-smi: its GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means="CUDA numbers the GPUs in another order than nvidia-smi.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-..", "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or choose by UUID"),
     )
     pci_order_differs = warn(
         "with CUDA_DEVICE_ORDER=PCI_BUS_ID too, CUDA's GPU {position} is GPU {index} of nvidia-smi ({pci_bus_id})",
+        means="CUDA numbers the GPUs in another order than nvidia-smi, although CUDA_DEVICE_ORDER=PCI_BUS_ID is set.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "use no indices here; nvidia-smi -L lists them"),
     )
 

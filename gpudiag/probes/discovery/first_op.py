@@ -51,11 +51,13 @@ class Fault(probe.KernelFaults):
     slow_driver = warn(
         "cuInit took {init_s:.1f} s (GPUs: {gpus}), at most {allowed_s:.1f} s was expected: every process on a GPU "
         "waits that long, each probe of this report too",
+        means="The driver takes long to start (cuInit): every process on a GPU waits that long, each probe too.",
         do=KEEP_LOADED,
     )
     slow_context = warn(
         "listing the GPUs ({gpus}) took {list_s:.1f} s and making their CUDA contexts {create_s:.1f} s: "
         "more than {allowed_s:.0f} s for each GPU",
+        means="To list the GPUs and to make their CUDA contexts takes long.",
         do=KEEP_LOADED,
     )
     slow_first = warn(
@@ -65,6 +67,7 @@ class Fault(probe.KernelFaults):
     )
     slow_second = warn(
         "the second operation on {device} ({pci_bus_id}) took {second_s:.1f} s, at most {allowed_s:.0f} s was expected",
+        means="The second operation on a GPU is slow, although its kernel is loaded by then.",
         do=(
             fix.nvidia_smi("look for other programs on this GPU"),
             fix.nvidia_smi("its clocks", "-q -d PERFORMANCE"),
@@ -74,6 +77,7 @@ class Fault(probe.KernelFaults):
     compiled = note(
         "this TensorFlow has no machine code for compute capability {capabilities}: each kernel waits for a compiler "
         "at its first use; the first operation took {first_s:.1f} s, the second {second_s:.3f} s",
+        means="TensorFlow has no machine code for this GPU: each kernel waits for a compiler at its first use.",
         do=fix.export(
             "CUDA_CACHE_MAXSIZE", "4294967296", "install a TensorFlow built for it, or keep the compiled kernels"
         ),

@@ -30,10 +30,12 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.KernelFaults):
     creation_failed = fail(
         "TensorFlow cannot create its devices (GPUs: {given}): {raised}{refused}",
+        means="TensorFlow lists the GPUs but cannot create its devices on them.",
         do=(fix.nvidia_smi("look for other processes and the compute mode"), probe.KERNEL_LOG),
     )
     product_failed = fail(
         "a matrix product on {device} raised {raised}",
+        means="A matrix product on a GPU raised an error.",
         do=probe.LOOK,
     )
 

@@ -33,22 +33,27 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, quick
 class Fault(probe.Faults):
     fewer_listed = fail(
         "TensorFlow lists {listed} of {given} GPUs; its log says: {text}",
+        means="TensorFlow lists fewer GPUs than the probe was given; a line of its log says why.",
         do=SEE_THE_CAUSE,
     )
     listing_raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
+        means="tf.config.list_physical_devices('GPU') raised an error.",
         do=(fix.nvidia_smi("look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
     cudnn_too_old = fail(
         "cuDNN {found} is loaded, TensorFlow needs {needed} or a later 9: convolutions and recurrent layers will fail",
+        means="The loaded cuDNN is older than TensorFlow needs: convolutions and recurrent layers will fail.",
         do=fix.install("nvidia-cudnn-cu12>={needed},<10", note="and take an older cuDNN out of LD_LIBRARY_PATH"),
     )
     numbered_otherwise = fail(
         "GPU {index} ({pci_bus_id}) is number {found} to {who}, its place in CUDA_VISIBLE_DEVICES is {place}",
+        means="A GPU has another number than its place in CUDA_VISIBLE_DEVICES.",
         do="Identify devices by PCI bus id, not by number: TensorFlow logs it in `Created device ... pci bus id`.",
     )
     uuid_differs = fail(
         "GPU {index} ({pci_bus_id}) is {nvml} to NVML and {cuda} to CUDA",
+        means="NVML and CUDA report different UUIDs for one PCI bus id.",
         do=fix.note(
             "the driver's libraries do not belong together: reinstall the driver, or reboot after its update",
             kind=fix.Kind.REBOOT,

@@ -32,10 +32,12 @@ PROBE = probe.Probe(quick=True, as_user=True)
 class Fault(probe.Faults):
     fewer_listed = fail(
         "TensorFlow lists {listed} of the {given} GPUs in scope",
+        means="TensorFlow, started as your own programs are, lists fewer GPUs than are in scope.",
         do=SEE_THE_CAUSE,
     )
     raised = fail(
         "tf.config.list_physical_devices('GPU') raised {raised}",
+        means="tf.config.list_physical_devices('GPU') raised an error.",
         do=(fix.nvidia_smi("look for a GPU that is lost or failing"), probe.KERNEL_LOG),
     )
 

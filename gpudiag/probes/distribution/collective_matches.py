@@ -32,6 +32,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.ReplicaFaults):
     wrong_sum = fail(
         "{wrong} of {count} elements of an all-reduce in {dtype} over {where} are wrong, most on {device}",
+        means="An all-reduce over the GPUs gives wrong sums.",
         do=(
             *probe.trust_no("training on these GPUs"),
             fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
@@ -39,10 +40,12 @@ class Fault(probe.ReplicaFaults):
     )
     sum_elsewhere = fail(
         "the sums of an all-reduce in {dtype} are on {found}, they should be on {expected}",
+        means="The sums of an all-reduce are on other devices than its GPUs.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
     collective_hangs = fail(
         "an all-reduce over {where} had not ended after {seconds:.0f} s",
+        means="An all-reduce over the GPUs did not end.",
         do=(
             fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
             fix.export("NCCL_DEBUG", "INFO", "shows where it stops"),
@@ -51,6 +54,7 @@ class Fault(probe.ReplicaFaults):
     )
     collective_raised = fail(
         "an all-reduce over {where} raised {error}",
+        means="An all-reduce over the GPUs raised an error.",
         do=fix.edit(
             "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
             "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL",

@@ -33,6 +33,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.ReplicaFaults):
     raised = fail(
         "reading a distributed dataset on {where} raised {error}",
+        means="Reading a distributed dataset raised an error.",
         do=(
             fix.edit("for batch in dataset: strategy.run(step, args=(batch,))", "gives each replica all of the data"),
             fix.ask("gpudiag check distribution.reduction", "shows which way to exchange data works here"),
@@ -40,10 +41,12 @@ class Fault(probe.ReplicaFaults):
     )
     hangs = fail(
         "reading a distributed dataset on {where} had not ended after {seconds:.0f} s",
+        means="Reading a distributed dataset did not end.",
         do=fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
     )
     other_replicas = fail(
         "a batch was divided between {replicas} replicas, TensorFlow has {devices} devices",
+        means="A batch was divided between another number of replicas than TensorFlow has devices.",
         do=fix.edit("tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])", "name the devices"),
     )
     wrong_parts = fail(
@@ -58,14 +61,17 @@ class Fault(probe.ReplicaFaults):
     )
     part_elsewhere = fail(
         "the elements of replica {replica} are on {found}, they should be on {expected}",
+        means="The elements of a replica are on another device than the replica.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
     wrong_sum = fail(
         "strategy.reduce gives the {op} {found} of the elements {elements}, it should be {expected}",
+        means="strategy.reduce gives a wrong sum or mean.",
         do="Trust no loss that is reduced here; distribution.reduction says which cross_device_ops gives right sums.",
     )
     wrong_gather = fail(
         "strategy.gather gives {found}, it should be {expected}",
+        means="strategy.gather gives other elements than the replicas have.",
         do=fix.edit("tf.concat(strategy.experimental_local_results(values), axis=0)", "collect results on the CPU"),
     )
 

@@ -29,6 +29,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.KernelFaults):
     program_raised = fail(
         "products on {devices}, added on CPU:0, raised {error}",
+        means="Products on several GPUs, added on the CPU, raised an error.",
         do=(
             fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "try each GPU alone; nvidia-smi -L lists them"),
             probe.KERNEL_LOG,
@@ -36,6 +37,7 @@ class Fault(probe.KernelFaults):
     )
     sum_elsewhere = fail(
         "the sum was put on CPU:0 and is on {device}",
+        means="The sum was put on CPU:0 and is on another device.",
         do=fix.install("--force-reinstall", "tensorflow[and-cuda]", note="reinstall TensorFlow"),
     )
     wrong_sum = fail(

@@ -30,10 +30,12 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.ReplicaFaults):
     other_replicas = fail(
         "MirroredStrategy has {replicas} replicas and {copies} copies of a variable on {devices} devices",
+        means="MirroredStrategy has another number of replicas, or of copies of a variable, than devices.",
         do=fix.edit("tf.distribute.MirroredStrategy(['/GPU:0', '/GPU:1'])", "name the devices"),
     )
     not_mirrored = fail(
         "the copies of a variable are on {found}, there should be one on each of {devices}",
+        means="The copies of a variable are not one on each device.",
         do=(
             fix.edit("with strategy.scope():", "make the variable inside it"),
             fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
@@ -50,6 +52,7 @@ class Fault(probe.ReplicaFaults):
     )
     step_raised = fail(
         "a training step on {where} raised {error}",
+        means="A training step on the GPUs raised an error.",
         do=fix.edit(
             "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
             "export NCCL_DEBUG=INFO shows why NCCL fails. Without NCCL",

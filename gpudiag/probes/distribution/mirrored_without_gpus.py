@@ -26,6 +26,7 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     refused = note(
         "MirroredStrategy({devices}) without a GPU raised {error}; TensorFlow 2.18 to 2.21 put it on CPU:0",
+        means="MirroredStrategy without a GPU raised an error; TensorFlow 2.18 to 2.21 put it on CPU:0.",
         do=(
             fix.note("nothing: a missing GPU is an error in this release"),
             fix.edit("tf.distribute.MirroredStrategy(['/CPU:0'])", "for programs that counted on the CPU"),
@@ -33,10 +34,12 @@ class Fault(probe.Faults):
     )
     other_replicas = note(
         "MirroredStrategy({devices}) without a GPU made {replicas} replicas; TensorFlow 2.18 to 2.21 made {named}",
+        means="MirroredStrategy without a GPU made another number of replicas than TensorFlow 2.18 to 2.21.",
         do="Compute the batch size from strategy.num_replicas_in_sync, never from the GPUs named.",
     )
     elsewhere = note(
         "MirroredStrategy({devices}) without a GPU has its copies on {found}; TensorFlow 2.18 to 2.21: on CPU:0",
+        means="MirroredStrategy without a GPU has its copies elsewhere than on CPU:0.",
         do="Look at [copy.device for copy in strategy.experimental_local_results(variable)]",
     )
     accepted = warn(
@@ -46,6 +49,7 @@ class Fault(probe.Faults):
     )
     other_error = warn(
         "with soft placement off, MirroredStrategy({devices}) without a GPU raised {error}, not InvalidArgumentError",
+        means="With soft placement off, MirroredStrategy without a GPU raised another error than InvalidArgumentError.",
         do="Programs that catch tf.errors.InvalidArgumentError miss this error: look up its text.",
     )
 

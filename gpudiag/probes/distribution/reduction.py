@@ -31,6 +31,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.ReplicaFaults):
     op_raised = warn(
         "{op} over {where} raised {error}; these gave right sums: {working}",
+        means="A cross_device_ops of MirroredStrategy raised an error; others gave right sums.",
         do=(
             fix.edit(
                 "tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())",
@@ -42,6 +43,7 @@ class Fault(probe.ReplicaFaults):
     )
     op_hangs = warn(
         "{op} over {where} had not ended after {seconds:.0f} s; right sums: {working}",
+        means="A cross_device_ops of MirroredStrategy did not end.",
         do=(
             fix.export("NCCL_P2P_DISABLE", "1", "avoid the direct connection between the GPUs"),
             fix.note("on bare metal an IOMMU or PCIe access control (ACS) that is switched on is the usual cause"),
@@ -61,6 +63,7 @@ class Fault(probe.ReplicaFaults):
     )
     none_works = fail(
         "none of {ops} gives the right sum over {where}",
+        means="No cross_device_ops of MirroredStrategy gives the right sum.",
         do=(
             fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "train on one GPU; nvidia-smi -L lists them"),
             probe.KERNEL_LOG,
@@ -73,6 +76,7 @@ class Fault(probe.ReplicaFaults):
     )
     sum_elsewhere = fail(
         "the sums of {op} are on {found}, they should be on {expected}",
+        means="The sums of a cross_device_ops are on other devices than the GPUs.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "an error, if a device is not there"),
     )
 

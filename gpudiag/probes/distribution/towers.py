@@ -35,6 +35,7 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=1), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.ReplicaFaults):
     program_raised = fail(
         "{mode} with towers on {where} raised {error}",
+        means="The program with towers on the GPUs raised an error.",
         do=(
             fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "try each GPU alone; nvidia-smi -L lists them"),
             probe.KERNEL_LOG,
@@ -42,14 +43,17 @@ class Fault(probe.ReplicaFaults):
     )
     tower_elsewhere = fail(
         "{mode}: {tower} was put on {device}, the placement log says {logged}",
+        means="The placement log names another device for a tower than tf.device.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
     variable_elsewhere = fail(
         "{mode}: the variable of all towers was put on CPU:0, the placement log says {logged}",
+        means="The variable of all towers was put on CPU:0 and is elsewhere by the placement log.",
         do=fix.edit("with tf.device('/CPU:0'): weights = tf.Variable(...)", "make it once, before the towers"),
     )
     wrong_gradient = fail(
         "{mode}: the average gradient of towers on {where} is {average}, that of one device is {single}",
+        means="The average gradient of the towers differs from that of one device.",
         do=probe.trust_no("training on these GPUs"),
     )
 

@@ -49,8 +49,16 @@ class Fault(probe.ReplicaFaults):
         means="The GPU, its memory or its slot fails now and then, and no error was raised.",
         do=probe.GPU_ERRORS,
     )
-    rounds_failed = fail("after {times} rounds, going to {device} and back raised {error}", do=SEE_THE_CAUSE)
-    copy_failed = fail("copying {size_bytes} from {source} to {target} raised {error}", do=SEE_THE_CAUSE)
+    rounds_failed = fail(
+        "after {times} rounds, going to {device} and back raised {error}",
+        means="Data that was sent to a GPU and back again and again raised an error after some rounds.",
+        do=SEE_THE_CAUSE,
+    )
+    copy_failed = fail(
+        "copying {size_bytes} from {source} to {target} raised {error}",
+        means="A copy to a GPU or from it raised an error.",
+        do=SEE_THE_CAUSE,
+    )
 
 
 HOST, PINNED, GPU = "memory", "pinned memory", "GPU:"

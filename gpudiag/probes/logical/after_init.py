@@ -34,10 +34,12 @@ class Fault(probe.Faults):
     )
     other_error = warn(
         '{call}: {error} (expected RuntimeError "... cannot be modified after ...")',
+        means="A change of the devices after TensorFlow had initialised raised another error than RuntimeError.",
         do="Do not match on the type or text of this error; report to gpudiag this release of TensorFlow.",
     )
     devices_changed = fail(
         "after the refused changes TensorFlow has {devices}, it began with {before}; MatMul on CPU:1 ran on {ran_on}",
+        means="Changes that TensorFlow refused after it had initialised have changed its devices.",
         do="Configure devices once, in the first lines after `import tensorflow`.",
     )
 

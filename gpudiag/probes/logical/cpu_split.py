@@ -26,10 +26,12 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     wrong_count = fail(
         "TensorFlow made {count} logical CPUs, {wanted} were asked for",
+        means="TensorFlow made another number of logical CPUs than was asked for.",
         do=fix.edit("tf.config.set_logical_device_configuration(cpu, [...])", "the first call after the import"),
     )
     ran_elsewhere = fail(
         "{op} was put on {requested}, the placement log says {logged}",
+        means="The placement log names another logical CPU than tf.device.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
     wrong_result = fail(

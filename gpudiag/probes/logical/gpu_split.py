@@ -33,11 +33,13 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
+        means="TensorFlow made another number of logical GPUs than was asked for.",
         do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     memory_elsewhere = fail(
         "the first tensor on {device} raised the memory of {most} by {most_bytes} and that of {pci_bus_id} by "
         "{taken_bytes}",
+        means="The first tensor on a logical GPU took memory of another GPU.",
         do=(
             fix.nvidia_smi("run it beside the program, to see where the memory went"),
             fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES", kind=fix.Kind.SET_VARIABLE),
@@ -45,6 +47,7 @@ class Fault(probe.KernelFaults):
     )
     limit_ignored = fail(
         "{device} took or gave out {taken_bytes}, its limit is {limit_bytes}",
+        means="A logical GPU took or gave out more than its limit.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-..", "do not share this GPU between programs by limits; give each its own"
         ),

@@ -26,15 +26,18 @@ PROBE = probe.Probe(needs=probe.Needs(gpus=2), scope=probe.Scope.ALL_GPUS, sampl
 class Fault(probe.GpuFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
+        means="TensorFlow made another number of logical GPUs than was asked for.",
         do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     other_number = fail(
         "{device} is on the GPU {found}, it should be on {expected}",
+        means="A logical GPU is on another GPU than the order of the split says.",
         do='Go by tf.config.list_logical_devices("GPU") and the PCI bus ids in the `Created device` lines of the log, '
         "not by numbers.",
     )
     ran_elsewhere = fail(
         "MatMul was put on {device}, the placement log says {logged}",
+        means="The placement log names another device than tf.device.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "switch soft placement off to get an error instead"),
     )
 

@@ -38,6 +38,7 @@ class Fault(probe.KernelFaults):
     other_error = warn(
         'set_memory_growth(gpu, True) on a split GPU: {error} (expected ValueError "Cannot set memory growth on device '
         'when virtual devices configured")',
+        means="set_memory_growth on a split GPU raised another error than in TensorFlow 2.18 to 2.21.",
         do="Do not match on the type or text of this error; report to gpudiag this release of TensorFlow.",
     )
     split_refused = warn(

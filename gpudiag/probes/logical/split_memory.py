@@ -38,10 +38,12 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     wrong_count = fail(
         "TensorFlow made {count} logical GPUs, {wanted} were asked for",
+        means="TensorFlow made another number of logical GPUs than was asked for.",
         do=fix.edit("tf.config.set_logical_device_configuration(gpu, [...])", "the first call after the import"),
     )
     limit_ignored = fail(
         "{what} {gave_bytes}, the limit is {limit_bytes}",
+        means="A part of a split GPU gave out more than its limit.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-..", "do not share this GPU between models by limits; give each one its own"
         ),
@@ -59,10 +61,12 @@ class Fault(probe.KernelFaults):
     )
     overwritten = fail(
         "tensors on GPU:0 changed while GPU:1 was filled: {intact} of {count} are intact",
+        means="Tensors on one part of a split GPU changed while the other was filled.",
         do="Trust no result of a split GPU here; give each model a separate process.",
     )
     other_error = fail(
         "filling {device} beyond its limit of {limit_bytes} raised {error}",
+        means="A part of a split GPU, filled beyond its limit, raised another error than ResourceExhaustedError.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
 

@@ -58,14 +58,17 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     no_memory_pools = note(
         f"{{pci_bus_id}} has no memory pools by its driver: TF_GPU_ALLOCATOR={RIGHT} would abort every program on it",
+        means="The GPU's driver has no memory pools: TF_GPU_ALLOCATOR=cuda_malloc_async would abort every program.",
         do=f"Do not set TF_GPU_ALLOCATOR={RIGHT} here. It needs compute capability 6.0 and a driver for CUDA 11.2.",
     )
     aborts = fail(
         f"{{pci_bus_id}} has no memory pools by its driver, and TF_GPU_ALLOCATOR={RIGHT} is set: programs on it abort",
+        means="The GPU's driver has no memory pools, and TF_GPU_ALLOCATOR=cuda_malloc_async is set: programs abort.",
         do=fix.unset("TF_GPU_ALLOCATOR"),
     )
     ignored = fail(
         f"TF_GPU_ALLOCATOR={RIGHT} had no effect: the first tensor took {{taken_bytes}}, the whole limit",
+        means="TF_GPU_ALLOCATOR=cuda_malloc_async had no effect: the first tensor took the whole limit.",
         do=fix.export("TF_GPU_ALLOCATOR", RIGHT, "before the first GPU device is made, best outside the program"),
     )
     not_named = note(
@@ -75,10 +78,12 @@ class Fault(probe.KernelFaults):
     typo_noticed = note(
         f"TF_GPU_ALLOCATOR={MISSPELT}, misspelt, was not ignored: the first tensor took {{taken_bytes}} "
         "of a limit of {limit_bytes}",
+        means="TF_GPU_ALLOCATOR=cuda_malloc_Async, misspelt, was not ignored.",
         do=fix.export("TF_GPU_ALLOCATOR", RIGHT, "spelled as documented"),
     )
     failed = fail(
         "with TF_GPU_ALLOCATOR={value} a tensor of {tensor_bytes} or less could not be made: {error}",
+        means="With TF_GPU_ALLOCATOR set, a small tensor could not be made.",
         do=fix.unset("TF_GPU_ALLOCATOR"),
     )
 

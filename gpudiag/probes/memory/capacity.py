@@ -66,6 +66,7 @@ class Fault(probe.KernelFaults):
     )
     not_given_back = warn(
         "{kept_bytes} stay in use after the process that took them has ended",
+        means="Memory stays in use after the process that took it has ended.",
         do=fix.run(
             "sudo nvidia-smi --gpu-reset", "if nvidia-smi names no process that holds it", kind=fix.Kind.RESET_GPU
         ),

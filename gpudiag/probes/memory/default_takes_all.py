@@ -46,6 +46,7 @@ class Fault(probe.KernelFaults):
     )
     not_all = warn(
         "the first tensor took {taken_bytes}, expected at least {expected_bytes}; making the device took {made_bytes}",
+        means="By default the first tensor took less than nearly all free memory.",
         do=(
             fix.nvidia_smi("look for what else fills this GPU"),
             fix.note("if it is empty, look for code that sets memory growth"),
@@ -53,6 +54,7 @@ class Fault(probe.KernelFaults):
     )
     limit_ignored = warn(
         "TF_PER_DEVICE_MEMORY_LIMIT_MB={limit_mib} did not hold: the first tensor took {taken_bytes}",
+        means="TF_PER_DEVICE_MEMORY_LIMIT_MB did not hold: the first tensor took more.",
         do=SET_A_LIMIT,
     )
     grows = note(

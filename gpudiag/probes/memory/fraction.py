@@ -41,6 +41,7 @@ class Fault(LimitFaults):
     )
     no_cap = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no cap: {beyond_bytes} were given out under a cap of {limit_bytes}",
+        means="The chosen TF_GPU_ALLOCATOR knows no cap: more was given out than the fraction allows.",
         do=fix.unset("TF_GPU_ALLOCATOR", note="to have the fraction and memory limits honoured"),
     )
 

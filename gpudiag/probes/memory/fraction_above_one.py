@@ -37,18 +37,22 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     refused = fail(
         "with a fraction of {fraction:.1f} TensorFlow raised {error}",
+        means="TensorFlow refused a fraction above 1.",
         do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     too_old = warn(
         "a GPU of compute capability below 6.0 supports no fraction above 1.0: {error}",
+        means="A GPU of compute capability below 6.0 supports no fraction above 1.",
         do=fix.edit("tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=1.0)", "use a fraction of at most 1.0"),
     )
     other_ceiling = warn(
         "TensorFlow may take {ceiling_mib} MiB, a fraction of {fraction:.1f} of {total_bytes} is {expected_bytes}",
+        means="TensorFlow may take another part of the memory than the fraction says.",
         do="Set the fraction in the first session of the process: another one later is ignored silently.",
     )
     taken_at_once = fail(
         "with growth the first tensor took {taken_bytes}, expected about 2 MiB",
+        means="With growth the first tensor took much memory at once.",
         do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force growth"),
     )
     no_oversubscription = warn(

@@ -44,10 +44,12 @@ class Fault(probe.KernelFaults):
     )
     out_of_memory = fail(
         "a tensor of {large_bytes} could not be made: {error}",
+        means="With growth a large tensor could not be made.",
         do=fix.nvidia_smi("look for what fills this GPU, and end it"),
     )
     not_on_device = fail(
         "a tensor of {large_bytes} on {device} raised the memory of {pci_bus_id} by {grown_bytes} only",
+        means="A large tensor did not raise the memory of its GPU by its size.",
         do=(
             fix.nvidia_smi("run it beside the program, to see where the memory went"),
             fix.note("choose GPUs by UUID in CUDA_VISIBLE_DEVICES", kind=fix.Kind.SET_VARIABLE),
@@ -63,6 +65,7 @@ class Fault(probe.KernelFaults):
     overridden = note(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} decides here, set_memory_growth does not: "
         "a tensor of 16 bytes took {first_bytes}",
+        means="TF_FORCE_GPU_ALLOW_GROWTH decides here, set_memory_growth does not.",
         do=fix.unset("TF_FORCE_GPU_ALLOW_GROWTH", note="to let programs decide"),
     )
     late_change_accepted = warn(

@@ -49,6 +49,7 @@ class Fault(probe.KernelFaults):
     )
     silent = warn(
         "TF_FORCE_GPU_ALLOW_GROWTH={value} was ignored, and TensorFlow logged no error about it",
+        means="TensorFlow ignored a value of TF_FORCE_GPU_ALLOW_GROWTH and logged no error about it.",
         do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "or false, spelled exactly so"),
     )
 

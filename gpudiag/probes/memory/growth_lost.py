@@ -43,6 +43,7 @@ class Fault(probe.KernelFaults):
     )
     admitted = note(
         "growth is lost beside {split}, and get_memory_growth says {getter}; TensorFlow 2.21 says True",
+        means="Growth is lost beside a split GPU, and get_memory_growth says so; TensorFlow 2.21 says True.",
         do=fix.export(
             "TF_FORCE_GPU_ALLOW_GROWTH",
             "true",

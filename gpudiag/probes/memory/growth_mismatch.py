@@ -38,18 +38,22 @@ class Fault(probe.KernelFaults):
     )
     other_error = warn(
         '{error} (expected ValueError "Memory growth cannot differ between GPU devices")',
+        means="Growth for some GPUs alone raised another error than in TensorFlow 2.18 to 2.21.",
         do="Do not match on the type or text of this error; set growth for every GPU.",
     )
     taken = warn(
         "TensorFlow refused to start and took {taken_bytes} of {pci_bus_id}",
+        means="TensorFlow refused to start with growth for some GPUs alone, but took memory.",
         do="End the program after this error: what was taken stays taken until then.",
     )
     not_cured = fail(
         "with growth on for all {gpus} GPUs: {error}",
+        means="With growth on for all GPUs TensorFlow raised an error.",
         do="Set growth for every GPU in the first lines after `import tensorflow`, before anything that can fail.",
     )
     growth_ignored = fail(
         "with growth a tensor of 16 bytes on {device} took {taken_bytes}, expected about 2 MiB",
+        means="With growth on for all GPUs a tensor of 16 bytes took much memory.",
         do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force it"),
     )
 

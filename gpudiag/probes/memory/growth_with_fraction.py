@@ -35,18 +35,22 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     other_ceiling = fail(
         "TensorFlow made the device with {ceiling_mib} MB, the fraction stands for {cap_bytes}",
+        means="TensorFlow made the device with another size than the fraction stands for.",
         do="Set the fraction in the first session of the process: another one later is ignored silently.",
     )
     taken_at_once = fail(
         "with growth and a ceiling of {ceiling_mib} MiB the first tensor took {first_bytes}, expected about 2 MiB",
+        means="With growth and a fraction the first tensor took much memory at once.",
         do=fix.export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "force growth"),
     )
     not_given = fail(
         "a tensor of {within_bytes} below a ceiling of {ceiling_mib} MiB was refused: {error}",
+        means="A tensor below the ceiling of the fraction was refused.",
         do=fix.nvidia_smi("look for what fills this GPU, and end it"),
     )
     ceiling_ignored = fail(
         "took {last_bytes} under a ceiling of {ceiling_mib} MiB; a tensor of {beyond_bytes} {ended}",
+        means="With growth, TensorFlow took more than the fraction allows.",
         do=SET_A_LIMIT,
     )
     other_error = LimitFaults.other_error

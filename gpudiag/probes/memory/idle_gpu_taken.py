@@ -34,6 +34,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     hidden_taken = warn(
         "{pci_bus_id} was hidden from the session and lost {taken_bytes}",
+        means="A GPU that was hidden from the session lost memory.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide it from CUDA altogether; nvidia-smi -L lists them"),
     )
     pool_taken = warn(

@@ -45,11 +45,13 @@ class Fault(LimitFaults):
     )
     no_limit = warn(
         "TF_GPU_ALLOCATOR={allocator} knows no limit: {device} gave out {beyond_bytes}, its limit is {limit_bytes}",
+        means="The chosen TF_GPU_ALLOCATOR knows no limit: a device gave out more.",
         do=fix.unset("TF_GPU_ALLOCATOR", note="to have memory limits honoured"),
     )
     not_survived = fail(
         "after an allocation above the limit of {limit_bytes}, a tensor of {within_bytes} or a matrix product on "
         "{device} raised {error}",
+        means="After an allocation above the limit, a small tensor or a matrix product raised an error.",
         do="Do not go on after tf.errors.ResourceExhaustedError here: end the process and start a new one.",
     )
 

@@ -41,6 +41,7 @@ class Fault(probe.KernelFaults):
     )
     lowered = warn(
         "{device} was created with {ceiling_mib} MiB, its limit is {limit_bytes}",
+        means="A logical device was created with less memory than its limit.",
         do="Go by the `Created device` lines of the log for what a logical device may take, not by memory_limit.",
     )
     no_failure = fail(
@@ -50,10 +51,12 @@ class Fault(probe.KernelFaults):
     )
     other_error = fail(
         "a tensor of {tensor_bytes}, {free_bytes} are free, raised {error}",
+        means="A tensor larger than the free memory raised another error than ResourceExhaustedError.",
         do="Programs that catch tf.errors.ResourceExhaustedError miss this error: look up its text.",
     )
     not_survived = fail(
         "after a tensor that did not fit, a tensor of 16 bytes on {device} raised {error}",
+        means="After a tensor that did not fit, a tensor of 16 bytes raised an error.",
         do="Do not go on after tf.errors.ResourceExhaustedError here: end the process and start a new one.",
     )
 

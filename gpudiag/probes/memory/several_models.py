@@ -43,6 +43,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     did_not_fit = fail(
         "model {number} of {model_bytes} could not be used on {device}, planned with {limit_bytes}: {error}",
+        means="A model could not be used on the GPU that it was planned for.",
         do=fix.nvidia_smi("look for what else fills this GPU, and plan fewer models on it"),
     )
     elsewhere = fail(
@@ -56,6 +57,7 @@ class Fault(probe.KernelFaults):
     )
     over_plan = fail(
         "the models on {pci_bus_id} took {taken_bytes}, planned were {limit_bytes}",
+        means="The models on a GPU took more memory than planned.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-..", "do not rely on limits here; give each model its own process and GPU"
         ),

@@ -74,6 +74,7 @@ class Fault(probe.KernelFaults):
     )
     not_held = fail(
         "the other process should have taken {held_bytes} of {pci_bus_id}, {what}",
+        means="The other process did not take the memory that it should.",
         do=(fix.nvidia_smi("look for what else uses this GPU"), fix.ask("gpudiag check memory.limit")),
     )
 

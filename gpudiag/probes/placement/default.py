@@ -36,6 +36,7 @@ class Fault(probe.KernelFaults):
     )
     not_the_first = fail(
         "{mode}: MatMul without a requested device ran on {logged} and not on GPU:0",
+        means="An operation without a requested device ran on a GPU, but not on GPU:0.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES",
             "GPU-...",
@@ -44,6 +45,7 @@ class Fault(probe.KernelFaults):
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
+        means="The placement log does not show a matrix product.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     program_raised = fail(

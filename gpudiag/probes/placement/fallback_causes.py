@@ -43,6 +43,7 @@ PROBE = probe.Probe(
 class Fault(probe.GpuFaults):
     cause_not_told = warn(
         "{what}: soft placement off does not show that the cause is: {cause}. It gave {happened}",
+        means="With soft placement off, the error does not say why an operation cannot run on the GPU.",
         do="Do not distinguish causes by the error's text under this release of TensorFlow; read the placement log.",
     )
     fell_elsewhere = note(
@@ -56,14 +57,17 @@ class Fault(probe.GpuFaults):
     )
     raised_instead = fail(
         "{what} ({cause}): an error instead of a fallback: {error}",
+        means="An operation that should fall back to another device raised an error.",
         do="Switch soft placement on before the first operation: tf.config.set_soft_device_placement(True)",
     )
     not_logged = fail(
         "{what}: the placement log does not show it",
+        means="The placement log does not show an operation that fell back to another device.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     wrong_result = fail(
         "{what}: the result computed on {logged} is wrong",
+        means="The result of an operation that fell back to another device is wrong.",
         do="Trust no result of this machine. Look for errors in `nvidia-smi -q -d ECC` and `dmesg | grep Xid`.",
     )
 

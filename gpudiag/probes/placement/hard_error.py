@@ -31,14 +31,17 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     no_error = fail(
         "{what}: no error, it ran on {device}",
+        means="With soft placement off, an operation on a device that does not exist ran on another.",
         do="Look for a library that calls tf.config.set_soft_device_placement(True) after your own call with False.",
     )
     other_type = fail(
         "{what}: {error} (expected InvalidArgumentError)",
+        means="With soft placement off, a device that does not exist raised another error than InvalidArgumentError.",
         do="Catch that exception too, or use a release of TensorFlow that raises InvalidArgumentError (2.1 to 2.21).",
     )
     other_text = warn(
         "{what}: the error does not say that the device is missing: {error}",
+        means="The error for a device that does not exist does not say that the device is missing.",
         do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
 

@@ -29,10 +29,12 @@ PROBE = probe.Probe()
 class Fault(probe.Faults):
     op_not_logged = fail(
         "{mode}: {op} ran on {expected} and is not in the placement log",
+        means="An operation is not in the placement log.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     op_elsewhere = fail(
         "{mode}: {op} was put on {expected}, the log says {logged}",
+        means="The placement log names another device than the operation was put on.",
         do=fix.install("--force-reinstall", "tensorflow", note="reinstall TensorFlow"),
     )
     program_raised = fail(
@@ -42,6 +44,7 @@ class Fault(probe.Faults):
     )
     wrong_result = fail(
         "{mode}: the result is {result}, not {expected}",
+        means="The result of the logged program is wrong.",
         do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
     )
 

@@ -36,10 +36,12 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     ran_elsewhere = fail(
         "{op} was put on {requested}, the log says {logged}",
+        means="The placement log names another device than tf.device.",
         do=fix.edit("tf.config.set_soft_device_placement(False)", "the error then says the reason"),
     )
     held_elsewhere = fail(
         "the result of {op} on {requested} is in the memory of {held}",
+        means="The result of an operation is in the memory of another device than tf.device names.",
         do=fix.install(
             "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
         ),
@@ -56,6 +58,7 @@ class Fault(probe.KernelFaults):
     )
     int32_on_device = note(
         "int32 values computed on {requested} are in the memory of {held}, not in the host's",
+        means="int32 values computed on a GPU are in its memory, not in the host's.",
         do="Do not rely on int32 tensors being in the host's memory under this release of TensorFlow.",
     )
 

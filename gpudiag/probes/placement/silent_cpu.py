@@ -56,14 +56,17 @@ class Fault(probe.GpuFaults):
     )
     raised_instead = fail(
         "{op} of {dtype}, asked for on {requested}: {error}",
+        means="An operation that has no kernel for the GPU raised an error, and should run on the CPU.",
         do=probe.LOOK,
     )
     not_logged = fail(
         "{op} of {dtype}, asked for on {requested}: the placement log does not show it",
+        means="The placement log does not show an operation that was asked for on a GPU.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     wrong_value = fail(
         "{op} of {dtype}, asked for on {requested}: the result computed on {logged} is {result}, not {expected}",
+        means="The result of an operation that ran on the CPU in place of a GPU is wrong.",
         do=probe.trust_no("result of this machine"),
     )
 

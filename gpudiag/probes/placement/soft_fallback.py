@@ -30,26 +30,31 @@ PROBE = probe.Probe(quick=True)
 class Fault(probe.Faults):
     raised_instead = fail(
         "{mode}: an error instead of a fallback for {requested}: {error}",
+        means="With soft placement on, an operation on a device that does not exist raised an error.",
         do=fix.edit("tf.config.set_soft_device_placement(True)", "switch soft placement on before the first operation"),
     )
     on_missing_device = fail(
         "{mode}: TensorFlow says that MatMul ran on {device}, which does not exist",
+        means="TensorFlow says that an operation ran on a device that does not exist.",
         do=fix.install(
             "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
         ),
     )
     not_logged = fail(
         "{mode}: the placement log does not show MatMul",
+        means="The placement log does not show a matrix product.",
         do="Use a release of TensorFlow whose log gpudiag reads (2.18 to 2.21).",
     )
     log_disagrees = fail(
         "{mode}: the placement log says {logged}, the result says {device}",
+        means="The placement log names another device than the result.",
         do=fix.install(
             "--force-reinstall", "tensorflow", note="trust no placement here until TensorFlow is reinstalled"
         ),
     )
     wrong_result = fail(
         "{mode}: the product computed on {device} is wrong",
+        means="A matrix product that fell back to another device is wrong.",
         do="Trust no result of this machine. Test its memory and processor, then reinstall TensorFlow.",
     )
 

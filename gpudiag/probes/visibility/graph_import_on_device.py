@@ -38,6 +38,7 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     other_device = fail(
         "a GraphDef without devices, imported under /device:{scope}, ran on {device}",
+        means="A GraphDef without devices, imported under tf.device, ran on another device.",
         do=fix.edit(
             "for node in graph_def.node: node.device = '/device:{scope}'",
             "set the device of each node before the import",

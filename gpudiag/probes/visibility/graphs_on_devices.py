@@ -37,6 +37,7 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     other_device = fail(
         "a graph under /device:{named} ran its matrix product on {device}",
+        means="A graph under tf.device ran its matrix product on another device.",
         do=fix.edit(
             "print([op.device for op in graph.get_operations()])",
             "look for what changes its devices (an importer, a wrapper)",

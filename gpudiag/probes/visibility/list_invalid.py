@@ -41,14 +41,17 @@ class Fault(probe.KernelFaults):
     )
     other_type = fail(
         "{mode}: visible_device_list={visible_device_list!r}: {error} (expected {expected})",
+        means="An invalid visible_device_list raised another type of error than in TensorFlow 2.18 to 2.21.",
         do="Programs that catch {expected} miss this error: look up its text.",
     )
     other_text = warn(
         "{mode}: visible_device_list={visible_device_list!r}: the error does not say {words!r}: {error}",
+        means="The error for an invalid visible_device_list does not say what is wrong with it.",
         do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
     not_skipped = warn(
         "a session with visible_device_list='-1' has {devices}, it should have no GPU",
+        means="A session with visible_device_list='-1' has a GPU, and should have none.",
         do=fix.edit("tf.compat.v1.ConfigProto(device_count={{'GPU': 0}})", "for a session without a GPU"),
     )
 

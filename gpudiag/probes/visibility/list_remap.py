@@ -36,6 +36,7 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     one_gpu = note(
         "with one GPU the order of visible_device_list cannot be shown; GPU:0 is {pci_bus_id}",
+        means="With one GPU the order of visible_device_list cannot be shown.",
         do="{how}",
     )
 

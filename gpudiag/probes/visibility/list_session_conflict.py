@@ -37,6 +37,7 @@ PROBE = probe.Probe(
 class Fault(probe.KernelFaults):
     accepted = fail(
         "a session with visible_device_list='1' was opened {when} one with '0': GPU:0 is two GPUs in one process",
+        means="Sessions with visible_device_list '0' and '1' were opened in one process: GPU:0 is two GPUs.",
         do=fix.edit(
             "with tf.device('/device:GPU:1'):",
             "give every session of the process the same list, and name devices within graphs",
@@ -44,10 +45,12 @@ class Fault(probe.KernelFaults):
     )
     other_type = fail(
         "visible_device_list='1' {when} one with '0': {error} (expected AlreadyExistsError)",
+        means="A second session with another visible_device_list raised another error than AlreadyExistsError.",
         do="Programs that catch tf.errors.AlreadyExistsError miss this error: look up its text.",
     )
     other_text = warn(
         "visible_device_list='1' {when} one with '0': the error does not say {words!r}: {error}",
+        means="The error for a second session with another visible_device_list does not say what is wrong.",
         do="Do not match on the text of this error; report to gpudiag this release of TensorFlow.",
     )
     growth_ignored = fail(
@@ -62,6 +65,7 @@ class Fault(probe.KernelFaults):
     )
     limit_changed = fail(
         "a second session made a tensor of {beyond_bytes}, the first session's limit is {limit_bytes}",
+        means="A second session made a tensor larger than the limit of the first session.",
         do=fix.edit("tf.compat.v1.Session(config=config)", "give every session of the process the same options"),
     )
     other_error = LimitFaults.other_error

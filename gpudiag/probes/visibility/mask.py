@@ -31,20 +31,24 @@ PROBE = probe.Probe(
 class Fault(probe.GpuFaults):
     wrong_gpus = fail(
         "CUDA_VISIBLE_DEVICES='{value}' shows {shown}, it names {expected}",
+        means="CUDA_VISIBLE_DEVICES shows other GPUs than it names.",
         do=fix.export(
             "CUDA_VISIBLE_DEVICES", "GPU-...", "choose GPUs by UUID, which no order changes; nvidia-smi -L lists them"
         ),
     )
     not_hidden = fail(
         "CUDA_VISIBLE_DEVICES='{value}' should hide every GPU and shows {shown}",
+        means="CUDA_VISIBLE_DEVICES should hide every GPU and shows some.",
         do=fix.edit("tf.config.set_visible_devices([], 'GPU')", "hide them in the program"),
     )
     list_not_cut = warn(
         "CUDA_VISIBLE_DEVICES='{value}' has an invalid entry, and the entries after it still count: it shows {shown}",
+        means="CUDA_VISIBLE_DEVICES has an invalid entry, and the entries after it still count.",
         do="List only GPUs that exist; other drivers end the list at the first invalid entry.",
     )
     tensorflow_differs = fail(
         "GPUs under CUDA_VISIBLE_DEVICES='{value}': TensorFlow lists {listed}, the CUDA driver shows {shown}",
+        means="Under one CUDA_VISIBLE_DEVICES TensorFlow lists other GPUs than the CUDA driver shows.",
         do="See TensorFlow's log: it leaves out GPUs with few multiprocessors (TF_MIN_GPU_MULTIPROCESSOR_COUNT).",
     )
 

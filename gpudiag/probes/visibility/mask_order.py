@@ -34,6 +34,7 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     order_ignored = fail(
         "the order in CUDA_VISIBLE_DEVICES is ignored: GPU:0 is always {pci_bus_id}",
+        means="The order in CUDA_VISIBLE_DEVICES is ignored: GPU:0 is always the same GPU.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "name one GPU alone; nvidia-smi -L lists them"),
     )
 

@@ -38,6 +38,7 @@ class Fault(probe.WorkFaults):
     early_ignored = fail(
         "set after the import and before the first device query, CUDA_VISIBLE_DEVICES shows {shown}, "
         "it names {expected}",
+        means="Set after the import and before the first device query, CUDA_VISIBLE_DEVICES has no effect.",
         do=(
             fix.run(
                 "CUDA_VISIBLE_DEVICES=1 python train.py",
@@ -49,6 +50,7 @@ class Fault(probe.WorkFaults):
     )
     late_obeyed = warn(
         "set after the first device query, CUDA_VISIBLE_DEVICES took effect: {effect}",
+        means="Set after the first device query, CUDA_VISIBLE_DEVICES took effect.",
         do="Do not rely on it: set the variable before `import tensorflow`.",
     )
 

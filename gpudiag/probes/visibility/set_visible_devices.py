@@ -35,14 +35,17 @@ PROBE = probe.Probe(
 class Fault(probe.WorkFaults):
     hidden_used = fail(
         "{taken_bytes} were taken on {pci_bus_id}, which set_visible_devices had hidden",
+        means="TensorFlow took memory on a GPU that set_visible_devices had hidden.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide it from the whole program; nvidia-smi -L lists them"),
     )
     hidden_reachable = fail(
         "with one GPU visible and soft placement off, an operation on GPU:1 was carried out on {device}",
+        means="With one GPU visible and soft placement off, an operation on GPU:1 was carried out.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "GPU-...", "hide GPUs from the whole program; nvidia-smi -L lists them"),
     )
     order_kept = note(
         "set_visible_devices with the GPUs in reverse made GPU:0 the GPU {pci_bus_id}; TensorFlow 2.21 ignores order",
+        means="set_visible_devices with the GPUs in reverse changed their numbers; TensorFlow 2.21 ignores the order.",
         do=fix.export("CUDA_VISIBLE_DEVICES", "1,0", "before the start: an order that counts in every release"),
     )
     cpu_kept = note(
@@ -51,6 +54,7 @@ class Fault(probe.WorkFaults):
     )
     other_error = warn(
         "set_visible_devices without the device type ended in {error}, not in NotFoundError",
+        means="set_visible_devices without the device type ended in another error than NotFoundError.",
         do=fix.edit("tf.config.set_visible_devices(gpus[0], 'GPU')", "give the type"),
     )
 
