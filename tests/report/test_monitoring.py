@@ -15,6 +15,7 @@ from gpudiag import report as formats
 from gpudiag.cli import cli
 from gpudiag.expectations import file, judging
 from gpudiag.model import codec
+from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.report import Limits, Report, Verdict
 from gpudiag.report.formats import nagios
 from gpudiag.report.formats.nagios import Status
@@ -71,10 +72,20 @@ def test_the_time_is_that_of_the_end() -> None:
     assert value(metrics(report()), "gpudiag_run_end_timestamp_seconds") == 1769860804.25
 
 
-def test_expectations_and_what_is_accepted_are_metrics() -> None:
+def accepted() -> Report:
     waiver = {"finding": "host.environment.misspelt", "reason": "known", "until": date(2026, 12, 31)}
     of = report(row("host.environment", passed("", MISSPELT)), row("memory.growth", passed(on=GPUS)), gpus=GPUS)
-    found = metrics(judging.judged(of, file.read({"gpus": 3, "accept": [waiver]}, "e"), date(2026, 2, 1)))
+    return judging.judged(of, file.read({"gpus": 3, "accept": [waiver]}, "e"), date(2026, 2, 1))
+
+
+def test_the_parser_reads_every_metric() -> None:
+    incomplete = msgspec.structs.replace(report(), diagnosis=Diagnosis(failed=(Failed("nvml", "timed out"),)))
+    reports = (*map(codec.load, SAVED), accepted(), incomplete)
+    assert {name for of in reports for name, _ in metrics(of)} == {metric.name for metric in METRICS}
+
+
+def test_expectations_and_what_is_accepted_are_metrics() -> None:
+    found = metrics(accepted())
     assert value(found, "gpudiag_expectation_met", expectation="gpus") == 0
     assert value(found, "gpudiag_expectation_met", expectation="accept") == 1
     # date -u -d '2027-01-01' +%s: 1798761600
