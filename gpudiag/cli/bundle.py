@@ -1,7 +1,9 @@
-"""`gpudiag bundle`: a zip file for a bug report."""
+"""`gpudiag bundle`: a zip file or a text for a bug report."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import debug_option, variable
 from gpudiag.errors import UsageError
-from gpudiag.text import say
+from gpudiag.text import put, say
 
 if TYPE_CHECKING:
     from gpudiag.model.report import Report
@@ -31,11 +33,15 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("gpudiag-bundle.zip"),
-    show_default=True,
     metavar="FILE",
-    help="The zip file.",
+    help="Write to this file.  [default: gpudiag-bundle.zip; with --paste standard output]",
     **variable("BUNDLE_OUTPUT"),
+)
+@click.option(
+    "--paste",
+    is_flag=True,
+    help="Write a text to paste into an issue instead: Markdown, at most 60,000 characters.",
+    **variable("BUNDLE_PASTE"),
 )
 @click.option(
     "--mask/--no-mask",
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     **variable("BUNDLE_MASK"),
 )
 @debug_option
-def bundle(*, options: tuple[str, ...], report: Path | None, output: Path, mask: bool) -> int:
+def bundle(*, options: tuple[str, ...], report: Path | None, output: Path | None, paste: bool, mask: bool) -> int:
     """Write a zip file for a bug report: the report, facts, logs, versions, bisection, and what was left out.
 
     Without --from it runs 'gpudiag check' with these OPTIONS first. It is masked unless you say --no-mask. The same
@@ -53,29 +59,38 @@ def bundle(*, options: tuple[str, ...], report: Path | None, output: Path, mask:
     """
     from gpudiag.model import codec
     from gpudiag.report import files
-    from gpudiag.report.bundle import packed
+    from gpudiag.report.bundle import packed, pasted
     from gpudiag.report.masking import mask as masked
 
     if report is not None and options:
         raise UsageError(
             f"--from runs nothing, so these have no effect: {' '.join(options)}. Leave one of the two out."
         )
-    files.reserve([output])
-    loaded = codec.load(report) if report is not None else _checked(options)
-    content = packed(masked(loaded), loaded) if mask else packed(loaded)
-    files.write(output, content)
+    if output is None and not paste:
+        output = Path("gpudiag-bundle.zip")
+    files.reserve([] if output is None else [output])
+    loaded = codec.load(report) if report is not None else _checked(options, quiet=output is None)
+    of = (masked(loaded), loaded) if mask else (loaded,)
+    content = pasted(*of) if paste else packed(*of)
+    if output is None:
+        put(str(content))
+    else:
+        files.write(output, content)
     what = "masked" if mask else "NOT masked: look at it before you share it"
-    say(f"gpudiag: {output}: {len(content) / 1024:.0f} KiB, {what}. To open it: gpudiag show {output}")
+    size = f"{len(content):,} characters" if paste else f"{len(content) / 1024:.0f} KiB"
+    to_open = "" if paste else f". To open it: gpudiag show {output}"
+    say(f"gpudiag: {output or 'text for an issue'}: {size}, {what}{to_open}")
     return 0
 
 
-def _checked(options: tuple[str, ...]) -> Report:
-    """Run ``gpudiag check`` and return its report."""
+def _checked(options: tuple[str, ...], *, quiet: bool) -> Report:
+    """Run ``gpudiag check`` and return its report; if ``quiet``, nothing of it goes to standard output."""
     from gpudiag.cli.check import check
     from gpudiag.folders import Folder
     from gpudiag.model import codec
 
-    with Folder("bundle") as folder:
+    shown = contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext()
+    with Folder("bundle") as folder, shown:
         saved = folder / "report.json"
         check.main([*options, "-o", str(saved)], prog_name="gpudiag bundle --", standalone_mode=False)
         return codec.load(saved)

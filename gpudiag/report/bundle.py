@@ -1,7 +1,7 @@
-"""Bundles for bug reports: a zip file made of a report alone. The same report gives the same bytes.
+"""Bundles for bug reports: a zip file, or a text for an issue, made of a report alone. The same report gives the same.
 
-The bundle itself lists its contents (``README.txt``) and its omissions (``left-out.txt``). It contains the report as
-given; the caller masks it.
+Both list their omissions, the zip file its contents too (``README.txt``). They contain the report as given; the caller
+masks it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -36,7 +37,11 @@ _MOST_LINES = 2000
 _LONGEST_LINE = 1000
 _MOST_LOG = 256 << 10
 """The most bytes of a log; its end is kept."""
-_MOST_LOGS = 100
+_MOST_LOGS, _MOST_PASTED_LOGS = 100, 20
+_MOST_PASTED = 60_000
+"""The most characters of a text for an issue: GitHub takes 65,536, and the user has something to say as well."""
+
+_CUT = "[{} lines left out: 'gpudiag bundle' writes them to a file]"
 
 _DIGESTS = "sha256.txt"
 _FILES = {
@@ -57,7 +62,7 @@ def packed(report: Report, was: Report | None = None) -> bytes:
     Raises :class:`gpudiag.errors.OutputError` for a report that is too large.
     """
     kept, cut = _bounded(report)
-    logs, cut_logs = _logs(kept)
+    logs, cut_logs = _logs(kept, _MOST_LOGS)
     files = {
         REPORT: codec.encode(kept),
         "report.txt": render(kept, "table", width=100, color=False, verbose=True),
@@ -75,6 +80,46 @@ def packed(report: Report, was: Report | None = None) -> bytes:
     digests = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(contents.items()))
     contents[_DIGESTS] = "".join(digests).encode()
     return _zipped(contents)
+
+
+def pasted(report: Report, was: Report | None = None) -> str:
+    """Return ``report`` as Markdown for an issue: its screen, and below it, folded, what a bundle has besides.
+
+    It has at most :data:`_MOST_PASTED` characters: of the logs, which share what the others leave, the ends are kept.
+    """
+    kept, cut = _bounded(report)
+    logs, cut_logs = _logs(kept, _MOST_PASTED_LOGS)
+    left_out = (*_masked(report, was), *cut, *cut_logs, *_unknown(kept))
+    parts = {
+        "Versions": _versions(kept),
+        "Left out": "".join(f"- {line}\n" for line in left_out),
+        "All probes": render(kept, "table", width=100, color=False),
+    }
+    text = _fenced(render(kept, "summary", width=100, color=False), _MOST_PASTED // 3)
+    for name, content in parts.items():
+        text += _folded(name, content, (_MOST_PASTED - len(text)) // 2)
+    for number, (name, content) in enumerate(logs.items()):
+        text += _folded(name, content, (_MOST_PASTED - len(text)) // (len(logs) - number), from_end=True)
+    return text
+
+
+def _folded(name: str, content: str, room: int, *, from_end: bool = False) -> str:
+    """Return a part of an issue that a click unfolds."""
+    title = f"\n<details><summary>{name}</summary>\n\n"
+    end = "\n</details>\n"
+    return title + _fenced(content, room - len(title) - len(end), from_end=from_end) + end
+
+
+def _fenced(content: str, room: int, *, from_end: bool = False) -> str:
+    """Return a block of Markdown of at most ``room`` characters whose text GitHub shows as it is."""
+    lines = plain(content).splitlines()
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
+    room -= len(f"{fence}text\n{_CUT.format(len(lines))}\n{fence}\n")
+    sizes = accumulate(len(line) + 1 for line in (reversed(lines) if from_end else lines))
+    count = sum(size <= room for size in sizes)
+    mark = [_CUT.format(len(lines) - count)] if count < len(lines) else []
+    shown = [*mark, *lines[len(lines) - count :]] if from_end else [*lines[:count], *mark]
+    return "\n".join([f"{fence}text", *shown, fence, ""])
 
 
 def _zipped(contents: dict[str, bytes]) -> bytes:
@@ -117,16 +162,16 @@ def _end(lines: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(line[:_LONGEST_LINE] for line in lines[-_MOST_LINES:])
 
 
-def _logs(report: Report) -> tuple[dict[str, str], list[str]]:
+def _logs(report: Report, most: int) -> tuple[dict[str, str], list[str]]:
     """Return the logs of failed, broken and warning probes and of the program, and a list of the omissions."""
     wanted = {
         f"logs/{_name(words.label(report, row))}.log": row.log for row in report.rows if row.log and _matters(row)
     }
     logs = {"logs/program.log": report.lines, **wanted} if report.lines else wanted
     cut = []
-    if len(logs) > _MOST_LOGS:
-        cut.append(f"{len(logs) - _MOST_LOGS} logs of {len(logs)}: they are in {REPORT}")
-        logs = dict(list(logs.items())[:_MOST_LOGS])
+    if len(logs) > most:
+        cut.append(f"{len(logs) - most} logs of {len(logs)}: the report as JSON has them")
+        logs = dict(list(logs.items())[:most])
     texts = {name: "".join(f"{line}\n" for line in lines) for name, lines in logs.items()}
     for name, text in texts.items():
         if len(text) > _MOST_LOG:
@@ -134,7 +179,7 @@ def _logs(report: Report) -> tuple[dict[str, str], list[str]]:
             cut.append(f"{name}: all but its last {_MOST_LOG >> 10} KiB")
     quiet = sum(bool(row.log) and not _matters(row) for row in report.rows)
     if quiet:
-        cut.append(f"logs of {counted(quiet, 'row')} that passed or were skipped: they are in {REPORT}")
+        cut.append(f"logs of {counted(quiet, 'row')} that passed or were skipped: the report as JSON has them")
     return texts, cut
 
 

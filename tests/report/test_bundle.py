@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import stat
 import struct
+import subprocess
+import sys
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 from gpudiag.cli import cli
 from gpudiag.comparison.reports import ComparedReport
@@ -22,8 +27,8 @@ from gpudiag.model import archive, codec
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Diagnosis
 from gpudiag.model.facts import SystemFacts
 from gpudiag.model.reading import SavedReading
-from gpudiag.model.report import Row
-from gpudiag.report.bundle import packed
+from gpudiag.model.report import Broken, NoReading, Report, Row
+from gpudiag.report.bundle import packed, pasted
 from gpudiag.report.masking import mask
 from reports import hostile, passed, report, row, sample
 
@@ -107,6 +112,42 @@ def test_hostile_texts_become_harmless_files() -> None:
         assert ".." not in name
         assert "\x1b" not in text
     assert archive.report_in(packed(hostile()), "b", 1 << 20)
+
+
+LOG = tuple(map(str, range(9000)))
+LARGE = report(*(Row(f"memory.p{n}", (), Broken(NoReading.NO_RESULT, "died"), 1.0, log=LOG) for n in range(40)))
+
+
+@pytest.mark.parametrize(
+    "of", [*(codec.load(REPORTS / f"{name}.json") for name in ("trace", "eight-gpus")), sample(), hostile(), LARGE]
+)
+def test_a_text_for_an_issue_is_blocks_of_text_and_folds_alone(of: Report) -> None:
+    text = pasted(of)
+    assert len(text) <= 60_000
+    kinds = Counter(token.type for token in MarkdownIt().parse(text))
+    assert kinds.keys() == {"fence", "html_block"}
+    assert kinds["html_block"] == 2 * (kinds["fence"] - 1)
+    folds = [token.content for token in MarkdownIt().parse(text) if token.type == "html_block"]
+    assert all(re.fullmatch(r"<details><summary>[\w ./-]+</summary>\n|</details>\n", fold) for fold in folds)
+
+
+def test_a_text_for_an_issue_keeps_the_end_of_each_log_and_says_how_much_is_left_out() -> None:
+    text = pasted(LARGE)
+    assert text.count("\n8999\n```") == text.count("<summary>logs/") == 20
+    assert "20 logs of 40: the report as JSON has them" in text
+    first = re.search(r"logs/.*?\[(\d+) lines left out: .*?\]\n(\d+)\n", text, re.DOTALL)
+    assert first is not None
+    assert first[1] == first[2]
+
+
+def test_a_text_for_an_issue_is_masked_and_goes_to_standard_output_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudiag", "bundle", "--paste", "--", "host.environment", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert next(token.type for token in MarkdownIt().parse(done.stdout)) == "fence"
+    assert sys.executable not in done.stdout
+    assert "masked" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_command_that_reads_a_report_reads_a_bundle(tmp_path: Path) -> None:
