@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpudiag.cli.candidates import SavedReport
+from gpudiag.cli.delivery import deliver
 from gpudiag.cli.help import Command
-from gpudiag.cli.options import debug_option, variable
+from gpudiag.cli.options import Rendering, debug_option, variable
 from gpudiag.errors import UsageError
 from gpudiag.text import put, say
 
@@ -69,7 +70,7 @@ def bundle(*, options: tuple[str, ...], report: Path | None, output: Path | None
     if output is None and not paste:
         output = Path("gpudiag-bundle.zip")
     files.reserve([] if output is None else [output])
-    loaded = codec.load(report) if report is not None else _checked(options, quiet=output is None)
+    loaded = codec.load(report) if report is not None else _checked(options, shown=output is not None)
     of = (masked(loaded), loaded) if mask else (loaded,)
     content = pasted(*of) if paste else packed(*of)
     if output is None:
@@ -83,14 +84,15 @@ def bundle(*, options: tuple[str, ...], report: Path | None, output: Path | None
     return 0
 
 
-def _checked(options: tuple[str, ...], *, quiet: bool) -> Report:
-    """Run ``gpudiag check`` and return its report; if ``quiet``, nothing of it goes to standard output."""
+def _checked(options: tuple[str, ...], *, shown: bool) -> Report:
+    """Run ``gpudiag check`` and return its report; if ``shown``, the screen shows it as after a check."""
     from gpudiag.cli.check import check
-    from gpudiag.folders import Folder
     from gpudiag.model import codec
 
-    shown = contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext()
-    with Folder("bundle") as folder, shown:
-        saved = folder / "report.json"
-        check.main([*options, "-o", str(saved)], prog_name="gpudiag bundle --", standalone_mode=False)
-        return codec.load(saved)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        check.main([*options, "--format", "json"], prog_name="gpudiag bundle --", standalone_mode=False)
+    report = codec.decode(printed.getvalue(), "gpudiag check")
+    if shown:
+        deliver(report, Rendering())
+    return report

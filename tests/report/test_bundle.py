@@ -147,7 +147,17 @@ def test_a_text_for_an_issue_is_masked_and_goes_to_standard_output_alone(tmp_pat
     assert next(token.type for token in MarkdownIt().parse(done.stdout)) == "fence"
     assert sys.executable not in done.stdout
     assert "masked" in done.stderr
+    assert "written to" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundle_of_a_check_shows_its_screen(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpudiag", "bundle", "-o", "b.zip", "--", "host.environment"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^NOT VERIFIED · 1 passed ", done.stdout, re.MULTILINE), done.stdout
+    assert done.stderr.rstrip().endswith("To open it: gpudiag show b.zip")
+    assert codec.load(tmp_path / "b.zip").rows[0].probe == "host.environment"
 
 
 def test_every_command_that_reads_a_report_reads_a_bundle(tmp_path: Path) -> None:
