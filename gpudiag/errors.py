@@ -80,11 +80,12 @@ def no_memory() -> str:
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
     """Return a sentence that names the entries of ``known`` nearest to ``name``, or all of a short list.
 
-    Upper and lower case count as the same letter.
+    Upper and lower case count as the same letter, and the dashes of options not at all.
     """
     names = sorted(known)
-    folded = {known_name.lower(): known_name for known_name in names}
-    close = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=most, cutoff=0.5)]
+    folded = {known_name.lower().lstrip("-"): known_name for known_name in names}
+    wanted = name.lower().lstrip("-")
+    close = [folded[match] for match in difflib.get_close_matches(wanted, folded, n=most, cutoff=0.5)]
     if close:
         return f"Did you mean {' or '.join(repr(match) for match in close)}?"
     return f"Known: {', '.join(names)}." if len(names) <= 30 else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from gpudiag.cli.options import (
     Rendering,
     Simulation,
     as_plugin,
+    command_line,
     config_option,
     debug_option,
     exit_status,
@@ -70,7 +70,7 @@ class Selecting:
         type=ProbePattern(),
     )
     failed: bool = option(
-        "Run only what did not pass in the last run and has not passed since, and what the diagnosis needs.",
+        "Run only what did not pass and has not passed since, whatever the level, and what the diagnosis needs.",
         default=False,
     )
 
@@ -161,10 +161,10 @@ def check(
         from gpudiag.model.report import Limits
         from gpudiag.run import runner
 
-        entries = _entries(names, select, asked.level)
-        compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
         # Who names probes wants them all; those that failed were chosen at the level of their run.
-        level = asked.level or ("full" if select or selecting.failed or asked.disturb else None)
+        level = "full" if selecting.failed else asked.level or ("full" if select or asked.disturb else None)
+        entries = _entries(names, select, level)
+        compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
         options = replace(
             _options(entries, replace(asked, level=level, deadline_s=left_s), search),
             lines=lines,
@@ -212,7 +212,7 @@ def _options(entries: tuple[Entry, ...], asked: RequestedRun, search: SearchOpti
     """Return the options of the run from these options of the command."""
     from gpudiag.run.options import Options
 
-    return Options(entries, **{**vars(search), **vars(asked)}, command=("gpudiag", *map(printable, sys.argv[1:])))
+    return Options(entries, **{**vars(search), **vars(asked)}, command=command_line())
 
 
 def _judged(report: Report, expected: Expectations | None) -> Report:

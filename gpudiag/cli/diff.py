@@ -11,7 +11,7 @@ from gpudiag.cli.delivery import in_color, reserve, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import ReportFile, debug_option, variable
 from gpudiag.errors import UsageError
-from gpudiag.text import put
+from gpudiag.text import put, say
 
 
 @click.command(cls=Command)
@@ -55,6 +55,7 @@ def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int
     reserve(output)
     for path in output:
         write(path, comparison.render(found, format_of(path), width=80, color=False))
+        say(f"gpudiag: comparison written to {path}")
     color = in_color() and format_ == "table"
     put(comparison.render(found, format_, width=width(), color=color), format_, color=color)
     return 1 if found.worse else 0

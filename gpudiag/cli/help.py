@@ -102,8 +102,7 @@ def refusal(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         options = [option for options in groups(context.command.get_params(context)).values() for option in options]
         known = [name for option in options for name in (*option.opts, *option.secondary_opts)]
-        is_long = error.option_name.startswith("--")
-        alike = [name for name in known if name.startswith("--") == is_long]
-        near = nearest(error.option_name, alike)
+        is_long = error.option_name.startswith("--")  # any two letters are as near as any other two
+        near = nearest(error.option_name, [name for name in known if name.startswith("--")]) if is_long else ""
         message = sentences(f"no option of '{context.command_path}' is called {error.option_name!r}.", near)
     return sentences(message[:1].lower() + message[1:].rstrip(), f"See '{context.command_path} --help'.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
@@ -19,6 +21,7 @@ from gpudiag.cli.help import GroupedOption
 from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.report import FORMATS
+from gpudiag.text import printable
 
 if TYPE_CHECKING:
     from gpudiag.model.expectations import Expectations
@@ -111,7 +114,12 @@ class Rendering:
 
     TITLE: ClassVar[str] = "Output"
 
-    format: str = option("Format of the report on standard output.", default="summary", choices=FORMATS)
+    format: str = option(
+        f"Format of the report on standard output: {', '.join(FORMATS)}.",
+        default="summary",
+        choices=FORMATS,
+        metavar="NAME",
+    )
     output: tuple[Path, ...] = option(
         "Write the report to a file as well; format by suffix: .txt .json .html .md .xml .prom. May be repeated.",
         default=(),
@@ -174,6 +182,14 @@ class Judging:
         default="gpudiag",
         choices=("gpudiag", NAGIOS),
     )
+
+
+def command_line() -> tuple[str, ...]:
+    """Return the words of this command; on a simulated machine with those that start a command there."""
+    from gpudiag.simulator import COMMAND_VARIABLE
+
+    within = shlex.split(os.environ.get(COMMAND_VARIABLE, ""))
+    return (*map(printable, within), "gpudiag", *map(printable, sys.argv[1:]))
 
 
 def as_plugin(context: click.Context, judging: Judging, rendering: Rendering) -> tuple[bool, Rendering]:

@@ -90,10 +90,11 @@ def read(path: Path, stopped: Callable[[], bool], option: str = "--log ") -> Log
 
 
 def is_piped() -> bool:
-    """Return whether standard input is a pipe or a file, as in ``cat app.log | gpudiag why``.
+    """Return whether standard input is a pipe or a file, as in ``cat app.log | gpudiag why``, or a socket with data.
 
-    A terminal, /dev/null (cron jobs of systemd, ``docker run`` without ``-i``) and a socket (of a supervisor) hold
-    no log that somebody piped in.
+    A terminal and /dev/null (cron jobs of systemd, ``docker run`` without ``-i``) hold no log that somebody piped in.
+    A socket, as of ssh or of a supervisor, may stay silent for ever: if it has no data yet, a line says that it is not
+    read.
     """
     if sys.stdin is None:
         return False
@@ -101,7 +102,22 @@ def is_piped() -> bool:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):
         return False
+    if stat.S_ISSOCK(mode):
+        if _has_data(sys.stdin.fileno()):
+            return True
+        say("gpudiag: standard input is a socket without data and is not read; to read a log from it: gpudiag why -")
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _has_data(descriptor: int) -> bool:
+    """Return whether a socket has data that was not read."""
+    import socket
+
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as peeked:
+            return bool(peeked.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:  # there is none yet, or the socket is not connected
+        return False
 
 
 def read_piped(stopped: Callable[[], bool], *, quiet: bool) -> LogText:

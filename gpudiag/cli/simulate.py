@@ -81,6 +81,7 @@ def simulate(
         return 0
     simulator.require_linux()
     from gpudiag.simulator import kept, shell
+    from gpudiag.simulator.faults import fault_words
 
     words = (spec, *command) if spec is not None else ()
     if words and (list_ or stop is not None):
@@ -95,15 +96,17 @@ def simulate(
         own = f"; for this command {', '.join(fault)}" if fault else ""
         environment = kept.attach(machine, faults=fault)
         with nullcontext(words) if words else shell.command() as run:
-            return simulator.run_on(f"{machine.title}: {machine.state.summary}{own}", environment, run)
+            within = ("--attach", machine.title, *fault_words(fault)) if words else ()
+            return simulator.run_on(f"{machine.title}: {machine.state.summary}{own}", environment, run, within)
     if not spec:
         raise UsageError("a SPEC is needed, such as: gpudiag simulate 2 -- python train.py")
     if keep is None:
         with nullcontext(command) if command else shell.command() as run:
-            return simulator.run(run, spec, fault)
+            return simulator.run(run, spec, fault, within=(spec, *fault_words(fault)) if command else ())
     machine = kept.keep(keep, spec, fault, shared=share)
     if command:
-        return simulator.run_on(f"{machine.title}: {machine.state.summary}", kept.attach(machine), command)
+        within = ("--attach", machine.title)
+        return simulator.run_on(f"{machine.title}: {machine.state.summary}", kept.attach(machine), command, within)
     say(f"gpudiag: {machine.title}: {machine.state.summary}; to use it: gpudiag simulate --attach {machine.title}")
     return 0
 

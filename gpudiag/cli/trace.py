@@ -14,11 +14,10 @@ from gpudiag.cli.binding import takes
 from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import ProgramCommand, ProgramWord
-from gpudiag.cli.options import Rendering, Simulation, debug_option
+from gpudiag.cli.options import Rendering, Simulation, command_line, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.report import FORMATS
-from gpudiag.text import printable
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -
         if ran.trace is None:
             return ran.status
         status = ran.status if tracing.exit_with == "program" else None
-        report = reports.made(ran.trace, ("gpudiag", *map(printable, sys.argv[1:])), machine, status)
+        report = reports.made(ran.trace, command_line(), machine, status)
         # Standard output is the program's.
         stack.enter_context(redirect_stdout(sys.stderr))
         deliver(report, rendering)

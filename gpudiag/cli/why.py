@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,9 @@ from gpudiag.cli.binding import takes
 from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import Command
-from gpudiag.cli.options import ProgressOption, Rendering, Simulation, debug_option
+from gpudiag.cli.options import ProgressOption, Rendering, Simulation, command_line, debug_option
 from gpudiag.option import option
 from gpudiag.run.asked import SearchOptions
-from gpudiag.text import printable
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def why(
     place.refuse_lone_fault()
     simulated_here = not place.here and context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
     reserve(rendering.output)
-    command = ("gpudiag", *map(printable, sys.argv[1:]))
+    command = command_line()
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
 

@@ -121,7 +121,7 @@ def last_run(world: World) -> Report:
     spec = None
     with contextlib.suppress(GpudiagError):
         spec = _spec(newest_run().world)
-    hint = f" The last run here was on simulated GPUs: --simulate {spec}" if spec is not None else ""
+    hint = f" The last run here was on simulated GPUs: add '--simulate {spec}'." if spec is not None else ""
     raise UsageError(
         f"no last run of this machine and interpreter is kept. Run 'gpudiag check' without --failed.{hint}"
     )

@@ -150,9 +150,9 @@ def _value(setting: PluginSetting, config: pytest.Config, environment: Mapping[s
             if (text := text_of()) is not None:
                 return setting.read(text)
         except (ValueError, TypeError, pytest.UsageError) as error:  # the last two of pytest, by version
-            fix = f". Write {setting.fix}." if setting.fix else ""
+            fix = f" Write {setting.fix}." if setting.fix else ""
             said = str(error).removeprefix(f"{config.inipath}: ").rstrip(".")
-            raise pytest.UsageError(f"gpudiag: {source}: {said}{fix}") from None
+            raise pytest.UsageError(f"gpudiag: {source}: {said}.{fix}") from None
     return None
 
 

@@ -215,23 +215,35 @@ def machine(report: Report) -> tuple[tuple[str, str], ...]:
     return tuple((heading, one_line(text)) for heading, text in pairs)
 
 
-def machine_in_brief(report: Report) -> list[str]:
-    """Return the machine as parts of a line: gpudiag, TensorFlow, the driver, the GPUs, the time."""
+def machine_in_brief(report: Report, *, is_short: bool = False) -> list[str]:
+    """Return the machine as parts of a line: gpudiag, TensorFlow, the driver, the GPUs, the time.
+
+    ``is_short``: without what makes a line long, such as the names of several models and the specification of a
+    simulation.
+    """
     facts = report.facts
     gpus = Counter(_gpu_in_brief(gpu) for gpu in report.gpus)
+    spec = "" if is_short else f" ({report.world.spec})"
+    cards = [f"{number} x {name}" for name, number in gpus.items()] or [
+        _no_gpus_in_brief(facts, with_mask=not is_short)
+    ]
+    if is_short:
+        several = f"{len(report.gpus)} GPUs of {len(cards)} models"
+        cards = [several if len(cards) > 1 else cards[0].replace(" Simulated ", " ")]
     driver = _driver_version(facts)
     return [
         f"gpudiag {report.gpudiag_version}",
         f"TensorFlow {_tensorflow(facts, in_brief=True)}",
         f"driver {driver}" if driver else "no NVIDIA driver",
-        *(f"{number} x {name}" for name, number in gpus.items()),
-        *([] if gpus else [_no_gpus_in_brief(facts)]),
-        *([f"SIMULATED ({report.world.spec})"] if report.world.simulated else []),
+        *cards,
+        *([f"SIMULATED{spec}"] if report.world.simulated else []),
         f"{started(report)[:-7]} UTC",
     ]
 
 
-def _no_gpus_in_brief(facts: Facts) -> str:
+def _no_gpus_in_brief(facts: Facts, *, with_mask: bool) -> str:
+    if facts.nvml_devices and not with_mask:
+        return "no GPU: CUDA_VISIBLE_DEVICES hides them"
     if facts.nvml_devices:
         return f"no GPU: {_no_gpus(facts).removeprefix('none: ')}"
     return "no GPU" if facts.without_gpu else "NVML lists no GPU"
@@ -456,8 +468,11 @@ def verdict(report: Report) -> str:
 
 def outcome_counts(report: Report) -> str:
     """Return how many rows there are of each outcome, and what was left out: ``9 passed, 1 warned, 7 skipped``."""
-    left_out = f"; left out by --skip: {_some(report.skip)}" if report.skip else ""
-    return one_line(f"{counts(report.rows) or 'no probe ran'}{left_out}")
+    return "; ".join(filter(None, [counts(report.rows) or "no probe ran", _left_out(report)]))
+
+
+def _left_out(report: Report) -> str:
+    return one_line(f"left out by --skip: {_some(report.skip)}") if report.skip else ""
 
 
 def _some(names: Sequence[str]) -> str:
@@ -472,12 +487,21 @@ def counts(rows: Iterable[Row]) -> str:
     return ", ".join(f"{numbers[status]} {_COUNTED.get(status, status)}" for status in STATUSES if numbers[status])
 
 
-def last_line(report: Report, *, head: bool) -> list[str]:
-    """Return the parts of the last line: counts, verified GPUs, seconds, exit status; ``head``: of ``gpudiag why``."""
-    of_causes = head or report.program is not None
-    noun = "cause" if report.program is None else "finding"
+def counts_by_length(report: Report, *, head: bool) -> Iterator[tuple[str, str]]:
+    """Yield the counts of the last line, the longest first, each behind what must then stand above it; ``head``: of
+    ``gpudiag why``."""
+    if head or report.program is not None:
+        yield "", counted(len(report.diagnosis.causes), "cause" if report.program is None else "finding")
+        return
+    yield "", outcome_counts(report)
+    yield _left_out(report), counts(report.rows) or "no probe ran"
+    passed = sum(row.status == "pass" for row in report.rows)
+    yield outcome_counts(report), f"{passed} of {len(report.rows)} passed"
+
+
+def after_counts(report: Report, *, head: bool) -> list[str]:
+    """Return what follows the counts in the last line: verified GPUs, seconds, exit status."""
     return [
-        counted(len(report.diagnosis.causes), noun) if of_causes else outcome_counts(report),
         *filter(None, [accounts.verified(report) if report.program is None else ""]),
         f"{report.duration_s:.{0 if report.duration_s >= 10 else 1}f} s",
         f"exit {why_exit_code(report) if head else report.exit_code}",
@@ -552,7 +576,10 @@ def _not_passed_since(report: Report) -> str:
     if gpus:
         where = listed([f"GPU {index}" for index in gpus])
         return f"{missing} on {where}, which {'is' if len(gpus) == 1 else 'are'} not in scope now."
-    return f"{missing}: run --failed without SELECT, --skip and --level."
+    skipped = {row.probe: figure(row) for row in report.rows}
+    if all(probe in skipped for probe in failed):
+        return f"{missing}; now skipped: {skipped[failed[0]]}."
+    return f"{missing}: run --failed without SELECT and --skip."
 
 
 def _to_be_verified(report: Report) -> Next:
@@ -593,8 +620,11 @@ def _again(report: Report, *options: str) -> str:
     was not selected. A log given with ``--log`` is left out: it was written before anything was fixed.
     """
     command = list(report.command or ("gpudiag", "check"))
+    within = []
+    if command[1:2] == ["simulate"]:
+        within, command = (command[: (start := command.index("--") + 1)], command[start:])
     if command[0] != "gpudiag" or next((word for word in command[1:] if not word.startswith("-")), "") != "check":
-        return "" if report.lines else one_line(shlex.join(command))  # a log given to `gpudiag why` is old
+        return "" if report.lines else one_line(shlex.join([*within, *command]))  # a log given to `gpudiag why` is old
     more = [option for option in options if option not in command]
     if report.earlier is not None and not listing.matches(listing.VERIFYING, report.skip):
         more += ["--failed"] if "--failed" not in command else []
@@ -605,7 +635,7 @@ def _again(report: Report, *options: str) -> str:
     while "--log" in command:
         at = command.index("--log")
         del command[at : at + 2]
-    return one_line(shlex.join(word for word in command if not word.startswith("--log=")))
+    return one_line(shlex.join([*within, *(word for word in command if not word.startswith("--log="))]))
 
 
 def _first_of_withheld(report: Report) -> str:
@@ -654,7 +684,7 @@ def _tensorflow(facts: Facts, *, in_brief: bool = False) -> str:
     elif build.cuda:
         built = f", built for CUDA {build.cuda_version or '?'} and cuDNN {build.cudnn_version or '?'}"
     else:
-        built = ", built without CUDA"
+        built = ", without CUDA" if in_brief else ", built without CUDA"
     return (name or "version not known") + built
 
 

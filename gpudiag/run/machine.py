@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable, Mapping
@@ -38,12 +39,14 @@ def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -
     if spec is None:
         if outer is None:
             return ExaminedMachine()
-        world = World(simulated=True, spec="of the calling process")
+        spec = "of the calling process"
+        with contextlib.suppress(OSError):  # another version of gpudiag made the machine
+            spec = (Path(outer) / simulator.SPEC_FILE).read_text(errors="replace")
+        world = World(simulated=True, spec=printable(spec))
         return ExaminedMachine(world, root=Path(outer) / "root", locks=Path(outer))
     simulator.require_cuda_wheel()
     made = stack.enter_context(simulator.Machine(spec, faults))
-    words = [spec, *(f"--fault {fault}" for fault in made.faults)]
-    world = World(simulated=True, spec=printable(" ".join(words)))
+    world = World(simulated=True, spec=printable(made.words))
     return ExaminedMachine(
         world,
         made.environment(),

@@ -44,7 +44,14 @@ if TYPE_CHECKING:
         no_effect,
         parse_fault,
     )
-    from gpudiag.simulator.machine import MACHINE_VARIABLE, Machine, library_directory, require_linux
+    from gpudiag.simulator.machine import (
+        COMMAND_VARIABLE,
+        MACHINE_VARIABLE,
+        SPEC_FILE,
+        Machine,
+        library_directory,
+        require_linux,
+    )
     from gpudiag.simulator.spec import PRESETS, STATES, MachineSpec, SimulatedGpu, parse_spec
     from gpudiag.simulator.tensorflow_build import cpu_only_tensorflow, preload, require_cuda_wheel
 
@@ -62,7 +69,9 @@ _HOME = {
     "fault_environment": "faults",
     "no_effect": "faults",
     "parse_fault": "faults",
+    "COMMAND_VARIABLE": "machine",
     "MACHINE_VARIABLE": "machine",
+    "SPEC_FILE": "machine",
     "Machine": "machine",
     "library_directory": "machine",
     "run": "command",
@@ -80,6 +89,7 @@ _HOME = {
 
 __all__ = [
     "CATALOGUE",
+    "COMMAND_VARIABLE",
     "MACHINE_VARIABLE",
     "PRESETS",
     "STATES",
@@ -93,6 +103,7 @@ __all__ = [
     "SimulatorBroken",
     "SimulatorError",
     "SimulatorMissing",
+    "SPEC_FILE",
     "SpecError",
     "catalogue_text",
     "cpu_only_tensorflow",

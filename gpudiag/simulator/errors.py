@@ -36,10 +36,10 @@ class RealDriverMapped(SimulatorError):  # noqa: N818  # the name states the fau
 def with_caret(text: str, column: int, fault: str, fix: str) -> str:
     """The input with a caret under the fault, then what to write instead.
 
-    >>> print(with_caret("0x16GiB", 0, "0 GPUs", "1 to 64"))
-    0 GPUs
+    >>> print(with_caret("0x16GiB", 0, "0 GPUs cannot be simulated", "Write 1 to 64 GPUs."))
+    0 GPUs cannot be simulated
       0x16GiB
       ^
-    1 to 64
+    Write 1 to 64 GPUs.
     """
     return f"{fault}\n  {text}\n  {' ' * column}^\n{fix}"

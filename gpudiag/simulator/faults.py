@@ -78,9 +78,9 @@ def _integer(text: str, low: int, what: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise FaultError(f"{text!r} is not {what}: a whole number from {low} on") from None
+        raise FaultError(f"{text!r} is not {what}: a whole number from {low} on.") from None
     if number < low:
-        raise FaultError(f"{text!r} is not {what}: a whole number from {low} on")
+        raise FaultError(f"{text!r} is not {what}: a whole number from {low} on.")
     return number
 
 
@@ -97,14 +97,14 @@ def _library(value: str) -> Fault:
         name for name in SONAMES if name.lower().removeprefix("lib").split(".so")[0] == wanted
     ]
     if len(matches) != 1:
-        raise FaultError(f"{value!r} is not one of the libraries {', '.join(SONAMES)}")
+        raise FaultError(f"{value!r} is not one of the libraries {', '.join(SONAMES)}.")
     return Fault("", removed=(matches[0],))
 
 
 def _version(key: str, parts: int) -> Callable[[str], Fault]:
     def build(value: str) -> Fault:
         if not re.fullmatch(rf"\d+(\.\d+){{{parts - 1}}}", value):
-            raise FaultError(f"{value!r} is not a version of {parts} numbers joined by dots")
+            raise FaultError(f"{value!r} is not a version of {parts} numbers joined by dots.")
         return Fault("", settings=((key, version_number(key, value)),))
 
     return build
@@ -143,11 +143,11 @@ def _lost(value: str) -> Fault:
 def _function(value: str, form: str, pattern: str) -> re.Match[str]:
     match = re.fullmatch(r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):" + pattern, value)
     if not match:
-        raise FaultError(f"{value!r} is not {form}, for instance cuMemAlloc_v2:2")
+        raise FaultError(f"{value!r} is not {form}, for instance cuMemAlloc_v2:2.")
     from gpudiag.simulator.calls import nearest_call  # it needs the libraries, which few faults do
 
     if nearest := nearest_call(match["function"]):
-        raise FaultError(f"nothing calls {match['function']} on a simulated machine; the nearest call is {nearest}")
+        raise FaultError(f"nothing calls {match['function']} on a simulated machine. The nearest call is {nearest}.")
     return match
 
 
@@ -298,18 +298,18 @@ def parse_fault(text: str) -> Fault:
     if kind is None:
         raise FaultError(sentences(f"no fault is called {name!r}.", nearest(name, CATALOGUE), _LIST))
     if at and not kind.per_gpu:
-        raise FaultError(f"{name} concerns the whole machine, not GPU {gpu!r}; write {kind.usage}")
+        raise FaultError(f"{name} concerns the whole machine, not GPU {gpu!r}. Write {kind.usage}.")
     if at and not gpu.isdigit():
-        raise FaultError(f"{gpu!r} after @ is not the number of a GPU; write {kind.usage}")
+        raise FaultError(f"{gpu!r} after @ is not the number of a GPU. Write {kind.usage}.")
     if equals and not kind.value:
-        raise FaultError(f"{name} takes no value; write {kind.usage}")
+        raise FaultError(f"{name} takes no value. Write {kind.usage}.")
     value = value.strip() or kind.default
     if kind.value and not value:
-        raise FaultError(f"{name} needs a value; write {kind.usage}")
+        raise FaultError(f"{name} needs a value. Write {kind.usage}.")
     try:
         built = kind.build(value)
     except FaultError as error:
-        raise FaultError(f"{name}: {error}; write {kind.usage}") from None
+        raise FaultError(f"{name}: {error} Write {kind.usage}.") from None
     rules = tuple(f"{rule},gpu={gpu}" if at else rule for rule in built.rules)
     number = int(gpu) if at else None
     return Fault(name, value, number, rules, built.settings, built.removed)
@@ -317,6 +317,11 @@ def parse_fault(text: str) -> Fault:
 
 def parse_faults(faults: Iterable[str | Fault]) -> tuple[Fault, ...]:
     return tuple(parse_fault(fault) if isinstance(fault, str) else fault for fault in faults)
+
+
+def fault_words(faults: Iterable[str | Fault]) -> list[str]:
+    """Return the options of the command line that inject these faults."""
+    return [word for fault in faults for word in ("--fault", str(fault))]
 
 
 def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
@@ -328,7 +333,7 @@ def fault_environment(faults: Iterable[str | Fault]) -> dict[str, str]:
     for fault in parse_faults(faults):
         if fault.removed:
             raise FaultError(
-                f"{fault} removes a library, which needs a separate machine; give the fault to the machine"
+                f"{fault} removes a library, which needs a separate machine. Give the fault to the machine."
             )
         lines += [f"{key} {value}" for key, value in fault.settings]
         lines += fault.rules

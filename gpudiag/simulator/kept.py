@@ -32,7 +32,7 @@ from gpudiag import folders, trust
 from gpudiag.record import Record
 from gpudiag.simulator.errors import SimulatorError
 from gpudiag.simulator.faults import Fault, parse_faults
-from gpudiag.simulator.machine import Machine, environment_on, link_libraries, processes_on, write_programs
+from gpudiag.simulator.machine import SPEC_FILE, Machine, environment_on, link_libraries, processes_on, write_programs
 from gpudiag.simulator.spec import MachineSpec
 from gpudiag.text import counted, printable
 
@@ -101,7 +101,7 @@ def keep(
     if not _NAME.match(name):
         raise SimulatorError(
             f"{printable(name)!r} cannot be the name of a machine: write 1 to 64 letters, digits, '.', '_' and '-', "
-            "a letter or digit first, such as lab"
+            "a letter or digit first, such as lab."
         )
     machine = Machine(spec, faults)
     place = _shared_place(os.getuid()) if shared else _own_place()
@@ -121,13 +121,13 @@ def keep(
         for there in _own():
             if there.name == name:
                 raise SimulatorError(
-                    f"a machine {name} is kept already: {there.state.summary}; to use it: gpudiag simulate --attach "
-                    f"{name}, to end it: gpudiag simulate --stop {name}"
+                    f"a machine {name} is kept already: {there.state.summary}. Use it with 'gpudiag simulate "
+                    f"--attach {name}', or end it with 'gpudiag simulate --stop {name}'."
                 )
         if (place / name).exists():
             raise SimulatorError(
                 f"{place / name} is in the way: another version of gpudiag keeps a machine there, or gpudiag did not "
-                "make it; choose another name"
+                "make it. Choose another name."
             )
         with folders.new(place / name, 0o755 if shared else 0o700) as folder:
             before = os.umask(0o022)  # who may enter the folder may read what is in it
@@ -164,8 +164,8 @@ def find(title: str) -> KeptMachine:
     if there:
         known = "there is " + ", ".join(f"{machine.title} ({counted(machine.state.gpus, 'GPU')})" for machine in there)
     else:
-        known = "there is none; to make one: gpudiag simulate --keep NAME 2"
-    raise SimulatorError(f"no simulated machine {printable(title)!r} is kept here: {known}")
+        known = "there is none. Make one with 'gpudiag simulate --keep NAME 2'"
+    raise SimulatorError(f"no simulated machine {printable(title)!r} is kept here: {known}.")
 
 
 def attach(
@@ -174,8 +174,8 @@ def attach(
     """Return the environment of a process that lives on the machine; see ``machine.environment_on``."""
     if machine.state.version != gpudiag.__version__:
         raise SimulatorError(
-            f"machine {machine.title} was made by gpudiag {machine.state.version}, and this is {gpudiag.__version__}: "
-            f"use that one, or make it again: gpudiag simulate --stop {machine.title}, then --keep"
+            f"machine {machine.title} was made by gpudiag {machine.state.version}, and this is {gpudiag.__version__}. "
+            f"Use that one, or run 'gpudiag simulate --stop {machine.title}' and make it again with --keep."
         )
     folder = Path(machine.folder) if machine.own else _view(machine)
     return environment_on(folder, base, faults)
@@ -185,16 +185,16 @@ def stop(machine: KeptMachine) -> list[int]:
     """Stop the machine and return the processes that still run on it; these keep their memory."""
     folder = Path(machine.folder)
     if not machine.own:
-        raise SimulatorError(f"machine {machine.title} belongs to {machine.owner}, who alone can stop it")
+        raise SimulatorError(f"machine {machine.title} belongs to {machine.owner}, who alone can stop it.")
     processes = machine.processes()
     with _locked(folder.parent):
         state = _state(folder)
         if state is None or state.identity != machine.state.identity:
-            raise SimulatorError(f"machine {machine.title} has ended meanwhile, and another one may have its name")
+            raise SimulatorError(f"machine {machine.title} has ended meanwhile, and another one may have its name.")
         if not folders.remove(folder):
             raise SimulatorError(
                 f"{folder} was not removed: it has no mark of the gpudiag that made it, or a file system is mounted "
-                "in it"
+                "in it."
             )
         _remove_leftovers(folder.parent)
     return processes
@@ -208,7 +208,7 @@ def _view(machine: KeptMachine) -> Path:
         _remove_leftovers(place)
         if not folder.exists():
             with folders.new(folder) as view:
-                for name in ("machine.conf", "memory", "root"):
+                for name in ("machine.conf", SPEC_FILE, "memory", "root"):
                     (view / name).symlink_to(Path(machine.folder) / name)
                 link_libraries(view / "lib", parse_faults(machine.state.faults))
                 write_programs(view / "bin")
@@ -253,7 +253,7 @@ def _locked(place: Path) -> Iterator[None]:
             if place.parent == PUBLIC:
                 place.chmod(0o755)  # whatever the umask: shared machines are in it
         if reason := _distrust(place, os.getuid()):
-            raise SimulatorError(f"{place}, the folder of simulated machines, cannot be used: {reason}. Remove it")
+            raise SimulatorError(f"{place}, the folder of simulated machines, cannot be used: {reason}. Remove it.")
         folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise _unusable(place, error) from error
@@ -268,8 +268,8 @@ def _locked(place: Path) -> Iterator[None]:
 
 def _unusable(place: Path, error: OSError) -> SimulatorError:
     return SimulatorError(
-        f"the folder of simulated machines {place} cannot be used: {error.strerror or error}; set XDG_RUNTIME_DIR to a "
-        "folder that belongs to you"
+        f"the folder of simulated machines {place} cannot be used: {error.strerror or error}. Set XDG_RUNTIME_DIR to a "
+        "folder that belongs to you."
     )
 
 

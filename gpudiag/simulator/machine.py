@@ -31,6 +31,7 @@ from gpudiag.simulator.faults import (
     UNNEEDED,
     Fault,
     fault_environment,
+    fault_words,
     parse_faults,
     version_number,
 )
@@ -43,6 +44,10 @@ if sys.platform != "win32":  # where the names of this module are imported, and 
 
 MACHINE_VARIABLE = "GPUDIAG_SIM_MACHINE"
 FAULTS_VARIABLE = "GPUDIAG_SIM_FAULTS"
+COMMAND_VARIABLE = "GPUDIAG_SIM_COMMAND"
+"""The words of `gpudiag simulate` before the program that it runs; in its interactive shell it is not set."""
+SPEC_FILE = "spec"
+"""The file of a machine with the words that describe it."""
 
 TABLE_BYTES = 2367536
 """Size in bytes of the table of memory holders: sizeof(struct table) in src/memory.c."""
@@ -60,7 +65,7 @@ REINSTALL = (
 def require_linux() -> None:
     """Raise SimulatorMissing on other systems: the simulation consists of files and libraries of Linux."""
     if sys.platform != "linux":
-        raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {sys.platform}")
+        raise SimulatorMissing(f"GPUs can be simulated on Linux only; this is {sys.platform}.")
 
 
 def library_directory() -> Path:
@@ -80,7 +85,7 @@ def library_directory() -> Path:
     raise SimulatorMissing(
         f"the simulated CUDA libraries were not built when gpudiag was installed: {reason or NO_REASON}. Install CMake "
         "and a C and a C++ compiler (Debian, Ubuntu: apt-get install gcc g++ cmake make; Fedora: dnf install gcc "
-        f"gcc-c++ cmake make), then {REINSTALL}"
+        f"gcc-c++ cmake make), then {REINSTALL}."
     )
 
 
@@ -123,7 +128,7 @@ def _require_loadable(libraries: Path) -> None:
         died = f": signal {-done.returncode} kills a process that opens it" if done.returncode < 0 else ""
         raise SimulatorBroken(
             f"gpudiag's own simulated CUDA libraries cannot be opened: {reason}{died}. They are damaged, or were built "
-            f"for another system, such as one with a newer C library; {REINSTALL}"
+            f"for another system, such as one with a newer C library: {REINSTALL}."
         )
 
 
@@ -141,7 +146,7 @@ class Machine:
         self.faults = (*self.spec.faults, *parse_faults(faults))
         for fault in self.faults:
             if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
-                raise FaultError(f"{fault}: there is no such GPU; the GPUs are 0 to {len(self.spec.gpus) - 1}")
+                raise FaultError(f"{fault}: there is no such GPU. The GPUs are 0 to {len(self.spec.gpus) - 1}.")
         require_linux()
         refuse_too_much_memory(self.spec)
         _require_loadable(library_directory())
@@ -168,7 +173,7 @@ class Machine:
             if isinstance(error, OSError):
                 reason = shortage(error)
                 room = "" if "TMPDIR" in reason or error.errno == errno.EFBIG else "; set TMPDIR to a folder with room"
-                raise SimulatorError(f"cannot create the files of the simulated machine: {reason}{room}") from error
+                raise SimulatorError(f"cannot create the files of the simulated machine: {reason}{room}.") from error
             raise
         return self
 
@@ -188,9 +193,15 @@ class Machine:
         with (directory / "memory").open("wb") as table:
             os.posix_fallocate(table.fileno(), 0, TABLE_BYTES)
         (directory / "machine.conf").write_text(self._configuration())
+        (directory / SPEC_FILE).write_text(self.words)
         link_libraries(directory / "lib", self.faults)
         write_programs(directory / "bin")
         fake_root.write(directory / "root", self.spec)
+
+    @property
+    def words(self) -> str:
+        """The specification and the faults, as the command line takes them."""
+        return shlex.join([self.spec.text, *fault_words(self.faults)])
 
     @property
     def summary(self) -> str:
@@ -268,7 +279,7 @@ def environment_on(
         if Path(library).name.startswith("libcuda.so"):
             raise RealDriverMapped(
                 f"LD_PRELOAD names {library}: the real driver would be mapped into every "
-                "process of the simulated machine; unset LD_PRELOAD"
+                "process of the simulated machine. Unset LD_PRELOAD."
             )
     outer = environment.get(MACHINE_VARIABLE)  # a machine started inside another replaces it
     for variable, folder, default in (("LD_LIBRARY_PATH", "lib", ""), ("PATH", "bin", os.defpath)):
@@ -277,6 +288,7 @@ def environment_on(
         environment[variable] = ":".join([str(directory / folder), *kept])
     environment[MACHINE_VARIABLE] = str(directory)
     environment.pop(FAULTS_VARIABLE, None)
+    environment.pop(COMMAND_VARIABLE, None)
     own = parse_faults(faults)
     if own:
         environment.update(fault_environment(own))
@@ -325,7 +337,7 @@ def refuse_too_much_memory(spec: MachineSpec) -> None:
     if limit != resource.RLIM_INFINITY and spec.memory + 8 * GIB > limit:
         raise SpecError(
             f"{asked} need more address space than RLIMIT_AS allows ({limit / GIB:.1f} GiB, of "
-            "which TensorFlow needs 8); ask for less memory, or raise the limit (ulimit -v)"
+            "which TensorFlow needs 8). Ask for less memory, or raise the limit (ulimit -v)."
         )
     try:
         mode = Path("/proc/sys/vm/overcommit_memory").read_text().strip()
@@ -338,5 +350,5 @@ def refuse_too_much_memory(spec: MachineSpec) -> None:
     if mode == "2" and spec.memory > free * 1024:
         raise SpecError(
             f"{asked} need more memory than the kernel commits (vm.overcommit_memory is 2, "
-            f"{free / (1 << 20):.1f} GiB are left); ask for less memory, or set it to 0 or 1"
+            f"{free / (1 << 20):.1f} GiB are left). Ask for less memory, or set it to 0 or 1."
         )

@@ -19,9 +19,9 @@ def parse_size(text: str) -> int:
     bytes."""
     match = _SIZE.match(text.strip())
     if not match:
-        raise SpecError(f"{text!r} is not a size; write 16GiB, 512MiB or a number of bytes")
+        raise SpecError(f"{text!r} is not a size. Write 16GiB, 512MiB or a number of bytes.")
     unit = (match["unit"] or "").lower().rstrip("b").rstrip("i")
     size = int(float(match["number"]) * (1 << _SHIFTS[unit]))
     if not MIB <= size <= 4 * TIB:
-        raise SpecError(f"{text} is not a possible memory size; 1MiB to 4TiB")
+        raise SpecError(f"{text} is not a possible memory size. Write 1MiB to 4TiB.")
     return size

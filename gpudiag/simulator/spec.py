@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpudiag.errors import nearest, sentences
 from gpudiag.simulator.errors import SimulatorError, SpecError, with_caret
 from gpudiag.simulator.faults import Fault, parse_fault
 from gpudiag.simulator.sizes import GIB, MIB, parse_size
@@ -176,7 +176,7 @@ def parse_spec(text: str) -> MachineSpec:
     for part in text.split(","):
         gpus += _parse_part(text, part, column)
         if len(gpus) > MAX_GPUS:
-            raise _error(text, column, f"{len(gpus)} GPUs are too many", f"1 to {MAX_GPUS} GPUs")
+            raise _error(text, column, f"{len(gpus)} GPUs are too many", f"Write 1 to {MAX_GPUS} GPUs.")
         column += len(part) + 1
     return MachineSpec(gpus=_placed(gpus), text=text)
 
@@ -198,19 +198,19 @@ def _parse_part(text: str, part: str, column: int) -> list[SimulatedGpu]:
     count = int(match["count"])
     if not 1 <= count <= MAX_GPUS:
         place = column + match.start("count")
-        raise _error(text, place, f"{count} GPUs cannot be simulated", f"1 to {MAX_GPUS} GPUs")
+        raise _error(text, place, f"{count} GPUs cannot be simulated", f"Write 1 to {MAX_GPUS} GPUs.")
     gpu = SimulatedGpu()
     if match["preset"] is not None:
         try:
             gpu = _from_preset(match["preset"])
         except SpecError as error:
-            fault, _, fix = str(error).partition("; ")
+            fault, _, fix = str(error).partition(". ")
             raise _error(text, column + match.start("preset"), fault, fix) from None
     if match["memory"] is not None:
         try:
             gpu = replace(gpu, memory=parse_size(match["memory"]))
         except SpecError as error:
-            fault, _, fix = str(error).partition("; ")
+            fault, _, fix = str(error).partition(". ")
             raise _error(text, column + match.start("memory"), fault, fix) from None
     return [gpu] * count
 
@@ -219,9 +219,7 @@ def _from_preset(name: str) -> SimulatedGpu:
     by_name = {known.lower(): known for known in PRESETS}
     known = by_name.get(re.sub(r"[\s_]", "", name.lower()))
     if known is None:
-        close = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
-        nearest = f" (did you mean {by_name[close[0]]}?)" if close else ""
-        raise SpecError(f"no preset {name!r}{nearest}; presets: {', '.join(PRESETS)}")
+        raise SpecError(f"no preset is called {name!r}. {nearest(name, PRESETS)}")
     preset = PRESETS[known]
     return SimulatedGpu(
         name=f"Simulated {preset.name}",
@@ -258,9 +256,9 @@ def read_toml(path: Path) -> MachineSpec:
     try:
         table = tomllib.loads(path.read_text())
     except OSError as error:
-        raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+        raise SpecError(f"{path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML: {error}") from None
+        raise SpecError(f"{path} is not TOML: {error}.") from None
     try:
         return _machine_from(table, str(path))
     except SimulatorError as error:
@@ -270,35 +268,32 @@ def read_toml(path: Path) -> MachineSpec:
 def _refuse_unknown(table: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            nearest = f" (did you mean {close[0]!r}?)" if close else ""
-            allowed = ", ".join(sorted(known))
-            raise SpecError(f"unknown key {key!r} {where}{nearest}; allowed: {allowed}")
+            raise SpecError(sentences(f"unknown key {key!r} {where}.", nearest(key, known)))
 
 
 def _machine_from(table: Mapping[str, Any], text: str) -> MachineSpec:
     _refuse_unknown(table, _MACHINE_KEYS, "at the top")
     entries = table.get("gpu", [])
     if not isinstance(entries, list) or not entries:
-        raise SpecError(f"there is no [[gpu]] table; write 1 to {MAX_GPUS} GPUs")
+        raise SpecError(f"there is no [[gpu]] table. Write 1 to {MAX_GPUS} GPUs.")
     gpus: list[SimulatedGpu] = []
     for number, entry in enumerate(entries, 1):
         gpus += _gpus_from(entry, f"in [[gpu]] number {number}")
     if len(gpus) > MAX_GPUS:
-        raise SpecError(f"{len(gpus)} GPUs are too many; 1 to {MAX_GPUS} GPUs")
+        raise SpecError(f"{len(gpus)} GPUs are too many. Write 1 to {MAX_GPUS} GPUs.")
     for what in ("pci_bus_id", "uuid"):
         given = [getattr(gpu, what).lower() for gpu in gpus if getattr(gpu, what)]
         twice = sorted({value for value in given if given.count(value) > 1})
         if twice:
-            raise SpecError(f"two GPUs have the same {what}, {twice[0]}; give each its own")
+            raise SpecError(f"two GPUs have the same {what}, {twice[0]}. Give each its own.")
     faults = table.get("faults", [])
     if not isinstance(faults, list) or not all(isinstance(fault, str) for fault in faults):
-        raise SpecError('faults must be a list of strings, for instance faults = ["cuinit=802"]')
+        raise SpecError('faults must be a list of strings, for instance faults = ["cuinit=802"].')
     files = table.get("files", {})
     if not isinstance(files, dict) or not all(map(_is_file, files.items())):
         raise SpecError(
             '[files] maps absolute paths to their content, to false or to permissions: "/.dockerenv" = "", '
-            '"/dev/nvidia-uvm" = false, "/dev/nvidia0" = { mode = "660" }'
+            '"/dev/nvidia-uvm" = false, "/dev/nvidia0" = { mode = "660" }.'
         )
     versions = {
         key: _text(table[key], pattern, key, example)
@@ -328,13 +323,13 @@ def _is_file(entry: tuple[str, object]) -> bool:
 
 def _text(value: object, pattern: str, key: str, example: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.IGNORECASE):
-        raise SpecError(f"{key} = {value!r} is not understood; for instance {key} = {example!r}")
+        raise SpecError(f"{key} = {value!r} is not understood. Write for instance {key} = {example!r}.")
     return value
 
 
 def _number(value: object, low: int, high: int, key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise SpecError(f"{key} = {value!r} is not possible; write {low} to {high}")
+        raise SpecError(f"{key} = {value!r} is not possible. Write {low} to {high}.")
     return value
 
 
@@ -344,7 +339,7 @@ def _within(low: int, high: int) -> Callable[[object, str], int]:
 
 def _name(value: object, key: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 100 or not value.isprintable():
-        raise SpecError(f"{key} = {value!r} is not possible; write 1 to 100 printable characters")
+        raise SpecError(f"{key} = {value!r} is not possible. Write 1 to 100 printable characters.")
     return value if value.startswith("Simulated ") else f"Simulated {value}"
 
 
@@ -371,19 +366,19 @@ def _gpu_uuid(value: object, key: str) -> str:
 
 def _mode(value: object, key: str) -> str:
     if not isinstance(value, str) or value not in COMPUTE_MODES:
-        raise SpecError(f"{key} = {value!r} is not known; write one of {', '.join(COMPUTE_MODES)}")
+        raise SpecError(f"{key} = {value!r} is not known. Write one of {', '.join(COMPUTE_MODES)}.")
     return value
 
 
 def _switch(value: object, key: str) -> bool:
     if not isinstance(value, bool):
-        raise SpecError(f"{key} = {value!r} is not possible; write true or false")
+        raise SpecError(f"{key} = {value!r} is not possible. Write true or false.")
     return value
 
 
 def _state(value: object, key: str) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, dict):
-        raise SpecError(f"{key} = {value!r} is not possible; write a table, such as {key} = {{ pcie_width = 1 }}")
+        raise SpecError(f"{key} = {value!r} is not possible. Write a table, such as {key} = {{ pcie_width = 1 }}.")
     _refuse_unknown(value, set(STATES), f"in {key}")
     return tuple(
         (name, _number(number, STATES[name].low, STATES[name].high, f"{key}.{name}")) for name, number in value.items()
@@ -413,16 +408,16 @@ _GPU_KEYS = {"preset", *_READERS}
 
 def _gpus_from(entry: object, where: str) -> list[SimulatedGpu]:
     if not isinstance(entry, dict):
-        raise SpecError(f"{where}: [[gpu]] must be a table")
+        raise SpecError(f"{where}: [[gpu]] must be a table.")
     _refuse_unknown(entry, _GPU_KEYS, where)
     gpu = _from_preset(str(entry["preset"])) if "preset" in entry else SimulatedGpu()
     changes = {key: _READERS[key](value, key) for key, value in entry.items() if key != "preset"}
     count = changes.pop("count", 1)
     gpu = replace(gpu, **changes)
     if gpu.mig and gpu.compute_capability < (8, 0):
-        raise SpecError(f"mig needs compute capability 8.0 or later; the GPU {where} has less")
+        raise SpecError(f"mig needs compute capability 8.0 or later, and the GPU {where} has less.")
     if gpu.taken > gpu.memory:
-        raise SpecError(f"taken is more than memory {where}")
+        raise SpecError(f"taken is more than memory {where}.")
     if count > 1 and (gpu.pci_bus_id or gpu.uuid):
-        raise SpecError(f"pci_bus_id and uuid belong to one GPU, but count is {count} {where}")
+        raise SpecError(f"pci_bus_id and uuid belong to one GPU, but count is {count} {where}.")
     return [gpu] * count

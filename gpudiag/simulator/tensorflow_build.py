@@ -71,7 +71,7 @@ def require_cuda_wheel() -> None:
     """Raise CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
     require_linux()
     if _tensorflow_directory() is None:
-        raise CudaWheelMissing("TensorFlow is not installed in this Python: pip install tensorflow")
+        raise CudaWheelMissing("TensorFlow is not installed in this Python. Run 'pip install tensorflow'.")
     fault = cpu_only_tensorflow() or unknown_tensorflow()
     if fault:
         raise CudaWheelMissing(fault)

@@ -55,7 +55,7 @@ def test_the_parent_of_a_check_imports_neither_tensorflow_nor_pynvml(gpudiag: Gp
             ["check", "--formt", "json"],
             "gpudiag: error: no option of 'gpudiag check' is called '--formt'. Did you mean",
         ),
-        (["check", "-Z"], "gpudiag: error: no option of 'gpudiag check' is called '-Z'. Did you mean '-"),
+        (["check", "-Z"], "gpudiag: error: no option of 'gpudiag check' is called '-Z'. See 'gpudiag check --help'."),
         (
             ["trace", "--formt", "json", "--", "python"],
             "no option of 'gpudiag trace' is called '--formt'. Did you mean",

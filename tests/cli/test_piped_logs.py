@@ -38,6 +38,9 @@ def standard_input(kind: str, folder: Path, cleanup: ExitStack) -> int:
         opened = os.pipe()
     elif kind == "socket":
         opened = tuple(end.detach() for end in socket.socketpair())
+    elif kind == "socket with a log":
+        opened = tuple(end.detach() for end in socket.socketpair())
+        os.write(opened[1], FAULT.encode())
     elif kind == "file":
         (folder / "app.log").write_text(FAULT)
         opened = (os.open(folder / "app.log", os.O_RDONLY),)
@@ -55,6 +58,7 @@ def standard_input(kind: str, folder: Path, cleanup: ExitStack) -> int:
         ("terminal", False),
         ("/dev/null", False),  # systemd, sbatch, docker run, kubectl run
         ("socket", False),  # Node.js, inetd
+        ("socket with a log", True),  # ssh without a terminal, where it uses sockets
         ("/dev/zero", False),
         ("pipe", True),  # a shell, cron, ssh -T, docker run -i, the runners of GitHub and GitLab
         ("file", True),

@@ -157,6 +157,8 @@ def test_without_a_last_run_the_error_says_what_to_do(tmp_path: Path) -> None:
         ),
         ("check --log app.log --strict --log=b", "check --strict --failed"),
         ("check -- memory", "check --failed -- memory"),
+        ("simulate 2 --fault cuinit -- gpudiag check -v", "simulate 2 --fault cuinit -- gpudiag check -v --failed"),
+        ("simulate --attach lab -- gpudiag check -- host", "simulate --attach lab -- gpudiag check --failed -- host"),
         ("check|--expect|my file.toml", "check --expect 'my file.toml' --failed"),
     ],
 )
@@ -184,13 +186,13 @@ def test_the_printed_command_ends_with_0_once_the_fault_is_gone(gpudiag: Gpudiag
     selected = ("check", "discovery.trace", "libraries.cudnn", "libraries.cufft", "-q", "--simulate", "2")
     broken = gpudiag(*selected, *fault, "--skip", "libraries.cufft")
     assert broken.returncode == 1, broken.stdout + broken.stderr
-    assert "\nFAIL · 2 failed; left out by --skip: libraries.cufft\n" in broken.stdout
+    assert "\nleft out by --skip: libraries.cufft\nFAIL · 2 failed · 0 of 2 GPUs verified · " in broken.stdout
     (command,) = re.findall(r"^  again +(.*)$", broken.stdout, re.MULTILINE)
     assert shlex.split(command) == ["gpudiag", *selected, *fault, "--skip", "libraries.cufft", "--failed"]
 
     lost = gpudiag("check", "--failed", "-q")
     assert (lost.returncode, lost.stdout) == (2, "")
-    assert "The last run here was on simulated GPUs: --simulate 2" in lost.stderr
+    assert "The last run here was on simulated GPUs: add '--simulate 2'." in lost.stderr
     again = [word for word in shlex.split(command)[1:] if word not in fault]
     mended = gpudiag(*again, "-o", "mended.json")
     assert mended.returncode == 0, mended.stdout + mended.stderr
@@ -228,3 +230,5 @@ def test_a_pass_says_what_was_left_out_and_what_has_not_passed(kind: str) -> Non
     text = " ".join(render(shown, kind, width=80, color=False).split())
     assert "left out by --skip" in text
     assert "memory.limit did not pass in an earlier run, and not since" in text
+    skipped = replace(shown, earlier={shown.rows[0].probe: "fail"}, rows=(replace(shown.rows[0], outcome=NOT_REAL),))
+    assert words.next_step(skipped).endswith(f"did not pass in an earlier run, and not since; now skipped: {NOT_REAL.reason}.")

@@ -207,7 +207,8 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 def test_the_command_prints_what_changed(gpudiag: Gpudiag, files: tuple[str, str], tmp_path: Path) -> None:
     done = gpudiag("diff", *files, "-o", "a.md", "-o", "a.json", "-o", "a.html")
-    assert (done.returncode, done.stderr) == (1, "")
+    written = "".join(f"gpudiag: comparison written to a.{suffix}\n" for suffix in ("md", "json", "html"))
+    assert (done.returncode, done.stderr) == (1, written)
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert "worse  verdict PASS -> FAIL" in done.stdout
     assert "worse  pass -> fail: memory.growth GPU 0-1" in done.stdout

@@ -111,7 +111,7 @@ def test_simulated_gpus_satisfy_a_requirement_only_where_the_command_line_asks_f
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [
-        (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size; write 16GiB, 512MiB"),
+        (("--gpudiag-memory=nix",), {}, "--gpudiag-memory: 'nix' is not a size. Write 16GiB, 512MiB"),
         (("--gpudiag-expect=no.toml",), {}, "--gpudiag-expect: no.toml: there is no such file"),
         (("--gpudiag-require-gpus=-1",), {}, "--gpudiag-require-gpus: '-1' is not a number of GPUs. Write a whole"),
         (("--gpudiag-assign=all",), {}, "--gpudiag-assign: 'all' is not known. Write device, share or none."),
@@ -140,7 +140,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_cure(
         ("gpudiag_require_gpus = -1", "'-1' is not a number of GPUs. Write a whole number, such as 2."),
         ("gpudiag_wait = soon", "'soon'. Write a number of seconds, such as 300."),
         ("gpudiag_wait = nan", "'nan' is not a number of seconds. Write a number of seconds, such as 300."),
-        ("gpudiag_memory = x", "'x' is not a size; write 16GiB"),
+        ("gpudiag_memory = x", "'x' is not a size. Write 16GiB"),
         ("gpudiag_expect = no.toml", "no.toml: there is no such file"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpudiag.cli import delivery
 from gpudiag.fix import note
@@ -23,6 +24,12 @@ def issues(of: Report) -> list[dict[str, Any]]:
 
 def test_a_pass_has_no_issue() -> None:
     assert issues(report(row("memory.growth", passed(on=GPUS)), gpus=GPUS)) == []
+
+
+def test_what_was_left_out_is_said_after_a_pass_too() -> None:
+    (issue,) = issues(replace(report(row("memory.growth", passed(on=GPUS)), gpus=GPUS), skip=("xla", "libraries.*")))
+    assert (issue["check_name"], issue["severity"]) == ("verdict", "info")
+    assert "left out by --skip: xla, libraries.*" in issue["description"]
 
 
 def test_each_thing_that_was_found_is_one_the_verdict_first() -> None:

@@ -53,6 +53,12 @@ def test_every_saved_report_is_valid_metrics(saved: Path) -> None:
     assert {name for name, _ in found} <= {metric.name for metric in METRICS}
 
 
+def test_metrics_say_what_was_left_out() -> None:
+    found = metrics(msgspec.structs.replace(sample(), skip=("xla", "libraries.*", "xla")))
+    assert value(found, "gpudiag_left_out_info", pattern="xla") == 1
+    assert value(found, "gpudiag_left_out_info", pattern="libraries.*") == 1
+
+
 def test_metrics_say_what_the_report_says() -> None:
     of = codec.load(REPORTS / "simulated-2x16GiB.json")
     found = metrics(of)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from corpus import RECORDED
 from gpudiag.errors import ReportError
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, RootCause
-from gpudiag.model.report import Broken, Finding, NoReading, Report, Severity, Verdict
+from gpudiag.model.report import Broken, Finding, NoReading, Report, Severity, Skipped, Verdict, World
 from gpudiag.report import render, words
 from gpudiag.report.formats.summary import HEIGHT, SEPARATOR
 from gpudiag.text import one_line, put
@@ -188,3 +189,25 @@ def test_many_actions_leave_the_first_one_on_the_screen() -> None:
     assert "  fix     pip install package0" in lines[-HEIGHT:]
     assert "  more    -v shows the rest" in lines
     assert "          and 7 more: -v shows all" in lines
+
+
+def test_the_machine_has_two_lines_and_the_counts_have_one() -> None:
+    many = replace(
+        REPORTS["healthy"],
+        world=World(simulated=True, spec="8x80GiB:H100,4x16GiB:T4 --fault slow_call=cuMemAlloc_v2:3"),
+        gpus=tuple(replace(GPUS[0], name=f"Simulated NVIDIA H{number} 80GB HBM3") for number in range(12)),
+        skip=("memory", "libraries.*", "distribution"),
+    )
+    lines = screen(many)
+    assert lines[1].startswith("12 GPUs of 12 models · SIMULATED · ")
+    assert lines[1].endswith(" UTC")
+    assert lines[-2] == "left out by --skip: memory, libraries.*, distribution"
+    assert lines[-1].startswith("PASS · 16 passed · ")
+    rows = [row(f"memory.p{number}", passed()) for number in range(8)]
+    rows += [row(f"memory.q{number}", Broken(NoReading.SIGNAL, "SIGSEGV")) for number in range(10)]
+    rows += [row(f"memory.r{number}", Skipped("no GPU")) for number in range(70)]
+    rows += [row(f"memory.s{number}", passed("", MISSPELT)) for number in range(30)]
+    *_, above, last = screen(report(*rows, gpus=GPUS))
+    assert above == "8 passed, 30 warned, 10 broken, 70 skipped"
+    assert last.startswith("BROKEN · 8 of 118 passed · 0 of 2 GPUs verified · ")
+    assert len(last) <= 80

@@ -128,7 +128,7 @@ def test_from_the_command_line(simulate: Simulate, monkeypatch: pytest.MonkeyPat
         status, _, err = simulate(task, "lab")
         assert (status, err.strip()) == (
             2,
-            "no simulated machine 'lab' is kept here: there is other (1 GPU)",
+            "no simulated machine 'lab' is kept here: there is other (1 GPU).",
         )
 
 
@@ -141,7 +141,7 @@ def test_from_the_command_line(simulate: Simulate, monkeypatch: pytest.MonkeyPat
         (("--keep", "lab\n", "2"), "cannot be the name"),
         (("--keep", "lab"), "a SPEC is needed"),
         (("--keep", "lab", "0"), "0 GPUs cannot be simulated"),
-        (("--attach", "../../lab"), "no simulated machine '../../lab' is kept here: there is none; to make one"),
+        (("--attach", "../../lab"), "no simulated machine '../../lab' is kept here: there is none. Make one"),
         (("--keep", "a", "--stop", "b", "2"), "--keep and --stop cannot be used together"),
         (("--share", "2"), "--share belongs to --keep"),
         (("--format", "json", "2"), "--format belongs to --list"),

@@ -65,9 +65,9 @@ def test_what_a_card_cannot_answer_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_state_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="did you mean 'pcie_width'"):
+    with pytest.raises(SpecError, match="Did you mean 'pcie_width"):
         gather(tmp_path, "pcie_widht = 1")
-    with pytest.raises(SpecError, match=r"state\.ecc = 2 is not possible; write -1 to 1"):
+    with pytest.raises(SpecError, match=r"state\.ecc = 2 is not possible\. Write -1 to 1"):
         gather(tmp_path, "ecc = 2")
 
 

@@ -23,7 +23,7 @@ _OF_SEVERITY = {Severity.FAIL: "critical", Severity.WARNING: "minor", Severity.N
 
 
 def render(report: Report, **_: object) -> str:
-    """Return a list of issues, JSON in ASCII; empty if nothing was found."""
+    """Return a list of issues, JSON in ASCII; empty if nothing was found and nothing left out."""
     issues: dict[str, dict[str, Any]] = {}
     for check, where, severity, text in _found(report):
         number = sum(issue["check_name"] == check for issue in issues.values())
@@ -44,6 +44,8 @@ def _found(report: Report) -> Iterator[tuple[str, str, str, str]]:
     if report.exit_code != 0:
         description = " ".join(filter(None, (words.summary(report), words.headline(report), words.next_step(report))))
         yield "verdict", "", "blocker", one_line(f"gpudiag: {words.verdict(report)}: {description}")
+    elif report.skip:
+        yield "verdict", "", "info", one_line(f"gpudiag: {words.verdict(report)}: {words.summary(report)}")
     for cause in report.diagnosis.causes:
         fix = f" Fix: {cause.fix[0].text}" if cause.fix else ""
         severity = "critical" if words.is_failure(report, cause) else "minor"

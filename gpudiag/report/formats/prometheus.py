@@ -146,6 +146,11 @@ def _withheld(report: Report) -> Iterator[Sample]:
         yield {"reason": explained(reason)}, 1
 
 
+def _left_out(report: Report) -> Iterator[Sample]:
+    for pattern in dict.fromkeys(map(one_line, report.skip)):
+        yield {"pattern": pattern}, 1
+
+
 def _failed(report: Report) -> Iterator[Sample]:
     for part, why in dict.fromkeys(
         (one_line(failure.part), one_line(failure.why)) for failure in report.diagnosis.failed
@@ -201,6 +206,7 @@ METRICS = (
     Metric("gpudiag_findings", "Findings by severity", _of_machine(_findings), ("severity",)),
     Metric("gpudiag_cause_info", "A cause that the diagnosis names", _causes, ("cause", "stage", "confidence")),
     Metric("gpudiag_withheld_info", "Why the run cannot be PASS, whatever its probes say", _withheld, ("reason",)),
+    Metric("gpudiag_left_out_info", "What --skip left out of the run", _left_out, ("pattern",)),
     Metric("gpudiag_diagnosis_failed_info", "A part of gpudiag's diagnosis that broke", _failed, ("part", "reason")),
     Metric("gpudiag_gpu_info", "A GPU in scope, by NVML", _gpu_info, ("gpu", "name", "uuid", "pci_bus_id")),
     Metric("gpudiag_gpu_verified", "1 if a kernel was verified on the GPU", _gpu_verified, _GPU),

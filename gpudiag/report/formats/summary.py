@@ -22,6 +22,7 @@ SEPARATOR = " · "
 HEIGHT = 23
 """Lines of a small terminal above the prompt, within which the fix of the first cause stands at the end."""
 SAME = "for the same reason"
+_MOST_MACHINE_LINES = 2
 _MOST_EVIDENCE = 2
 _MOST_EVIDENCE_LINES = 2
 _MOST_NAMES = 6
@@ -56,19 +57,27 @@ def render(report: Report, *, width: int, color: bool, verbose: bool, head: bool
 
 
 def _machine(page: Page, report: Report) -> None:
-    """Add the machine in two lines, and what the reader must know about the run."""
-    line = ""
-    for part in map(one_line, words.machine_in_brief(report)):
-        longer = f"{line}{SEPARATOR}{part}"
-        if line and len(longer) > page.width:
-            page.add(line, "bold")
-            line = part
-        else:
-            line = longer if line else part
-    page.add(line, "bold")
+    """Add the machine, in two lines if they are long enough for its names, and what the reader must know about the
+    run."""
+    lines = _filled(words.machine_in_brief(report), page.width)
+    if len(lines) > _MOST_MACHINE_LINES:
+        lines = _filled(words.machine_in_brief(report, is_short=True), page.width)
+    for line in lines:
+        page.add(line, "bold")
     for heading, text in words.about_the_run(report):
         page.add(text, "dim", lead=f"{heading}  ", lead_style="dim")
     page.blank()
+
+
+def _filled(parts: Iterable[str], width: int) -> list[str]:
+    """Return the parts on as few lines as they need, none wider than ``width`` if no part is."""
+    lines: list[str] = []
+    for part in map(one_line, parts):
+        if lines and len(longer := f"{lines[-1]}{SEPARATOR}{part}") <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 def _areas(page: Page, report: Report) -> None:
@@ -264,10 +273,16 @@ def _again(page: Page, report: Report, *, head: bool) -> None:
     elif step.text and not head and (report.verdict is Verdict.PASS or not report.diagnosis.causes):
         page.add_advice(step.pieces)
     verdict = words.verdict(report)
-    parts = [*([] if head else [verdict]), *words.last_line(report, head=head)]
-    style = STYLES.get(verdict, "bold")
-    if len(line := SEPARATOR.join(parts)) <= page.width:
-        page.add(line, style)
-    else:
-        page.add(SEPARATOR.join(parts[:-3]), style)
-        page.add(SEPARATOR.join(parts[-3:]), style)
+    for line in _last_lines(report, page.width, head=head):
+        page.add(line, STYLES.get(verdict, "bold"))
+
+
+def _last_lines(report: Report, width: int, *, head: bool) -> list[str]:
+    """Return the last line, and above it what it has no room for; ``head``: that of ``gpudiag why``."""
+    first = [] if head else [words.verdict(report)]
+    rest = words.after_counts(report, head=head)
+    choices = [
+        (above, SEPARATOR.join([*first, counts, *rest])) for above, counts in words.counts_by_length(report, head=head)
+    ]
+    above, line = next((choice for choice in choices if len(choice[1]) <= width), choices[-1])
+    return [*filter(None, [above]), line]
