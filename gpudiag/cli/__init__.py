@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import click
 
-import gpudiag
 from gpudiag.cli.delivery import discard_output, width
 from gpudiag.cli.help import refusal, write_rows
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
+from gpudiag.cli.version import print_version
 from gpudiag.errors import (
     CatalogueError,
     GpudiagError,
@@ -93,7 +93,14 @@ def commands() -> dict[str, click.Command]:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP})
-@click.version_option(gpudiag.__version__, prog_name="gpudiag")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=print_version,
+    help="Show the version and exit.",
+)
 @debug_option
 def cli() -> None:
     """Find out whether TensorFlow sees this machine's GPUs, and whether each way of configuring them takes effect."""

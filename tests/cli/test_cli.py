@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import gpudiag as package
 from conftest import Gpudiag
 from gpudiag import catalogue
 from gpudiag.cli import cli, commands, describe, explanation, main
+from gpudiag.cli.version import version
 from gpudiag.interpreter import SAFE_PATH
 from gpudiag.model import codec
 from gpudiag.probe import HEADINGS
@@ -26,7 +28,29 @@ REPORTS = Path(__file__).parents[2] / "reports"
 
 
 def test_version(gpudiag: Gpudiag) -> None:
-    assert gpudiag("--version").stdout == f"gpudiag, version {package.__version__}\n"
+    root = Path(package.__file__).parents[1]
+    state = r" \(checkout, commit [0-9a-f]+(, modified)?\)" if (root / ".git").exists() else ""
+    assert re.fullmatch(rf"gpudiag, version {re.escape(package.__version__)}{state}\n", gpudiag("--version").stdout)
+
+
+def test_the_version_of_a_checkout_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        names = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+        return subprocess.check_output(["git", *names, *arguments], cwd=tmp_path, text=True, timeout=60)
+
+    assert version(tmp_path) == package.__version__, "an installed package"
+    git("init", "--quiet")
+    assert version(tmp_path) == f"{package.__version__} (checkout)", "without a commit"
+    (tmp_path / "file").touch()
+    git("add", "file")
+    git("commit", "--quiet", "-m", "x")
+    git("tag", "-m", "x", "v9")
+    commit = git("rev-parse", "--short", "HEAD").strip()
+    assert version(tmp_path) == f"{package.__version__} (checkout, commit {commit})"
+    (tmp_path / "file").write_text("x")
+    assert version(tmp_path) == f"{package.__version__} (checkout, commit {commit}, modified)"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert version(tmp_path) == f"{package.__version__} (checkout)", "without git"
 
 
 @pytest.mark.parametrize(
