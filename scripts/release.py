@@ -33,16 +33,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from build_matrix import COMPILERS, Case, search_path
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from python_matrix import PURE, PYTHONS, ROOT, StepFailed, find_python, make_environment
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 GLIBC = (2, 27)
 """That of TensorFlow 2.21's own wheels, whose tag is manylinux_2_27: no system that has TensorFlow has an older one."""
@@ -127,6 +123,11 @@ class Release(NamedTuple):
     """What the build needs."""
 
     @property
+    def tag(self) -> str:
+        """The tag that the commit gets when it is published."""
+        return f"v{self.version}"
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables that make the same bytes of the same commit."""
         return {"SOURCE_DATE_EPOCH": self.time, "PYTHONHASHSEED": "0"}
@@ -138,7 +139,7 @@ def described() -> Release:
         commit, time = _run(["git", "show", "--no-patch", "--format=%H %ct", "HEAD"], os.environ).split()
     except StepFailed as error:
         raise StepFailed(f"a release is made of a commit, and git does not know one of {ROOT}: {error}") from error
-    project = tomllib.loads(_committed("pyproject.toml"))
+    project = msgspec.toml.decode(_committed("pyproject.toml"))
     version = re.search(r'^__version__ = "(.+)"$', _committed("gpudiag/__init__.py"), re.MULTILINE)[1]  # type: ignore[index]
     address = project["project"].get("urls", {}).get("Repository", "")
     return Release(version, address, commit, time, tuple(project["build-system"]["requires"]))
@@ -148,7 +149,7 @@ def _committed(file: str) -> str:
     return _run(["git", "show", f"HEAD:{file}"], os.environ)
 
 
-def obstacles(release: Release, tag: str) -> Iterator[str]:
+def obstacles(release: Release) -> Iterator[str]:
     """Yield why this must not be published, a sentence each."""
     if not release.address:
         yield (
@@ -159,8 +160,9 @@ def obstacles(release: Release, tag: str) -> Iterator[str]:
         yield f"Repository in pyproject.toml is {release.address}, expected https://HOST/OWNER/NAME"
     if changed := _run(["git", "status", "--porcelain"], os.environ).splitlines():
         yield f"{len(changed)} files are not as in the commit, such as {changed[0][3:]}: commit or remove them"
-    if tag and tag != f"v{release.version}":
-        yield f"the tag is {tag}, and the version in gpudiag/__init__.py is {release.version}"
+    tags = [_run(["git", "tag", "--list", release.tag, *where], os.environ) for where in ([], ["--points-at", "HEAD"])]
+    if tags[0] != tags[1]:
+        yield f"{release.tag} is a tag of another commit: raise __version__ in gpudiag/__init__.py"
     if f"## {release.version}\n" not in _committed(CHANGES):
         yield f"{CHANGES} has no heading '## {release.version}', without 'not yet released'"
 
@@ -175,7 +177,7 @@ def export(release: Release, folder: Path) -> None:
     archive.unlink()
     if release.address:
         readme = folder / "README.md"
-        readme.write_text(absolute(readme.read_text(), f"v{release.version}", release.address))
+        readme.write_text(absolute(readme.read_text(), release.tag, release.address))
 
 
 def absolute(markdown: str, tag: str, address: str) -> str:
@@ -310,8 +312,13 @@ def bill_of_materials(release: Release, wheel: Path, source: Path, tools: Path, 
     for file in environment.glob("lib/*/site-packages/gpudiag-*.dist-info/direct_url.json"):
         file.unlink()  # a path of this machine
     bill = wheel.with_name(f"gpudiag-{release.version}.cdx.json")
-    project = ["--pyproject", source / "pyproject.toml", "--mc-type", "application"]
-    _run([tools / "cyclonedx-py", "environment", "--output-reproducible", *project, "-o", bill, python], os.environ)
+    project = folder / "pyproject.toml"
+    text = (source / "pyproject.toml").read_text()
+    project.write_text(text.replace('dynamic = ["version"]', f'version = "{release.version}"'))
+    _run(
+        [tools / "cyclonedx-py", "environment", "--output-reproducible", "--pyproject", project, "-o", bill, python],
+        os.environ,
+    )
     return bill, sorted(component["name"] for component in json.loads(bill.read_text())["components"])
 
 
@@ -376,7 +383,7 @@ def make(chosen: argparse.Namespace, release: Release, folder: Path) -> None:
             faulty += faults(package, machine_of(package))
     if faulty:
         raise StepFailed("\n".join(faulty))
-    print(f"built twice from commit {release.commit[:12]}: the same bytes; no file too many, none missing")
+    print(f"gpudiag {release.version} of commit {release.commit[:12]}, built twice: the same bytes, no other files")
     _run([programs / "twine", "check", "--strict", *packages], tools)
     print("twine: accepts the metadata and the long description")
     wheels = {machine_of(package): package for package in packages if package.suffix == ".whl"}
@@ -415,13 +422,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder for what is made")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="try the wheel on it; the oldest and newest")
     parser.add_argument("--no-try", action="store_true", help="do not install the wheel")
-    parser.add_argument("--tag", default="", help="the tag of the release, which must name the version")
     parser.add_argument("--trial", action="store_true", help="build what must not be published yet, and say why")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpudiag-release-") as temporary:
         try:
             release = described()
-            if why_not := list(obstacles(release, chosen.tag)):
+            if why_not := list(obstacles(release)):
                 print(*(f"not ready to publish: {sentence}" for sentence in why_not), sep="\n", file=sys.stderr)
                 if not chosen.trial:
                     return 1

@@ -108,10 +108,10 @@ def kept_machines(_: str) -> Iterator[tuple[str, str]]:
 
 
 def topics(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the pages of the manual, and after a first letter the probes, each of which has a section."""
+    """Yield the pages and files of the manual, and after a first letter the probes, each of which has a section."""
     from gpudiag import docs
 
-    yield from ((page, "") for page in docs.pages() if page != docs.INDEX)
+    yield from ((name, "") for name in (*docs.pages(), *docs.files()) if name != docs.INDEX)
     if incomplete:
         yield from probes(incomplete)
 

@@ -21,10 +21,14 @@ def docs_(topic: tuple[str, ...]) -> int:
 
     TOPIC is a page (start), a probe, a cause, an option (--log), or words: gpudiag docs memory growth. After the name
     of a page, words are looked for in that page: gpudiag docs deployment slurm. On a terminal the text is filled and
-    has colour, and a long text goes through the pager; otherwise it is Markdown.
+    has colour, and a long text goes through the pager; otherwise it is Markdown. A file that belongs to a page is
+    printed as it is: gpudiag docs slurm-prolog.sh > prolog.sh.
     """
     from gpudiag import docs
 
+    if content := docs.file(topic):
+        put(content)
+        return 0
     text = docs.answer(topic)
     if on_terminal():
         from gpudiag.docs.terminal import rendered

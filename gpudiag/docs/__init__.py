@@ -1,6 +1,7 @@
 """The manual: the Markdown pages beside this file, found by name or by words and read without a network.
 
-A page is named by its path, without ``.md``: ``start``, ``causes/memory``. ``README.md`` is the list of all pages.
+A page is named by its path, without ``.md``: ``start``, ``causes/memory``. ``README.md`` is the list of all pages. The
+files of a deployment have the names that they have there: ``slurm-prolog.sh``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gpudiag.errors import UsageError, nearest, sentences
 
 FOLDER = Path(__file__).parent
 INDEX = "README"
+_FILES = FOLDER / "deployment"
 _MOST_HITS = 8
 _MOST_SHOWN = 90
 """The most characters of an excerpt in a list of hits."""
@@ -77,6 +79,18 @@ class Section:
 def pages() -> tuple[str, ...]:
     """Return the names of all pages."""
     return tuple(sorted(file.relative_to(FOLDER).with_suffix("").as_posix() for file in FOLDER.rglob("*.md")))
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Return the names of the files that are no pages: scripts, units and manifests to copy."""
+    return tuple(sorted(file.name for file in _FILES.iterdir()))
+
+
+def file(topic: Sequence[str]) -> str:
+    """Return the content of the file that the one word of ``topic`` names, also with its folder; "" for none."""
+    name = topic[0].rpartition("/")[2] if len(topic) == 1 else ""
+    return (_FILES / name).read_text(encoding="utf-8") if name in files() else ""
 
 
 @cache

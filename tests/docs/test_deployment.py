@@ -1,4 +1,4 @@
-"""The examples of the page "Runners and deployments": each is what it claims to be, and its commands run.
+"""The page "Runners and deployments": each example and each file is what it claims to be, and its commands run.
 
 A machine of the tests has no GPU. So ``gpudiag check`` gets ``--simulate`` on its command line, where it must stand to
 count for ``--require-gpus``; all else of a command, and of the scripts, runs as it is written.
@@ -10,11 +10,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -23,10 +26,12 @@ from conftest import DEADLINE_S, Gpudiag
 from gpudiag import docs
 from gpudiag.pytest_plugin import settings
 
+ROOT = Path(__file__).parents[2]
 PAGE = (docs.FOLDER / "deployment.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^## (.+?)$|^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-REPORTS = Path(__file__).parents[2] / "reports"
+REPORTS = ROOT / "reports"
 HEALTHY = ("--simulate", "2")
+UNITS = ["systemd-analyze", "verify", "--man=no"]
 COMMANDS = {"run", "script", "after_script", "command"}
 """Keys of YAML whose values are lines for a shell, or the words of a command."""
 
@@ -65,9 +70,12 @@ LINES = {
     "GitHub Actions": [*shell_lines(yaml.safe_load(block("GitHub Actions", "yaml")))],
     "GitLab": [*shell_lines(yaml.safe_load(block("GitLab", "yaml")))],
     "Jenkins": groovy_lines(block("Jenkins", "groovy")),
-    "Kubernetes": [*shell_lines(yaml.safe_load(block("Kubernetes", "yaml")))],
+    "Kubernetes": [*shell_lines(yaml.safe_load(docs.file(["kubernetes-init-container.yaml"])))],
 }
-CHECKS = sorted({line for lines in LINES.values() for line in lines if line.startswith("gpudiag check")})
+MANIFESTS = [name for name in docs.files() if name.startswith("kubernetes-")]
+JOB = shell_lines(yaml.safe_load(docs.file(["kubernetes-job.yaml"])))
+CHECKS = sorted({line for lines in (*LINES.values(), JOB) for line in lines if line.startswith("gpudiag check")})
+DAEMON = yaml.safe_load(docs.file(["kubernetes-daemonset.yaml"]))["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("system", LINES)
@@ -118,21 +126,24 @@ def test_the_report_of_gitlab_is_one(gpudiag: Gpudiag) -> None:
     assert "library_missing" in {issue["check_name"] for issue in issues}
 
 
-def test_the_composite_action_checks_bundles_and_summarizes(gpudiag: Gpudiag) -> None:
-    action = yaml.safe_load(block("GitHub: an action of your own", "yaml"))
-    assert action["runs"]["using"] == "composite"
-    check, pack, upload = action["runs"]["steps"]
-    assert all("shell" in step for step in (check, pack)), "a composite action must name it"
-    assert check["env"]["OPTIONS"] == "${{ inputs.options }}", "in the line itself it could be a command"
-    assert "${{" not in check["run"] + pack["run"]
-    lines = f"#!/bin/bash\n{check['run']}\nstatus=$?\n{pack['run']} || exit\nexit $status\n"
+def test_the_action_checks_bundles_and_summarizes(gpudiag: Gpudiag) -> None:
+    action = yaml.safe_load((ROOT / ".github/actions/check/action.yml").read_text())
+    install, check, upload = action["runs"]["steps"]
+    assert all("${{" not in step["run"] for step in (install, check)), "in the line itself an input could be a command"
+    assert check["env"]["OPTIONS"] == "${{ inputs.options }}"
+    python = gpudiag.folder / "python"
+    python.write_text('#!/bin/sh\n[ "$1 $2" = "-m gpudiag" ] || exit 0\nshift 2; exec gpudiag "$@"\n')
+    python.chmod(0o755)
     summary = gpudiag.folder / "summary.md"
     summary.write_text("# before\n")
+    variables = {"PYTHON": str(python), "RUNNER_TEMP": str(gpudiag.folder), "GITHUB_STEP_SUMMARY": str(summary)}
     # Its own options are those of a line that the tests above run.
-    assert run_script(gpudiag, lines, HEALTHY, OPTIONS="host.gpus", GITHUB_STEP_SUMMARY=str(summary)) == 5
+    script = f"#!/bin/bash\nset -eo pipefail\n{install['run']}\n{check['run']}"
+    assert run_script(gpudiag, script, HEALTHY, OPTIONS="host.gpus", SOURCE="/nowhere", **variables) == 5
     assert summary.read_text().startswith("# before\n# gpudiag: NOT VERIFIED\n")
-    for file in upload["with"]["path"].split():
-        assert (gpudiag.folder / file).stat().st_size > 0
+    assert upload["with"]["path"] == "${{ runner.temp }}/gpudiag/"
+    assert {file.name for file in (gpudiag.folder / "gpudiag").iterdir()} == {"gpudiag.xml", "gpudiag.zip"}
+    assert not (gpudiag.folder / "gpudiag.json").exists(), "it is not masked"
     words = shlex.split(action["inputs"]["options"]["default"])
     assert any(set(words) <= set(shlex.split(line)) for line in CHECKS)
 
@@ -140,7 +151,7 @@ def test_the_composite_action_checks_bundles_and_summarizes(gpudiag: Gpudiag) ->
 def run_script(gpudiag: Gpudiag, script: str, machine: tuple[str, ...], *arguments: str, **variables: str) -> int:
     """Run a script in which the command ``gpudiag`` checks a simulated machine; return its exit status."""
     folder = gpudiag.folder / "bin"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     command = shlex.join(gpudiag.command())
     on_machine = f'[ "$1" != check ] || set -- "$@" {shlex.join(machine)}'
     (folder / "gpudiag").write_text(f'#!/bin/sh\n{on_machine}\nexec {command} "$@"\n')
@@ -157,7 +168,7 @@ def run_script(gpudiag: Gpudiag, script: str, machine: tuple[str, ...], *argumen
 
 
 def test_the_prolog_checks_the_gpus_of_its_job(gpudiag: Gpudiag) -> None:
-    script = block("Slurm", "bash").replace("/var/log/gpudiag", str(gpudiag.folder))
+    script = docs.file(["slurm-prolog.sh"]).replace("/var/log/gpudiag", str(gpudiag.folder))
     assert str(gpudiag.folder) in script
     assert run_script(gpudiag, script, ("--simulate", "3"), SLURM_JOB_GPUS="0,2", SLURM_JOB_ID="77", PATH="") == 0
     report = (gpudiag.folder / "77.json").read_text()
@@ -166,28 +177,105 @@ def test_the_prolog_checks_the_gpus_of_its_job(gpudiag: Gpudiag) -> None:
 
 
 def test_the_prolog_lets_a_job_without_gpus_pass(gpudiag: Gpudiag) -> None:
-    assert run_script(gpudiag, block("Slurm", "bash"), ("--simulate", "no such machine")) == 0
+    assert run_script(gpudiag, docs.file(["slurm-prolog.sh"]), ("--simulate", "no such machine")) == 0
 
 
 @pytest.mark.parametrize(("machine", "started"), [(HEALTHY, True), (("--simulate", "1", "host.gpus"), False)])
 def test_the_entry_point_starts_the_program_only_on_verified_gpus(
     machine: tuple[str, ...], started: bool, gpudiag: Gpudiag
 ) -> None:
-    status = run_script(gpudiag, block("Docker", "bash"), machine, "touch", "started", GPUS="2")
+    status = run_script(gpudiag, docs.file(["entrypoint.sh"]), machine, "touch", "started", GPUS="2")
     assert (gpudiag.folder / "started").exists() is started
     assert (status == 0) is started
 
 
+@pytest.mark.parametrize(
+    ("machine", "drained"),
+    [
+        (
+            ("--simulate", "2", "--fault", "library_missing=libcudnn.so.9", "discovery.logical_devices"),
+            "GPUDIAG CRITICAL",
+        ),
+        (("--simulate", "1", "host.gpus"), ""),
+    ],
+    ids=["faulty", "not verified"],
+)
+def test_the_health_check_drains_only_a_node_with_a_fault(
+    machine: tuple[str, ...], drained: str, gpudiag: Gpudiag
+) -> None:
+    (gpudiag.folder / "bin").mkdir()
+    scontrol = gpudiag.folder / "bin/scontrol"
+    scontrol.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {gpudiag.folder}/drained\n")
+    scontrol.chmod(0o755)
+    assert run_script(gpudiag, docs.file(["slurm-health-check.sh"]), machine, SLURMD_NODENAME="node7", PATH="") == 0
+    told = gpudiag.folder / "drained"
+    assert told.exists() is bool(drained)
+    if drained:
+        update, node, state, reason = told.read_text().splitlines()
+        assert (update, node, state) == ("update", "NodeName=node7", "State=DRAIN")
+        assert reason.startswith(f"Reason={drained} - ")
+        assert "|" not in reason
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+@pytest.mark.parametrize("version", ["1.25.0", kubernetes_validate.latest_version()])
+def test_a_manifest_fits_the_schema_of_kubernetes(name: str, version: str) -> None:
+    kubernetes_validate.validate(yaml.safe_load(docs.file([name])), version, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "ready"), [(HEALTHY, True), (("--simulate", "1", "host.gpus"), False)], ids=["PASS", "not verified"]
+)
+def test_a_pod_of_the_daemon_set_is_ready_only_after_a_pass(
+    machine: tuple[str, ...], ready: bool, gpudiag: Gpudiag
+) -> None:
+    (container,) = DAEMON["containers"]
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "state"]
+    file = container["readinessProbe"]["exec"]["command"][-1]
+    assert Path(file) == Path(mount["mountPath"]) / "ready"
+    assert variables["STATE"] == mount["mountPath"]
+    (gpudiag.folder / "ready").write_text("of the run before")
+    # A sleep of its own ends the loop, as Kubernetes does, after the first check.
+    (gpudiag.folder / "bin").mkdir()
+    (gpudiag.folder / "bin/sleep").write_text("#!/bin/sh\nkill -TERM $PPID\n")
+    (gpudiag.folder / "bin/sleep").chmod(0o755)
+    script = f"#!{container['command'][0]}\n{container['args'][0]}"
+    assert run_script(gpudiag, script, machine, STATE=str(gpudiag.folder), SECONDS_BETWEEN="1") == 0
+    assert (gpudiag.folder / "ready").exists() is ready
+    assert (gpudiag.folder / "gpudiag.prom").stat().st_size > 0
+
+
 def test_the_image_is_built_of_files_that_the_page_names() -> None:
-    lines = block("Docker", "dockerfile").splitlines()
-    instructions = {line.split()[0] for line in lines}
-    assert instructions <= {"FROM", "COPY", "RUN", "ENV", "ENTRYPOINT", "CMD"}
-    (copied,) = [line.split()[1:-1] for line in lines if line.startswith("COPY")]
-    for file in copied:
-        assert PAGE.count(file) > 1
-    for line in lines:
-        if line.startswith(("ENTRYPOINT", "CMD")):
-            assert all(isinstance(word, str) for word in yaml.safe_load(line.partition(" ")[2]))
+    lines = docs.file(["Containerfile"]).splitlines()
+    copied = [line.split()[-2] for line in lines if line.startswith("COPY")]
+    assert copied == ["entrypoint.sh"]
+    assert {"Containerfile", *copied} <= set(re.findall(r"gpudiag docs (\S+) >", PAGE))
+
+
+@pytest.mark.parametrize("name", [name for name in docs.files() if not name.startswith("kubernetes-")])
+def test_a_file_is_accepted_by_the_program_that_knows_its_kind(name: str, gpudiag: Gpudiag) -> None:
+    file = gpudiag.folder / name
+    command = str(gpudiag.command()[0])
+    file.write_text(docs.file([name]).replace("/opt/gpudiag/bin/gpudiag", command))
+    tools = {".sh": ["shellcheck"], "": ["hadolint"], ".service": UNITS, ".timer": UNITS}
+    program, *options = tools[file.suffix]
+    if file.suffix == ".timer":  # it is looked at with what it starts
+        (gpudiag.folder / "gpudiag.service").write_text(
+            docs.file(["gpudiag.service"]).replace("/opt/gpudiag/bin/gpudiag", command)
+        )
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    where = shutil.which(program, path=path)
+    if program == UNITS[0] and not where:
+        pytest.skip("there is no systemd here")
+    assert where, program
+    done = subprocess.run([where, *options, str(file)], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_page_names_each_file() -> None:
+    pages = PAGE + (docs.FOLDER / "monitoring.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(deployment/([\w.-]+)\)", pages)) == {*docs.files()}
 
 
 def test_every_other_line_only_prepares() -> None:

@@ -35,12 +35,12 @@ def unit(text: str) -> dict[str, dict[str, str]]:
     return {name: dict(parsed[name]) for name in parsed.sections()}
 
 
-SERVICE, TIMER = map(unit, blocks("ini"))
+SERVICE, TIMER = (unit(docs.file([name])) for name in ("gpudiag.service", "gpudiag.timer"))
 (ALERTS,) = map(yaml.safe_load, blocks("yaml"))
 (PROBLEM_DETECTOR,) = map(json.loads, blocks("json"))
 (RULE,) = PROBLEM_DETECTOR["rules"]
 COMMANDS = [
-    *(block.strip() for block in blocks("sh")),
+    *(block.strip() for block in blocks("sh") if "gpudiag docs" not in block),
     SERVICE["Service"]["ExecStart"],
     shlex.join([RULE["path"], *RULE["args"]]),
 ]
