@@ -29,11 +29,12 @@ DEADLINE_S = 300.0
 REFUSED = (2, 3, 126, 127)
 """Statuses of wrong usage, of a fault of gpudiag, and of a command that does not exist."""
 NOT_RUN = {
-    r"^#!": "a script of a cluster or an image; tests/docs/test_deployment.py runs it",
     r"^pip install": "changes the environment; the gate runs the lines of README.md in a new one",
     r"^pytest -n auto(?: -m .*)?$": "the tests of a whole project",
     r"^pytest -n auto tests/": "the tests of this checkout, which the gate runs",
     r"^python scripts/check\.py": "the gate runs it",
+    r"^python scripts/release\.py": "makes a release, which takes a quarter of an hour",
+    r"/etc/systemd/|^systemctl ": "changes the machine",
     r"\bkubectl\b": "needs Kubernetes",
     r"/var/lib/": "writes to a folder of another service",
     r"\bNAME\b|thread_count_not_read": "is about a file that the page asks to write",
