@@ -53,7 +53,8 @@ TYPED = "gpudiag/py.typed"
 UNPACKAGED = re.compile(r"CMakeLists\.txt$|^gpudiag/simulator/src/")
 """Files of the package's folder that its wheel does not have."""
 MADE = re.compile(
-    rf"{EXPLANATIONS}$|gpudiag/simulator/lib/[\w.-]+$|gpudiag-[\w.]+\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|licenses/LICENSE)$"
+    rf"({EXPLANATIONS}|gpudiag/simulator/lib/[\w.-]+|"
+    r"gpudiag-[\w.]+\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|licenses/LICENSE))$"
 )
 """Files that the build makes."""
 OWN = ("libgpudiag_", "libremoved-by-a-simulated-fault.so")
@@ -373,7 +374,7 @@ def make(chosen: argparse.Namespace, release: Release, folder: Path) -> None:
         for machine in chosen.machine or MACHINES
     }
     packages, again = (
-        build(release, machines, programs / "python", folder / name) for name in ("first build", "second-build")
+        build(release, machines, programs / "python", folder / name) for name in ("first build", "second")
     )
     committed = _run(["git", "ls-tree", "-r", "--name-only", "-z", release.commit], os.environ).split("\0")[:-1]
     faulty = [*differences(packages, again)]
