@@ -231,4 +231,4 @@ def test_a_pass_says_what_was_left_out_and_what_has_not_passed(kind: str) -> Non
     assert "left out by --skip" in text
     assert "memory.limit did not pass in an earlier run, and not since" in text
     skipped = replace(shown, earlier={shown.rows[0].probe: "fail"}, rows=(replace(shown.rows[0], outcome=NOT_REAL),))
-    assert words.next_step(skipped).endswith(f"not pass in an earlier run, and not since; now skipped: {NOT_REAL.reason}.")
+    assert words.next_step(skipped).endswith(f"in an earlier run, and not since; now skipped: {NOT_REAL.reason}.")
