@@ -27,7 +27,7 @@ class Reached(Record):
     """How far a new interpreter got on its way to a GPU."""
 
     driver_error: str = ""
-    """The error that the driver starts with; then TensorFlow was not imported, because it could list no GPU."""
+    """The error with which the driver does not start, or makes no context; then TensorFlow was not imported."""
     imported: bool = False
     listed: int = 0
     computed: bool = False

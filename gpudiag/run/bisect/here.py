@@ -91,7 +91,7 @@ def bisected(
         folder=_folder() if _is_on_path() else "",
         own_library_path=str(machine / "lib") if machine is not None else "",
         gpus={} if diagnosis.broken_at in _BEFORE_GPUS else {gpu.uuid: gpu.index for gpu in gpus},
-        driver=diagnosis.broken_at is Stage.DRIVER,
+        driver=diagnosis.broken_at in (Stage.DRIVER, Stage.CONTEXT, Stage.MEMORY),
         libraries=diagnosis.broken_at is Stage.FIRST_OP,
     )
     only_missing = any(map(_needs_no_search, diagnosis.causes))

@@ -80,7 +80,8 @@ class Surroundings:
     gpus: Mapping[str, int] = field(default_factory=dict)
     """UUID to number of each GPU, if one of them may stop TensorFlow from using the others; otherwise empty."""
     driver: bool = False
-    """True if the driver does not start, so that it is asked before TensorFlow is imported."""
+    """True if the driver may refuse to start or to make a context, so that it is asked before TensorFlow is
+    imported."""
     libraries: bool = False
     """True if one of NVIDIA's libraries fails at an operation, so that each library is tried."""
 

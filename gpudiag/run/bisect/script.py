@@ -59,17 +59,41 @@ def _computed(tf: Any, gpus: int, *, libraries: bool) -> str:
 
 
 def _driver_error() -> str:
-    """Return the error that the driver starts with, so that TensorFlow can list no GPU; "" if it starts, or cannot be
-    asked."""
+    """Return the error with which the driver does not start, or makes no context on a GPU; "" if it has none, or cannot
+    be asked. With such an error TensorFlow uses no GPU at all.
+
+    A fork asks: TensorFlow, if it is imported next, must find a process that has no driver yet."""
+    reading, writing = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            os.write(writing, _refusal().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return answer
+
+
+def _refusal() -> str:
+    """Return the error that this process gets of the driver."""
     import ctypes
 
+    count, gpu, context, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_char_p()
     try:
-        driver, name = ctypes.CDLL("libcuda.so.1"), ctypes.c_char_p()
-        code = driver.cuInit(0)
+        driver = ctypes.CDLL("libcuda.so.1")
+        call, code = "cuInit", driver.cuInit(0)
+        driver.cuDeviceGetCount(ctypes.byref(count))
+        for number in range(count.value):
+            if not code and not driver.cuDeviceGet(ctypes.byref(gpu), number):
+                call, code = "cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), gpu)
+                if not code:
+                    driver.cuDevicePrimaryCtxRelease_v2(gpu)
         driver.cuGetErrorName(code, ctypes.byref(name))
     except (OSError, AttributeError):
         return ""
-    return f"cuInit: {name.value.decode() if name.value else f'error {code}'}" if code else ""
+    return f"{call}: {name.value.decode() if name.value else f'error {code}'}" if code else ""
 
 
 def main(argument: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from reports import fix_line
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
 TESTS = Path(__file__).parents[2]
+CONTEXT = "cuDevicePrimaryCtxRetain"
 HIDES = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
 WRONG_NUMPY = "raise ImportError('numpy is another one')\n"
 PRELOADED = """
@@ -294,12 +295,13 @@ def test_the_working_directory_has_modules_only_if_it_is_on_the_path_here(
     ("faults", "asked", "expected"),
     [
         (["cuinit=999"], True, attempt.Reached(driver_error="cuInit: CUDA_ERROR_UNKNOWN")),
+        (["context_creation=46@1"], True, attempt.Reached(driver_error=f"{CONTEXT}: CUDA_ERROR_DEVICE_UNAVAILABLE")),
         (["cuinit=999"], False, attempt.Reached(failed="ImportError: TensorFlow")),
         ([], True, attempt.Reached(failed="ImportError: TensorFlow")),
         (["library_missing=libcuda.so.1"], True, attempt.Reached(failed="ImportError: TensorFlow")),
     ],
 )
-def test_where_the_driver_does_not_start_tensorflow_is_not_imported(
+def test_where_the_driver_refuses_tensorflow_is_not_imported(
     faults: list[str], asked: bool, expected: attempt.Reached, tmp_path: Path
 ) -> None:
     (tmp_path / "tensorflow.py").write_text("raise ImportError('TensorFlow')\n")
