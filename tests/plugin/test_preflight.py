@@ -52,7 +52,7 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
     done = suite("--gpudiag-require-gpus=2", "--gpudiag-warn", **simulated, CUDA_VISIBLE_DEVICES="1,7")
     assert done.status == 1, done
     assert "gpudiag: the tests run anyway (--gpudiag-warn)" in done.out
-    assert "0 GPUs in scope, 2 required" in done.out
+    assert "0 real GPUs in scope, 2 required" in done.out
     assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
     reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
     assert reason in done.tests["test_two"].message

@@ -12,6 +12,7 @@ from gpudiag import catalogue
 from gpudiag.model import codec
 from gpudiag.model.report import Broken, Judged, Report, Row, Severity, Skipped, Verdict
 from gpudiag.probes import AREAS
+from gpudiag.report import words
 
 pytestmark = pytest.mark.usefixtures("no_child_left")
 
@@ -339,3 +340,14 @@ def _package_without_libraries(folder: Path) -> Path:
     source = Path(package.__file__).parent
     shutil.copytree(source, folder / "site/gpudiag", ignore=shutil.ignore_patterns("lib", "__pycache__"))
     return folder / "site"
+
+
+@pytest.mark.starts
+def test_a_command_on_a_simulated_machine_names_it_and_is_repeated_there(gpudiag: Gpudiag) -> None:
+    check = ("-m", "gpudiag", "check", "host.driver", "-q", "--format", "json")
+    done = gpudiag("simulate", "1x8GiB", "--fault", "nvml_missing", "--", sys.executable, *check, flags=())
+    report = codec.decode(done.stdout, "standard output")
+    assert report.world.spec == "1x8GiB --fault nvml_missing"
+    assert words.next_of(report).command.startswith(
+        "gpudiag simulate 1x8GiB --fault nvml_missing -- gpudiag check host.driver -q --format json"
+    )
