@@ -620,10 +620,9 @@ def _again(report: Report, *options: str) -> str:
     was not selected. A log given with ``--log`` is left out: it was written before anything was fixed.
     """
     command = list(report.command or ("gpudiag", "check"))
-    within = []
-    if command[1:2] == ["simulate"]:
-        within, command = (command[: (start := command.index("--") + 1)], command[start:])
-    if command[0] != "gpudiag" or next((word for word in command[1:] if not word.startswith("-")), "") != "check":
+    start = command.index("--") + 1 if command[:2] == ["gpudiag", "simulate"] and "--" in command else 0
+    within, command = command[:start], command[start:]
+    if command[:1] != ["gpudiag"] or next((word for word in command[1:] if not word.startswith("-")), "") != "check":
         return "" if report.lines else one_line(shlex.join([*within, *command]))  # a log given to `gpudiag why` is old
     more = [option for option in options if option not in command]
     if report.earlier is not None and not listing.matches(listing.VERIFYING, report.skip):

@@ -177,6 +177,8 @@ def test_no_command_is_suggested_that_cannot_become_green() -> None:
     assert left_out == words.Next(
         "No probe verified a kernel on GPU 0, GPU 1: --skip leaves out discovery.logical_devices, which does that."
     )
+    for odd in (("gpudiag", "simulate"), ("gpudiag", "simulate", "--"), ("pytest", "simulate")):
+        assert words.next_of(replace(host, command=odd)).command == " ".join(odd), "of a damaged report"
     of_pytest = replace(report(row("host.driver", FAILS)), command=("pytest", "-k", "a b"))
     assert words.next_of(of_pytest).command == "pytest -k 'a b'"
 
