@@ -12,6 +12,7 @@ for every test (`is_xla_test_true.py`, `is_mlir_bridge_test_true.py`) are left o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -274,15 +275,17 @@ def measure(options: argparse.Namespace) -> Results:
     if options.results.exists():
         results = json.loads(options.results.read_text())
     quiet = dict(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "1"}
-    build = build_of_simulator()
+    build = build_of_simulator() if options.simulate else ""
     files = iter(options.files)
 
     def work() -> None:
         # Its own machine: the first process on a GPU takes nearly all of its memory.
-        with Machine(options.simulate) as machine:
-            simulated = machine.environment(quiet)
-            simulated.pop("CUDA_VISIBLE_DEVICES", None)
-            gpu = Side(options.sources, simulated, options.limit)
+        with contextlib.ExitStack() as stack:
+            environment = quiet
+            if options.simulate:
+                environment = stack.enter_context(Machine(options.simulate)).environment(quiet)
+                environment.pop("CUDA_VISIBLE_DEVICES", None)
+            gpu = Side(options.sources, environment, options.limit)
             cpu = Side(options.sources, quiet | {"CUDA_VISIBLE_DEVICES": ""}, options.limit)
             for file in files:
                 start = time.monotonic()
@@ -379,7 +382,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="test files, relative to the sources")
     parser.add_argument("--sources", type=Path, required=True, help="a checkout of TensorFlow")
-    parser.add_argument("--simulate", default="1x16GiB", help="the simulated machine")
+    parser.add_argument("--simulate", default="1x16GiB", help="the simulated machine; '': the real one")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "tf_suite.json", help="kept between runs")
     parser.add_argument("--report", type=Path, default=REPORT)
     parser.add_argument("--note", default="", help="what else a reader of the page must know")
