@@ -10,7 +10,6 @@ from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.delivery import in_color, reserve, width
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import ReportFile, debug_option, variable
-from gpudiag.errors import UsageError
 from gpudiag.text import put, say
 
 
@@ -45,16 +44,14 @@ def diff(*, old: Path, new: Path, format_: str, output: tuple[Path, ...]) -> int
     Exit status: 0 nothing got worse, 1 something got worse, 2 wrong usage.
     """
     from gpudiag.comparison import reports
-    from gpudiag.report import comparison, format_of
+    from gpudiag.report import comparison
     from gpudiag.report.files import write
 
-    for path in output:
-        if format_of(path) not in comparison.FORMATS:
-            raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json, .md or .html.")
+    formats = [comparison.format_of(path) for path in output]
     found = reports.compare(reports.ComparedReport.load(old), reports.ComparedReport.load(new))
     reserve(output)
-    for path in output:
-        write(path, comparison.render(found, format_of(path), width=80, color=False))
+    for path, format_of_file in zip(output, formats, strict=True):
+        write(path, comparison.render(found, format_of_file, width=80, color=False))
         say(f"gpudiag: comparison written to {path}")
     color = in_color() and format_ == "table"
     put(comparison.render(found, format_, width=width(), color=color), format_, color=color)

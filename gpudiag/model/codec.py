@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ _DEEPEST = 100
 """The most levels of nested lists and objects; a reading has fewer than ten."""
 
 _SIGNALS = range(1, 65)
+
+_converting = threading.Lock()
+"""Held while msgspec reads a report: two threads that read the first one at the same time end the process by SIGSEGV
+(msgspec 0.22, Python 3.11)."""
 
 
 def encode(report: Report) -> str:
@@ -80,7 +85,9 @@ def decode(text: str | bytes, origin: str) -> Report:
             f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
         )
     try:
-        report = _with_names_of_today(msgspec.convert(plain, Report, dec_hook=decode_hook))
+        with _converting:
+            converted = msgspec.convert(plain, Report, dec_hook=decode_hook)
+        report = _with_names_of_today(converted)
         _refuse_impossible(report)
     except msgspec.ValidationError as error:
         raise ReportError(f"{origin}: a report of gpudiag, but malformed: {error}") from None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
+from gpudiag import report
+from gpudiag.errors import UsageError
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.report.changes import change_text, when
@@ -32,6 +35,14 @@ _HEADINGS = {
     ChangeSubject.FINDING: "Findings",
     ChangeSubject.FACT: "Machine",
 }
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a comparison that the suffix of ``path`` means; raises :class:`UsageError` for any other."""
+    format_ = report.format_of(path)
+    if format_ not in FORMATS:
+        raise UsageError(f"{path}: a comparison has no format for this suffix: write .txt, .json, .md or .html.")
+    return format_
 
 
 def render(comparison: ReportComparison, format_: str, *, width: int, color: bool) -> str:

@@ -93,6 +93,7 @@ class Page:
             height=25,
             file=io.StringIO(),
             force_terminal=color,
+            force_jupyter=False,  # in a notebook rich would also display what is only rendered here
             color_system="standard" if color else None,
             no_color=not color,
             legacy_windows=False,
