@@ -665,7 +665,8 @@ def index(entries: Iterable[tuple[object, ...]]) -> str:
 def stale_pages(fresh: dict[Path, str]) -> list[Path]:
     """Return the pages that differ from what they must be, and generated ones that nothing generates any more."""
     differ = [path for path, text in fresh.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    return differ + sorted({*PAGES.rglob("*.md"), *SAMPLES_FOLDER.glob("*")} - fresh.keys())
+    executed = {*SAMPLES_FOLDER.glob("*.ipynb")}  # by scripts/notebook.py
+    return differ + sorted({*PAGES.rglob("*.md"), *SAMPLES_FOLDER.glob("*")} - fresh.keys() - executed)
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-import nbformat
 from docs import CHROMIUM, SAMPLES_FOLDER
 
 SAMPLE = SAMPLES_FOLDER / "notebook.ipynb"
@@ -88,6 +87,7 @@ def cells() -> list[tuple[str, str]]:
 
 def execute() -> None:
     """Run the cells in a kernel of this interpreter, and save the notebook."""
+    import nbformat
     from nbclient import NotebookClient
 
     makers = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
@@ -124,7 +124,9 @@ def main() -> int:
     if asked.inside:
         execute()
         return 0
-    environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ} | {"GPUDIAG_MASK": "1"}
+    environment = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ} | {
+        "GPUDIAG_MASK": "1"
+    }
     command = ("-m", "gpudiag", "simulate", MACHINE, "--", sys.executable, __file__, _INSIDE)
     status = subprocess.run([sys.executable, *command], env=environment, timeout=900, check=False).returncode
     if status == 0 and asked.screenshot:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,3 +231,23 @@ def test_the_schema_refuses_what_the_decoder_refuses(edit: Callable[[Plain], obj
         VALIDATOR.validate(broken)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(broken, Report)
+
+
+def test_threads_read_their_first_reports_at_the_same_time() -> None:
+    """With msgspec 0.22 such a process ended by SIGSEGV."""
+    program = """
+import sys, threading
+from pathlib import Path
+from gpudiag.model import codec
+sys.setswitchinterval(1e-5)
+start, content = threading.Barrier(3), Path(sys.argv[1]).read_bytes()
+def read():
+    start.wait()
+    print(codec.decode(content, "report").verdict.value)
+threads = [threading.Thread(target=read) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    saved = Path(__file__).resolve().parents[2] / "reports" / "healthy.json"
+    done = subprocess.run([sys.executable, "-c", program, str(saved)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["PASS"] * 3)
