@@ -153,7 +153,10 @@ def _error(command: str, options: Mapping[str, object], messages: str, status: i
         text = f"'gpudiag {command}' was ended by {ended} before it had a report. {text or before}".rstrip()
     else:
         text = (text or before).strip() or f"'gpudiag {command}' ended without a report (exit status {status})."
+    text = text.replace(f"'gpudiag {command} --help'", f"help(gpudiag.{command})")
     for name in options:
+        if (variable := f"GPUDIAG_{name.upper()}") not in os.environ:
+            text = text.replace(f" (env var: '{variable}')", "")
         text = re.sub(rf"(?<![\w-]){_option(name)}(?![\w-])", name, text)
     return UsageError(text) if status == 2 else GpudiagError(text)
 

@@ -130,7 +130,10 @@ def test_progress_and_the_command_in_a_shell_say_the_same(tmp_path: Path, monkey
             lambda: gpudiag.check("memory.grwth"),
             "no probe or area matches 'memory.grwth'. Did you mean 'memory.growth'",
         ),
-        (lambda: UNTYPED.check(level="fast"), "invalid value for 'level'"),
+        (
+            lambda: UNTYPED.check(level="fast"),
+            "invalid value for 'level': 'fast' is not one of 'quick', 'full'. See help(",
+        ),
         (lambda: gpudiag.check(simulate="2xfoo"), "'foo' is not a size"),
         (lambda: gpudiag.check(fault="no_device"), "fault needs simulate"),
         (lambda: gpudiag.check("--format"), "no probe or area matches '--format'"),
@@ -172,6 +175,25 @@ def test_an_exception_ends_the_check_and_all_that_it_started(error: type[BaseExc
     assert "discovery.logical_devices" in {row.probe for row in report.rows if row.status == "pass"}
 
 
+@pytest.mark.usefixtures("no_child_left")
+def test_a_check_that_is_killed_is_an_error(wait_until: Callable[[Callable[[], bool]], None]) -> None:
+    started = list[psutil.Process]()
+
+    def kill(line: str) -> None:
+        if not started:
+            (check,) = psutil.Process().children()
+            started.extend((check, *check.children(recursive=True)))
+            check.kill()
+
+    with pytest.raises(gpudiag.GpudiagError, match="'gpudiag check' was ended by SIGKILL before it had a report"):
+        gpudiag.check("discovery", simulate=1, progress=kill)
+    wait_until(lambda: not any(map(is_alive, started)))
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
 def test_a_check_does_not_outlive_its_program(wait_until: Callable[[Callable[[], bool]], None]) -> None:
     program = "import gpudiag; gpudiag.check('discovery', simulate=1, progress=lambda line: print(line, flush=True))"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
@@ -180,7 +202,7 @@ def test_a_check_does_not_outlive_its_program(wait_until: Callable[[Callable[[],
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
     assert started
-    wait_until(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in started))
+    wait_until(lambda: not any(map(is_alive, started)))
 
 
 def test_without_tensorflow_that_is_what_the_report_says(gpudiag: Gpudiag) -> None:
