@@ -64,7 +64,8 @@ def report(
     if not answer or status < 0:
         raise _error(command, options, messages, status)
     made = Report.of(codec.decode(answer, f"gpudiag {command}"))
-    without_own = (*made.command[:2], *made.command[2 + len(own) :])
+    begins = next((at for at in range(len(made.command)) if made.command[at : at + len(own)] == own), len(made.command))
+    without_own = (*made.command[:begins], *made.command[begins + len(own) :])
     return msgspec.structs.replace(made, command=without_own, notes=(*made.notes, *_caller_on_gpus(made, command)))
 
 

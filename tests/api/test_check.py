@@ -97,7 +97,8 @@ def test_a_program_that_holds_the_gpu_checks_it_from_a_loop_and_from_threads(gpu
     for notes in said["notes"]:
         assert any(f"process {said['me']}, which uses GPU 0, is the one that called" in note for note in notes)
     assert said["seen"] == [True] * 3
-    assert said["commands"] == [["gpudiag", "check", "host.environment", "discovery.logical_devices"]] * 3
+    command = "gpudiag simulate 1x2GiB -- gpudiag check host.environment discovery.logical_devices"
+    assert said["commands"] == [command.split()] * 3
 
 
 def test_a_user_s_program_runs_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
