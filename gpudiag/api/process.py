@@ -28,6 +28,7 @@ _TICK_S = 0.2
 _PARTING_S = 10.0
 """How long a command that was interrupted may take to clean up; it takes less than 4 s as a rule."""
 _ERROR = "gpudiag: error: "
+_OPTION = re.compile(r"--([a-z][a-z-]{0,50})")
 _FILE = re.compile(r"\S*(?:/\S*|\.\w+)")
 """A string that is the name of a file rather than a line of a log."""
 
@@ -158,7 +159,7 @@ def _error(command: str, options: Mapping[str, object], messages: str, status: i
     for name in options:
         if (variable := f"GPUDIAG_{name.upper()}") not in os.environ:
             text = text.replace(f" (env var: '{variable}')", "")
-        text = re.sub(rf"(?<![\w-]){_option(name)}(?![\w-])", name, text)
+    text = _OPTION.sub(lambda found: name if (name := found[1].replace("-", "_")) in options else found[0], text)
     return UsageError(text) if status == 2 else GpudiagError(text)
 
 
