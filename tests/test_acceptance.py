@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,22 @@ def test_a_step_that_was_cut_off_runs_again_only_if_there_is_much_more_time(
     acceptances.write("steps/real-fork.json", "{}")
     acceptances.end = time.monotonic() + 5
     assert acceptances.run("") == 1  # too little time to begin
+
+
+def test_a_step_that_the_end_of_the_call_cut_off_is_left_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptances = run(tmp_path)
+
+    def step(limit_s: float, seconds: float = 0, *, cut: bool = False) -> dict[str, Any]:
+        acceptances.end -= seconds
+        return {"ok": True, "said": "", "seconds": 1, "cut": cut}
+
+    steps = [("first", 1200, partial(step, seconds=25)), ("second", 1200, partial(step, cut=True))]
+    monkeypatch.setattr(acceptances, "steps", lambda: iter(steps))
+    assert acceptances.run("") == 1
+    acceptances.end = time.monotonic() + 60
+    assert acceptances.run("") == 0  # with all of a call's time once more: what it gave stands
 
 
 def test_what_is_worse_on_the_real_gpus_comes_first(tmp_path: Path) -> None:
