@@ -42,6 +42,7 @@ def check(
     jobs: int | None = None,
     lock_wait: float | None = None,
     bisect: float | None = None,
+    python: PathName | None = None,
     simulate: Machine | None = None,
     fault: Names = (),
     require_gpus: int | None = None,
@@ -77,6 +78,7 @@ def check(
             "jobs": jobs,
             "lock_wait": lock_wait,
             "bisect": bisect,
+            "python": python,
             "simulate": simulate,
             "fault": _several(fault),
             "require_gpus": require_gpus,
@@ -100,6 +102,7 @@ def why(
     here: bool = False,
     simulate: Machine | None = None,
     fault: Names = (),
+    python: PathName | None = None,
     bisect: float | None = None,
     progress: Progress | None = None,
 ) -> Report:
@@ -109,7 +112,7 @@ def why(
     that file. Without a log this machine is examined; with ``here`` the machine is, too. Raises as :func:`check`.
     """
     words, text = process.log_argument(log)
-    options = {"here": here, "simulate": simulate, "fault": _several(fault), "bisect": bisect}
+    options = {"here": here, "simulate": simulate, "fault": _several(fault), "python": python, "bisect": bisect}
     return process.report("why", options, () if words is None else (words,), text=text, progress=progress)
 
 

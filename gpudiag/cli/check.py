@@ -18,6 +18,7 @@ from gpudiag.cli.candidates import SavedReport
 from gpudiag.cli.delivery import deliver, reserve, summarize
 from gpudiag.cli.help import Command
 from gpudiag.cli.options import (
+    Environment,
     Judging,
     ProbePattern,
     ProgressOption,
@@ -102,6 +103,7 @@ class Comparing:
     selecting=Selecting,
     asked=RequestedRun,
     search=SearchOptions,
+    environment=Environment,
     simulation=Simulation,
     demands=Demands,
     judging=Judging,
@@ -120,6 +122,7 @@ def check(
     context: click.Context,
     *,
     select: tuple[str, ...],
+    environment: Environment,
     selecting: Selecting,
     simulation: Simulation,
     asked: RequestedRun,
@@ -136,10 +139,12 @@ def check(
 
     Exit status: 0 passed, 1 something failed, 2 wrong usage, 3 gpudiag or a probe broke, 5 not every GPU was verified.
     """
+    from gpudiag.examined import examine
     from gpudiag.run.machine import start_machine
     from gpudiag.run.servers import begun
     from gpudiag.run.signals import Signals
 
+    examined = examine(environment.python)
     asked = replace(asked, isolation=_isolation(asked.isolation))
     simulated_here = _refuse_contradictions(context, simulation, demands)
     plugin, rendering = as_plugin(context, judging, rendering)
@@ -151,6 +156,9 @@ def check(
         machine = start_machine(simulation.simulate, simulation.fault, stack)
         expected = expectations(judging.expect, context.meta[_FOUND].file)
         names, of_selection = _names(select, selecting, machine, demands, expected)
+        if examined.impossible:
+            say(f"gpudiag: {examined.notes[0]}")
+            names = tuple(name for name in names if name.startswith("host."))
         tensorflow = asked.isolation == "fork" and any(not name.startswith("host.") for name in names)
         children = stack.enter_context(begun(machine, asked.timeout_s, tensorflow=tensorflow))
 
@@ -164,13 +172,16 @@ def check(
         # Who names probes wants them all; those that failed were chosen at the level of their run.
         level = "full" if selecting.failed else asked.level or ("full" if select or asked.disturb else None)
         entries = _entries(names, select, level)
+        if examined.impossible:
+            entries = tuple(entry for entry in entries if "tensorflow" not in entry.probe.families)
         compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
         options = replace(
             _options(entries, replace(asked, level=level, deadline_s=left_s), search),
             lines=lines,
             limits=Limits(count_simulated=simulated_here, **vars(demands)),
             settings=settings,
-            notes=(*notes, *of_log, *of_selection),
+            notes=(*examined.notes, *notes, *of_log, *of_selection),
+            not_examined=f"{examined.impossible} is not examined" if examined.impossible else "",
             skip=selecting.skip,
             machine=machine,
         )

@@ -155,6 +155,19 @@ class Simulation:
 
 
 @dataclass(frozen=True)
+class Environment:
+    """The environment of Python that a command examines."""
+
+    TITLE: ClassVar[str] = "What is examined"
+
+    python: str | None = option(
+        "Examine the environment of this Python: the path of an interpreter, a folder that has bin/python, or the name "
+        "of an environment of conda. [default: that of gpudiag, or the active one if only that has TensorFlow]",
+        metavar="ENVIRONMENT",
+    )
+
+
+@dataclass(frozen=True)
 class ProgressOption:
     """The progress messages of a command."""
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import click
+from click.core import ParameterSource
 
 from gpudiag.cli import candidates
 from gpudiag.cli.binding import takes
 from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import ProgramCommand, ProgramWord
-from gpudiag.cli.options import Rendering, Simulation, command_line, debug_option
+from gpudiag.cli.options import Environment, Rendering, Simulation, command_line, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.report import FORMATS
@@ -52,9 +53,17 @@ class TraceRendering(Rendering):
 
 @click.command(cls=ProgramCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=ProgramWord())
-@takes(tracing=Tracing, rendering=TraceRendering)
+@takes(tracing=Tracing, environment=Environment, rendering=TraceRendering)
 @debug_option
-def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -> int:
+@click.pass_context
+def trace(
+    context: click.Context,
+    *,
+    command: tuple[str, ...],
+    environment: Environment,
+    tracing: Tracing,
+    rendering: Rendering,
+) -> int:
     """Run COMMAND unchanged and report what it did with its GPUs: gpudiag trace -- python train.py
 
     COMMAND is any command that starts Python, a Python file, -m MODULE, or a notebook (.ipynb). Reported are the GPU
@@ -66,6 +75,7 @@ def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -
     """
     if sys.platform != "linux":
         raise UsageError(f"gpudiag trace works on Linux only; this is {sys.platform}.")
+    from gpudiag.examined import choose, examine
     from gpudiag.run.machine import start_machine
     from gpudiag.tracing import command as program
     from gpudiag.tracing import report as reports
@@ -75,10 +85,22 @@ def trace(*, command: tuple[str, ...], tracing: Tracing, rendering: Rendering) -
     if not command:
         raise UsageError("a COMMAND is needed, such as: gpudiag trace -- python train.py")
     tracing.refuse_lone_fault()
+    needs_python = program.completed(command) != command
+    if not needs_python and context.get_parameter_source("python") is ParameterSource.COMMANDLINE:
+        raise UsageError(f"--python has no effect: {command[0]} itself says which Python runs. Leave one of them out.")
+    if tracing.simulate:
+        examine(environment.python)
+    python, _ = choose(environment.python) if needs_python else (None, "")
     reserve(rendering.output)
     with ExitStack() as stack:
         machine = start_machine(tracing.simulate, tracing.fault, stack)
-        ran = program.run(command, reports.environment(machine), tracing.for_s, simulated=machine.world.simulated)
+        ran = program.run(
+            command,
+            reports.environment(machine),
+            tracing.for_s,
+            simulated=machine.world.simulated,
+            python=sys.executable if python is None else python.path,
+        )
         if ran.trace is None:
             return ran.status
         status = ran.status if tracing.exit_with == "program" else None

@@ -16,7 +16,8 @@ from gpudiag.cli.binding import takes
 from gpudiag.cli.candidates import Word
 from gpudiag.cli.delivery import deliver, reserve
 from gpudiag.cli.help import Command
-from gpudiag.cli.options import ProgressOption, Rendering, Simulation, command_line, debug_option
+from gpudiag.cli.options import Environment, ProgressOption, Rendering, Simulation, command_line, debug_option
+from gpudiag.errors import UsageError
 from gpudiag.option import option
 from gpudiag.run.asked import SearchOptions
 
@@ -37,13 +38,14 @@ class LogOrigin(Simulation):
 
 @click.command(cls=Command)
 @click.argument("log", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@takes(place=LogOrigin, search=SearchOptions, rendering=Rendering, progress=ProgressOption)
+@takes(place=LogOrigin, environment=Environment, search=SearchOptions, rendering=Rendering, progress=ProgressOption)
 @debug_option
 @click.pass_context
 def why(
     context: click.Context,
     *,
     log: tuple[Path, ...],
+    environment: Environment,
     place: LogOrigin,
     search: SearchOptions,
     rendering: Rendering,
@@ -62,12 +64,14 @@ def why(
     from gpudiag.cli import program_log
     from gpudiag.cli import progress as shown
     from gpudiag.comparison import kept
+    from gpudiag.examined import Examined, examine
     from gpudiag.model.report import why_exit_code
     from gpudiag.run import why as reasons
     from gpudiag.run.machine import start_machine
     from gpudiag.run.signals import Signals
 
     place.refuse_lone_fault()
+    examined = Examined() if log and not place.here else examine(environment.python)
     simulated_here = not place.here and context.get_parameter_source("simulate") is ParameterSource.COMMANDLINE
     reserve(rendering.output)
     command = command_line()
@@ -89,6 +93,8 @@ def why(
         if texts and (not place.here or signals.received is not None):
             report = reasons.explained(lines, command, notes)
         else:
+            if examined.impossible:
+                raise UsageError(*examined.notes)
             from gpudiag.run import runner
             from gpudiag.run.options import Options
 
@@ -98,6 +104,7 @@ def why(
                 lines=lines,
                 isolation="fork" if isolate.fork_refusal() is None else "spawn",
                 command=command,
+                notes=examined.notes,
                 machine=start_machine(place.simulate, place.fault, stack),
                 **vars(search),
             )

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from gpudiag import guest
 from gpudiag.errors import Disturbed, NoContext, NoMemory, NotSimulated, OperationFailed, shortage
 from gpudiag.interpreter import SAFE_PATH
 from gpudiag.isolate.protocol import LENGTH_BYTES, JobException, JobRecord, readable
@@ -55,8 +56,8 @@ def command(module: str, *arguments: str) -> list[str]:
     standard = Path(os.__file__).parent
     own = sorted(filter(None, path), key=lambda entry: Path(entry) not in (standard, standard / "lib-dynload"))
     # ascii(): a name that is not UTF-8 is written with escapes.
-    boot = f"import sys; sys.path[:] = {own!a}; import {module} as far_side; sys.path[:] = {path!a}; far_side.main()"
-    return [sys.executable, *SAFE_PATH, "-c", boot, *arguments]
+    start = f"import sys; sys.path[:] = {own!a}; {guest.boot()}import {module} as far_side; sys.path[:] = {path!a}"
+    return [sys.executable, *SAFE_PATH, "-c", f"{start}; far_side.main()", *arguments]
 
 
 def resolve(target: str) -> Any:

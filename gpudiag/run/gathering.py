@@ -32,6 +32,8 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
     own = {name: os.environ.get(name) for name in (*REPLACED, "TMPDIR")}
     root = {} if session.options.machine.root is None else {"root": str(session.options.machine.root)}
     results: dict[str, JobResult] = {}
+    not_examined = session.options.not_examined
+    families = tuple(family for family in families if family != "tensorflow" or not not_examined)
     for family in families:
         target = "gpudiag.facts:gather_family"
         deadline_s = FACTS_DEADLINE_S
@@ -51,6 +53,8 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
             for family in families:
                 session.children.kill(family, *stopped)
     gathered = {family: _family(results[family]) for family in families}
+    if not_examined:
+        gathered["tensorflow"] = Unknown(not_examined)
     hung = tuple(_hung_call(results[family], standstill) for family, standstill in asking.items())
     if isinstance(known := gathered.get("calls"), CallFacts) and not known.driver_hangs:
         new = {call.name: call for call in hung if call is not None}

@@ -46,3 +46,5 @@ class Options(SearchOptions, RequestedRun):
     """The patterns of ``--skip`` that left out some of the probes that were selected."""
     notes: tuple[str, ...] = ()
     """Notes for the report from before the run."""
+    not_examined: str = ""
+    """Why another environment than this was to be examined, and could not be; TensorFlow is then unknown."""

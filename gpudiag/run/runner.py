@@ -17,6 +17,7 @@ from gpudiag.model.report import SCHEMA_VERSION, Judged, Level, Limits, NoReadin
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
+from gpudiag.run.addressed import addressed
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
@@ -74,6 +75,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
         diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
         rows = with_reasons(with_one_voice(rows, diagnosis, gpus), diagnosis, gpus)
+        diagnosis, rows = addressed(diagnosis, rows)
         return conclude(
             with_gaps(
                 Report(

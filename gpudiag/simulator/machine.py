@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib.metadata
 import os
 import re
 import shlex
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from gpudiag import folders
+from gpudiag import folders, guest
 from gpudiag.errors import shortage
 from gpudiag.simulator import fake_root
 from gpudiag.simulator.errors import (
@@ -71,13 +70,7 @@ def require_linux() -> None:
 def library_directory() -> Path:
     """Return the folder of the simulated libraries; raises SimulatorMissing with the reason and the packages to
     install."""
-    places = [Path(__file__).parent / "lib"]
-    # An editable install keeps Python files in the checkout, libraries in the installed package.
-    try:
-        distribution = importlib.metadata.distribution("gpudiag")
-        places.append(Path(str(distribution.locate_file("gpudiag/simulator/lib"))))
-    except importlib.metadata.PackageNotFoundError:
-        pass
+    places = [Path(folder) / "simulator" / "lib" for folder in guest.folders()]
     for place in places:
         if (place / CORE).exists():
             return place
@@ -312,7 +305,8 @@ def write_programs(directory: Path) -> None:
     directory.mkdir()
     program = directory / "nvidia-smi"
     script = Path(__file__).with_name("nvidia_smi.py")
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I {shlex.quote(str(script))} "$@"\n')
+    python = guest.home.get("executable", sys.executable)  # with the packages that it needs
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} -I {shlex.quote(str(script))} "$@"\n')
     program.chmod(0o755)
 
 

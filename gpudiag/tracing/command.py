@@ -32,31 +32,36 @@ class Ran:
     """None: it could not be started."""
 
 
-def completed(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command as it is started: a module, a Python file and a notebook are given a Python.
+def completed(command: Sequence[str], python: str = sys.executable) -> tuple[str, ...]:
+    """Return the command as it is started: a module, a Python file and a notebook are given ``python``.
 
     Raises ``UsageError`` for a notebook that is not there.
     """
     first = command[0]
     if first == "-m":
-        return (sys.executable, *command)
+        return (python, *command)
     if first.endswith(".ipynb"):
         if not Path(first).is_file():
             raise UsageError(f"{first}: there is no such notebook")
-        return (sys.executable, str(NOTEBOOK), *command)
+        return (python, str(NOTEBOOK), *command)
     if first.endswith(".py") and Path(first).is_file() and shutil.which(first) is None:
-        return (sys.executable, *command)
+        return (python, *command)
     return tuple(command)
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], seconds: float | None, *, simulated: bool = False
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float | None,
+    *,
+    simulated: bool = False,
+    python: str = sys.executable,
 ) -> Ran:
-    """Run ``command`` to its end, or for ``seconds``, and return what it did.
+    """Run ``command`` to its end, or for ``seconds``, and return what it did; ``python`` runs one that starts none.
 
     ``simulated``: its GPUs are; then nothing is said of the time in which they computed nothing.
     """
-    started = completed(command)
+    started = completed(command, python)
     with Folder("trace") as folder:
         return _run(command, started, environment, seconds, folder, simulated=simulated)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import stat
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import conftest
+from gpudiag import guest
 from gpudiag.simulator import Machine, SimulatorBroken, SimulatorMissing, library_directory, machine
 
 from .on_machine import ROOT, cards
@@ -27,14 +27,9 @@ needs_tools = pytest.mark.skipif(
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an installed gpudiag.simulator, as `library_directory` sees it; its libraries are not there yet."""
-
-    def none(name: str) -> importlib.metadata.Distribution:
-        raise importlib.metadata.PackageNotFoundError(name)
-
     package = tmp_path / "gpudiag/simulator"
     package.mkdir(parents=True)
-    monkeypatch.setattr(machine, "__file__", str(package / "machine.py"))
-    monkeypatch.setattr(importlib.metadata, "distribution", none)
+    monkeypatch.setattr(guest, "folders", lambda: [str(package.parent)])
     return package
 
 

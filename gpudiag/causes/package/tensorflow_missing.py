@@ -6,12 +6,13 @@ installed into, has no TensorFlow: the interpreter that runs the program counts.
 
 from __future__ import annotations
 
+import re
 from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
-from gpudiag.fix import Kind, Role, note, run
+from gpudiag.fix import Action, Kind, Role, note, run
 from gpudiag.knowledge.releases import NEWEST, pythons
 from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
@@ -24,6 +25,9 @@ CAUSE = Cause(
     finding="host.tensorflow.missing",
     views=("host.tensorflow.unsupported_python",),
 )
+_OTHER = note("if TensorFlow is in another environment, name that: gpudiag check --python ENVIRONMENT")
+_OF_A_TOOL = re.compile(r"[/\\](?:pipx[/\\]venvs|uv[/\\]tools)[/\\]")
+"""Where pipx and uv keep environments for a single tool: nobody's programs run there."""
 
 
 def find(facts: Facts, installed: TensorflowFacts) -> Matches:
@@ -31,6 +35,8 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         return
     python = executable(facts)
     active = active_environment(facts)
+    system = facts.system
+    is_of_a_tool = not isinstance(system, Unknown) and _OF_A_TOOL.search(system.prefix) is not None
     folders = installed.without_init
     left_over = "is a folder without __init__.py: what an uninstall leaves, or another folder"
     newest = _newest_python(facts)
@@ -43,19 +49,29 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         ),
         figures={"executable": python},
         fix=(
-            run(f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'", kind=Kind.NEW_ENVIRONMENT)
-            if newest
-            else CAUSE.fix[0],
+            _installation(newest, active, is_of_a_tool=is_of_a_tool),
             run(
                 f"{quote(active)}/bin/python -m pip list",
                 "or run the program with this Python: it is active",
                 role=Role.ALTERNATIVE,
             )
-            if active
+            if active and not is_of_a_tool
             else None,
+            _OTHER,
             note(f"rename or delete {' and '.join(folders)}") if folders else None,
         ),
     )
+
+
+def _installation(newest: str, active: str, *, is_of_a_tool: bool) -> Action | None:
+    """Return how to install TensorFlow where programs can use it; None if no such environment is known."""
+    if newest:
+        command = f"python{newest} -m venv tf && tf/bin/pip install 'tensorflow[and-cuda]'"
+        return run(command, kind=Kind.NEW_ENVIRONMENT)
+    if not is_of_a_tool:
+        return CAUSE.fix[0]
+    command = f"{quote(active)}/bin/python -m pip install 'tensorflow[and-cuda]'"
+    return run(command, "into the active environment", kind=Kind.INSTALL) if active else None
 
 
 def _newest_python(facts: Facts) -> str:
