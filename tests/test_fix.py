@@ -50,7 +50,7 @@ def declared() -> list[tuple[str, tuple[Action, ...]]]:
     ]
 
 
-OTHERS = ("context", "report", "asked_for", "self")
+OTHERS = ("context", "made", "report", "asked_for", "self")
 """Names of other things that have a command or a note."""
 
 
