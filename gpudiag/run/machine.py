@@ -41,7 +41,7 @@ def start_machine(spec: str | None, faults: tuple[str, ...], stack: ExitStack) -
             return ExaminedMachine()
         spec = "of the calling process"
         with contextlib.suppress(OSError):  # another version of gpudiag made the machine
-            spec = (Path(outer) / simulator.SPEC_FILE).read_text(errors="replace")
+            spec = os.fsdecode((Path(outer) / simulator.SPEC_FILE).read_bytes())
         world = World(simulated=True, spec=printable(spec))
         return ExaminedMachine(world, root=Path(outer) / "root", locks=Path(outer))
     simulator.require_cuda_wheel()

@@ -186,7 +186,7 @@ class Machine:
         with (directory / "memory").open("wb") as table:
             os.posix_fallocate(table.fileno(), 0, TABLE_BYTES)
         (directory / "machine.conf").write_text(self._configuration())
-        (directory / SPEC_FILE).write_text(self.words)
+        (directory / SPEC_FILE).write_bytes(os.fsencode(self.words))
         link_libraries(directory / "lib", self.faults)
         write_programs(directory / "bin")
         fake_root.write(directory / "root", self.spec)
