@@ -3,8 +3,10 @@ table."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import importlib.metadata
 import os
 import re
 import shlex
@@ -71,6 +73,9 @@ def library_directory() -> Path:
     """Return the folder of the simulated libraries; raises SimulatorMissing with the reason and the packages to
     install."""
     places = [Path(folder) / "simulator" / "lib" for folder in guest.folders()]
+    if not guest.home:  # `python -m gpudiag` in the checkout of an installed gpudiag has its Python files from there
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            places.append(Path(str(importlib.metadata.distribution("gpudiag").locate_file("gpudiag/simulator/lib"))))
     for place in places:
         if (place / CORE).exists():
             return place

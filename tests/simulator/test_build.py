@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import stat
@@ -27,9 +28,14 @@ needs_tools = pytest.mark.skipif(
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an installed gpudiag.simulator, as `library_directory` sees it; its libraries are not there yet."""
+
+    def none(name: str) -> importlib.metadata.Distribution:
+        raise importlib.metadata.PackageNotFoundError(name)
+
     package = tmp_path / "gpudiag/simulator"
     package.mkdir(parents=True)
     monkeypatch.setattr(guest, "folders", lambda: [str(package.parent)])
+    monkeypatch.setattr(importlib.metadata, "distribution", none)
     return package
 
 
