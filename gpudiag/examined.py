@@ -123,7 +123,7 @@ def choose(named: str | None) -> tuple[Python | None, str]:
 
     Raises ``UsageError`` if ``named``, what ``--python`` gives, is no interpreter.
     """
-    if guest.home:
+    if guest.home or named == sys.executable:
         return None, ""
     said_by = VARIABLE if named == os.environ.get(VARIABLE) else "--python"
     python, reason = _active() if named is None else (describe(find(named)), f"as {said_by} says")

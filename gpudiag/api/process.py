@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpudiag import examined
 from gpudiag.api.records import Report
 from gpudiag.errors import GpudiagError, UsageError, shortage
 from gpudiag.isolate import worker
@@ -60,6 +61,8 @@ def report(
     """
     own = ("--format", "json", *(("--exit-scheme", "gpudiag") if command == "check" else ()))
     own += () if progress else ("--quiet",)
+    if options["python"] is None and examined.VARIABLE not in os.environ:
+        own += ("--python", sys.executable)  # the caller's, whatever environment is active in the terminal
     end = ("--",) if any(len(word) > 1 and word.startswith("-") for word in words) else ()
     answer, messages, status = _run((command, *own, *_options(options), *end, *words), text, progress)
     if not answer or status < 0:

@@ -81,9 +81,13 @@ def of_programs(tmp_path: Path) -> Callable[..., Path]:
 
 
 def gpudiag_of(folder: Path, *arguments: str | Path, **variables: str | Path) -> subprocess.CompletedProcess[str]:
+    return python_of(folder, "-m", "gpudiag", *arguments, **variables)
+
+
+def python_of(folder: Path, *arguments: str | Path, **variables: str | Path) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in examined.ACTIVE}
     return subprocess.run(
-        [folder / "bin/python", "-m", "gpudiag", *arguments],
+        [folder / "bin/python", *arguments],
         env={**inherited, **{name: str(value) for name, value in variables.items()}},
         cwd="/",  # not the checkout, from which -m would import gpudiag
         stdin=subprocess.DEVNULL,
@@ -119,6 +123,18 @@ def test_the_active_environment_is_examined_as_it_is_if_only_that_has_tensorflow
     # Nothing that is judged names gpudiag's own environment, except the libraries of the simulated machine.
     assert str(of_gpudiag) not in json.dumps([facts["environment"], facts["tensorflow"], facts["system"]])
     assert facts["environment"]["variables"].keys() & {"PYTHONPATH", "PYTHONHOME"} == set()
+
+
+def test_a_program_that_calls_gpudiag_has_its_own_environment_examined(
+    of_gpudiag: Path, of_programs: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = (
+        "import gpudiag; report = gpudiag.check('host.environment'); "
+        "print(report.facts.system.executable, *report.command)"
+    )
+    done = python_of(of_gpudiag, "-c", program, VIRTUAL_ENV=of_programs(), XDG_STATE_HOME=tmp_path)
+    expected = f"{of_gpudiag}/bin/python gpudiag check host.environment"
+    assert (done.stdout.strip(), done.stderr) == (expected, "")
 
 
 def test_what_tensorflow_imports_is_of_its_own_environment_and_so_is_the_fix(
