@@ -160,7 +160,8 @@ def obstacles(release: Release) -> Iterator[str]:
     elif not re.fullmatch(r"https://[\w.-]+(/[\w.-]+){2}", release.address):
         yield f"Repository in pyproject.toml is {release.address}, expected https://HOST/OWNER/NAME"
     if changed := _run(["git", "status", "--porcelain"], os.environ).splitlines():
-        yield f"{len(changed)} files are not as in the commit, such as {changed[0][3:]}: commit or remove them"
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        yield f"the checkout differs from its commit in {changed[0][3:]}{more}: commit or remove that"
     tags = [_run(["git", "tag", "--list", release.tag, *where], os.environ) for where in ([], ["--points-at", "HEAD"])]
     if tags[0] != tags[1]:
         yield f"{release.tag} is a tag of another commit: raise __version__ in gpudiag/__init__.py"
