@@ -98,9 +98,7 @@ def test_what_keeps_a_release_from_being_published(file: str, text: str, sentenc
 
 def test_a_release_is_of_the_commit_and_not_of_what_else_lies_in_the_checkout(checkout: Path, tmp_path: Path) -> None:
     write(checkout, {"README.md": "changed", "gpudiag/stray.py": "", "build/old.so": ""})
-    assert obstacles() == [
-        "the checkout differs from its commit in README.md and 2 more: commit or remove that"
-    ]
+    assert obstacles() == ["the checkout differs from its commit in README.md and 2 more: commit or remove that"]
     release.export(release.described(), tmp_path / "export")
     files = {file.relative_to(tmp_path / "export").as_posix() for file in (tmp_path / "export").rglob("*.*")}
     assert files == {*PROJECT}

@@ -232,12 +232,13 @@ def test_ended_machine() -> None:
 def test_unbuilt_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import importlib.metadata
 
+    from gpudiag import guest
     from gpudiag.simulator import machine
 
     def none(name: str) -> importlib.metadata.Distribution:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(machine, "__file__", str(tmp_path / "machine.py"))
+    monkeypatch.setattr(guest, "folders", lambda: [str(tmp_path)])
     monkeypatch.setattr(importlib.metadata, "distribution", none)
     with pytest.raises(SimulatorMissing, match=r"apt-get install gcc g\+\+"):
         machine.library_directory()

@@ -327,7 +327,7 @@ def test_a_limit_of_files_that_the_table_does_not_fit_in_is_named(kilobytes: int
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "SimulatorError: cannot create the files of the simulated machine: " in done.stderr
-    assert done.stderr.strip().endswith("raise ulimit -f")
+    assert done.stderr.strip().endswith("raise ulimit -f.")
 
 
 # Copies and memsets with a range of the process itself that no driver gave out: code, constants, nothing, a file.
