@@ -78,8 +78,10 @@ class Report(report.Report):
         return self.render().rstrip()
 
     def __repr__(self) -> str:
-        parts = [self.verdict.value, words.headline(self) if self.causes else "", counted(len(self.gpus), "GPU")]
-        parts += [f"{number} {status}" for status, number in self.counts.items()]
+        parts = [words.headline(self) if self.causes or self.is_log_alone else ""]
+        if not self.is_log_alone:
+            counts = (f"{number} {status}" for status, number in self.counts.items())
+            parts = [self.verdict.value, *parts, counted(len(self.gpus), "GPU"), *counts]
         simulated = " simulated" if self.world.simulated else ""
         return f"<gpudiag.Report{simulated}: {one_line(', '.join(filter(None, parts)))}>"
 

@@ -47,9 +47,11 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
     """Return ``report`` in one of :data:`FORMATS`, with a final newline.
 
     Only the table uses ``width`` (columns) and ``color``. ``verbose`` adds where operations ran and more of the log of
-    broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis.
+    broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis, as they always
+    do if only a log was looked at.
     """
     if format_ not in FORMATS:
         raise ValueError(f"no format is called {format_!r}")
+    head = head or report.is_log_alone
     text: str = _module(format_).render(report, width=width, color=color, verbose=verbose, head=head)
     return text

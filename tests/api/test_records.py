@@ -13,8 +13,10 @@ import pytest
 
 import gpudiag
 import notebook
+from gpudiag.api import Report
 from gpudiag.model import codec
 from gpudiag.report import FORMATS, suffix_of
+from gpudiag.run.why import explained
 
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
@@ -31,6 +33,14 @@ def test_a_report_is_short_in_a_prompt_and_whole_when_printed(report: gpudiag.Re
     assert report.verdict == "FAIL"
     assert report.causes[0].fix[0].command
     assert {row.status for row in report.rows} >= {"pass", "fail"}
+
+
+def test_a_report_on_a_log_says_nothing_of_a_machine() -> None:
+    of_log = Report.of(explained(("failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable",), ()))
+    assert repr(of_log).startswith("<gpudiag.Report: The log shows what is likely why: CUDA shows the program no GPU")
+    last = str(of_log).splitlines()[-1]
+    assert last.startswith("1 cause · ")
+    assert last.endswith(" · exit 1")
 
 
 def test_a_report_is_saved_in_every_format_and_loaded_again(report: gpudiag.Report, tmp_path: Path) -> None:
