@@ -12,7 +12,7 @@ from shlex import quote
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
-from gpudiag.fix import Action, Kind, Role, note, run
+from gpudiag.fix import Action, Kind, Role, ask, note, run
 from gpudiag.knowledge.releases import NEWEST, pythons
 from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
@@ -25,7 +25,7 @@ CAUSE = Cause(
     finding="host.tensorflow.missing",
     views=("host.tensorflow.unsupported_python",),
 )
-_OTHER = note("if TensorFlow is in another environment, name that: gpudiag check --python ENVIRONMENT")
+_OTHER = ask("gpudiag check --python ENVIRONMENT", "if TensorFlow is in another environment")
 _OF_A_TOOL = re.compile(r"[/\\](?:pipx[/\\]venvs|uv[/\\]tools)[/\\]")
 """Where pipx and uv keep environments for a single tool: nobody's programs run there."""
 
