@@ -205,7 +205,9 @@ if __name__ == "__main__":
 def start(folder: Path, *options: str, simulate: str = "1x80GiB:H100") -> subprocess.Popen[str]:
     command = (sys.executable, str(SCRIPT), str(folder), *options)
     gpus = (sys.executable, "-m", "gpudiag", "simulate", simulate, "--") if simulate else ()
-    return subprocess.Popen([*gpus, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # As from a shell: a worker of pytest would share its GPU with others.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.Popen([*gpus, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.mark.starts
