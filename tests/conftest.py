@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gpudiag.examined import ACTIVE
 from gpudiag.hardware.waiting import children
 from gpudiag.isolate import linux
 from gpudiag.simulator import SimulatorMissing, library_directory
@@ -96,7 +97,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment in which tests run ``gpudiag``, but for what they set themselves."""
-    foreign = ("GPUDIAG_", "TF_", "CUDA_", "PYTEST_", "PYTHON")
+    foreign = ("GPUDIAG_", "TF_", "CUDA_", "PYTEST_", "PYTHON", *ACTIVE)
     return {name: value for name, value in environment.items() if not name.startswith(foreign)}
 
 
