@@ -75,7 +75,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Python:
-    """An interpreter, as it describes itself."""
+    """An interpreter, by its own answers to :data:`_DESCRIBE`."""
 
     path: str
     version: tuple[int, ...]

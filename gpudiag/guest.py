@@ -41,7 +41,7 @@ class Finder:
         self._packages: dict[str, str] = brought["packages"]
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return where ``name`` is; None if another finder has to say it."""
+        """Return the spec of the module ``name``; None leaves it to the other finders."""
         if name == NAME:
             spec = PathFinder.find_spec(name, list(map(os.path.dirname, self._own)))
             if spec is not None:

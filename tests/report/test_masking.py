@@ -345,7 +345,7 @@ def test_paths_that_the_command_and_the_search_paths_name() -> None:
     variables = {
         "PYTHONPATH": "/data/acme:/usr/lib/python3:.:/home/someone/src",
         "LD_LIBRARY_PATH": "/data/acme/cuda/lib:/opt/lib",
-        "GPUDIAG_OUTPUT": "/work/reports/report.json",  # gpudiag knows each of these words
+        "GPUDIAG_OUTPUT": "/data/reports/report.json",  # gpudiag knows each of these words
     }
     said = "/data/acme/lab.toml: unknown key; File /data/acme/models/net.py; /data/acmes; /srv/data/acme"
     told = msgspec.structs.replace(

@@ -20,7 +20,7 @@ from gpudiag.run.bisect.parts import StartFiles, Variant
 TARGET = "gpudiag.run.bisect.attempt:run"
 _SCRIPT = Path(__file__).with_name("script.py")
 _ASKED = ("skipped", "user_site", "on_path", "driver", "libraries")
-"""What of a variant the new interpreter is told."""
+"""The fields of a variant that are sent to the new interpreter."""
 
 
 class Reached(Record):

@@ -77,7 +77,7 @@ def _driver_error() -> str:
 
 
 def _refusal() -> str:
-    """Return the error that this process gets of the driver."""
+    """Ask the driver in this process, and return its error; "" if it has none, or is not there."""
     import ctypes
 
     count, gpu, context, name = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_char_p()
