@@ -16,7 +16,7 @@ FAMILIES: tuple[str, ...] = tuple(field.name for field in msgspec.structs.fields
 """The families in the order of the fields of :class:`gpudiag.model.facts.Facts`; a module of this package each."""
 
 
-_ROOTED = ("system", "driver", "nvml", "device_nodes", "container", "libraries", "tried")
+_ROOTED = ("system", "driver", "nvml", "device_nodes", "container", "libraries", "tried", "kernel")
 """The families that read files of the machine; their ``gather`` takes its root."""
 
 

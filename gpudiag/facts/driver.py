@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, read_text
-from gpudiag.facts.kernel_log import kernel_log
 from gpudiag.model.facts import DriverFacts
 
 _LIBRARY = "libcuda.so.1"
@@ -54,7 +53,6 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         wsl_library=f"/{_WSL_LIBRARY}" if (root / _WSL_LIBRARY).exists() else None,
         windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
         open_module=_is_open(root),
-        kernel_log=kernel_log(root),
         interposed=interposed,
     )
 

@@ -175,7 +175,7 @@ class DriverFacts(FactFamily, tag="driver"):
     open_module: bool | None = None
     """True if the loaded kernel module is the open one; None if none is loaded."""
     kernel_log: tuple[str, ...] | None = None
-    """The last lines of NVIDIA's driver in the kernel log; None if this user may not read it."""
+    """Of older reports: the last lines of NVIDIA's driver in the kernel log; now in :class:`KernelFacts`."""
     interposed: tuple[str, ...] = ()
     """Preloaded files that define functions of the driver or of NVML: they come from ``LD_PRELOAD`` or
     ``/etc/ld.so.preload``. Libraries that share a GPU between programs do this."""
@@ -487,6 +487,38 @@ class TriedFacts(FactFamily, tag="tried"):
     """The SELinux label or AppArmor profile of this process; None if it has none, or is not confined."""
 
 
+class ModuleSetting(Record):
+    """A line about a kernel module, and where it is written."""
+
+    place: str
+    """``/etc/modprobe.d/nvidia.conf:3``, ``/proc/cmdline`` (the kernel's options), or a file of sysfs or driverctl."""
+    text: str
+    """The line, such as ``blacklist nvidia``, or the option or driver alone."""
+
+
+class KernelFacts(FactFamily, tag="kernel"):
+    """What the kernel says of NVIDIA's GPUs, read without a call into the driver: it is known even if that hangs."""
+
+    log: tuple[str, ...] | None = None
+    """The last messages of NVIDIA's driver since its module was loaded, and failures of the bus that name a GPU; None
+    if this user may read the kernel's log in no way."""
+    log_source: str = ""
+    """Where the log was read: ``/dev/kmsg``, ``syslog(2)``, ``journalctl`` or a file in /var/log."""
+    log_refused: str = ""
+    """The first way that failed, with its error, such as ``/dev/kmsg: EPERM``."""
+    settings: tuple[ModuleSetting, ...] = ()
+    """Settings of the modules nvidia, nouveau and vfio-pci."""
+    parameters: dict[str, str] = {}
+    """Parameters of NVIDIA's loaded module (``/proc/driver/nvidia/params``); only some."""
+    excluded: tuple[str, ...] = ()
+    """PCI bus ids of GPUs that the module was told to leave alone (``GPU Excluded: Yes``)."""
+    firmware: dict[str, str] = {}
+    """The GSP firmware of each GPU by PCI bus id; ``N/A``: the GPU runs without."""
+    video_bios: dict[str, str] = {}
+    built_for: tuple[str, ...] = ()
+    """The kernels for which NVIDIA's module lies in ``/lib/modules``."""
+
+
 class CudaFacts(FactFamily, tag="cuda"):
     """The GPUs that the CUDA driver shows; it is asked only if indices in ``CUDA_VISIBLE_DEVICES`` are ambiguous."""
 
@@ -561,6 +593,7 @@ class Facts(Record):
     cuda: CudaFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
     tried: TriedFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
     calls: CallFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
+    kernel: KernelFacts | Unknown = Unknown("not gathered by the gpudiag that made this report")
 
     def library(self, soname: str) -> Library | None:
         """Return what is known of the library that TensorFlow opens by this name."""

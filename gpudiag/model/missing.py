@@ -31,7 +31,8 @@ def lost_gpus(facts: Facts) -> dict[int, str]:
 
 
 def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
-    """Return the GPUs on the PCI bus that NVML does not count and no other driver holds, if they are in scope.
+    """Return the GPUs on the PCI bus that NVML does not count, no other driver holds and no setting excludes, if they
+    are in scope.
 
     In a container and in a Slurm job the bus also shows GPUs that were given to others.
     """
@@ -41,7 +42,8 @@ def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
     if not isinstance(container, Unknown) and (container.name is not None or container.slurm_job is not None):
         return ()
     mask, more = _named(facts)
-    counted = {device.pci_bus_id.lower() for device in nvml.devices}
+    excluded = () if isinstance(facts.kernel, Unknown) else facts.kernel.excluded
+    counted = {pci.lower() for pci in (*(device.pci_bus_id for device in nvml.devices), *excluded)}
     rest = [
         pci
         for pci in nodes.pci_gpus

@@ -35,6 +35,7 @@ def test_families_are_the_fields_of_facts_in_order() -> None:
         "cuda",
         "tried",
         "calls",
+        "kernel",
     )
 
 

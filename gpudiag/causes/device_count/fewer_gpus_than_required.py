@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
-from gpudiag.fix import Action, ask, kernel_log, note, nvidia_smi, start, unset
+from gpudiag.fix import Action, ask, install, kernel_log, note, nvidia_smi, start, unset
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import Limits
@@ -67,6 +67,13 @@ def _where(facts: Facts, required: int, *, simulated: int) -> tuple[Action, tupl
         return unset(MASK, note="makes the hidden GPUs visible"), ()
     if missing := missing_gpus(facts):
         return kernel_log("shows why a GPU is missing"), missing
+    nodes = facts.device_nodes
+    if not isinstance(nodes, Unknown) and nodes.other_gpus and not nodes.pci_gpus and not nodes.nodes:
+        makers = set(nodes.other_gpus.values())
+        seen = f"TensorFlow for CUDA uses NVIDIA's GPUs alone, and this machine has {' and '.join(sorted(makers))}'s"
+        if "AMD" in makers:
+            return install("tensorflow-rocm", note="AMD's build of TensorFlow, if ROCm supports this GPU"), (seen,)
+        return note("use a machine with an NVIDIA GPU, or TensorFlow on the CPU"), (seen,)
     if container:
         return start("docker run --gpus all ...", "or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
     return nvidia_smi("lists the GPUs of this machine", "-L"), ()
@@ -94,7 +101,8 @@ def _module(driver: DriverFacts | Unknown) -> str:
 def _pci(nodes: DeviceNodeFacts | Unknown) -> str:
     if isinstance(nodes, Unknown):
         return nodes.reason
-    return " ".join(nodes.pci_gpus) or "no NVIDIA GPU"
+    others = ", ".join(f"{maker} GPU {pci}" for pci, maker in nodes.other_gpus.items())
+    return " ".join(nodes.pci_gpus) or f"no NVIDIA GPU{f'; {others}' if others else ''}"
 
 
 def _mask(environment: EnvironmentFacts | Unknown) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.fix import Kind, check, reboot, run
-from gpudiag.model.diagnosis import Stage
+from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import CallFacts
 
 CAUSE = Cause(
-    title="{call} never returns{where}: the driver hangs, and every program that uses a GPU hangs with it",
+    title="{call} never returns{where}: the driver hangs{why}, and every program that uses a GPU hangs with it",
     unfit=True,
     fix=(
         check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'"),
@@ -29,11 +30,12 @@ CAUSE = Cause(
 )
 
 
-def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
+def find(calls: CallFacts, gpus: ChosenGpus, kernel: KernelLog) -> Matches:
     named = {gpu.uuid: f"GPU {gpu.index} ({gpu.uuid})" for gpu in gpus.gpus}
     hung = [call for call in calls.hung if call.of_driver]
     failing = [gpu for gpu in gpus.gpus if any(call.gpu == gpu.uuid for call in hung)]
     rest = gpus.without(failing, "until it is repaired")
+    reason = kernel.reason()
     for call in hung[:1]:
         where = f" on {named.get(call.gpu, call.gpu)}" if call.gpu else ""
         others = [f"{other.name} took {other.seconds:.2f} s" for other in calls.calls if other.seconds is not None]
@@ -43,8 +45,12 @@ def find(calls: CallFacts, gpus: ChosenGpus) -> Matches:
                 f"{met}{call.name} did not return within {call.waited_s:.0f} s{where}",
                 *([f"the process waits in {call.file}"] if call.file and call.file != call.name else []),
                 *others,
+                *(reason.lines if reason else ()),
             ),
-            figures={"call": call.name, "where": where},
-            fix=(*CAUSE.fix, rest if call.gpu and rest.change else None),
+            figures={"call": call.name, "where": where, "why": f" ({reason.meaning})" if reason else ""},
+            fix=(
+                *(reason.fix(gpus.facts) if reason and reason.confidence is Confidence.LIKELY else CAUSE.fix),
+                rest if call.gpu and rest.change else None,
+            ),
             stage=Stage.CONTEXT if call.gpu or call.probe else Stage.DRIVER,
         )

@@ -7,8 +7,11 @@ or in a failed state (after suspend, for example), a GPU that failed, or a drive
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import NoDevice
+from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.fix import kernel_log, reboot, reload_uvm
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -32,7 +35,11 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: NoDevice, facts: Facts) -> Matches:
+def find(gpu: NoDevice, facts: Facts, kernel: KernelLog) -> Matches:
     visible = mask_in_force(facts).devices
     if gpu.with_all_files and any(device.mig_mode != "enabled" or device.mig_uuids for device in visible):
-        yield gpu.match(Confidence.POSSIBLE)
+        # nvidia_uvm often does not survive a suspend: cuInit then says CUDA_ERROR_UNKNOWN, and NVML works.
+        slept = kernel.last("PM: suspend exit", "PM: hibernation") if "ERROR_UNKNOWN" in gpu.error else ()
+        match = gpu.match(Confidence.LIKELY if slept else Confidence.POSSIBLE)
+        reason = None if slept else kernel.reason([device.pci_bus_id for device in visible])
+        yield replace(match, evidence=(*match.evidence, *slept, *(reason.lines if reason else ())))

@@ -1,18 +1,22 @@
-"""another kernel driver holds a GPU, so NVML does not count it
+"""a GPU is held by another kernel driver, or excluded by a setting, so NVML does not count it
 
-A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci. The other GPUs of the machine are
-not affected.
+A GPU that is passed to a virtual machine belongs to a kernel driver such as vfio-pci, and NVIDIA's module leaves alone
+what its parameter NVreg_ExcludedGpus names. The other GPUs of the machine are not affected.
 """
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.kernel_module import ModuleSettings, shown
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, note, run
+from gpudiag.model.facts import KernelFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
-    title="{pci} is held by {driver}, so NVML does not count it",
+    title="{pci} is {held}, so NVML does not count it",
     severity=Severity.NOTE,
     fix=(
         note(
@@ -28,7 +32,24 @@ CAUSE = Cause(
     row_only=True,
 )
 
+_EXCLUDES = re.compile(r"NVreg_(?:ExcludedGpus|GpuBlacklist)=")
 
-def find(signs: Signs) -> Matches:
+
+def find(signs: Signs, kernel: KernelFacts | None, settings: ModuleSettings) -> Matches:
     for pci, driver in signs.held.items():
-        yield Match(evidence=(f"PCI bus: {pci}, driven by {driver}",), figures={"pci": pci, "driver": driver})
+        written = settings.giving(pci, signs.nodes.models.get(pci, "unknown"))
+        yield Match(
+            evidence=(f"PCI bus: {pci}, driven by {driver}", *shown(written)),
+            figures={"pci": pci, "driver": driver, "held": f"held by {driver}"},
+        )
+    for pci in kernel.excluded if kernel else ():
+        written = tuple(setting for setting in settings.settings if _EXCLUDES.search(setting.text))
+        named = [name for name in ("ExcludedGpus", "GpuBlacklist") if kernel and kernel.parameters.get(name)]
+        yield Match(
+            evidence=(f"/proc/driver/nvidia/gpus/{pci}/information: GPU Excluded: Yes", *shown(written)),
+            figures={"pci": pci, "driver": "nvidia", "held": f"excluded by NVreg_{(*named, 'ExcludedGpus')[0]}"},
+            fix=(
+                note("do nothing if this is meant; otherwise take the GPU out of the parameter, and reboot:"),
+                *settings.without(written),
+            ),
+        )

@@ -6,9 +6,11 @@ driver on the host does not see it then, and cuInit says that there is no device
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import KeptGpu
-from gpudiag.fix import Kind, note, run
+from gpudiag.causes.shared.kernel_module import KeptGpu, ModuleSettings, shown
+from gpudiag.fix import Kind, fill_in, note, run
 
 CAUSE = Cause(
     title="GPU {pci} is reserved by the kernel driver {holder}, for example for a virtual machine",
@@ -29,5 +31,28 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: KeptGpu) -> Matches:
-    yield gpu.match()
+def find(gpu: KeptGpu, settings: ModuleSettings) -> Matches:
+    match = gpu.match()
+    nodes = gpu.nodes
+    written = tuple(
+        dict.fromkeys(
+            setting for pci in nodes.pci_gpus for setting in settings.giving(pci, nodes.models.get(pci, "unknown"))
+        )
+    )
+    lasting = (note("keep it for this machine after the next start, too:"), *settings.without(written))
+    same = (
+        len(nodes.pci_gpus) > 1
+        and len(set(nodes.models.values())) == 1
+        and any("ids=" in line.text for line in written)
+    )
+    yield replace(
+        match,
+        evidence=(*match.evidence, *shown(written)),
+        fix=(
+            *(fill_in(action, match.figures) for action in CAUSE.fix),
+            *((*lasting, settings.boot_image) if written else ()),
+            note("ids= takes every GPU of one model: sudo driverctl set-override ADDRESS vfio-pci takes one")
+            if same
+            else None,
+        ),
+    )

@@ -46,7 +46,7 @@ _PACKAGES = (
 
 
 def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: NoneListed | None) -> Matches:
-    log = "\n".join(driver.kernel_log or ())
+    log = "\n".join(kernel)
     branch, gpu, installed = (pattern.search(log) for pattern in (_BRANCH, _GPU, _INSTALLED))
     if branch is None or container(facts) or facts.nvml_devices:
         return

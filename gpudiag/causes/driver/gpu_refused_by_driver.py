@@ -1,23 +1,25 @@
-"""NVIDIA's driver runs but refuses a GPU, and reports no GPU
+"""NVIDIA's driver runs but does not start a GPU
 
-The kernel's log says why: the GPU is too old for this driver (580 is the last for Maxwell, Pascal and Volta) or too new
-for it, the open kernel modules are installed for a GPU older than Turing, the GPU has too little power or a bad slot
-("RmInitAdapter failed"), or the firmware gave it no address space.
+The kernel's log says why: the GPU is too old or too new for this driver, its firmware does not start, it has too little
+power or a bad slot, or it has fallen off the bus. The cause names the first fault that the log has for this GPU. Other
+GPUs of the machine may work meanwhile.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gpudiag.cause import Cause, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.causes.shared.gpu_state import KernelLog, meaning
+from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.fix import Kind, kernel_log, note
-from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import TriedFacts
+from gpudiag.model.missing import uncounted_gpus
 
 CAUSE = Cause(
-    title="NVIDIA's driver {module} runs but refuses GPU {pci}, and reports no GPU",
+    title="NVIDIA's driver {module} does not start GPU {pci}{why}",
     unfit=True,
     fix=(
         kernel_log("the reason"),
@@ -34,15 +36,41 @@ CAUSE = Cause(
     ),
     url=f"{DRIVER_DOCUMENT}supportedchips.html",
     symptom=True,
+    views=("host.driver.not_counted",),
 )
 
 
-def find(gpu: NoDevice, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
-    if gpu.with_all_files and not gpu.nvml.devices and gpu.nvml.error is None and gpu.nodes.pci_gpus:
+def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
+    if (
+        gpu is not None
+        and gpu.with_all_files
+        and not gpu.nvml.devices
+        and gpu.nvml.error is None
+        and gpu.nodes.pci_gpus
+    ):
         found = gpu.match(Confidence.LIKELY)
         opened = (
             [f"open {attempt.path}: {meaning(attempt.error)}" for attempt in tried.opened if attempt.error]
             if tried
             else []
         )
-        yield replace(found, evidence=(*found.evidence, *opened, *kernel.last("NVRM")))
+        reason = kernel.reason(gpu.nodes.pci_gpus)
+        yield replace(
+            found,
+            evidence=(*found.evidence, *opened, *(reason.lines if reason else kernel.last("NVRM"))),
+            figures={**found.figures, "why": f": {reason.meaning}" if reason else ", and reports no GPU"},
+            fix=reason.fix(whole.facts) if reason else (),
+            confidence=Confidence.LIKELY,
+        )
+    elif whole.nvml.devices and whole.driver.kernel_module:
+        for pci in uncounted_gpus(whole.facts):
+            reason = kernel.reason((pci,))
+            if reason is not None:
+                yield Match(
+                    evidence=(f"PCI bus: {pci}; NVML does not count it", *reason.lines),
+                    confidence=reason.confidence,
+                    figures={"module": whole.driver.kernel_module, "pci": pci, "why": f": {reason.meaning}"},
+                    fix=reason.fix(whole.facts),
+                    stage=Stage.CONFIGURATION,
+                    gpus=(pci,),
+                )

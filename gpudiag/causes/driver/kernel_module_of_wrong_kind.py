@@ -17,7 +17,7 @@ from gpudiag.fix import Kind, check, note, reboot, run
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
-    title="GPU {pci} needs NVIDIA's {needed} kernel module, but the {loaded} one is loaded",
+    title="GPU {pci} needs NVIDIA's {needed} kernel module, but the {loaded} one is {state}",
     unfit=True,
     fix=(
         run("sudo apt install nvidia-driver-570-open", kind=Kind.CHANGE_DRIVER),
@@ -25,7 +25,7 @@ CAUSE = Cause(
         check("cat /proc/driver/nvidia/version", "shows which one is loaded: the open one says Open Kernel Module"),
     ),
     url="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
-    views=("host.driver.not_counted",),
+    views=("host.driver.not_counted", "host.driver.no_module"),
 )
 _TURING, _BLACKWELL = 0x1E00, 0x2900
 """The first PCI device numbers of these generations; NVIDIA numbers them in their order (pci.ids)."""
@@ -35,9 +35,11 @@ _LAST_FOR_VOLTA = 580
 
 def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matches:
     driver, nodes = whole.driver, whole.nodes
-    if driver.open_module is None or whole.container:
+    # A module that refuses every GPU is unloaded again; then the kernel's log says which it was.
+    refused_by_open = kernel.last("not supported by open nvidia.ko")
+    is_open = driver.open_module if driver.open_module is not None else (True if refused_by_open else None)
+    if is_open is None or whole.container:
         return
-    is_open = driver.open_module
     refused = [
         pci
         for pci, model in nodes.models.items()
@@ -53,7 +55,7 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
     package = f"nvidia-driver-{min(release, _LAST_FOR_VOLTA)}" if is_open else f"nvidia-driver-{max(release, 570)}-open"
     yield Match(
         evidence=(
-            f"kernel module {driver.kernel_module}: the {'open' if is_open else 'proprietary'} one",
+            f"kernel module {driver.kernel_module or 'unloaded again'}: {'open' if is_open else 'proprietary'}",
             *(f"PCI bus: {pci}, device {nodes.models[pci]}; NVML does not count it" for pci in refused),
             *kernel.last("open kernel module", "open nvidia.ko", "RmInitAdapter"),
         ),
@@ -61,6 +63,7 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
             "pci": ", ".join(refused),
             "needed": "proprietary" if is_open else "open",
             "loaded": "open" if is_open else "proprietary",
+            "state": "loaded" if driver.kernel_module else "installed",
         },
         fix=(
             run(f"sudo apt install {package}", kind=Kind.INSTALL_AS_ROOT)

@@ -11,6 +11,7 @@ from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.kernel_module import UnloadedModule
 from gpudiag.causes.shared.machine import INSTALLATION, build_command, operating_system
 from gpudiag.fix import Kind, note, run
+from gpudiag.model.facts import KernelFacts
 
 CAUSE = Cause(
     title="NVIDIA's kernel module was not built for the running kernel {kernel}",
@@ -24,12 +25,14 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: UnloadedModule) -> Matches:
-    if gpu.driver.module_installed is False:
-        kernel = operating_system(gpu.facts)[1]
-        sign = f"/lib/modules/{kernel}/modules.dep lists no module nvidia"
+def find(gpu: UnloadedModule, kernel: KernelFacts | None) -> Matches:
+    running = operating_system(gpu.facts)[1]
+    others = kernel.built_for if kernel and running not in kernel.built_for else ()
+    if gpu.driver.module_installed is False or (gpu.driver.module_installed is None and others):
+        missing = f"/lib/modules/{running}/modules.dep lists no module nvidia"
+        elsewhere = f"it was built for {', '.join(others)}"
         yield gpu.match(
-            sign,
+            "; ".join(([missing] if gpu.driver.module_installed is False else []) + ([elsewhere] if others else [])),
             fix=(
                 build_command(gpu.facts),
                 *CAUSE.fix[1:],

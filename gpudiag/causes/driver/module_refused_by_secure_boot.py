@@ -8,12 +8,16 @@ service".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.causes.shared.kernel_module import UnloadedModule
 from gpudiag.fix import Kind, note, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
+    title="{state} and NVIDIA's kernel module, which is installed, is not loaded",
     fix=(
         run("sudo modprobe nvidia", "shows whether the key is rejected", kind=Kind.RELOAD_DRIVER),
         run("sudo mokutil --import {key}", kind=Kind.CHANGE_DRIVER),
@@ -28,6 +32,11 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: UnloadedModule) -> Matches:
-    if gpu.driver.module_installed and gpu.driver.secure_boot:
-        yield gpu.match("UEFI variable SecureBoot: on; the module was built", Confidence.LIKELY)
+def find(gpu: UnloadedModule, kernel: KernelLog) -> Matches:
+    refused = kernel.last("Loading of unsigned module", "unavailable key", "unsigned module loading is restricted")
+    if gpu.driver.module_installed and (gpu.driver.secure_boot or refused):
+        on = gpu.driver.secure_boot
+        sign = "UEFI variable SecureBoot: on; the module was built" if on else "the module was built"
+        match = gpu.match(sign, Confidence.LIKELY)
+        state = "Secure Boot is on" if on else "the kernel refuses a module whose signature it does not know"
+        yield replace(match, evidence=(*match.evidence, *refused), figures={**match.figures, "state": state})

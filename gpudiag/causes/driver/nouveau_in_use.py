@@ -7,9 +7,11 @@ can leave it in use. cuInit then answers "no CUDA-capable device is detected".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import InstalledDriver
-from gpudiag.causes.shared.machine import INSTALLATION, uses_apt
+from gpudiag.causes.shared.kernel_module import InstalledDriver, ModuleSettings, shown
+from gpudiag.causes.shared.machine import INSTALLATION
 from gpudiag.fix import Kind, reboot, run
 
 CAUSE = Cause(
@@ -24,9 +26,12 @@ CAUSE = Cause(
 )
 
 
-def find(gpu: InstalledDriver) -> Matches:
-    if gpu.nouveau:
-        yield gpu.match(
-            "nouveau is loaded",
-            fix=(CAUSE.fix[0], CAUSE.fix[1] if uses_apt(gpu.facts) else run("sudo dracut --force"), CAUSE.fix[2]),
-        )
+def find(gpu: InstalledDriver, settings: ModuleSettings) -> Matches:
+    if not gpu.nouveau:
+        return
+    written = settings.blacklisting("nouveau") + settings.forbidding("nouveau")
+    image = settings.boot_image
+    if written:
+        image = image.replaced(note=f"nouveau is loaded in spite of {written[0].place}: the boot image can be older")
+    match = gpu.match("nouveau is loaded", fix=(None if written else CAUSE.fix[0], image, CAUSE.fix[2]))
+    yield replace(match, evidence=(*match.evidence, *shown(written)))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from gpudiag.cause import Evidence, Rows
-from gpudiag.causes.shared.machine import stage_of_driver
+from gpudiag.causes.shared.machine import stage_of_driver, uses_apt
+from gpudiag.fix import Action, fill_in, note
 from gpudiag.knowledge.log import recognised
-from gpudiag.model.diagnosis import Stage
-from gpudiag.model.facts import DriverFacts, GpuState, NvmlDevice, PathAttempt, TriedFacts
+from gpudiag.knowledge.message import Event, Worth
+from gpudiag.knowledge.messages import kernel as kernel_messages
+from gpudiag.knowledge.messages import xid as xid_messages
+from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import DriverFacts, Facts, GpuState, KernelFacts, NvmlDevice, PathAttempt, TriedFacts
 from gpudiag.model.report import Gpu
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import first_op
@@ -85,13 +90,15 @@ class KernelLog(tuple[str, ...]):
 
     @classmethod
     def of(cls, evidence: Evidence) -> KernelLog:
-        driver = evidence.facts.driver
-        return cls(driver.kernel_log or () if isinstance(driver, DriverFacts) else ())
+        kernel, driver = evidence.facts.kernel, evidence.facts.driver
+        if isinstance(kernel, KernelFacts):
+            return cls(kernel.log or ())
+        return cls(driver.kernel_log or () if isinstance(driver, DriverFacts) else ())  # an older report
 
     def last(self, *words: str, most: int = 3) -> tuple[str, ...]:
         """Return the last lines that have one of ``words``, as evidence."""
         found = [line for line in self if any(word.lower() in line.lower() for word in words)]
-        return tuple(f"kernel log: {line}" for line in dict.fromkeys(found))[-most:]
+        return tuple(f"{_SOURCE}{line}" for line in dict.fromkeys(found))[-most:]
 
     @property
     def xid(self) -> str:
@@ -99,6 +106,80 @@ class KernelLog(tuple[str, ...]):
         events = [event for line in self.last("Xid") for event in recognised(line)]
         said = [event for event in events if event.message.name.startswith("xid_")]
         return said[-1].message.meaning.format(code=said[-1]["code"]) if said else ""
+
+    def reason(self, gpus: Sequence[str] = ()) -> KernelReason | None:
+        """Return why the driver does not use these GPUs (PCI bus ids), in the words of the kernel's log.
+
+        Lines that name another GPU say nothing of these. Of several messages the first that names a fault counts: what
+        comes after it follows from it. None if no line is known, or if they only blame a program.
+        """
+        events = [
+            event
+            for line in self
+            if not (named := set(map(str.lower, _PCI.findall(line)))) or not gpus or _names(named, gpus)
+            for event in recognised(f"{_SOURCE}{line}")
+            if event.message in _OF_THE_KERNEL and event.message.worth is Worth.FAULT
+        ]
+        best = min(events, key=_doubt, default=None)
+        if best is None:
+            return None
+        lines = [best.line, *(event.line for event in events if _doubt(event) > _doubt(best))]
+        return KernelReason(best, tuple(dict.fromkeys(lines))[:3])
+
+
+_SOURCE = "kernel log: "
+_PCI = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}", re.IGNORECASE)
+_OF_THE_KERNEL = frozenset(
+    (*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *xid_messages.BY_NUMBER.values())
+)
+
+
+def _without_apt(action: Action) -> Action:
+    package = re.match(r"sudo apt install (?P<name>nvidia\S+)", action.command)
+    if package is None:
+        return action
+    return note(f"install what Ubuntu's package {package['name']} has: {action.note or 'the driver'}", kind=action.kind)
+
+
+def _names(named: set[str], gpus: Sequence[str]) -> bool:
+    """Return whether a line that names these devices (without their function) is about one of ``gpus``."""
+    return any(gpu.lower().startswith(tuple(named)) for gpu in gpus)
+
+
+def _doubt(event: Event) -> int:
+    """Return how little an event says of the cause: 0 it names a fault, 1 several lead to it, 2 it only follows."""
+    message = event.message
+    if message.symptom or message is xid_messages.INIT_FAILED:
+        return 2
+    return 1 if message.confidence is Confidence.POSSIBLE else 0
+
+
+@dataclass(frozen=True)
+class KernelReason:
+    """A fault that the kernel's log names."""
+
+    event: Event
+    lines: tuple[str, ...]
+    """The line that names it, and lines that follow from it, as evidence."""
+
+    @property
+    def meaning(self) -> str:
+        return self.event.message.meaning.format_map(self.event.fields)
+
+    def fix(self, facts: Facts) -> tuple[Action, ...]:
+        """Return the message's fix; where apt does not manage packages, its commands become notes."""
+        gpu = _PCI.search(self.event.line)
+        actions = (fill_in(action, dict(self.event.fields)) for action in self.event.message.fix)
+        if gpu:  # nvidia-smi takes a PCI bus id in place of its index
+            actions = (
+                action.replaced(command=action.command.replace("--gpu-reset -i 0", f"--gpu-reset -i {gpu[0]}.0"))
+                for action in actions
+            )
+        return tuple(action if uses_apt(facts) else _without_apt(action) for action in actions)
+
+    @property
+    def confidence(self) -> Confidence:
+        return Confidence.POSSIBLE if _doubt(self.event) else Confidence.LIKELY
 
 
 MEANINGS = {

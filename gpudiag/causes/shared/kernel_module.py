@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from itertools import groupby
+
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import (
     WholeDriver,
+    container,
     kept_for_others,
     on_the_bus,
     operating_system,
+    uses_apt,
 )
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.fix import Action, Kind, note, run
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import Facts, KernelFacts, ModuleSetting
 
 
 class IdleGpu(WholeDriver):
@@ -89,3 +97,91 @@ class UnloadedModule(InstalledDriver):
             if one is None or one.nouveau or one.driver.prime == "intel"
             else cls(one.facts, one.driver, one.nvml, one.nodes)
         )
+
+
+_NVIDIA = ("nvidia", "nvidia_current")
+"""NVIDIA's module; Debian calls it nvidia-current."""
+
+
+@dataclass(frozen=True)
+class ModuleSettings:
+    """What files, the kernel's options and sysfs say about the modules that drive NVIDIA's GPUs."""
+
+    facts: Facts
+    settings: tuple[ModuleSetting, ...]
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> ModuleSettings:
+        """In a container the files are the image's, and the host's count: then nothing is known."""
+        kernel = evidence.facts.kernel
+        known = isinstance(kernel, KernelFacts) and container(evidence.facts) is None
+        return cls(evidence.facts, kernel.settings if known and isinstance(kernel, KernelFacts) else ())
+
+    def forbidding(self, *modules: str) -> tuple[ModuleSetting, ...]:
+        """Return the settings because of which the module is never loaded, not even by ``modprobe``."""
+        return tuple(setting for setting in self.settings if _forbids(setting.text, modules or _NVIDIA))
+
+    def blacklisting(self, *modules: str) -> tuple[ModuleSetting, ...]:
+        """Return the settings because of which the module is not loaded by itself, for a device."""
+        return tuple(setting for setting in self.settings if _blacklists(setting.text, modules or _NVIDIA))
+
+    def giving(self, gpu: str, model: str) -> tuple[ModuleSetting, ...]:
+        """Return the settings that give a GPU, of this PCI bus id and device number, to another driver."""
+        number = f"10de:{model.removeprefix('0x')}"
+        return tuple(
+            setting
+            for setting in self.settings
+            if (re.search(r"vfio[-_]pci", setting.text) and number in setting.text.lower()) or gpu in setting.place
+        )
+
+    def without(self, settings: tuple[ModuleSetting, ...]) -> tuple[Action, ...]:
+        """Return how these settings are removed, each where it is written."""
+        actions: list[Action] = []
+        for file, several in groupby(settings, key=lambda setting: re.sub(r":\d+$", "", setting.place)):
+            lines = list(several)
+            words = " and ".join(dict.fromkeys(f"'{setting.text}'" for setting in lines))
+            if file == "/proc/cmdline":
+                boot = "/etc/default/grub, then run update-grub" if uses_apt(self.facts) else "the boot loader"
+                actions.append(note(f"take {words} out of the kernel's options in {boot}", kind=Kind.CHANGE_DRIVER))
+            elif file.startswith("/sys/"):
+                actions.append(run(f"echo | sudo tee {file}", kind=Kind.CHANGE_DRIVER))
+            elif file.startswith("/etc/driverctl.d/"):
+                actions.append(run(f"sudo driverctl unset-override {file.rpartition('/')[2]}", kind=Kind.CHANGE_DRIVER))
+            else:
+                numbers = ";".join(f"{setting.place.rpartition(':')[2]}d" for setting in lines)
+                actions.append(run(f"sudo sed -i '{numbers}' {file}", f"deletes {words}", kind=Kind.CHANGE_DRIVER))
+        return tuple(actions)
+
+    @property
+    def boot_image(self) -> Action:
+        """The command that puts the settings of modules into the image that the machine starts from."""
+        return run(
+            "sudo update-initramfs -u" if uses_apt(self.facts) else "sudo dracut --force", kind=Kind.CHANGE_DRIVER
+        )
+
+
+def shown(settings: tuple[ModuleSetting, ...]) -> tuple[str, ...]:
+    """Return settings as lines of evidence."""
+    return tuple(f"{setting.place}: {setting.text}" for setting in settings)
+
+
+def _forbids(text: str, modules: tuple[str, ...]) -> bool:
+    words = text.split()
+    if text.startswith("module_blacklist="):
+        return any(module in _listed(text) for module in modules)
+    if len(words) < 3 or words[1].replace("-", "_") not in modules:
+        return False
+    return (words[0] == "alias" and words[2] == "off") or (
+        words[0] == "install" and re.fullmatch(r"(/usr)?/bin/(true|false)|exit|:", words[2]) is not None
+    )
+
+
+def _blacklists(text: str, modules: tuple[str, ...]) -> bool:
+    words = text.split()
+    if re.match(r"(modprobe|rd\.driver)\.blacklist=", text):
+        return any(module in _listed(text) for module in modules)
+    return len(words) == 2 and words[0] == "blacklist" and words[1].replace("-", "_") in modules
+
+
+def _listed(text: str) -> set[str]:
+    return {name.replace("-", "_") for name in text.partition("=")[2].split(",")}

@@ -19,19 +19,134 @@ FAMILY.fault(
     "installed in this system is not supported by the {}NVIDIA {:s} driver release",
     "You do not appear to have an NVIDIA GPU supported by the {:v} NVIDIA Linux graphics driver",
     "installed in this system is not supported by the",
-    "installed in this system is not supported by open",
     "supported through the NVIDIA {needed:s} Legacy drivers",
-    meaning="this driver does not support this GPU: it is too old or too new, or has the wrong kind "
-    "of modules (open or closed)",
+    meaning="this driver does not support this GPU: it is too old or too new for it",
     fix=(
         check(
             "lspci -nn | grep -i nvidia; nvidia-smi",
             "shows GPU and driver; find one that fits at https://www.nvidia.com/drivers",
         ),
+    ),
+)
+FAMILY.fault(
+    "gpu_needs_closed_module",
+    "installed in this system is not supported by open",
+    meaning="the open kernel module does not drive this GPU, which has no system processor (GSP): it needs the "
+    "proprietary module",
+    fix=(
+        run("sudo apt install nvidia-driver-580", "the proprietary module", kind=Kind.CHANGE_DRIVER),
+        reboot(),
+    ),
+)
+FAMILY.fault(
+    "open_module_for_data_center",
+    "Open nvidia.ko is only ready for use on Data Center GPUs",
+    meaning="the open kernel module of this release drives other GPUs than those of data centers only if it is told to",
+    fix=(
         run(
-            "sudo apt install nvidia-driver-580-open",
-            "if the GPU is a Blackwell, which needs the open modules; GPUs before Turing need the "
-            "closed ones (nvidia-driver-580); then reboot",
+            "echo 'options nvidia NVreg_OpenRmEnableUnsupportedGpus=1' | sudo tee /etc/modprobe.d/nvidia-open.conf",
+            "or install the proprietary module, or a driver from 560 on",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+        reboot(),
+    ),
+)
+FAMILY.fault(
+    "power_cables",
+    "GPU does not have the necessary power cables connected",
+    meaning="the GPU gets no power: its power cables are not connected, or of the wrong kind",
+    fix=(
+        note(
+            "switch off, and connect every power socket of the card to the power supply, with a cable that is made for "
+            "it: some cards take the plug of a processor (EPS) and not that of PCIe",
+            kind=Kind.REPLACE_HARDWARE,
+        ),
+    ),
+)
+FAMILY.fault(
+    "gpu_off_the_bus",
+    "GPU has fallen off the bus",
+    "has fallen off the bus and is not responding to commands",
+    meaning="the GPU does not answer any more: it has fallen off the PCIe bus",
+    fix=(
+        reboot("or switch the machine off and on: the GPU does not answer before"),
+        note("check power cables, seat, temperature and the PCIe slot", kind=Kind.REPLACE_HARDWARE),
+    ),
+)
+FAMILY.fault(
+    "gpu_does_not_wake",
+    "can't change power state from D3cold to D0 (config space inaccessible)",
+    "Unable to change power state from {:s} to D0, device inaccessible",
+    meaning="the GPU cannot be switched on again from its power-saving state",
+    fix=(
+        reboot("starts the GPU again"),
+        run(
+            "echo 'options nvidia NVreg_DynamicPowerManagement=0x00' | sudo tee /etc/modprobe.d/nvidia-power.conf",
+            "keeps the driver from switching it off",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+    ),
+)
+FAMILY.fault(
+    "firmware_missing",
+    "Direct firmware load for nvidia/{:s} failed with error -2",
+    "loading /lib/firmware/nvidia/{:s} failed with error {:s}",
+    "RmFetchGspRmImages: No firmware image found",
+    meaning="the driver's firmware in /lib/firmware/nvidia is missing or cannot be loaded",
+    fix=(
+        check("ls -l /lib/firmware/nvidia/*", "must have a folder of the loaded module's release, with gsp_*.bin"),
+        note(
+            "install the driver's firmware of that release (Ubuntu: nvidia-firmware, Debian: firmware-nvidia-gsp), "
+            "and rebuild the initramfs if the module is loaded from it",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+    ),
+)
+FAMILY.fault(
+    "gsp_not_started",
+    "Cannot initialize GSP firmware RM",
+    "failed to wait for GFW boot complete",
+    "unexpected WPR2 already up, cannot proceed with booting GSP",
+    meaning="the firmware of the GPU (GSP) does not start",
+    fix=(
+        note(
+            "switch the machine off, wait, and switch it on: a GPU in a bad state starts only then; if the GPU is "
+            "passed to a virtual machine, reset it on the host",
+            kind=Kind.REBOOT,
+        ),
+        note("update the driver, and the firmware of mainboard and card (VBIOS)", kind=Kind.CHANGE_DRIVER),
+    ),
+)
+FAMILY.fault(
+    "no_interrupt",
+    "Can't find an IRQ for your NVIDIA card",
+    meaning="the firmware, or the virtual machine, gave the GPU no interrupt",
+    fix=(
+        note(
+            "a virtual machine must offer MSI, or an interrupt line: update the hypervisor; on real hardware load the "
+            "firmware's defaults",
+            kind=Kind.CHANGE_DRIVER,
+        ),
+    ),
+)
+FAMILY.fault(
+    "module_blacklisted",
+    "Module nvidia{:s} is blacklisted",
+    meaning="an option of the kernel (module_blacklist=) forbids the driver's module",
+    fix=(
+        check("cat /proc/cmdline", "shows module_blacklist=: take the module out in the boot loader's settings"),
+        reboot(),
+    ),
+)
+FAMILY.fault(
+    "module_of_another_kernel",
+    "disagrees about version of symbol {:w}",
+    "nvidia: Unknown symbol {:w}",
+    "nvidia: version magic {}should be{}",
+    meaning="the driver's kernel module was built for another kernel than the running one",
+    fix=(
+        run(
+            "sudo apt install linux-headers-$(uname -r) && sudo dkms autoinstall && sudo modprobe nvidia",
             kind=Kind.CHANGE_DRIVER,
         ),
     ),
@@ -40,6 +155,7 @@ FAMILY.fault(
     "bar_not_assigned",
     "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid",
     "NVRM: BAR{:d} is {:s} @ 0x0",
+    "BAR{:d} is 0M @ 0x0 (PCI:",
     "BAR {:s} failed to assign",
     "BAR {:s} no space for",
     "can't assign; no space",
@@ -106,10 +222,7 @@ FAMILY.fault(
     "module_not_loaded_by_installer",
     "ERROR: Unable to load the kernel module 'nvidia.ko'",
     "ERROR: The kernel module failed to load",
-    "disagrees about version of symbol {:w}",
     "ERROR: Unable to load the 'nvidia{:q}' kernel module",
-    "nvidia: Unknown symbol {:w}",
-    "nvidia: version magic {}should be{}",
     meaning="the driver's kernel module cannot be loaded: another one is in use, it was built for "
     "another kernel, or Secure Boot refuses it",
     fix=(

@@ -198,7 +198,7 @@ XID = FAMILY.fault(
     fix=(kernel_log("shows all that it reported"), *_UPDATE),
     confidence=Confidence.POSSIBLE,
 )
-FAMILY.fault(
+INIT_FAILED = FAMILY.fault(
     "rm_init_failed",
     "NVRM: RmInitAdapter failed",
     "NVRM: GPU {:s} RmInitAdapter failed",

@@ -1,0 +1,324 @@
+"""What the kernel's log and the settings of modules say decides the cause and its fix; machines are staged as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from examples.machines import NO_DEVICE, example_evidence, example_facts
+from examples.senses import card, devices
+from gpudiag.facts import device_nodes, driver, kernel
+from gpudiag.model.diagnosis import RootCause
+from gpudiag.model.facts import CallFacts, NvmlFacts, TimedCall, Unknown
+from gpudiag.run.diagnosis import diagnose
+from reports import fix_line
+
+NOT_LOADED = NvmlFacts("Driver Not Loaded", None, None, ())
+NO_GPU = NvmlFacts(None, "570.158.01", "12.8", ())
+BUILT = {"lib/modules/6.1.0/modules.dep": "updates/dkms/nvidia.ko: \n"}
+THREADS = "https://github.com/"
+ISSUES = f"{THREADS}NVIDIA/open-gpu-kernel-modules/issues/"
+
+
+def kmsg(*messages: str) -> dict[str, str]:
+    escaped = [message.replace("\n", "\\x0a") for message in messages]
+    return {"dev/kmsg": "".join(f"3,{number},5140900,-;{text}\n" for number, text in enumerate(escaped))}
+
+
+def pci(address: str, device: str, bound: str = "") -> dict[str, str]:
+    folder = f"sys/bus/pci/devices/{address}/"
+    resource = "0x00000000fb000000 0x00000000fbffffff 0x40200\n" * 2
+    files = {"vendor": "0x10de\n", "class": "0x030000\n", "device": f"{device}\n", "resource": resource}
+    return {folder + name: text for name, text in {**files, "uevent": f"DRIVER={bound}\n" if bound else ""}.items()}
+
+
+def loaded(version: str = "570.158.01", kind: str = "Open Kernel Module for x86_64") -> dict[str, str]:
+    nodes = dict.fromkeys(("dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0"), "")
+    return {**nodes, "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX {kind}  {version}  Release Build\n"}
+
+
+def examine(
+    root: Path,
+    files: dict[str, str],
+    nvml: NvmlFacts | Unknown,
+    *,
+    os: str = "Ubuntu 22.04.3 LTS",
+    cuinit: str = NO_DEVICE,
+    **families: Any,
+) -> list[RootCause]:
+    """Gather the facts of the machine with these files and return its causes."""
+    for name, text in {"proc/sys/kernel/osrelease": "6.1.0\n", **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o666)
+    of_driver = driver.gather(root, "libno.so.1")
+    version = of_driver.kernel_module or "570.158.01"
+    of_driver = replace(of_driver, libcuda_path=f"/usr/lib/libcuda.so.{version}", libcuda_error=None)
+    if isinstance(nvml, NvmlFacts) and nvml.driver_version:
+        nvml = replace(nvml, driver_version=version)
+    gathered = {"driver": of_driver, "device_nodes": device_nodes.gather(root), "kernel": kernel.gather(root)}
+    count = len(nvml.devices) if isinstance(nvml, NvmlFacts) else 0
+    facts = example_facts(count, os, nvml=nvml, **{**gathered, **families})
+    return list(diagnose(example_evidence(facts, cuinit=cuinit, listed=0 if cuinit else count)).causes)
+
+
+_OPEN_REFUSES = (
+    "nvidia-nvlink: Nvlink Core is being initialized, major device number 508",
+    "NVRM: The NVIDIA GPU 0000:2c:00.0 (PCI ID: 10de:1d16)\nNVRM: installed in this system is not supported by open\n"
+    "NVRM: nvidia.ko because it does not include the required GPU\nNVRM: System Processor (GSP).",
+    "nvidia 0000:2c:00.0: probe with driver nvidia failed with error -1",
+    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+    "NVRM: None of the NVIDIA devices were initialized.",
+)
+_INIT_FAILED = "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x65:1792)"
+_GSP = "NVRM: RmInitAdapter: Cannot initialize GSP firmware RM"
+_K80 = (
+    "Nov 20 10:00:01 h kernel: NVRM: The NVIDIA Tesla K80 GPU installed in this system is#012NVRM:  supported through "
+    "the NVIDIA 470.xx Legacy drivers. Please#012NVRM:  information.  The 560.35.05 NVIDIA driver will ignore\n"
+)
+
+MET: dict[str, tuple[dict[str, str], NvmlFacts, str, str, str]] = {
+    # thread or matter: files, NVML, cause, words of its sentence, words of its fix
+    f"{THREADS}pop-os/cosmic-epoch/issues/3411": (
+        {**BUILT, **pci("0000:2c:00.0", "0x1d16"), **kmsg(*_OPEN_REFUSES)},
+        NOT_LOADED,
+        "kernel_module_of_wrong_kind",
+        "needs NVIDIA's proprietary kernel module, but the open one is installed",
+        "nvidia-driver-580",
+    ),
+    f"{ISSUES}230": (
+        {
+            **pci("0000:01:00.0", "0x2484", "nvidia"),
+            **loaded("515.43.04"),
+            **kmsg("NVRM: Open nvidia.ko is only ready for use on Data Center GPUs.", _INIT_FAILED),
+        },
+        NO_GPU,
+        "gpu_refused_by_driver",
+        "only if it is told to",
+        "NVreg_OpenRmEnableUnsupportedGpus=1",
+    ),
+    f"{ISSUES}789": (
+        {**pci("0000:01:00.0", "0x2204", "nvidia"), **loaded(), **kmsg(_GSP, _INIT_FAILED)},
+        NO_GPU,
+        "gpu_refused_by_driver",
+        "the firmware of the GPU (GSP) does not start",
+        "switch the machine off",
+    ),
+    f"{ISSUES}263": (
+        {
+            **pci("0000:01:00.0", "0x2504", "nvidia"),
+            **loaded(),
+            **kmsg(
+                "nvidia 0000:01:00.0: Direct firmware load for nvidia/515.43.04/gsp.bin failed with error -2",
+                _GSP,
+                _INIT_FAILED,
+            ),
+        },
+        NO_GPU,
+        "gpu_refused_by_driver",
+        "firmware in /lib/firmware/nvidia is missing",
+        "install the driver's firmware",
+    ),
+    "power cables": (
+        {
+            **pci("0000:01:00.0", "0x2235", "nvidia"),
+            **loaded(),
+            **kmsg("NVRM: GPU 0000:01:00.0: GPU does not have the necessary power cables connected.", _INIT_FAILED),
+        },
+        NO_GPU,
+        "gpu_refused_by_driver",
+        "gets no power",
+        "connect every power socket",
+    ),
+    "only a file of syslog may be read": (
+        {**BUILT, **pci("0000:01:00.0", "0x102d"), "var/log/messages": _K80},
+        NOT_LOADED,
+        "gpu_needs_legacy_driver",
+        "Tesla K80 needs the legacy driver 470.xx",
+        "nvidia-driver-470",
+    ),
+    f"{THREADS}canonical/nvidia-prime/issues/20": (
+        {
+            **BUILT,
+            **pci("0000:01:00.0", "0x1f91"),
+            "etc/modprobe.d/blacklist-nvidia.conf": "# x\nblacklist nvidia\nalias nvidia off\nalias nvidia-drm off\n",
+        },
+        NOT_LOADED,
+        "module_not_loaded",
+        "/etc/modprobe.d/blacklist-nvidia.conf:3 forbids it",
+        "sudo sed -i '3d;2d' /etc/modprobe.d/blacklist-nvidia.conf",
+    ),
+    f"{THREADS}Bumblebee-Project/Bumblebee/issues/822": (
+        {**BUILT, **pci("0000:01:00.0", "0x1f91"), "etc/modprobe.d/bumblebee.conf": "\nblacklist nvidia\n"},
+        NOT_LOADED,
+        "module_not_loaded",
+        "/etc/modprobe.d/bumblebee.conf:2 forbids it",
+        "sudo sed -i '2d' /etc/modprobe.d/bumblebee.conf",
+    ),
+    "an option of the kernel": (
+        {
+            **BUILT,
+            **pci("0000:01:00.0", "0x1f91"),
+            **kmsg("Module nvidia is blacklisted"),
+            "proc/cmdline": "root=/dev/sda1 module_blacklist=nvidia,nvidia_drm quiet\n",
+        },
+        NOT_LOADED,
+        "module_not_loaded",
+        "the kernel's option module_blacklist=nvidia,nvidia_drm forbids it",
+        "/etc/default/grub",
+    ),
+    f"{THREADS}negativo17/nvidia-driver/issues/97": (
+        {**BUILT, **pci("0000:01:00.0", "0x1f91"), **kmsg("nvidia: version magic '6.0.9 ' should be '6.1.0 '")},
+        NOT_LOADED,
+        "module_not_loaded",
+        "was built for another kernel",
+        "dkms autoinstall",
+    ),
+    f"{THREADS}CachyOS/linux-cachyos/issues/118": (
+        {**pci("0000:01:00.0", "0x1f91"), "lib/modules/6.9.0/updates/dkms/nvidia.ko.zst": ""},
+        NOT_LOADED,
+        "module_not_built",
+        "was not built for the running kernel",
+        "dkms autoinstall -k 6.1.0",
+    ),
+    "a signature is refused, and the variables of UEFI may not be read": (
+        {**BUILT, **pci("0000:01:00.0", "0x2204"), **kmsg("Loading of module with unavailable key is rejected")},
+        NOT_LOADED,
+        "module_refused_by_secure_boot",
+        "the kernel refuses a module whose signature it does not know",
+        "mokutil --import",
+    ),
+    "a GPU for virtual machines by its number": (
+        {
+            **pci("0000:01:00.0", "0x2204", "vfio-pci"),
+            "etc/modprobe.d/vfio.conf": "options vfio-pci ids=10de:2204,10de:1aef\n",
+        },
+        NOT_LOADED,
+        "gpu_kept_for_others",
+        "is reserved by the kernel driver vfio-pci",
+        "sudo sed -i '1d' /etc/modprobe.d/vfio.conf",
+    ),
+    f"{THREADS}OpenMandrivaAssociation/distribution/issues/2169": (
+        {
+            **pci("0000:01:00.0", "0x1c03", "nouveau"),
+            "proc/modules": "nouveau 1 0 - Live 0x0\n",
+            "etc/modprobe.d/blacklist.conf": "blacklist nouveau\n",
+        },
+        NOT_LOADED,
+        "nouveau_in_use",
+        "with nouveau instead of NVIDIA's module",
+        "sudo update-initramfs -u",
+    ),
+}
+
+
+@pytest.mark.parametrize("thread", MET)
+def test_the_first_cause_is_what_the_kernel_says(thread: str, tmp_path: Path) -> None:
+    files, nvml, cause_id, words, fix = MET[thread]
+    first = examine(tmp_path, files, nvml)[0]
+    assert (first.cause_id, words in first.cause) == (cause_id, True), first.cause
+    assert any(fix in fix_line(action) for action in first.fix)
+
+
+def test_nothing_is_asked_for_that_is_already_so(tmp_path: Path) -> None:
+    files, nvml, *_ = MET[f"{THREADS}OpenMandrivaAssociation/distribution/issues/2169"]
+    assert not any("blacklist nouveau" in action.command for action in examine(tmp_path, files, nvml)[0].fix)
+
+
+OF_ONE_OF_SEVERAL = {
+    f"{ISSUES}1230": (
+        "NVRM: GPU6 _kgspBootGspRm: unexpected WPR2 already up, cannot proceed with booting GSP",
+        "(GSP)",
+    ),
+    f"{THREADS}NVIDIA/NVSentinel/issues/155": (
+        "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+        "NVRM: fallen off the bus and is not responding to commands.",
+        "fallen off the PCIe bus",
+    ),
+}
+
+
+@pytest.mark.parametrize("thread", OF_ONE_OF_SEVERAL)
+def test_a_gpu_that_does_not_start_is_named_while_others_work(thread: str, tmp_path: Path) -> None:
+    message, words = OF_ONE_OF_SEVERAL[thread]
+    nvml = devices(*[card() for _ in range(3)])
+    on_bus = [pci(device.pci_bus_id, "0x20b0", "nvidia") for device in nvml.devices]
+    files = {
+        name: text for one in (*on_bus, pci("0000:b3:00.0", "0x20b0", "nvidia"), loaded()) for name, text in one.items()
+    }
+    (cause,) = examine(tmp_path, {**files, **kmsg(message)}, nvml, cuinit="")
+    assert (cause.cause_id, cause.gpus) == ("gpu_refused_by_driver", ("0000:b3:00.0",))
+    assert "GPU 0000:b3:00.0" in cause.cause
+    assert words in cause.cause
+
+
+def test_a_line_about_another_gpu_explains_nothing(tmp_path: Path) -> None:
+    nvml = devices(card())
+    address = nvml.devices[0].pci_bus_id
+    files = {**pci(address, "0x20b0", "nvidia"), **pci("0000:b3:00.0", "0x20b0", "nvidia"), **loaded()}
+    log = kmsg(f"NVRM: Xid (PCI:{address[:-2]}): 79, pid=1, GPU has fallen off the bus.")
+    assert examine(tmp_path, {**files, **log}, nvml, cuinit="") == []
+
+
+def test_the_log_is_read_even_if_the_driver_hangs(tmp_path: Path) -> None:
+    xid = "NVRM: Xid (PCI:0000:c1:00): 119, pid=1, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0"
+    causes = examine(
+        tmp_path,
+        {**pci("0000:c1:00.0", "0x2330", "nvidia"), **kmsg(xid)},
+        Unknown("no answer within 40 s"),
+        cuinit="",
+        driver=Unknown("no answer within 40 s"),
+        calls=CallFacts((TimedCall("cuInit", None, waited_s=40.0),)),
+    )
+    assert causes[0].cause_id == "driver_call_hangs"
+    assert "Xid 119: the GPU's system processor (GSP) does not answer the driver" in causes[0].cause
+    assert any(action.command == "sudo nvidia-smi --gpu-reset -i 0000:c1:00.0" for action in causes[0].fix)
+
+
+def test_a_gpu_that_is_excluded_on_purpose_is_not_missing(tmp_path: Path) -> None:
+    nvml = devices(card())
+    information = {"proc/driver/nvidia/gpus/0000:b3:00.0/information": "Model: \t NVIDIA A100\nGPU Excluded:\t Yes\n"}
+    on_bus = {**pci(nvml.devices[0].pci_bus_id, "0x20b0", "nvidia"), **pci("0000:b3:00.0", "0x20b0", "nvidia")}
+    log = kmsg("NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x62:0x65:1792)")
+    assert examine(tmp_path, {**on_bus, **loaded(), **information, **log}, nvml, cuinit="") == []
+
+
+_START = (
+    "nvidia-nvlink: Nvlink Core is being initialized, major device number 234",
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.158.01  Release Build",
+)
+ODD: dict[str, dict[str, str]] = {
+    "an Xid of a program": kmsg(*_START, "NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python, Ch 00000008"),
+    "a GPU was lost before the module was loaded again": kmsg(
+        "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", *_START
+    ),
+    "lost, and works again without a trace in the log": kmsg(
+        *_START, "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus."
+    ),
+    "blacklisted, and loaded by nvidia-modprobe": {"etc/modprobe.d/bumblebee.conf": "blacklist nvidia\n"},
+    "nouveau is blacklisted": {"usr/lib/modprobe.d/nvidia.conf": "blacklist nouveau\noptions nouveau modeset=0\n"},
+    "options of the module": {"etc/modprobe.d/nvidia.conf": "options nvidia NVreg_PreserveVideoMemoryAllocations=1\n"},
+    "the other card is for a virtual machine": {
+        **pci("0000:b3:00.0", "0x1b06", "vfio-pci"),
+        "proc/cmdline": "vfio-pci.ids=10de:1b06 intel_iommu=on\n",
+    },
+    "it slept": kmsg(*_START, "PM: suspend entry (deep)", "PM: suspend exit"),
+    "a GPU of Intel draws": {
+        "sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n",
+        "sys/bus/pci/devices/0000:00:02.0/class": "0x030000\n",
+    },
+    "the chipset is not known": kmsg(*_START, "NVRM objClInitPcieChipset: *** Chipset Setup Function Error!"),
+    "a port without a device": kmsg(*_START, "nvidia-gpu 0000:01:00.3: i2c timeout error e0000000"),
+    "an unsigned module of somebody else": kmsg("Loading of unsigned module is rejected", *_START),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_and_healthy(name: str, tmp_path: Path) -> None:
+    nvml = devices(card())
+    on_bus = pci(nvml.devices[0].pci_bus_id, "0x20b0", "nvidia")
+    assert examine(tmp_path, {**loaded(), **on_bus, **ODD[name]}, nvml, cuinit="") == []
