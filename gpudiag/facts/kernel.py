@@ -50,7 +50,6 @@ _START = re.compile(r"nvidia-nvlink: Nvlink Core is being initialized", re.IGNOR
 """The first line of every attempt to load the module: what the module said before is of an earlier one."""
 _BOOT = re.compile(r"Linux version \d")
 _FILE_PREFIX = re.compile(r"^.{0,120}? kernel: (?:\[ {0,8}\d+\.\d+\] ?)?|^\[ {0,8}\d+\.\d+\] ?")
-_KMSG_PREFIX = re.compile(r"^\d+,\d+,\d+,[^;]*;")
 _SYSLOG_PREFIX = re.compile(r"^<\d+>(?:\[ {0,8}\d+\.\d+\] ?)?")
 _NEW_LINE = re.compile(r"\\x0a|#012")
 """A line break inside of a message, as ``/dev/kmsg`` and rsyslog write it."""
@@ -143,6 +142,8 @@ def relevant(messages: Iterable[str], addresses: frozenset[str] = frozenset()) -
 
 def _one_line(message: str) -> str:
     """Return a message of several lines, each of which may begin with ``NVRM:``, as one."""
+    if "\\x0a" not in message and "#012" not in message:  # nearly every message
+        return message.rstrip()
     first, *more = _NEW_LINE.split(message)
     return " ".join([first.rstrip(), *(re.sub(r"^\s*NVRM:\s*", "", line).strip() for line in more)]).rstrip()
 
@@ -150,7 +151,8 @@ def _one_line(message: str) -> str:
 def _kmsg(root: Path) -> tuple[str, list[str]]:
     file = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return "", [_one_line(_KMSG_PREFIX.sub("", line)) for line in _records(file) if _KMSG_PREFIX.match(line)]
+        parts = (line.partition(";") for line in _records(file))
+        return "", [_one_line(text) for prefix, _, text in parts if prefix[:1].isdigit()]
     finally:
         os.close(file)
 

@@ -265,7 +265,7 @@ def test_a_line_about_another_gpu_explains_nothing(tmp_path: Path) -> None:
 
 
 def test_the_log_is_read_even_if_the_driver_hangs(tmp_path: Path) -> None:
-    xid = "NVRM: Xid (PCI:0000:c1:00): 119, pid=1, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0"
+    xid = "NVRM: Xid (PCI:0000:c1:00): 119, pid=1, Timeout after 6s of waiting for RPC response from GPU0 GSP!"
     causes = examine(
         tmp_path,
         {**pci("0000:c1:00.0", "0x2330", "nvidia"), **kmsg(xid)},
