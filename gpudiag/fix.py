@@ -283,7 +283,8 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
     for name, value in figures.items():
         path = isinstance(value, str) and value.startswith("/") and action.kind is not Kind.EDIT_PROGRAM
         if path and not re.search(rf"['\"]\{{{name}\}}", action.command):
-            quoted[name] = quote(value)
+            # Several files are a list, each a word of the command.
+            quoted[name] = " ".join(map(quote, re.split(r" (?=/)", value)))
     change = action.change and {
         name.format_map(figures): value and value.format_map(figures) for name, value in action.change.items()
     }

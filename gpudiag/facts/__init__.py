@@ -46,3 +46,13 @@ def read_text(file: Path) -> str:
 def kernel_release(root: Path) -> str:
     """Return the kernel release of the machine under ``root``."""
     return read_text(root / "proc/sys/kernel/osrelease").strip() or platform.release()
+
+
+def user_name(number: int) -> str:
+    """Return the name of a user; its number if it has no name here, as in a container, or on Windows."""
+    try:
+        import pwd
+
+        return printable(pwd.getpwuid(number).pw_name)
+    except (ImportError, KeyError):
+        return str(number)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from gpudiag.facts import printable, read_text
+from gpudiag.facts import printable, read_text, user_name
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts
 
 _NVIDIA = "0x10de"
@@ -15,6 +16,9 @@ _OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
 _DISPLAY_CONTROLLER = "0x03"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
+_NEEDED = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
+"""Names of files that have to be devices; there are folders besides, such as ``nvidia-caps``."""
+_MAJOR = re.compile(r"^ *(\d+) (nvidia\S*)$", re.MULTILINE)
 
 
 def gather(root: Path = Path("/")) -> DeviceNodeFacts:
@@ -29,7 +33,7 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
     drivers = {device.name: _DRIVER.search(read_text(device / "uevent")) for device in own}
     iommu_groups = {device.name: read_text(device / "iommu_group/type").strip() for device in own}
     return DeviceNodeFacts(
-        nodes=tuple(_node(file, root) for file in files if not file.is_dir()),
+        nodes=tuple(_node(file, root) for file in files if _NEEDED.fullmatch(file.name) or not file.is_dir()),
         pci_gpus=tuple(device.name for device in own),
         bound={name: driver[1] for name, driver in drivers.items() if driver},
         other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},
@@ -42,6 +46,8 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         iommus=tuple(sorted(file.name for file in root.glob("sys/class/iommu/*"))),
         iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
         network=tuple(sorted(printable(file.name) for file in root.glob("sys/class/net/*"))),
+        majors=_majors(read_text(root / "proc/devices")),
+        private_dev=_is_private(read_text(root / "proc/self/mountinfo")),
     )
 
 
@@ -58,22 +64,47 @@ def _lacks_a_region(regions: str) -> bool:
     return any(int(line.split()[0], 16) == 0 for line in regions.splitlines()[:2] if re.match(r"0x[\da-f]+ ", line))
 
 
+def _is_private(mounts: str) -> bool:
+    """Return whether the last line about ``/dev`` is not such as ``24 27 0:6 / /dev rw - devtmpfs devtmpfs rw``."""
+    lines = [line for line in mounts.splitlines() if re.search(r"^\S+ \S+ \S+ \S+ /dev ", line)]
+    return bool(mounts) and not (lines and " - devtmpfs " in lines[-1])
+
+
+def _majors(devices: str) -> dict[str, int]:
+    """Return the numbers of NVIDIA's drivers, from lines such as ``511 nvidia-uvm``."""
+    return {name: int(number) for number, name in _MAJOR.findall(devices.partition("Block devices:")[0])}
+
+
 def _node(file: Path, root: Path) -> DeviceNode:
     status = file.lstat()
+    with suppress(OSError):  # a link to nothing is described itself
+        status = file.stat()
+    is_device = stat.S_ISCHR(status.st_mode)
     return DeviceNode(
         path=printable(f"/{file.relative_to(root)}"),
         mode=stat.filemode(status.st_mode),
-        readable=_may(file, os.R_OK, root),
-        writable=_may(file, os.W_OK, root),
+        readable=_may(file, status, os.R_OK, root),
+        writable=_may(file, status, os.W_OK, root),
         group=_group(status.st_gid),
+        owner=user_name(status.st_uid),
+        major=os.major(status.st_rdev) if is_device else None,
+        minor=os.minor(status.st_rdev) if is_device else None,
+        nodev=is_device and _is_nodev(file),
     )
 
 
-def _may(file: Path, what: int, root: Path) -> bool:
+def _may(file: Path, status: os.stat_result, what: int, root: Path) -> bool:
     """Return whether this process may read or write ``file``; on a faked machine it never counts as root."""
     if root != Path("/"):
-        return file.stat().st_mode & what == what  # os.R_OK and os.W_OK are the bits for others
+        return status.st_mode & what == what  # os.R_OK and os.W_OK are the bits for others
     return os.access(file, what)
+
+
+def _is_nodev(file: Path) -> bool:
+    try:
+        return bool(os.statvfs(file).f_flag & os.ST_NODEV)
+    except OSError:
+        return False
 
 
 def _groups(root: Path) -> tuple[str, ...]:

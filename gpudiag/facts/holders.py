@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from gpudiag.facts import printable, read_text
+from gpudiag.facts import printable, read_text, user_name
 from gpudiag.model.facts import GpuProcess, NvmlDevice, ProcessIdentity
 
 _FIRST_NAMESPACE = "pid:[4026531836]"
@@ -55,7 +55,7 @@ def _holder(process: GpuProcess, root: Path) -> ProcessIdentity | None:
     cgroup = read_text(folder / "cgroup")
     parent = status.get("PPid", "").strip()
     return ProcessIdentity(
-        user=_user(status.get("Uid", "").split()),
+        user=user_name(int(numbers[0])) if (numbers := status.get("Uid", "").split()) else None,
         command=_command(read_text(folder / "cmdline").split("\0")) or printable(status.get("Name", "").strip()),
         started_at=_started(root, folder),
         parent_gone=parent == "1" and process.pid != 1 and ".service" not in cgroup if parent else None,
@@ -65,17 +65,6 @@ def _holder(process: GpuProcess, root: Path) -> ProcessIdentity | None:
 
 def _search(shape: re.Pattern[str], cgroup: str) -> re.Match[str] | None:
     return next(filter(None, map(shape.search, cgroup.splitlines())), None)
-
-
-def _user(numbers: list[str]) -> str | None:
-    if not numbers:
-        return None
-    try:
-        import pwd
-
-        return printable(pwd.getpwuid(int(numbers[0])).pw_name)
-    except (ImportError, KeyError, ValueError):  # a user of a container has no name here
-        return numbers[0]
 
 
 def _command(words: list[str]) -> str | None:

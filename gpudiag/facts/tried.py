@@ -12,9 +12,10 @@ import re
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from gpudiag.facts import printable, read_text
+from gpudiag.facts import printable, read_text, user_name
 from gpudiag.model.facts import PathAttempt, TriedFacts
 
 _DEVICES = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
@@ -77,7 +78,8 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the folders that a program on a GPU writes to, with their purpose."""
     # TensorFlow takes the first that exists, and no other if that one cannot be written (GetLocalTempDirectories).
     candidates = filter(None, map(environ.get, _TEMPORARY))
-    yield next((Path(candidate) for candidate in candidates if Path(candidate).is_dir()), _LAST), "temporary files"
+    folder = next((Path(candidate) for candidate in candidates if os.path.isdir(candidate)), _LAST)  # noqa: PTH112
+    yield folder, "temporary files"
     home = environ.get("HOME")
     if home:
         yield Path(home), "home"
@@ -91,7 +93,8 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 def _written(folder: Path, purpose: str) -> PathAttempt:
     """Test whether a nameless file can be written in ``folder``, or where it would be created."""
-    place = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    # Path.exists raises PermissionError below a folder that is closed to this user, such as the HOME=/root of sudo -u.
+    place = next((path for path in (folder, *folder.absolute().parents) if os.path.exists(path)), folder)  # noqa: PTH110
     try:
         error = _try_to_write(place)
     except OSError as raised:
@@ -112,13 +115,22 @@ def _try_to_write(place: Path) -> str | None:
 
 def _connected(file: Path, path: str, asked_for: bool) -> PathAttempt | None:
     """Return the result of connecting to a socket; None for an absent socket that no variable names."""
-    if not file.exists() and not asked_for:
-        return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1)
         try:
             connection.connect(str(file))
         except OSError as error:
+            if error.errno == errno.ENOENT and not asked_for:
+                return None
             # Of another kind than a stream: a service has it, all the same.
-            return PathAttempt(printable(path), None if error.errno == errno.EPROTOTYPE else _name(error))
+            failed = None if error.errno == errno.EPROTOTYPE else _name(error)
+            return PathAttempt(printable(path), failed, owner=_owner(file))
     return PathAttempt(printable(path))
+
+
+def _owner(file: Path) -> str:
+    """Return the user that owns ``file``, or the folder that keeps this user from it; "" if neither exists."""
+    for path in (file, *file.parents[:1]):
+        with suppress(OSError):
+            return user_name(path.lstat().st_uid)
+    return ""

@@ -321,6 +321,13 @@ class DeviceNode(Record):
     writable: bool
     group: str = ""
     """The group that owns it."""
+    owner: str = ""
+    """The user that owns it; "" if it is not known."""
+    major: int | None = None
+    """The number of its driver; None if it is no device."""
+    minor: int | None = None
+    nodev: bool = False
+    """True if it lies on a file system that was mounted with ``nodev``, on which no device can be opened."""
 
 
 class DeviceNodeFacts(FactFamily, tag="device_nodes"):
@@ -352,6 +359,10 @@ class DeviceNodeFacts(FactFamily, tag="device_nodes"):
     """GPUs that the kernel has switched off (``D3cold``)."""
     bridges: dict[str, tuple[str, ...]] = {}
     """For each GPU, by PCI bus id, the PCI bridges and switches above it, the host's first."""
+    majors: dict[str, int] = {}
+    """The numbers of NVIDIA's drivers of character devices (``/proc/devices``), which containers see, too."""
+    private_dev: bool = False
+    """True if ``/dev`` is not the kernel's own (``devtmpfs``), but a file system that somebody filled."""
 
 
 class EnvironmentFacts(FactFamily, tag="environment"):
@@ -364,11 +375,27 @@ class EnvironmentFacts(FactFamily, tag="environment"):
     ``/etc/ld.so.preload`` as the file means that a library named there sets the variable in every program."""
 
 
+class Limit(Record):
+    """A limit that the kernel holds this process to; what has no limit is left out."""
+
+    name: str
+    """``pids.max``, ``memory.max``, ``Max processes``, ``Max address space``, ``vm.overcommit_memory`` ..."""
+    value: int
+    """The limit in force: bytes, or a number."""
+    place: str
+    """The file that states it: of the control group that is the tightest, or ``/proc/self/limits``."""
+    used: Momentary[int | None] = None
+    """What is used of it; None if the kernel does not say."""
+    reached: Momentary[int] = 0
+    """How often the kernel refused more, or killed a process for it, since the control group was made."""
+
+
 class ContainerFacts(FactFamily, tag="container"):
     """Marks of a container, of Kubernetes and of Slurm, and what they limit."""
 
     runtime: str | None
-    """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container."""
+    """``docker``, ``podman``, ``containerd``, ``singularity``, ``lxc`` ... or None outside a container; the names are
+    those of :mod:`gpudiag.knowledge.sandboxes`."""
     evidence: tuple[str, ...]
     """The signs of the container that were found, such as ``/.dockerenv``."""
     kubernetes: bool
@@ -385,6 +412,18 @@ class ContainerFacts(FactFamily, tag="container"):
     """Device files of InfiniBand verbs (``/dev/infiniband``)."""
     image: str | None = None
     """The container's image: the name that the runtime gives, or a digest of its layers; None: not known."""
+    sandbox: str | None = None
+    """What else confines this process: ``gvisor``, ``snap``, ``systemd`` (a unit), ``chroot``; None: nothing known."""
+    sandbox_name: str = ""
+    """The name of the unit or of the snap."""
+    control_group: str | None = None
+    """The path of this process's control group, of devices if it has one of its own for them."""
+    user_namespace: str | None = None
+    """The users that exist in this user namespace, as ``/proc/self/uid_map`` lists them; None if all do."""
+    overrides_permissions: bool | None = None
+    """Whether permissions of files do not bind this process (CAP_DAC_OVERRIDE); None: not known."""
+    limits: tuple[Limit, ...] = ()
+    """The limits of control groups, ``ulimit`` and overcommit that are in force."""
 
     @property
     def name(self) -> str | None:
@@ -472,6 +511,8 @@ class PathAttempt(Record):
     """What a folder is for: ``temporary files``, ``CUDA cache``, ``home``, or the flag that names it."""
     free_bytes: Momentary[int | None] = None
     """Free space in the folder."""
+    owner: str = ""
+    """The user that owns a socket that could not be connected to, or its folder; "" if it is not known."""
 
 
 class TriedFacts(FactFamily, tag="tried"):

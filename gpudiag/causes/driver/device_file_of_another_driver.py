@@ -8,11 +8,9 @@ needs no nvidia-uvm, works.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.gpu_state import NoneListed, meaning
-from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Kind, Where, check, configure, run, start
-from gpudiag.model.facts import Facts, TriedFacts
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.refusals import Refusal, Refusals, Refuser
+from gpudiag.fix import Kind, Where, check, configure, run
 
 CAUSE = Cause(
     title="{files} cannot be opened: no driver on this machine has its device number",
@@ -23,26 +21,29 @@ CAUSE = Cause(
     ),
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",
 )
-_NO_DRIVER = ("ENXIO", "ENODEV")
 
 
-def find(facts: Facts, tried: TriedFacts, none: NoneListed) -> Matches:
-    stale = [attempt for attempt in tried.opened if attempt.error in _NO_DRIVER]
+def find(files: Refusals) -> Matches:
+    stale = files.by(Refuser.NUMBER)
     if not stale:
         return
-    inside = container(facts)
-    files = " ".join(attempt.path for attempt in stale)
-    yield Match(
-        evidence=tuple(f"open {attempt.path}: {meaning(attempt.error)}" for attempt in stale),
-        figures={"files": files},
-        fix=(
-            CAUSE.fix[0],
-            configure("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
-            if inside
-            else run(f"sudo rm {files}", kind=Kind.REMOVE),
-            start("docker run --gpus all ...", "start a new container, because this one keeps its files")
-            if inside
-            else configure("sudo nvidia-modprobe -u -c 0", "creates it with the right number"),
-        ),
-        stage=none.stage,
-    )
+    sandbox, names = files.sandbox, " ".join(refusal.node.path for refusal in stale)
+    fix = (run(f"sudo rm {names}", kind=Kind.REMOVE), CAUSE.fix[2])
+    if sandbox is not None and sandbox.is_container:
+        again = sandbox.give.replaced(note="a new container, because this one keeps its files")
+        lists = configure("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)
+        fix = (lists, *files.actions((again,), stale))
+    numbers = (line for refusal in stale if (line := _registered(files, refusal)))
+    yield files.match(stale, (CAUSE.fix[0], *fix), *numbers)
+
+
+def _registered(files: Refusals, refusal: Refusal) -> str:
+    """Return the number of the file's driver in /proc/devices, as evidence."""
+    number, own = files.expected(refusal.node), refusal.node.major
+    if own is None:
+        return ""
+    if not files.nodes.majors:
+        return "/proc/devices lists no driver of NVIDIA's"
+    if number is None:
+        return f"/proc/devices lists no driver for {refusal.node.path}: its module is not loaded"
+    return f"/proc/devices gives its driver the number {number}, not {own}"

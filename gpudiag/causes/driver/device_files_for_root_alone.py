@@ -6,8 +6,11 @@ The driver makes its device files open to everybody, unless its module has been 
 
 from __future__ import annotations
 
+import stat
+
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT
+from gpudiag.causes.shared.refusals import Refusals, Refuser
 from gpudiag.fix import Kind, check, configure, run
 
 CAUSE = Cause(
@@ -28,6 +31,13 @@ CAUSE = Cause(
 )
 
 
-def find(files: NoAccess) -> Matches:
-    if (shut := files.by_their_mode) and not files.by_their_group:
-        yield files.match(shut)
+def find(files: Refusals) -> Matches:
+    if shut := files.by(Refuser.PERMISSIONS):
+        decimal = next((number for refusal in shut if (number := _read_as_decimal(refusal.node.mode))), None)
+        seen = (f"NVreg_DeviceFileMode={decimal} is a decimal number, without the 0 of an octal one",) if decimal else ()
+        yield files.match(shut, (), *files.who_asks, *seen)
+
+
+def _read_as_decimal(mode: str) -> int | None:
+    """Return 666 or 660 if the permissions are that number taken for a decimal one: 666 is 01232, ``c-w--wx-wT``."""
+    return next((number for number in (666, 660) if stat.filemode(stat.S_IFCHR | number) == mode), None)

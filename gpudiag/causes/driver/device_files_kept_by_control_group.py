@@ -9,26 +9,15 @@ again, from what systemd knows of, and the GPUs that the container runtime added
 
 from __future__ import annotations
 
-import re
-
-from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.device_files import NoAccess
-from gpudiag.causes.shared.gpu_state import NoneListed, meaning
-from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Action, Kind, Where, check, configure, run, start
-from gpudiag.model.facts import Facts, TriedFacts, Unknown
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.refusals import Refusals, Refuser
+from gpudiag.fix import Action, check, configure, start
+from gpudiag.knowledge.sandboxes import BY_NAME
+from gpudiag.model.facts import Unknown
 
 CAUSE = Cause(
     title="the permissions of {files} let this process in, but its device control group blocks it",
-    fix=(
-        run(
-            "docker restart CONTAINER",
-            "gives the container its GPUs again",
-            kind=Kind.START_CONTAINER,
-            where=Where.HOST,
-        ),
-        configure("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST),
-    ),
+    fix=BY_NAME["docker"].rules,
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless={
         "slurm_gave_no_gpu": "Slurm sets the control group: the job has to ask for a GPU",
@@ -36,56 +25,25 @@ CAUSE = Cause(
     },
     views=("host.driver.no_access", "host.driver.nvml_failed"),
 )
-_CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 
 
-def find(facts: Facts, tried: TriedFacts | None, none: NoneListed | None, files: NoAccess | None) -> Matches:
-    if tried is not None and none is not None and (needed := _refused(tried)):
-        evidence = (
-            *(f"open {attempt.path}: {meaning(attempt.error)}" for attempt in tried.opened if attempt.path in needed),
-            *(
-                f"{node.mode} {node.path}: its permissions allow it"
-                for node in getattr(facts.device_nodes, "nodes", ())
-                if node.path in needed and node.readable and node.writable
+def find(files: Refusals) -> Matches:
+    if kept := files.by(Refuser.CONTROL_GROUP):
+        group = getattr(files.facts.container, "control_group", None)
+        yield files.match(kept, _fix(files), *([f"control group: {group}"] if group and group != "/" else []))
+
+
+def _fix(files: Refusals) -> tuple[Action | None, ...]:
+    kept = files.by(Refuser.CONTROL_GROUP)
+    inside = files.facts.container
+    if not isinstance(inside, Unknown) and inside.slurm_job is not None:
+        return (start("srun --gres=gpu:1 ...", "requests a GPU from Slurm; the step must request it, too"),)
+    if files.sandbox is None:
+        return (
+            check(
+                "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT",
+                "shows the device rules of that unit or slice",
             ),
+            configure("sudo systemctl edit UNIT", f"[Service] DeviceAllow={kept[0].node.path} rw"),
         )
-        yield Match(evidence, figures={"files": " ".join(needed)}, fix=_fix(facts, needed), stage=none.stage)
-    elif files is not None and not files.by_their_mode:  # access(2) says it on some systems, and open(2) was not tried
-        yield files.match(files.shut, fix=_fix(facts, [node.path for node in files.shut]))
-
-
-def _refused(tried: TriedFacts) -> list[str]:
-    """Return the device files that a GPU needs and that may not be opened."""
-    kept = [attempt.path for attempt in tried.opened if attempt.error == "EPERM"]
-    gpus = [attempt.path for attempt in tried.opened if re.fullmatch(r"/dev/nvidia\d+", attempt.path)]
-    # A job is kept from the GPUs of others in the same way: without a GPU it is only if it has none at all.
-    return [path for path in kept if path in _CONTROL] or (gpus if gpus and set(gpus) <= set(kept) else [])
-
-
-def _fix(facts: Facts, files: list[str]) -> tuple[Action | None, ...]:
-    if not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None:
-        do, then, runtime = (
-            start("srun --gres=gpu:1 ...", "requests a GPU from Slurm; the step must request it, too"),
-            None,
-            None,
-        )
-    elif container(facts):
-        do = run(
-            "docker restart CONTAINER",
-            "gives the container its GPUs again; in Kubernetes, delete the pod",
-            kind=Kind.START_CONTAINER,
-            where=Where.HOST,
-        )
-        then = configure("sudo nvidia-ctk system create-dev-char-symlinks --create-all", "they stay", where=Where.HOST)
-        runtime = configure(
-            "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
-            "if no container ever got its GPUs: true is only for rootless containers",
-            where=Where.HOST,
-        )
-    else:
-        do = check(
-            "cat /proc/self/cgroup; systemctl show -p DeviceAllow -p DevicePolicy UNIT",
-            "shows the device rules of that unit or slice",
-        )
-        then, runtime = configure("sudo systemctl edit UNIT", f"[Service] DeviceAllow={files[0]} rw"), None
-    return do, then, runtime
+    return files.actions(files.sandbox.rules or (files.sandbox.give,), kept)

@@ -15,9 +15,9 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Role, configure, run, start, unset
+from gpudiag.fix import Kind, Role, Where, configure, note, run, start, unset
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts, TriedFacts
+from gpudiag.model.facts import Facts, PathAttempt, TriedFacts, Unknown
 
 CAUSE = Cause(
     title="CUDA is set to use an MPS daemon, but {why}",
@@ -37,6 +37,9 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     control = next((attempt for attempt in tried.connected if attempt.path.endswith("/control")), None)
     folder = control.path.rpartition("/")[0] if control else facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
     refused = control is not None and control.error is not None
+    if control is not None and control.error in ("EACCES", "EPERM"):
+        yield _kept_by_owner(control, failed, facts)
+        return
     why = (
         f"nobody answers at {folder}/control: {meaning(control.error)}"
         if control is not None and refused
@@ -61,6 +64,33 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
             run(f"rm -r {quote(str(folder))}", "removes what a killed daemon left", kind=Kind.REMOVE)
             if refused
             else None,
+        ),
+        tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
+    )
+
+
+def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
+    """Return the match if the daemon's folder belongs to another user and is closed to this one."""
+    folder, owner = control.path.rpartition("/")[0], control.owner or "another user"
+    user = "this user" if isinstance(facts.system, Unknown) else facts.system.user
+    inside = container(facts)
+    kubernetes = not isinstance(facts.container, Unknown) and facts.container.kubernetes
+    return Match(
+        evidence=(f"cuInit: {failed}", f"connect {control.path}: {meaning(control.error)}; it belongs to {owner}"),
+        confidence=Confidence.PROVED,
+        figures={"why": f"{folder} belongs to {owner} and is closed to user {user}"},
+        fix=(
+            configure(
+                f"sudo chmod a+rx {quote(folder)}",
+                "lets other users connect; the folders above it must let them through, too",
+                where=Where.HOST if inside else Where.HERE,
+            ),
+            note(f"or in the pod: securityContext.runAsUser, with the number of {owner}", kind=Kind.START_CONTAINER)
+            if kubernetes
+            else start(f"docker run --user $(id -u {owner}) --ipc=host ...", "or runs as its owner")
+            if inside
+            else configure("CUDA_MPS_PIPE_DIRECTORY=$HOME/mps nvidia-cuda-mps-control -d", "or a daemon of one's own"),
+            CAUSE.fix[1],
         ),
         tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
     )

@@ -8,7 +8,8 @@ and its user has only the groups that the container was started with. nvidia-smi
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoAccess
+from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT
+from gpudiag.causes.shared.refusals import Refusals, Refuser
 from gpudiag.fix import configure, note
 
 CAUSE = Cause(
@@ -22,6 +23,10 @@ CAUSE = Cause(
 )
 
 
-def find(files: NoAccess) -> Matches:
-    if shut := files.by_their_group:
-        yield files.match(shut, fix=files.join(shut[0].group))
+def find(files: Refusals) -> Matches:
+    if shut := files.by(Refuser.GROUP):
+        group, sandbox = shut[0].node.group, files.sandbox
+        join = sandbox.join if sandbox is not None else ()
+        host = (configure(f"sudo usermod -aG {group} {files.user}"), note("log in again"))
+        fix = files.actions(join, shut) or (() if sandbox is not None and sandbox.is_container else host)
+        yield files.match(shut, fix, *files.who_asks, group=group, user=files.user)

@@ -7,10 +7,11 @@ with 999, "unknown error". In a container, it is the host on which the module is
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed, meaning
+from gpudiag.cause import Cause, Matches
+from gpudiag.causes.shared.containers import UNIFIED_MEMORY
+from gpudiag.causes.shared.gpu_state import KernelLog, meaning
+from gpudiag.causes.shared.refusals import Refusals, Refuser
 from gpudiag.fix import Kind, configure, reload_uvm, run
-from gpudiag.model.facts import Facts, TriedFacts
 
 CAUSE = Cause(
     title="/dev/nvidia-uvm cannot be opened: {error}; CUDA needs it, but nvidia-smi does not",
@@ -28,15 +29,8 @@ CAUSE = Cause(
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/powermanagement.html",
 )
-_OTHERS = (None, "EPERM", "EACCES", "ENXIO", "ENODEV", "ENOENT")
 
 
-def find(facts: Facts, tried: TriedFacts, none: NoneListed, kernel: KernelLog) -> Matches:
-    failed = [attempt for attempt in tried.opened if attempt.path == "/dev/nvidia-uvm" and attempt.error not in _OTHERS]
-    if not failed:
-        return
-    yield Match(
-        evidence=(f"open {failed[0].path}: {meaning(failed[0].error)}", *kernel.last("uvm")),
-        figures={"error": meaning(failed[0].error)},
-        stage=none.stage,
-    )
+def find(files: Refusals, kernel: KernelLog) -> Matches:
+    if failed := [refusal for refusal in files.by(Refuser.DRIVER) if refusal.node.path == UNIFIED_MEMORY]:
+        yield files.match(tuple(failed), (), *kernel.last("uvm"), error=meaning(failed[0].error))

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Fix, Match
-from gpudiag.fix import Action, start
+from gpudiag.causes.shared.refusals import names, sandbox_of
+from gpudiag.fix import Action, fill_in
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown
 from gpudiag.model.report import Figure
@@ -18,14 +20,6 @@ CONTROL = "/dev/nvidiactl"
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
 _NONE = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that give no GPU."""
-_START = {
-    "podman": start("podman run --device nvidia.com/gpu=all IMAGE"),
-    "apptainer": start("apptainer exec --nv IMAGE COMMAND"),
-    "singularity": start("singularity exec --nv IMAGE COMMAND"),
-    "lxc": start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME"),
-    "kubernetes": start("resources: {limits: {nvidia.com/gpu: 1}}", "put it into the container's part of the pod"),
-}
-"""For each runtime without Docker's option, how it is asked for GPUs."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
@@ -74,14 +68,10 @@ class InContainer:
 
     def start(self, **variables: str) -> Action:
         """Return how to start a container with GPUs under this runtime, and with these variables."""
-        runtime = "kubernetes" if self.container.kubernetes else self.container.name or ""
-        if runtime in _START:
-            return _START[runtime]
+        sandbox = sandbox_of(self.facts) or BY_NAME["docker"]
         options = "".join(f"-e {name}={value} " for name, value in variables.items())
-        if runtime == "containerd":
-            return start(f"nerdctl run --gpus all {options}IMAGE")
-        compose = "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-        return start(f"docker run --gpus all {options}IMAGE", compose)
+        give = fill_in(sandbox.give, names(self.facts))
+        return give.replaced(command=give.command.replace("--gpus all ", f"--gpus all {options}"))
 
 
 @dataclass(frozen=True)
