@@ -20,9 +20,10 @@ _FILES = {
         1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control", "oom_kill"),
         2: ("memory.max", "memory.current", "memory.events", "oom_kill"),
     },
-    "pids": {1: ("pids.max", "pids.current", "pids.events", "max"), 2: ("pids.max", "pids.current", "pids.events", "max")},
+    "pids": dict.fromkeys((1, 2), ("pids.max", "pids.current", "pids.events", "max")),
 }
-"""For each controller and version of control groups: the files of the limit, of its use, and of the events to count."""
+"""For each controller and version of control groups: the files of the limit, of its use and of the events, and the
+event to count."""
 
 
 def limits(root: Path) -> tuple[Limit, ...]:
@@ -45,14 +46,14 @@ def _own_groups(root: Path) -> dict[str, str]:
     groups = {}
     for line in read_text(root / "proc/self/cgroup").splitlines():
         names, _, path = line.partition(":")[2].partition(":")
-        groups.update(dict.fromkeys(names.split(","), path))
+        groups.update(dict.fromkeys(names.split(","), path) if path else {})
     return groups
 
 
 def _of_controller(root: Path, controller: str) -> Limit | None:
     """Return the tightest limit of a controller; of several that are equal, one that was reached."""
-    found = [limit for folder, version in _folders(root, controller) if (limit := _limit(root, folder, controller, version))]
-    return min(found, key=lambda limit: (limit.value, -limit.reached), default=None)
+    found = (_limit(root, folder, controller, version) for folder, version in _folders(root, controller))
+    return min(filter(None, found), key=lambda limit: (limit.value, -limit.reached), default=None)
 
 
 def _folders(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
@@ -101,7 +102,7 @@ def _ulimits(root: Path) -> Iterator[Limit]:
 def _overcommit(root: Path) -> Iterator[Limit]:
     """Yield how much memory the kernel promises all programs together, if it promises no more than it has."""
     if read_text(root / "proc/sys/vm/overcommit_memory").strip() == "2":
-        figures = dict(re.findall(r"^(CommitLimit|Committed_AS): +(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE))
+        figures = dict(re.findall(r"^(Commit\w+): +(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE))
         if "CommitLimit" in figures:
             used = int(figures["Committed_AS"]) << 10 if "Committed_AS" in figures else None
             yield Limit("vm.overcommit_memory", int(figures["CommitLimit"]) << 10, "/proc/meminfo", used)

@@ -29,6 +29,7 @@ _FLAGS = re.compile(
     r"[= ]['\"]?([^\s'\"]+)"
 )
 """Flags of XLA that name files or folders to which it writes."""
+_CLOSED = ("EACCES", "EPERM")
 _WRITTEN_BYTES = 64 << 10
 
 
@@ -124,7 +125,7 @@ def _connected(file: Path, path: str, asked_for: bool) -> PathAttempt | None:
                 return None
             # Of another kind than a stream: a service has it, all the same.
             failed = None if error.errno == errno.EPROTOTYPE else _name(error)
-            return PathAttempt(printable(path), failed, owner=_owner(file))
+            return PathAttempt(printable(path), failed, owner=_owner(file) if failed in _CLOSED else "")
     return PathAttempt(printable(path))
 
 

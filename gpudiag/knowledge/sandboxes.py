@@ -57,21 +57,6 @@ _OPEN_TO_ALL = _on_host("sudo chmod 0666 {files}", "or opens the files to everyb
 _COMPOSE = "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
 _NUMBER = "$(stat -c %g /dev/nvidiactl)"
 _POD_GROUP = note("in Kubernetes: securityContext.supplementalGroups", where=Where.SCHEDULER)
-_PODMAN = {
-    "rules": (
-        start("podman run --device nvidia.com/gpu=all ...", "passes the devices and their rules in"),
-        _on_host("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "if devices were added since"),
-    ),
-    "join": (start(f"podman run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),
-    "unmapped": (
-        start("podman run --group-add keep-groups --device nvidia.com/gpu=all ...", "needs the runtime crun"),
-        _OPEN_TO_ALL,
-    ),
-    "security": (
-        start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
-        _on_host("sudo setsebool -P container_use_devices on", "or allows it for all containers"),
-    ),
-}
 _LXC = start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME")
 
 SANDBOXES: tuple[Sandbox, ...] = (
@@ -133,7 +118,19 @@ SANDBOXES: tuple[Sandbox, ...] = (
         start("podman run --device nvidia.com/gpu=all IMAGE"),
         files=("run/.containerenv",),
         names=("libpod", "overlay-containers"),
-        **_PODMAN,
+        rules=(
+            start("podman run --device nvidia.com/gpu=all ...", "passes the devices and their rules in"),
+            _on_host("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "if devices were added since"),
+        ),
+        join=(start(f"podman run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),
+        unmapped=(
+            start("podman run --group-add keep-groups --device nvidia.com/gpu=all ...", "needs the runtime crun"),
+            _OPEN_TO_ALL,
+        ),
+        security=(
+            start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
+            _on_host("sudo setsebool -P container_use_devices on", "or allows it for all containers"),
+        ),
     ),
     Sandbox(
         "kubernetes",
@@ -176,9 +173,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             start("lxc config device set NAME gpu mode=0666", "or gid=GROUP, a group of the container"),
             _OPEN_TO_ALL,
         ),
-        security=(
-            note("lxc.apparmor.profile = unconfined in the container's configuration", kind=Kind.CONFIGURE),
-        ),
+        security=(note("lxc.apparmor.profile = unconfined in the container's configuration", kind=Kind.CONFIGURE),),
     ),
     Sandbox(
         "systemd-nspawn",

@@ -19,7 +19,7 @@ from examples.machines import (
     example_nodes,
 )
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, NvmlFacts, SystemFacts
+from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, NvmlFacts, PathAttempt, SystemFacts, TriedFacts
 
 _MASK = "CUDA_VISIBLE_DEVICES"
 _ALL = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
@@ -68,6 +68,27 @@ assert isinstance(_SYSTEM, SystemFacts)
 
 
 _ROOT = replace(_SYSTEM, user="root")
+
+
+def _unusable(inside: ContainerFacts = DOCKER, error: str | None = "EACCES", **node: Any) -> Evidence:
+    """Return the evidence of a machine on which opening nvidiactl fails, and the file has these properties."""
+    nodes = example_nodes(*_ALL, group="users", groups=("users",))
+    changed = tuple(replace(file, **node) if file.path == "/dev/nvidiactl" else file for file in nodes.nodes)
+    return example_evidence(
+        example_facts(
+            device_nodes=replace(nodes, nodes=changed),
+            tried=TriedFacts(opened=(PathAttempt("/dev/nvidiactl", error),)),
+            container=inside,
+            system=_ROOT,
+        ),
+        cuinit=NO_DEVICE,
+    )
+
+
+_UNMAPPED: dict[str, Any] = {"mode": "crw-rw----", "owner": "nobody", "group": "nogroup"}
+_OF_OTHERS: dict[str, Any] = {"mode": "crw-rw----", "owner": "somebody", "group": "video"}
+_ROOTLESS = replace(DOCKER, runtime="podman", user_namespace="0 1000 1; 1 100000 65536")
+_WITHOUT_RIGHT = replace(DOCKER, overrides_permissions=False)
 _MIG = replace(example_gpu(), mig_mode="enabled")
 _JOB = ContainerFacts(None, (), False, "17")
 _ALLOCATED = EnvironmentFacts({"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0"})
@@ -108,6 +129,20 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("not ready", _machine(*_ALL, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),
         Example("NVML reports none", _machine(*_ALL, nvml=_NO_GPUS), fires=False),
         Example("nvidia_uvm is not loaded", _machine(*_ALL[1:]), fires=False),
+    ),
+    "device_files_not_usable": (
+        Example("nobody's, in a user namespace", _unusable(_ROOTLESS, **_UNMAPPED)),
+        Example("nobody's, in the first user namespace", _unusable(**_UNMAPPED), fires=False),
+        Example("nobody's, and open", _unusable(_ROOTLESS, None, **{**_UNMAPPED, "mode": "crw-rw-rw-"}), fires=False),
+        Example("root without its right", _unusable(_WITHOUT_RIGHT, **_OF_OTHERS)),
+        Example("root with it: a security module", _unusable(**_OF_OTHERS), fires=False),
+        Example("nodev", _unusable(nodev=True)),
+        Example("nodev, on the machine itself", _unusable(ContainerFacts(None, (), False, None), nodev=True)),
+        Example("nodev does not matter to one that opens", _unusable(error=None, nodev=True), fires=False),
+        Example("a folder", _unusable(error="EISDIR", mode="drwxr-xr-x")),
+        Example("a plain file", _unusable(error=None, mode="-rw-rw-rw-")),
+        Example("a device", _unusable(error=None), fires=False),
+        Example("TensorFlow lists the GPU", _listed(_unusable(nodev=True)), fires=False),
     ),
     "user_not_in_device_group": (
         Example("video", _shut("crw-rw----")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.refusals import Refusal, Refusals, Refuser
-from gpudiag.fix import Kind, Where, check, configure, run
+from gpudiag.fix import Action, Kind, Where, check, configure, run
 
 CAUSE = Cause(
     title="{files} cannot be opened: no driver on this machine has its device number",
@@ -28,7 +28,7 @@ def find(files: Refusals) -> Matches:
     if not stale:
         return
     sandbox, names = files.sandbox, " ".join(refusal.node.path for refusal in stale)
-    fix = (run(f"sudo rm {names}", kind=Kind.REMOVE), CAUSE.fix[2])
+    fix: tuple[Action, ...] = (run(f"sudo rm {names}", kind=Kind.REMOVE), CAUSE.fix[2])
     if sandbox is not None and sandbox.is_container:
         again = sandbox.give.replaced(note="a new container, because this one keeps its files")
         lists = configure("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", where=Where.HOST)

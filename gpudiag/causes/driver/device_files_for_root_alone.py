@@ -34,7 +34,9 @@ CAUSE = Cause(
 def find(files: Refusals) -> Matches:
     if shut := files.by(Refuser.PERMISSIONS):
         decimal = next((number for refusal in shut if (number := _read_as_decimal(refusal.node.mode))), None)
-        seen = (f"NVreg_DeviceFileMode={decimal} is a decimal number, without the 0 of an octal one",) if decimal else ()
+        seen = (
+            (f"NVreg_DeviceFileMode={decimal} is a decimal number, without the 0 of an octal one",) if decimal else ()
+        )
         yield files.match(shut, (), *files.who_asks, *seen)
 
 

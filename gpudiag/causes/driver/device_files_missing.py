@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.refusals import names, sandbox_of
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
+from gpudiag.causes.shared.refusals import names, sandbox_of
 from gpudiag.fix import Kind, configure, fill_in, note, run
 from gpudiag.model.diagnosis import Confidence
 

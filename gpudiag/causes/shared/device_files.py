@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Match
-from gpudiag.causes.shared.machine import WholeDriver, container, kept_for_others, on_the_bus, stage_of_driver
+from gpudiag.causes.shared.machine import WholeDriver, kept_for_others, on_the_bus
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Where, configure, note, start
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts
 from gpudiag.text import counted

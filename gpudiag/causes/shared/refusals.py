@@ -178,9 +178,7 @@ def _errors(evidence: Evidence) -> dict[str, tuple[str, bool]]:
     return shut | {attempt.path: (attempt.error, True) for attempt in tried.opened if attempt.error is not None}
 
 
-def _refuser(
-    node: DeviceNode | None, error: str, tried: bool, facts: Facts, nodes: DeviceNodeFacts
-) -> Refuser | None:
+def _refuser(node: DeviceNode | None, error: str, tried: bool, facts: Facts, nodes: DeviceNodeFacts) -> Refuser | None:
     if error == "EPERM":
         return Refuser.CONTROL_GROUP
     if error in ("ENXIO", "ENODEV"):
