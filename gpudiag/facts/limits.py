@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from gpudiag.facts import printable, read_text
 from gpudiag.model.facts import Limit
 
@@ -29,6 +31,15 @@ event to count."""
 def limits(root: Path) -> tuple[Limit, ...]:
     """Return the limits in force for this process, by the files under ``root``."""
     return (*filter(None, (_of_controller(root, name) for name in _FILES)), *_ulimits(root), *_overcommit(root))
+
+
+def limits_after(root: Path, before: tuple[Limit, ...]) -> tuple[Limit, ...]:
+    """Return the limits in force now, with what the kernel has counted since ``before`` was read."""
+    counted = {limit.place: limit.reached for limit in before}
+    return tuple(
+        msgspec.structs.replace(limit, during_run=max(0, limit.reached - counted.get(limit.place, 0)))
+        for limit in limits(root)
+    )
 
 
 def control_group(root: Path, controller: str) -> str | None:

@@ -66,7 +66,7 @@ def _name(error: OSError) -> str:
 def _opened(node: Path, root: Path) -> str | None:
     """Return why the device cannot be opened. On a simulated machine the file's content is the answer."""
     if root != Path("/"):
-        answer = node.read_text(errors="replace").strip()
+        answer = read_text(node).strip() if node.is_file() else ""
         return answer if answer in errno.errorcode.values() else None
     try:
         os.close(os.open(node, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))

@@ -216,6 +216,8 @@ CONTEXT = frozenset(
         "CONDA_DEFAULT_ENV",
         "CONDA_PREFIX",
         "CUDA_CACHE_PATH",
+        "CUDA_DEVICE_MEMORY_LIMIT",
+        *(f"CUDA_DEVICE_MEMORY_LIMIT_{number}" for number in range(16)),
         "CUDA_HOME",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",

@@ -388,6 +388,8 @@ class Limit(Record):
     """What is used of it; None if the kernel does not say."""
     reached: Momentary[int] = 0
     """How often the kernel refused more, or killed a process for it, since the control group was made."""
+    during_run: Momentary[int] = 0
+    """How often it did so while the probes ran, if a probe broke."""
 
 
 class ContainerFacts(FactFamily, tag="container"):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 import msgspec
 
 import gpudiag
 from gpudiag import catalogue
 from gpudiag.facts import FAMILIES
+from gpudiag.facts.limits import limits, limits_after
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
-from gpudiag.model.facts import CallFacts, Facts, TimedCall, Unknown
-from gpudiag.model.report import SCHEMA_VERSION, Judged, Level, Limits, NoReading, Report, Row, conclude
+from gpudiag.model.facts import CallFacts, Facts, Limit, TimedCall, Unknown
+from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Level, Limits, NoReading, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
@@ -46,6 +48,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
     """Do as :func:`run`, with the children that :func:`gpudiag.run.servers.begun` has returned."""
     started_at = datetime.now(timezone.utc)
     began = time.monotonic()
+    limits_before = limits(Path("/"))
     entries = options.entries
     required = catalogue.get("host.gpus")
     if options.limits.require_gpus and required not in entries:
@@ -64,6 +67,8 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if calls := session.gpu_watch.calls:
             facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
+        if any(isinstance(row.outcome, Broken) and not row.outcome.by_the_run for row in rows):
+            facts = _with_limits(facts, limits_before)
         slowest = longest(session.gpu_watch.slow_calls)
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
@@ -114,6 +119,15 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
 def _with_calls(facts: Facts, calls: tuple[TimedCall, ...]) -> Facts:
     known = () if isinstance(facts.calls, Unknown) else facts.calls.calls
     return msgspec.structs.replace(facts, calls=CallFacts((*known, *calls)))
+
+
+def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:
+    """Return the facts with this process's limits and what they refused meanwhile; a simulated machine has them,
+    too."""
+    if isinstance(facts.container, Unknown):
+        return facts
+    now = limits_after(Path("/"), before)
+    return msgspec.structs.replace(facts, container=msgspec.structs.replace(facts.container, limits=now))
 
 
 def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:

@@ -14,7 +14,7 @@ from gpudiag.causes.shared.refusals import Refusals, Refuser
 from gpudiag.fix import Kind, check, configure, run
 
 CAUSE = Cause(
-    title="only root may open {files}",
+    title="only root may open {files}{why}",
     fix=(
         configure("sudo chmod 0666 {files}", "lasts until the next start"),
         check("grep -rn -e NVreg_DeviceFile -e nvidia /etc/modprobe.d /etc/udev/rules.d", "what set it"),
@@ -32,14 +32,20 @@ CAUSE = Cause(
 
 
 def find(files: Refusals) -> Matches:
-    if shut := files.by(Refuser.PERMISSIONS):
-        decimal = next((number for refusal in shut if (number := _read_as_decimal(refusal.node.mode))), None)
-        seen = (
-            (f"NVreg_DeviceFileMode={decimal} is a decimal number, without the 0 of an octal one",) if decimal else ()
-        )
-        yield files.match(shut, (), *files.who_asks, *seen)
+    shut = files.by(Refuser.PERMISSIONS)
+    if not shut:
+        return
+    number = next((number for refusal in shut if (number := _read_as_decimal(refusal.node.mode))), None)
+    why = f": NVreg_DeviceFileMode={number} is a decimal number, and {shut[0].node.mode} are its permissions"
+    octal = run(
+        f"sudo sed -i 's/NVreg_DeviceFileMode={number}/NVreg_DeviceFileMode=0{number}/' /etc/modprobe.d/*.conf",
+        "an octal number begins with 0",
+        kind=Kind.CHANGE_DRIVER,
+    )
+    fix = (CAUSE.fix[0], octal) if number else ()
+    yield files.match(shut, fix, *files.who_asks, why=why if number else "")
 
 
 def _read_as_decimal(mode: str) -> int | None:
-    """Return 666 or 660 if the permissions are that number taken for a decimal one: 666 is 01232, ``c-w--wx-wT``."""
-    return next((number for number in (666, 660) if stat.filemode(stat.S_IFCHR | number) == mode), None)
+    """Return 666 or 660 if the permissions are that number taken for a decimal one: 666 is 01232, ``-w--wx-wT``."""
+    return next((number for number in (666, 660) if stat.filemode(number)[1:] == mode[1:]), None)

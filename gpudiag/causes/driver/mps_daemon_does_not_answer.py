@@ -20,7 +20,7 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, PathAttempt, TriedFacts, Unknown
 
 CAUSE = Cause(
-    title="CUDA is set to use an MPS daemon, but {why}",
+    title="CUDA {uses} an MPS daemon, but {why}",
     fix=(
         configure("nvidia-cuda-mps-control -d", "starts the daemon"),
         unset("CUDA_MPS_PIPE_DIRECTORY", note="runs programs without the daemon", role=Role.ALTERNATIVE),
@@ -53,20 +53,24 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
             *([f"connect {control.path}: {meaning(control.error)}"] if control is not None and refused else []),
         ),
         confidence=Confidence.PROVED if refused else Confidence.LIKELY,
-        figures={"why": why},
+        figures={"why": why, "uses": _uses(facts)},
         fix=(
             start("docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...", "shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
-            CAUSE.fix[1],
+            CAUSE.fix[1] if _PIPES in facts.variables else None,
             run(f"rm -r {quote(str(folder))}", "removes what a killed daemon left", kind=Kind.REMOVE)
             if refused
             else None,
         ),
         tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
     )
+
+
+def _uses(facts: Facts) -> str:
+    return "is set to use" if _PIPES in facts.variables else "looks for"
 
 
 def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
@@ -78,7 +82,7 @@ def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
     return Match(
         evidence=(f"cuInit: {failed}", f"connect {control.path}: {meaning(control.error)}; it belongs to {owner}"),
         confidence=Confidence.PROVED,
-        figures={"why": f"{folder} belongs to {owner} and is closed to user {user}"},
+        figures={"why": f"{folder} belongs to {owner} and is closed to user {user}", "uses": _uses(facts)},
         fix=(
             configure(
                 f"sudo chmod a+rx {quote(folder)}",
@@ -90,7 +94,7 @@ def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
             else start(f"docker run --user $(id -u {owner}) --ipc=host ...", "or runs as its owner")
             if inside
             else configure("CUDA_MPS_PIPE_DIRECTORY=$HOME/mps nvidia-cuda-mps-control -d", "or a daemon of one's own"),
-            CAUSE.fix[1],
+            CAUSE.fix[1] if _PIPES in facts.variables else None,
         ),
         tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
     )

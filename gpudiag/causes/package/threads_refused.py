@@ -24,6 +24,7 @@ CAUSE = Cause(
     ),
     url="https://github.com/moby/moby/pull/42681",
     needs_gpu=False,
+    unless={"limit_reached": "it names the limit"},
 )
 _LIMIT = (
     check(

@@ -85,6 +85,12 @@ class Refusals:
             if (by := _refuser(known.get(path), error, tried, facts, nodes)) is not None
         ]
         found += [Refusal(node, "", False, Refuser.FILE_TYPE) for node in nodes.nodes if _file_type(node, nodes)]
+        found += [
+            Refusal(node, "", False, Refuser.NUMBER)
+            for node in nodes.nodes
+            if node.path not in errors and None not in (node.major, number := _registered(node, nodes))
+            if number != node.major
+        ]
         refused = {refusal.node.path for refusal in found}
         gpus = {path for path in {*known, *errors} if _GPU_FILE.fullmatch(path)}
         # A job is kept from the GPUs of others in the same way; that is no fault while it has one of its own.
@@ -198,7 +204,9 @@ def _refuser(node: DeviceNode | None, error: str, tried: bool, facts: Facts, nod
     if permitted(node, nodes, facts):
         # access(2) alone knows it on some systems, if open(2) was not tried.
         return Refuser.SECURITY_MODULE if tried else Refuser.CONTROL_GROUP
-    if inside.user_namespace is not None and {node.owner, node.group} & set(_NOBODY):
+    # Nothing of it is known of another machine; a device of nobody's is found nowhere else.
+    may_be_mapped = inside.user_namespace is not None or inside.overrides_permissions is None
+    if may_be_mapped and {node.owner, node.group} & set(_NOBODY):
         return Refuser.USER_NAMESPACE
     if root:
         bound = inside.overrides_permissions is False

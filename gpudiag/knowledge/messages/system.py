@@ -138,15 +138,21 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         (check("nc -zv HOST PORT", "run it on the machine that connects; a firewall can refuse it, too"),),
     ),
 )
-for _name, _number, _words, _meaning, _fix in _ROWS:
-    FAMILY.fault(
+_FAULTS = {
+    _name: FAMILY.fault(
         _name,
         f"[Errno {_number}] {_words}: '{{:q}}'",
         f"[Errno {_number}] {_words}",
         *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
+        *(("Thread {} creation via pthread_create() failed",) if _number == 11 else ()),
         *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
         *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
         meaning=_meaning,
         fix=_fix,
         symptom=True,
     )
+    for _name, _number, _words, _meaning, _fix in _ROWS
+}
+NO_MORE_THREADS, TOO_MANY_FILES, NO_HOST_MEMORY = map(
+    _FAULTS.__getitem__, ("no_more_processes", "too_many_files", "no_host_memory")
+)

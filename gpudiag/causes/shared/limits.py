@@ -1,0 +1,164 @@
+"""Shared by causes: the limits of a process, what each breaks, and how it is raised in the place that set it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpudiag.causes.shared.refusals import names, sandbox_of
+from gpudiag.fix import Action, Kind, Role, check, configure, note, run, start
+from gpudiag.knowledge.message import Message
+from gpudiag.knowledge.messages.system import NO_HOST_MEMORY, NO_MORE_THREADS, THREADS_REFUSED, TOO_MANY_FILES
+from gpudiag.model.facts import Facts, Limit, Unknown
+from gpudiag.text import counted
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class LimitKind:
+    """A kind of limit. Each option is "" where the place has none; ``{more}`` is a value that is enough."""
+
+    words: str
+    """What is limited, such as ``processes and threads``."""
+    breaks: tuple[Message, ...] = ()
+    """The messages of a program that meets it."""
+    kills: bool = False
+    """True if the kernel kills a process that meets it (SIGKILL)."""
+    counts: bool = False
+    """True if the kernel counts how often it refused."""
+    in_bytes: bool = False
+    option: str = ""
+    """The option of ``docker run`` and its like."""
+    unit: str = ""
+    """The property of a systemd unit."""
+    job: str = ""
+    """The option of Slurm's ``srun`` and ``sbatch``."""
+    pod: str = ""
+    """Where Kubernetes sets it."""
+    lxc: str = ""
+    in_shell: str = ""
+    """The command that raises it in a shell."""
+    fewer: Action | None = None
+    """How a program needs less of it."""
+
+
+_FEWER_THREADS = run(
+    "export TF_NUM_INTRAOP_THREADS=4 TF_NUM_INTEROP_THREADS=2 OPENBLAS_NUM_THREADS=4",
+    "starts fewer threads",
+    kind=Kind.SET_VARIABLE,
+    role=Role.ALTERNATIVE,
+)
+_ULIMIT = "run it in the shell or job that starts the program"
+KINDS = {
+    "pids.max": LimitKind(
+        "processes and threads",
+        (NO_MORE_THREADS, THREADS_REFUSED),
+        counts=True,
+        option="--pids-limit=-1",
+        unit="TasksMax=infinity",
+        pod="podPidsLimit in the kubelet's configuration, on the node",
+        lxc="limits.processes",
+        fewer=_FEWER_THREADS,
+    ),
+    "memory.max": LimitKind(
+        "memory of the host",
+        (NO_HOST_MEMORY,),
+        kills=True,
+        counts=True,
+        in_bytes=True,
+        option="--memory=16g",
+        unit="MemoryMax=16G",
+        job="--mem=16G",
+        pod="resources: {limits: {memory: 16Gi}}",
+        lxc="limits.memory",
+    ),
+    "Max processes": LimitKind(
+        "processes and threads of this user",
+        (NO_MORE_THREADS, THREADS_REFUSED),
+        option="--ulimit nproc=65536",
+        unit="LimitNPROC=infinity",
+        in_shell="ulimit -u $(ulimit -H -u)",
+        fewer=_FEWER_THREADS,
+    ),
+    "Max open files": LimitKind(
+        "open files and connections",
+        (TOO_MANY_FILES,),
+        option="--ulimit nofile=65536:65536",
+        unit="LimitNOFILE=65536",
+        in_shell="ulimit -n $(ulimit -H -n)",
+    ),
+    "Max address space": LimitKind(
+        "addresses",
+        (NO_HOST_MEMORY,),
+        in_bytes=True,
+        option="--ulimit as=-1",
+        unit="LimitAS=infinity",
+        in_shell="ulimit -v unlimited",
+    ),
+    "Max data size": LimitKind(
+        "data of a process",
+        (NO_HOST_MEMORY,),
+        in_bytes=True,
+        option="--ulimit data=-1",
+        unit="LimitDATA=infinity",
+        in_shell="ulimit -d unlimited",
+    ),
+    "vm.overcommit_memory": LimitKind(
+        "memory that the kernel promises (vm.overcommit_memory=2)",
+        (NO_HOST_MEMORY,),
+        in_bytes=True,
+        in_shell="sudo sysctl vm.overcommit_memory=0",
+    ),
+}
+"""The kinds of limits, by the name of a limit in the facts."""
+
+
+def limits_in_force(facts: Facts) -> tuple[Limit, ...]:
+    """Return the limits that hold this process; none if they are not known."""
+    return () if isinstance(facts.container, Unknown) else facts.container.limits
+
+
+def amount(limit: Limit, number: int | None = None) -> str:
+    """Return a limit, or a number of what it counts, in words."""
+    number = limit.value if number is None else number
+    if not KINDS[limit.name].in_bytes:
+        return f"{number:,}"
+    return f"{number / _GIB:.1f} GiB" if number >= _GIB else f"{number >> 20} MiB"
+
+
+def in_words(limit: Limit) -> str:
+    """Return a limit, where it is stated and what the kernel counted, as a line of evidence."""
+    used = "" if limit.used is None else f"; {amount(limit, limit.used)} in use"
+    refused = limit.during_run or limit.reached
+    times = f"; refused {counted(refused, 'time')}" if refused else ""
+    return f"{limit.place}: {amount(limit)}{used}{times}"
+
+
+def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
+    """Return how a limit is raised in the place that set it, and how a program needs less."""
+    kind, sandbox, fields = KINDS[limit.name], sandbox_of(facts), names(facts)
+    inside = facts.container
+    fewer = (kind.fewer,) if kind.fewer is not None else ()
+    if kind.job and not isinstance(inside, Unknown) and inside.slurm_job is not None:
+        return (start(f"srun {kind.job} ...", "or in the script: #SBATCH"), *fewer)
+    name = sandbox.name if sandbox is not None else ""
+    if name == "kubernetes" and kind.pod:
+        return (note(f"raise it: {kind.pod}", kind=Kind.START_CONTAINER), *fewer)
+    if name == "lxc" and kind.lxc:
+        return (start(f"lxc config unset NAME {kind.lxc}"), *fewer)
+    if sandbox is not None and sandbox.is_container and kind.option:
+        program = "podman" if name == "podman" else "nerdctl" if name == "containerd" else "docker"
+        return (start(f"{program} run {kind.option} ...", "a higher limit"), *fewer)
+    if name == "systemd" and kind.unit:
+        edit = f"{fields['systemctl']} edit {fields['unit']}"
+        return (configure(edit, f"write: [Service] {kind.unit}; then restart the unit"), *fewer)
+    if kind.in_shell:
+        return (
+            configure(
+                kind.in_shell,
+                _ULIMIT if "ulimit" in kind.in_shell else "promises memory as usual, until the next start",
+            ),
+            *fewer,
+        )
+    look = check("systemctl status $$", f"names the unit or slice that sets it; its setting is {kind.unit}")
+    return (look, configure(f"sudo systemctl set-property UNIT {kind.unit}"), *fewer)
