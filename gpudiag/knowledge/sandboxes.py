@@ -14,7 +14,8 @@ from gpudiag.fix import Action, Kind, Where, configure, note, run, start
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A container runtime or a sandbox. The actions have the fields ``files``, ``group``, ``majors`` and ``unit``."""
+    """A container runtime or a sandbox. The actions have the fields ``allow``, ``files``, ``group``, ``options``,
+    ``systemctl`` and ``unit``."""
 
     name: str
     words: str
@@ -101,7 +102,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "docker",
         "this container of Docker",
-        start("docker run --gpus all IMAGE", _COMPOSE),
+        start("docker run --gpus all {options}IMAGE", _COMPOSE),
         files=(".dockerenv",),
         names=("docker",),
         rules=(_AGAIN, _LINKS, _CGROUPS),
@@ -148,7 +149,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "containerd",
         "this container of containerd",
-        start("nerdctl run --gpus all IMAGE"),
+        start("nerdctl run --gpus all {options}IMAGE"),
         names=("cri-containerd", "containerd"),
         rules=(_LINKS, _CGROUPS),
         join=(start(f"nerdctl run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),

@@ -88,6 +88,7 @@ def _unusable(inside: ContainerFacts = DOCKER, error: str | None = "EACCES", **n
 _UNMAPPED: dict[str, Any] = {"mode": "crw-rw----", "owner": "nobody", "group": "nogroup"}
 _OF_OTHERS: dict[str, Any] = {"mode": "crw-rw----", "owner": "somebody", "group": "video"}
 _ROOTLESS = replace(DOCKER, runtime="podman", user_namespace="0 1000 1; 1 100000 65536")
+_WITH_RIGHT = replace(DOCKER, overrides_permissions=True)
 _WITHOUT_RIGHT = replace(DOCKER, overrides_permissions=False)
 _MIG = replace(example_gpu(), mig_mode="enabled")
 _JOB = ContainerFacts(None, (), False, "17")
@@ -132,7 +133,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "device_files_not_usable": (
         Example("nobody's, in a user namespace", _unusable(_ROOTLESS, **_UNMAPPED)),
-        Example("nobody's, in the first user namespace", _unusable(**_UNMAPPED), fires=False),
+        Example("nobody's, in the first user namespace", _unusable(_WITH_RIGHT, **_UNMAPPED), fires=False),
         Example("nobody's, and open", _unusable(_ROOTLESS, None, **{**_UNMAPPED, "mode": "crw-rw-rw-"}), fires=False),
         Example("root without its right", _unusable(_WITHOUT_RIGHT, **_OF_OTHERS)),
         Example("root with it: a security module", _unusable(**_OF_OTHERS), fires=False),

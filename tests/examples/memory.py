@@ -118,6 +118,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example("no limit", _failed(_machine(0), _SET_DEVICE), fires=False),
+        Example(
+            "HAMi, as in https://github.com/Project-HAMi/HAMi/issues/662",
+            _failed(_machine(0, CUDA_DEVICE_MEMORY_LIMIT_0="3000m"), _SET_DEVICE),
+        ),
+        Example("HAMi, and nothing failed", Evidence(_machine(0, CUDA_DEVICE_MEMORY_LIMIT="3g")), fires=False),
     ),
     "out_of_memory_with_room": (
         Example("nobody holds any", _failed(_machine(0), _SET_DEVICE)),

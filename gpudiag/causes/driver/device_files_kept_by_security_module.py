@@ -48,7 +48,7 @@ def _let_in(files: Refusals, label: str) -> tuple[Action, ...]:
     if sandbox is None or not sandbox.is_container:
         return (run("sudo restorecon -v /dev/nvidia*", "restores the files' labels"),) if ":" in label else ()
     if not sandbox.security:
-        return (sandbox.give,)
+        return files.actions((sandbox.give,), kept)
     if (":" in label or not label) and sandbox.name == "docker":  # its own words are AppArmor's, as on Ubuntu
         return (run("docker run --gpus all --security-opt=label=disable ..."), BY_NAME["podman"].security[1])
     return files.actions(sandbox.security, kept)

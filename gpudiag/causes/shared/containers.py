@@ -70,8 +70,7 @@ class InContainer:
         """Return how to start a container with GPUs under this runtime, and with these variables."""
         sandbox = sandbox_of(self.facts) or BY_NAME["docker"]
         options = "".join(f"-e {name}={value} " for name, value in variables.items())
-        give = fill_in(sandbox.give, names(self.facts))
-        return give.replaced(command=give.command.replace("--gpus all ", f"--gpus all {options}"))
+        return fill_in(sandbox.give, {**names(self.facts), "options": options})
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,10 @@ def names(facts: Facts) -> dict[str, str]:
     """Return the fields of a sandbox's actions that do not depend on a device."""
     inside = facts.container
     if not isinstance(inside, ContainerFacts):
-        return {"unit": "UNIT", "systemctl": "sudo systemctl"}
+        return {"unit": "UNIT", "systemctl": "sudo systemctl", "options": ""}
     of_user = "/user@" in (inside.control_group or "")
-    return {"unit": inside.sandbox_name or "NAME", "systemctl": "systemctl --user" if of_user else "sudo systemctl"}
+    systemctl = "systemctl --user" if of_user else "sudo systemctl"
+    return {"unit": inside.sandbox_name or "NAME", "systemctl": systemctl, "options": ""}
 
 
 def _errors(evidence: Evidence) -> dict[str, tuple[str, bool]]:
