@@ -92,13 +92,13 @@ def _limit(root: Path, folder: Path, controller: str, version: int) -> Limit | N
     if not text.isdecimal() or int(text) >= _UNLIMITED:
         return None
     used = read_text(folder / used_file).strip()
-    reached = re.search(rf"^{event} (\d+)$", read_text(folder / events_file), re.MULTILINE)
+    events = dict(line.split() for line in read_text(folder / events_file).splitlines() if line.count(" ") == 1)
     return Limit(
         name=f"{controller}.max",
         value=int(text),
         place=printable(f"/{(folder / limit_file).relative_to(root)}"),
         used=int(used) if used.isdecimal() else None,
-        reached=int(reached[1]) if reached else 0,
+        reached=int(events.get(event, 0)),
     )
 
 

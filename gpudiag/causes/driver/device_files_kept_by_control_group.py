@@ -21,7 +21,6 @@ CAUSE = Cause(
     url="https://github.com/NVIDIA/nvidia-container-toolkit/issues/48",
     unless={
         "slurm_gave_no_gpu": "Slurm sets the control group: the job has to ask for a GPU",
-        "device_files_kept_by_security_module": "the files are refused by SELinux or AppArmor",
     },
     views=("host.driver.no_access", "host.driver.nvml_failed"),
 )

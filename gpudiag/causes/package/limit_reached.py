@@ -9,13 +9,13 @@ A limit that is low and was not reached does no harm.
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, ContainerFacts, EveryLog, Match, Matches, Rows
+from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
 from gpudiag.causes.shared.limits import KINDS, amount, in_words, raised
 from gpudiag.causes.shared.steps import FirstFailed
 from gpudiag.fix import check
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import Facts, Limit
+from gpudiag.model.facts import ContainerFacts, Facts, Limit
 from gpudiag.model.report import Broken
 
 CAUSE = Cause(
@@ -27,8 +27,9 @@ CAUSE = Cause(
 
 
 def find(facts: Facts, inside: ContainerFacts, log: EveryLog, rows: Rows, failed: FirstFailed | None) -> Matches:
-    broken = [row for row in rows if isinstance(row.outcome, Broken) and not row.outcome.by_the_run]
-    details = Log(row.outcome.detail for row in broken)
+    outcomes = [row.outcome for row in rows]
+    broken = [outcome for outcome in outcomes if isinstance(outcome, Broken) and not outcome.by_the_run]
+    details = Log(outcome.detail for outcome in broken)
     killed = [line for line in details.lines if "SIGKILL" in line]
     found = []
     for limit in inside.limits:
