@@ -20,6 +20,7 @@ CAUSES = {
     "device_files_denied": "device_files_kept_by_control_group",
     "driver_older_than_cuda": "driver_too_old",
     "driver_upgraded_without_reboot": "library_and_module_differ",
+    "nvlink_down": "gpu_differs_from_twins",
     "nvml_not_opened": "nvml_missing",
 } | dict.fromkeys(
     (

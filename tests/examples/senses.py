@@ -485,7 +485,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("nothing slows it", WORKS.on(nvml=devices(card(clock_mhz=600))), fires=False),
     ),
-    "nvlink_down": (
+    "gpu_differs_from_twins": (
         Example(
             "as in https://github.com/Azure/azhpc-diagnostics/issues/73",
             WORKS.on(2, nvml=devices(card(nvlinks=(True,) * 6), card(nvlinks=(True, True, True, False, True, False)))),
