@@ -50,6 +50,7 @@ from gpudiag.model.facts import (
 )
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
+from gpudiag.place import Place, fitted_all
 from gpudiag.probe import Reading
 from gpudiag.probes.discovery import trace
 
@@ -119,6 +120,11 @@ class Evidence:
     """The result of trying other environments, if that found something."""
     traced: ProgramTrace | None = None
     """What the user's program did with its GPUs, if gpudiag ran it."""
+
+    @cached_property
+    def place(self) -> Place:
+        """Where the actions of fixes are done."""
+        return Place.of(self.facts)
 
     @cached_property
     def trace(self) -> trace.Reading | None:
@@ -386,7 +392,7 @@ class CatalogueCause:
             confidence=match.confidence,
             cause=self.cause.format_map(match.figures),
             evidence=seen,
-            fix=tuple(actions),
+            fix=fitted_all(actions, evidence.place),
             url=match.url or declared.url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,

@@ -296,30 +296,6 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
     )
 
 
-_FIRST_WORDS = re.compile(
-    r"(?:^|(?<=[;|&] ))(?:python3?(?P<pip> -m pip)?|(?P<alone>pip3?)|(?P<conda>conda install))(?= )"
-)
-"""What a command begins with that is about an environment of Python; a line may have several."""
-
-
-def for_python(action: Action, python: str, of_gpudiag: str, *, conda_prefix: str = "") -> Action:
-    """Return the action with the interpreter that its commands are for; ``of_gpudiag`` is that of gpudiag itself.
-
-    ``conda_prefix`` is the folder of its environment, if that is one of conda's.
-    """
-    if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM:
-        return action
-    is_about_gpudiag = any(re.match(r"gpudiag\b", argument) for argument in action.pip)
-    program = quote(of_gpudiag if is_about_gpudiag else python)
-
-    def replacement(words: re.Match[str]) -> str:
-        if words["conda"]:
-            return f"{words[0]} -p {quote(conda_prefix)}" if conda_prefix else words[0]
-        return f"{program} -m pip" if words["pip"] or words["alone"] else program
-
-    return action.replaced(command=_FIRST_WORDS.sub(replacement, action.command))
-
-
 def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
     """Return the actions without duplicates."""
     kept: list[Action] = []

@@ -72,8 +72,8 @@ def read_by_text(path: Path) -> Iterator[str]:
 
 
 def test_no_code_reads_a_fix_by_its_text() -> None:
-    """Only the codec of schema 1 does; a program in its turn decides by the kind and the place."""
-    paths = [path for path in _PACKAGE.rglob("*.py") if path != _PACKAGE / "fix.py"]
+    """Only the codec of schema 1 does, and what fits a command to its place; a program decides by the kind."""
+    paths = [path for path in _PACKAGE.rglob("*.py") if path.name not in ("fix.py", "place.py")]
     assert [place for path in paths for place in read_by_text(path)] == []
     assert [path.name for path in paths if re.search(r"import .*\bschema_1\b", path.read_text())] == ["codec.py"]
 

@@ -8,8 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from gpudiag.facts import printable
+from gpudiag.hardware.peers import MOST
+from gpudiag.hardware.peers import asked as asked_peers
 from gpudiag.interpreter import asked
 from gpudiag.knowledge.variables import (
     CLUSTER,
@@ -37,7 +40,42 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
     return EnvironmentFacts(
         {printable(name): _value(name, environ[name]) for name in sorted(environ) if _is_recorded(name.upper())},
         _set_by_python(SETTINGS & environ.keys()),
+        *_keras_backend(environ),
+        _silent_tasks(environ.get(CLUSTER, "")),
     )
+
+
+def _keras_backend(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return what Keras computes with, and the variable or file that says so, as ``keras/src/backend/config.py``."""
+    if name := environ.get("KERAS_BACKEND"):
+        return printable(name), "KERAS_BACKEND"
+    folder = environ.get("KERAS_HOME") or f"{environ.get('HOME', '~')}/.keras"
+    file = Path(folder, "keras.json")
+    try:
+        chosen = json.loads(file.read_text()[:_MOST_JSON])["backend"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "", ""
+    return printable(str(chosen)[:100]), printable(str(file))
+
+
+_MOST_JSON = 10_000
+_WITHIN_S = 1.0
+_NOT_JOINED = "evaluator"
+"""The job whose task joins no cluster."""
+
+
+def _silent_tasks(config: str) -> dict[str, str]:
+    """Return the other tasks of ``TF_CONFIG`` that do not accept a connection, each with the error."""
+    try:
+        known = json.loads(config)
+        own = f"{known['task']['type']} {known['task']['index']}"
+        jobs = [(job, tasks) for job, tasks in known["cluster"].items() if job != _NOT_JOINED]
+        tasks = {f"{job} {index}": str(task) for job, tasks in jobs for index, task in enumerate(tasks)}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return {}
+    others = {task: address for task, address in list(tasks.items())[:MOST] if task != own}
+    answers = asked_peers(others.values(), _WITHIN_S)
+    return {printable(task): printable(answers[address]) for task, address in others.items() if answers[address]}
 
 
 _STARTED = """

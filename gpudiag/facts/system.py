@@ -6,10 +6,11 @@ import getpass
 import os
 import platform
 import re
+import shutil
 import sys
 from pathlib import Path
 
-from gpudiag.facts import kernel_release, printable
+from gpudiag.facts import kernel_release, printable, python_environment
 from gpudiag.model.facts import SystemFacts
 
 
@@ -32,6 +33,9 @@ def gather(root: Path = Path("/")) -> SystemFacts:
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_bytes=psutil.virtual_memory().total,
         wsl="microsoft" in release.lower(),
+        root=os.geteuid() == 0 if hasattr(os, "geteuid") else None,
+        sudo=shutil.which("sudo") is not None,
+        python_environment=python_environment.gather(),
     )
 
 

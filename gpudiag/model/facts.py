@@ -32,6 +32,30 @@ class Unknown(FactFamily, tag="unknown"):
     """True if gpudiag itself broke while it gathered the family, which says nothing about the machine."""
 
 
+class PythonEnvironment(Record):
+    """How packages get into the environment of the interpreter, and how a user starts it."""
+
+    tool: str
+    """The tool that fills the environment: ``venv``, ``conda``, ``uv``, ``poetry``, ``pdm``, ``pipenv``, ``pipx``,
+    ``pixi`` or ``uv tool``; ``uv venv`` for one that uv made without a project, ``system`` for a Python without an
+    environment of its own."""
+    command: str
+    """The shortest word that starts the interpreter in the caller's shell, such as ``python3``, or else its path."""
+    has_pip: bool
+    externally_managed: bool = False
+    """True if pip refuses to install into this Python, since it belongs to the system (PEP 668)."""
+    writable: bool = True
+    """False if this user cannot write to the folder of packages: it is another user's, or read-only."""
+    project: str = ""
+    """The folder with the lock file that the environment is made from; "" if there is none."""
+    tools: tuple[str, ...] = ()
+    """Those of conda, mamba, pipx, poetry and uv that are on PATH."""
+    notebook: str = ""
+    """The service that runs the notebook of this process: ``Colab``, ``Kaggle``, ``Databricks`` or ``Jupyter``."""
+    of_gpudiag: str = ""
+    """The interpreter that gpudiag itself is installed for, if that is another one."""
+
+
 class SystemFacts(FactFamily, tag="system"):
     """Operating system, Python, processors and memory of the host."""
 
@@ -55,6 +79,11 @@ class SystemFacts(FactFamily, tag="system"):
     """Physical memory of the host."""
     wsl: bool
     """True under the Windows Subsystem for Linux."""
+    root: bool | None = None
+    """True if this process may do what root may; None: not known."""
+    sudo: bool | None = None
+    """True if the command sudo is on PATH; None: not known."""
+    python_environment: PythonEnvironment | None = None
 
 
 class Distribution(Record):
@@ -373,6 +402,12 @@ class EnvironmentFacts(FactFamily, tag="environment"):
     set_by_python: dict[str, str] = {}
     """Variables that Python sets whenever it starts, each with the file that does so ("": not known). ``LD_PRELOAD`` or
     ``/etc/ld.so.preload`` as the file means that a library named there sets the variable in every program."""
+    keras_backend: str = ""
+    """What Keras 3 computes with, by ``KERAS_BACKEND`` or else ``keras.json``; "" if neither names it."""
+    keras_backend_from: str = ""
+    """The variable or the file that names it."""
+    silent_tasks: Momentary[dict[str, str]] = {}
+    """Other tasks of ``TF_CONFIG`` that accepted no connection, such as ``worker 1``, each with the error."""
 
 
 class Limit(Record):

@@ -371,6 +371,8 @@ class Process(Record):
     """The number of notes that were dropped for lack of room."""
     keras_backend: str = ""
     """The backend of Keras, if it is not TensorFlow: such as ``torch``."""
+    keras_device: str = ""
+    """On which device that backend computed, as it says itself at the end, such as ``cpu``; "" if not known."""
     started_at: str = ""
     """The line that started the process, if a traced process did; "" if it is not known."""
 

@@ -19,7 +19,6 @@ from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Level, Limits, 
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
-from gpudiag.run.addressed import addressed
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
@@ -80,7 +79,6 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
         diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
         rows = with_reasons(with_one_voice(rows, diagnosis, gpus), diagnosis, gpus)
-        diagnosis, rows = addressed(diagnosis, rows)
         return conclude(
             with_gaps(
                 Report(

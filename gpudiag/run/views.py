@@ -21,6 +21,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Finding, Gpu, Judged, Limits, Row, is_affected
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.place import Place, fitted_all
 from gpudiag.probe import FindingKind, Reading
 
 
@@ -29,7 +30,10 @@ def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits
     if entry.reading is not None:
         if not isinstance(reading, Reading):
             raise msgspec.ValidationError("the reading comes from another version of the probe")
-        return entry.judge(reading, facts)
+        outcome = entry.judge(reading, facts)
+        place = Place.of(facts)
+        findings = (msgspec.structs.replace(it, fix=fitted_all(it.fix, place)) for it in outcome.findings)
+        return msgspec.structs.replace(outcome, findings=tuple(findings))
     return Judged(findings=tuple(_findings(entry, facts, limits)), figure=str(entry.module.figure(facts)))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from gpudiag import foreground
 from gpudiag.errors import UsageError
 from gpudiag.folders import Folder
+from gpudiag.hardware.peers import asked
 from gpudiag.model.program import ProgramTrace
 from gpudiag.tracing import gather, notes, peers, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import FOLDER
@@ -96,7 +97,7 @@ def _run(
     ended = _ended(outcome.code, stopped)
     processes = notes.read(folder)
     if outcome.code and not outcome.is_stopped:  # the tasks that it ran itself have ended by now
-        answers = peers.asked(peers.addresses(processes, but_own=True))
+        answers = asked(peers.addresses(processes, but_own=True))
     booked = sampler.read(folder, None if simulated else gather.made_at(processes))
     trace = gather.gathered(
         processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked, answers=answers
@@ -114,4 +115,4 @@ def _ended(code: int, before: str) -> str:
 
 
 def _asked(folder: Path) -> dict[str, str]:
-    return peers.asked(peers.addresses(notes.read(folder), but_own=False))
+    return asked(peers.addresses(notes.read(folder), but_own=False))

@@ -163,6 +163,7 @@ def _process(notes: Notes, began: float, booked: Sequence[Booked], family: Mappi
         missing=tuple(missing),
         lost=notes.lost,
         keras_backend=str(notes.first("keras").get("backend", "")),
+        keras_device=str(notes.first("keras_device").get("device", "")),
         started_at=next((command["line"] for command in requests.command_of(notes, family)), ""),
     )
 

@@ -11,6 +11,7 @@ from examples.facts import example
 from gpudiag.cause import Evidence
 from gpudiag.fix import Action, edit
 from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.facts import Distribution, EnvironmentFacts, TensorflowFacts
 from gpudiag.model.program import (
     WITHOUT_EFFECT,
     Booked,
@@ -53,6 +54,24 @@ def _setting(fate: SettingFate, instead: Action | None = None) -> Evidence:
 
 def _placed(why: str, device: str = "CPU:0", **changed: Any) -> Evidence:
     return _of(placed=(Placed("MatMul", device, 5, "GPU:0", LINE, "", why, 7),), **changed)
+
+
+def _chosen(backend: str, *packages: Distribution, where: str = "KERAS_BACKEND", keras: str = "3.15.0") -> Evidence:
+    environment = EnvironmentFacts({}, keras_backend=backend, keras_backend_from=where)
+    installed = example().tensorflow
+    assert isinstance(installed, TensorflowFacts)
+    companions = (Distribution("keras", keras, "/site"),)
+    installed = replace(installed, companions=companions, frameworks=packages)
+    return Evidence(example(environment=environment, tensorflow=installed))
+
+
+_JAX, _PLUGIN = Distribution("jax", "0.8.0", "/site"), Distribution("jax-cuda12-plugin", "0.8.0", "/site")
+
+
+def _silent(error: str) -> Evidence:
+    cluster = '{"cluster": {"worker": 2}, "task": {"type": "worker", "index": 0}}'
+    silent = {"worker 1": error} if error else {}
+    return Evidence(example(environment=EnvironmentFacts({"TF_CONFIG": cluster}, silent_tasks=silent)))
 
 
 _SILENT = ClusterTask("worker 1", "10.0.0.2:2222", "Connection refused")
@@ -215,6 +234,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "tasks_do_not_answer": (
         Example("one is waited for", _of(clusters=(_CLUSTER,), ended=_ENDED)),
+        Example("one does not listen, without a program", _silent("Connection refused")),
+        Example("the name of one is unknown", _silent("Name or service not known")),
+        Example("all listen, without a program", _silent(""), fires=False),
         Example("two are waited for", _of(clusters=(replace(_CLUSTER, peers=(_SILENT, _SILENT)),), ended=_ENDED)),
         Example("one has ended since", _of(clusters=(replace(_CLUSTER, joined=True),), ended=_ENDED)),
         Example("one ended before this one", _of(clusters=(replace(_CLUSTER, joined=True),)), fires=False),
@@ -360,7 +382,17 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "keras_computes_elsewhere": (
         Example("torch", _of(processes=(replace(PROCESS, keras_backend="torch"),))),
+        Example("JAX, on the CPU", _of(processes=(replace(PROCESS, keras_backend="jax", keras_device="cpu"),))),
         Example("TensorFlow", _of(), fires=False),
+        Example("JAX for the CPU, without a program", _chosen("jax", _JAX)),
+        Example("JAX with CUDA, by a file", _chosen("jax", _JAX, _PLUGIN, where="/home/someone/.keras/keras.json")),
+        Example("JAX, which is not installed", _chosen("jax")),
+        Example("PyTorch for the CPU", _chosen("torch", Distribution("torch", "2.9.0+cpu", "/site"))),
+        Example("NumPy", _chosen("numpy")),
+        Example(
+            "TensorFlow, as Keras writes it", _chosen("tensorflow", where="/home/someone/.keras/keras.json"), False
+        ),
+        Example("Keras 2", _chosen("jax", _JAX, keras="2.15.0"), False),
     ),
     "many_small_copies": (
         Example("between GPUs", _of(copies=(replace(_READ, direction="between GPUs", count=90),)), fires=False),

@@ -7,9 +7,9 @@ and every program that uses a layer ends with an error. Keras imports its backen
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Rows, Variables
-from gpudiag.fix import Role, ask, check, install, unset
-from gpudiag.model.facts import TensorflowFacts
+from gpudiag.cause import Cause, Match, Matches, Rows
+from gpudiag.fix import Role, ask, check, export, install, unset
+from gpudiag.model.facts import EnvironmentFacts, TensorflowFacts
 
 CAUSE = Cause(
     title="tf.keras cannot be used: {package} cannot be imported ({error})",
@@ -23,10 +23,12 @@ CAUSE = Cause(
 _BACKEND, _LEGACY = "KERAS_BACKEND", "TF_USE_LEGACY_KERAS"
 
 
-def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Matches:
+def find(rows: Rows, environment: EnvironmentFacts, tensorflow: TensorflowFacts) -> Matches:
+    variables = environment.variables
     for found in rows.found("libraries.mixed_precision", "keras_not_imported"):
         package = str(found.figures["package"])
-        backend = variables.get(_BACKEND, "tensorflow")
+        backend = environment.keras_backend or variables.get(_BACKEND, "tensorflow")
+        source = environment.keras_backend_from or _BACKEND
         release = ".".join(tensorflow.distributions[0].version.split(".")[:2]) if tensorflow.distributions else ""
         if package == "tf_keras":
             lines = (
@@ -34,8 +36,9 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
                 unset(_LEGACY, note="Keras 3", role=Role.ALTERNATIVE),
             )
         elif backend != "tensorflow":
+            away = unset(_BACKEND) if source == _BACKEND else export(_BACKEND, "tensorflow", f"in place of {source}")
             lines = (
-                unset(_BACKEND),
+                away,
                 install(backend, note="installs the backend that Keras is set to use", role=Role.ALTERNATIVE),
             )
         else:
@@ -44,6 +47,8 @@ def find(rows: Rows, variables: Variables, tensorflow: TensorflowFacts) -> Match
                 check("cat ~/.keras/keras.json", "look whether it names another backend"),
             )
         seen = [f"{name}={variables[name]}" for name in (_BACKEND, _LEGACY) if name in variables]
+        if source != _BACKEND and backend != "tensorflow":
+            seen.append(f"{source} names the backend {backend!r}")
         yield Match(
             evidence=(found.message, *seen),
             figures=found.figures,

@@ -1,5 +1,7 @@
 """Functions that are traced, and what Keras computes with."""
 
+import sys
+
 from .lines import line_of_program
 from .notes import MOST_CALLED, guarded, missing, new_slot, note, replace, state
 
@@ -54,4 +56,19 @@ def in_keras(module) -> None:
     """Note with what Keras computes, if that is not TensorFlow."""
     backend = getattr(module, "_BACKEND", "tensorflow")
     if backend != "tensorflow":
+        import atexit
+
         note("keras", backend=str(backend), line=line_of_program(3))
+        atexit.register(guarded, _note_device_of_keras, str(backend))
+
+
+def _note_device_of_keras(backend) -> None:
+    """Note on which device Keras has computed with another backend, as that says itself: asking starts nothing."""
+    device = "cpu" if backend == "numpy" else ""
+    if backend == "jax":
+        started = getattr(sys.modules.get("jax._src.xla_bridge"), "_default_backend", None)
+        device = getattr(started, "platform", "")
+    elif backend == "torch":
+        device = getattr(sys.modules.get("keras.src.backend.torch.core"), "DEFAULT_DEVICE", "")
+    if device:
+        note("keras_device", device=str(device))

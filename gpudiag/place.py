@@ -1,0 +1,498 @@
+"""Where the actions of a fix are done: each is given in the words of this machine, or left out if it is so already.
+
+Causes and messages write an action as it is on an ordinary Linux machine: ``sudo``, ``pip``, ``docker run --gpus all``.
+:func:`fitted` renders it for the place that the facts describe: the tool that fills the environment of Python, the
+runtime of the container, the rights of the user, the distribution of the system, a notebook.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import PurePath
+from shlex import quote
+
+from gpudiag import fix
+from gpudiag.fix import Action, Kind, Where, distinct
+from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
+
+_STEP = re.compile(r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
+"""One of the simple commands of a line of a shell; between them are ``&&``, ``||``, ``;`` and ``|``."""
+_WORDS = re.compile(r"""(?:'[^']*'|"[^"]*"|\$\([^()]*\)|[^\s'"])+""")
+_BEGINNING = re.compile(r"(?P<space>\s*)(?P<set>(?:\w+=\S*\s+)*)(?P<sudo>sudo\s+)?(?P<rest>.*?)(?P<end>\s*)", re.DOTALL)
+_PIP = re.compile(r"(?:(?P<python>\S*python[\d.]*) -m )?pip3? (?P<verb>[a-z]+)(?P<arguments>.*)", re.DOTALL)
+_PYTHON = re.compile(r"python3?(?= |$)")
+_CONDA = re.compile(r"conda (?P<verb>install|create|env|config|activate)\b")
+_CONDA_ENVIRONMENT = re.compile(r"conda create -n (\S+) python=([\d.]+); conda activate \S+; pip install (.+)")
+_PINNED = re.compile(r"'?(?P<name>[\w.-]+)==(?P<version>[\w.+!-]+)'?")
+_AGAIN = re.compile(r"(?<!\S)--(?:force-reinstall|upgrade|ignore-installed)(?!\S)")
+_OF_THE_LOADER = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"}
+_GROUP = re.compile(r"usermod -aG (?P<group>\S+)")
+_REGISTRY = re.compile(r"\S+/\S+:\S+")
+_DRIVER = re.compile(r"(?:apt install nvidia-driver-\d+\S*|ubuntu-drivers install)$")
+_OF_DOCKER_ALONE = re.compile(r"Compose|--gpus|--ipc|--runtime|toolkit|Docker|in a container")
+_ELSEWHERE = re.compile(
+    r"(?:if (?:it|the program) runs )?in (?:a container|a pod|Kubernetes|Slurm|conda|WSL|a notebook)\b"
+)
+
+_FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
+"""Options of pip, with those of uv that do the same."""
+_ADD = {"uv": "uv add", "poetry": "poetry add", "pdm": "pdm add", "pipenv": "pipenv install", "pixi": "pixi add --pypi"}
+_REMOVE = {
+    **{tool: f"{tool} remove" for tool in ("uv", "poetry", "pdm")},
+    "pipenv": "pipenv uninstall",
+    "pixi": "pixi remove --pypi",
+}
+"""How tools that make an environment from a lock file add and remove a package; they would undo what pip does."""
+_FAMILIES = {
+    "Debian": "Debian|Ubuntu|Mint|Pop!_OS|Zorin|elementary|Kali",
+    "Fedora": "Fedora|Nobara",
+    "RHEL": "Red Hat|Rocky|Alma|CentOS|Oracle|Amazon",
+    "Arch": "Arch|CachyOS|Manjaro|EndeavourOS|Garuda",
+    "SUSE": "SUSE",
+    "NixOS": "NixOS",
+    "Alpine": "Alpine",
+}
+_MANAGERS = {
+    "apt": "Debian",
+    "apt-get": "Debian",
+    "apt-mark": "Debian",
+    "prime-select": "Debian",
+    "ubuntu-drivers": "Debian",
+    "dnf": "Fedora RHEL",
+    "yum": "Fedora RHEL",
+    "pacman": "Arch",
+    "zypper": "SUSE",
+}
+"""Managers of a system's packages, and the families of distributions that have them."""
+_DRIVERS = {
+    "Fedora": fix.run("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda", "from RPM Fusion"),
+    "RHEL": fix.run("sudo dnf module install nvidia-driver:latest-dkms", "from NVIDIA's repository"),
+    "Arch": fix.run("sudo pacman -S nvidia-open-dkms nvidia-utils"),
+    "SUSE": fix.run("sudo zypper install nvidia-open-driver-G06-signed-kmp-meta nvidia-compute-utils-G06"),
+    "NixOS": fix.note(
+        'set services.xserver.videoDrivers = [ "nvidia" ] in configuration.nix, then nixos-rebuild switch'
+    ),
+}
+"""How other distributions than Debian's and Ubuntu's install the driver (their own pages, 2025)."""
+_RUNTIMES_OF_NOTEBOOKS = {
+    "Colab": "Colab: Runtime, Disconnect and delete runtime; then Change runtime type, GPU, and run every cell again",
+    "Kaggle": "Kaggle: stop the session; then Settings, Accelerator, GPU, and run every cell again",
+    "Databricks": "Databricks: restart the cluster, with a runtime for machine learning with GPUs",
+}
+"""What replaces a change of the driver, or a reboot, where the machine is a service's."""
+_RAMDISK = re.compile(r"update-initramfs -u(?: -k all)?")
+_RAMDISKS = {"Fedora": "dracut --force", "RHEL": "dracut --force", "SUSE": "dracut --force", "Arch": "mkinitcpio -P"}
+"""How other distributions than Debian's and Ubuntu's make the initial RAM disk again."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an action has to fit; a value is None or empty if it is not known."""
+
+    environment: PythonEnvironment | None = None
+    executable: str = ""
+    prefix: str = ""
+    root: bool | None = None
+    sudo: bool | None = None
+    family: str = ""
+    """The family of distributions, a key of :data:`_FAMILIES`."""
+    wsl: bool = False
+    container: str | None = None
+    """The runtime of the container; "" outside of one."""
+    has_gpus: bool = False
+    """True in a container that was given device files of a GPU and the driver's library."""
+    groups: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    installed: Mapping[str, str] = field(default_factory=dict)
+    """The versions of installed packages, by name."""
+
+    @classmethod
+    def of(cls, facts: Facts) -> Place:
+        system, container, nodes = facts.system, facts.container, facts.device_nodes
+        if isinstance(system, Unknown):
+            return cls()
+        runtime = None if isinstance(container, Unknown) else container.name or ""
+        if not isinstance(container, Unknown) and container.kubernetes:
+            runtime = "kubernetes"
+        families = (name for name, pattern in _FAMILIES.items() if re.search(pattern, system.os))
+        library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
+        return cls(
+            environment=system.python_environment,
+            executable=system.executable,
+            prefix=system.prefix,
+            root=system.root,
+            sudo=system.sudo,
+            family=next(families, ""),
+            wsl=system.wsl,
+            container=runtime,
+            has_gpus=bool(runtime and library and facts.given_a_gpu),
+            groups=() if isinstance(nodes, Unknown) else nodes.groups,
+            variables=facts.variables,
+            installed=_installed(facts),
+        )
+
+
+def _installed(facts: Facts) -> dict[str, str]:
+    known = facts.tensorflow
+    if isinstance(known, Unknown):
+        return {}
+    packages = (*known.distributions, *known.companions, *known.frameworks, *known.plugin_distributions)
+    return {package.name.replace("_", "-").lower(): package.version for package in packages}
+
+
+class _UnfitError(Exception):
+    """A command that this place does not have, or that would change nothing here."""
+
+
+def fitted_all(actions: Iterable[Action], place: Place) -> tuple[Action, ...]:
+    """Return the actions as they are done at ``place``.
+
+    What is so already, or cannot be done there, is left out, unless nothing else would be left.
+    """
+    general = tuple(actions)
+    kept = distinct(new for action in general if (new := fitted(action, place)) is not None)
+    return kept or general
+
+
+def fitted(action: Action, place: Place) -> Action | None:
+    """Return the action as it is done at ``place``; None if it cannot be done there, or is so already."""
+    try:
+        if action.where is Where.SCHEDULER:
+            return _started(action, place)
+        if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM or not action.command:
+            return action
+        _refuse_what_is_so(action, place)
+        if (other := _of_the_system(action, place)) is not None:
+            return other
+        if (found := _CONDA_ENVIRONMENT.fullmatch(action.command)) and not _has_conda(place):
+            return action.replaced(command=_environment(place, *found.groups()))
+        about_gpudiag = any(re.match(r"gpudiag\b", argument) for argument in action.pip)
+        rewrite = partial(_rewrite, place=place, about_gpudiag=about_gpudiag)
+        command = _STEP.sub(rewrite, action.command)
+    except _UnfitError:
+        return None
+    action = _with_clauses(action.replaced(command=command), action.command, place)
+    return _in_a_notebook(action) if place.environment and place.environment.notebook else action
+
+
+def _refuse_what_is_so(action: Action, place: Place) -> None:
+    """Raise if the action would change nothing here."""
+    if (
+        action.change
+        and place.variables
+        and all(value is not None and place.variables.get(name) == value for name, value in action.change.items())
+    ):
+        raise _UnfitError
+    if action.pip and not _AGAIN.search(action.command):
+        pins = [_PINNED.fullmatch(argument) for argument in action.pip]
+        if all(pin and place.installed.get(pin["name"].replace("_", "-").lower()) == pin["version"] for pin in pins):
+            raise _UnfitError
+    if (joined := _GROUP.search(action.command)) and joined["group"] in place.groups:
+        raise _UnfitError
+
+
+def _of_the_system(action: Action, place: Place) -> Action | None:
+    """Return what replaces a command of a package manager or a start that this system does not have."""
+    first = action.command.removeprefix("sudo ")
+    notebook = place.environment.notebook if place.environment else ""
+    if notebook in _RUNTIMES_OF_NOTEBOOKS and action.kind.is_of_the_host:
+        return fix.note(_RUNTIMES_OF_NOTEBOOKS[notebook])
+    if place.wsl and first == "reboot":
+        return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
+    installs_driver = bool(_DRIVER.match(first))
+    if place.wsl and installs_driver:
+        text = "install the newest NVIDIA driver in Windows, none in WSL: https://www.nvidia.com/drivers"
+        return fix.note(text, kind=Kind.CHANGE_DRIVER)
+    families = _MANAGERS.get(first.partition(" ")[0], place.family)
+    if not place.family or place.family in families.split():
+        return None
+    if installs_driver and place.family in _DRIVERS:
+        other = _DRIVERS[place.family]
+        here = fitted(other.replaced(role=action.role if other.command else other.role, kind=action.kind), place)
+        return here and here.replaced(note="; ".join(filter(None, (here.note, action.note))))
+    packages = " ".join(word for word in first.split()[2:] if not word.startswith("-"))
+    if " install " in action.command and ";" not in action.command and "&" not in action.command and packages:
+        name = families.split()[0]
+        return fix.note(f"install {packages} (the name on {name}) from this system's packages", kind=action.kind)
+    raise _UnfitError
+
+
+def _also(note: str) -> str:
+    return f"; {note}" if note else ""
+
+
+def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
+    """Return one simple command in the words of this place."""
+    parts = _BEGINNING.fullmatch(step[0])
+    assert parts is not None, step[0]
+    sudo = "" if place.root or place.sudo is False else parts["sudo"] or ""
+    rest = parts["rest"] if sudo or not parts["sudo"] else parts["rest"].strip()
+    if place.root or place.sudo is False:
+        rest = re.sub(r"\b(xargs|sh -c) sudo ", r"\1 ", rest)
+    if place.family in _RAMDISKS:
+        rest = _RAMDISK.sub(_RAMDISKS[place.family], rest)
+    environment = place.environment
+    if environment is not None:
+        if about_gpudiag and environment.of_gpudiag:
+            rest = re.sub(r"^(?:\S*python[\d.]* -m )?pip3?(?= )", f"{quote(environment.of_gpudiag)} -m pip", rest)
+        elif (pip := _PIP.fullmatch(rest)) is not None:
+            rest = _pip(place, environment, rest, pip)
+        elif _PYTHON.match(rest):
+            rest = _PYTHON.sub(quote(environment.command or "python"), rest, count=1)
+        elif (conda := _CONDA.match(rest)) is not None:
+            rest = _conda(place, environment, rest, conda["verb"])
+    return f"{parts['space']}{parts['set']}{sudo}{rest}{parts['end']}"
+
+
+def _has_conda(place: Place) -> bool:
+    environment = place.environment
+    return environment is None or environment.tool == "conda" or "conda" in environment.tools
+
+
+def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str) -> str:
+    if not _has_conda(place) or (verb == "install" and environment.tool != "conda"):
+        raise _UnfitError
+    if verb == "install" and place.variables.get("CONDA_PREFIX", place.prefix) != place.prefix:
+        return command.replace("conda install", f"conda install -p {quote(place.prefix)}", 1)
+    return command
+
+
+def _environment(place: Place, name: str, python: str, packages: str) -> str:
+    """Return how to make an environment for a Python, with packages in it, without conda."""
+    if place.environment and "uv" in place.environment.tools:
+        return f"uv venv --python {python} {name} && uv pip install --python {name} {packages}"
+    return f"python{python} -m venv {name} && {name}/bin/pip install {packages}"
+
+
+def _pip(place: Place, environment: PythonEnvironment, command: str, pip: re.Match[str]) -> str:
+    """Return a command of pip in the words of the tool that fills the environment."""
+    python, verb, arguments = pip["python"] or "", pip["verb"], pip["arguments"].strip()
+    if "/" in python and python != place.executable:
+        return command  # of another environment
+    tool = environment.tool
+    changes = verb in ("install", "uninstall")
+    if tool == "pipx":
+        return f"pipx runpip {PurePath(place.prefix).name} {verb} {arguments}".rstrip()
+    if tool in _ADD and changes and not _AGAIN.search(arguments.replace("--upgrade", "")):
+        plain = " ".join(word for word in _WORDS.findall(arguments) if word not in ("-y", "--upgrade", "--no-deps"))
+        known = f"{_ADD[tool] if verb == 'install' else _REMOVE[tool]} {plain}"
+        return f"cd {quote(environment.project)} && {known}" if environment.project else known
+    if not environment.has_pip and "uv" in environment.tools:
+        if verb not in ("install", "uninstall", "list", "show", "check", "freeze", "tree"):
+            raise _UnfitError
+        words = [_FOR_UV.get(word, word) for word in _WORDS.findall(arguments)]
+        return " ".join(filter(None, (f"uv pip {verb} --python {quote(place.prefix)}", *words)))
+    own = environment.command or "python"
+    program = command[: pip.start("verb") - 1] if own == "python" and "/" not in python else f"{quote(own)} -m pip"
+    if not environment.has_pip:
+        if tool == "system" and place.family == "Debian":
+            sudo = "" if place.root or place.sudo is False else "sudo "
+            program = f"{sudo}apt install python3-pip && {program}"
+        else:
+            program = f"{quote(own)} -m ensurepip && {quote(own)} -m pip"
+    if environment.externally_managed and changes:
+        arguments = f"--break-system-packages {arguments}"
+    if not environment.writable and verb == "install" and not _is_read_only(place):
+        if tool == "system":
+            arguments = f"--user {arguments}"
+        else:  # somebody else's environment
+            plain = _AGAIN.sub("", arguments).strip()
+            return f"{quote(own)} -m venv --system-site-packages ~/tf && ~/tf/bin/pip install {plain}"
+    return f"{program} {verb} {arguments}".rstrip()
+
+
+def _is_read_only(place: Place) -> bool:
+    """Return True in a container whose packages nobody can change: only the image can."""
+    environment = place.environment
+    return bool(place.container and environment and not environment.writable)
+
+
+def _with_clauses(action: Action, before: str, place: Place) -> Action:
+    """Return the action with what has to be said of the command here."""
+    clauses = []
+    if place.root is False and place.sudo is False and re.search(r"\bsudo ", before):
+        clauses.append("as root")
+    environment = place.environment
+    if environment is not None and any(_PIP.match(step.strip()) for step in _STEP.findall(before)):
+        if _is_read_only(place) and action.kind in (Kind.INSTALL, Kind.REMOVE):
+            if place.container in ("apptainer", "singularity"):
+                note = "; ".join(filter(None, ("in %post of its definition file; then build it again", action.note)))
+                return action.replaced(note=note, where=Where.IMAGE)
+            return action.replaced(command=f"RUN {action.command}", where=Where.IMAGE)
+        if environment.externally_managed and action.kind is Kind.INSTALL and not place.container:
+            own = f"{quote(environment.command)} -m venv ~/tf, then ~/tf/bin/pip install"
+            clauses.append(f"better in an environment of its own: {own}")
+    if not clauses:
+        return action
+    return action.replaced(note="; ".join(filter(None, (*clauses, action.note))))
+
+
+_CELL = "in a cell, before TensorFlow is imported: restart the kernel first"
+_SERVER = "in the shell that starts the notebook's server: a cell is too late for it"
+
+
+def _in_a_notebook(action: Action) -> Action:
+    """Return the action as a cell of a notebook, which has no shell whose variables last.
+
+    The loader reads its variables when a process starts, so no cell can set them.
+    """
+    if action.kind is Kind.SET_VARIABLE and (not action.change or action.change.keys() & _OF_THE_LOADER):
+        return action.replaced(note="; ".join(filter(None, (_SERVER, action.note))))
+    if action.change:
+        lines = [
+            f"os.environ[{name!r}] = {value!r}" if value is not None else f"os.environ.pop({name!r}, None)"
+            for name, value in action.change.items()
+        ]
+        note = "; ".join(filter(None, (_CELL, action.note)))
+        return action.replaced(command="; ".join(("import os", *lines)), note=note)
+    if action.where is not Where.HERE:
+        return action
+    magic = "%" if action.command.startswith("pip ") and not re.search("[;&|]", action.command) else "!"
+    return action.replaced(command=f"{magic}{action.command}")
+
+
+# --- containers
+
+
+def _started(action: Action, place: Place) -> Action | None:
+    """Return how the runtime of this container is told what ``docker run`` is told in the action."""
+    if not action.command:
+        if place.container is not None and (named := _ELSEWHERE.match(action.note)):
+            return action if _is_meant(named[0], place) else None
+        return action
+    words = _WORDS.findall(action.command)
+    if words[:2] != ["docker", "run"] or place.container is None:
+        return action
+    options, image = _options(words[2:])
+    proposes_image = bool(_REGISTRY.fullmatch(image))
+    if not place.container:
+        return action if proposes_image or place.environment is None else None
+    if place.has_gpus and set(options) == {"--gpus"} and not proposes_image:
+        return None
+    if place.container not in _RUNTIMES:
+        return action
+    command, clause = _RUNTIMES[place.container](options, image)
+    if not command:
+        return fix.note(clause, kind=Kind.START_CONTAINER) if clause else None
+    note = "" if _OF_DOCKER_ALONE.search(action.note) else action.note
+    return action.replaced(command=command, note="; ".join(filter(None, (clause, note))))
+
+
+def _is_meant(words: str, place: Place) -> bool:
+    """Return whether a sentence that begins with these words is about this place."""
+    meant = words.rpartition("in ")[2]
+    if meant in ("a pod", "Kubernetes"):
+        return place.container == "kubernetes"
+    return meant != "a container" or bool(place.container)
+
+
+_Options = dict[str, list[str]]
+
+
+def _options(words: list[str]) -> tuple[_Options, str]:
+    """Return the options of ``docker run`` with their values, and the image: ``IMAGE`` if none is named."""
+    options: _Options = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            return options, "IMAGE" if word == "..." else word
+        name, equals, value = word.partition("=")
+        if not equals and name not in ("-it", "--rm", "--privileged"):
+            value = next(rest, "")
+        options.setdefault(name, []).append(value)
+    return options, "IMAGE"
+
+
+def _flat(options: _Options, command: str, image: str, **renamed: str) -> str:
+    words = [command]
+    for name, values in options.items():
+        for value in values:
+            if name == "--gpus":
+                words.append(renamed["gpus"])
+            elif not value:
+                words.append(name)
+            else:
+                words.append(
+                    f"{name} {value}" if name in ("-e", "-v", "--ulimit", "--group-add") else f"{name}={value}"
+                )
+    return " ".join((*words, image))
+
+
+def _podman(options: _Options, image: str) -> tuple[str, str]:
+    if "--group-add" in options:
+        options = {**options, "--group-add": ["keep-groups"]}
+    return _flat(options, "podman run", image, gpus="--device nvidia.com/gpu=all"), ""
+
+
+def _nerdctl(options: _Options, image: str) -> tuple[str, str]:
+    return _flat(options, "nerdctl run", image, gpus="--gpus all"), ""
+
+
+_OF_APPTAINER = {"--gpus": "--nv", "-e": "--env", "-v": "--bind", "-it": ""}
+_BY_THE_HOST = {
+    "--shm-size": "this container has /dev/shm of the host: make it larger there",
+    "--ipc": "this container has /dev/shm of the host: make it larger there",
+    "--ulimit": "this container has the limits of the shell that starts it: ulimit -l unlimited there",
+    "--group-add": "this container has the groups of the user who starts it: add them on the host",
+}
+
+
+def _apptainer(options: _Options, image: str, program: str = "apptainer") -> tuple[str, str]:
+    words = []
+    for name, values in options.items():
+        if name in _OF_APPTAINER:
+            words += [
+                " ".join(filter(None, (_OF_APPTAINER[name], "" if name == "--gpus" else value))) for value in values
+            ]
+    if not any(words):
+        return "", next((_BY_THE_HOST[name] for name in options if name in _BY_THE_HOST), "")
+    source = f"docker://{image}" if _REGISTRY.fullmatch(image) else image
+    return " ".join((program, "exec", *filter(None, words), source, "COMMAND")), ""
+
+
+def _kubernetes(options: _Options, image: str) -> tuple[str, str]:
+    parts = [f"image: {image}"] if _REGISTRY.fullmatch(image) else []
+    if "--gpus" in options:
+        parts.append("resources: {limits: {nvidia.com/gpu: 1}}")
+    pairs = [value.partition("=")[::2] for value in options.get("-e", ())]
+    if variables := ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in pairs):
+        parts.append(f"env: [{variables}]")
+    context = [f"capabilities: {{add: [{value}]}}" for value in options.get("--cap-add", ())]
+    if any("seccomp" in value for value in options.get("--security-opt", ())):
+        context.append("seccompProfile: {type: Unconfined}")
+    if context:
+        parts.append(f"securityContext: {{{', '.join(context)}}}")
+    if parts:
+        return ", ".join(parts), "put it into the container's part of the pod"
+    if options.keys() & {"--shm-size", "--ipc"}:
+        text = "volumes: [{name: shm, emptyDir: {medium: Memory}}]"
+        return (
+            text,
+            "put it into the pod's spec, and mount it at /dev/shm: volumeMounts: [{name: shm, mountPath: /dev/shm}]",
+        )
+    if "--group-add" in options:
+        return (
+            "securityContext: {supplementalGroups: [GROUP]}",
+            "put it into the pod's spec, with the number of the host",
+        )
+    return "", ""
+
+
+def _lxc(options: _Options, image: str) -> tuple[str, str]:
+    if "--gpus" not in options:
+        return "", ""
+    return "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME", ""
+
+
+_RUNTIMES = {
+    "apptainer": _apptainer,
+    "singularity": partial(_apptainer, program="singularity"),
+    "containerd": _nerdctl,
+    "kubernetes": _kubernetes,
+    "cri-o": _kubernetes,
+    "lxc": _lxc,
+    "podman": _podman,
+}

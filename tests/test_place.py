@@ -1,0 +1,113 @@
+"""Every action fits its place: it can be done there, and asks for nothing that is so already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from places import PLACES, misfits
+
+from examples import examples
+from examples.facts import example_with_gpus
+from gpudiag import catalogue
+from gpudiag.cause import Evidence
+from gpudiag.fix import Action, export, install, install_driver, note, reboot, run, start, unset
+from gpudiag.model import codec
+from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
+from gpudiag.place import Place, fitted, fitted_all
+from gpudiag.run.diagnosis import diagnose
+
+INSTALLED = install("tensorflow[and-cuda]==2.20.0")
+GIVEN = start("docker run --gpus all -e A=b IMAGE")
+RECORDED = Path(__file__).parent / "recorded" / "corpus"
+
+
+def evidences() -> Iterator[tuple[str, Evidence]]:
+    """Yield each machine of an example in which a cause is found, and each recorded report."""
+    for cause, several in examples().items():
+        for example in several:
+            if example.fires and not example.evidence.is_log_alone:
+                yield f"{cause}: {example.name}", example.evidence
+    for path in sorted(RECORDED.glob("*.json")):
+        report = codec.decode(path.read_text(encoding="utf-8"), path.name)
+        rows = catalogue.decode_readings(report.rows)
+        yield path.stem, Evidence(report.facts, report.gpus, rows, report.lines, report.limits)
+
+
+@cache
+def fixes() -> tuple[tuple[str, Facts, tuple[Action, ...]], ...]:
+    """Return the fix of each cause on each machine as its file has it, not yet fitted to a place."""
+    written = []
+    for name, evidence in evidences():
+        evidence.__dict__["place"] = Place()
+        found = diagnose(evidence)
+        written += [
+            (f"{name} ({cause.cause_id})", evidence.facts, cause.fix) for cause in (*found.causes, *found.folded)
+        ]
+    return tuple(written)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_action_fits(name: str) -> None:
+    place = PLACES[name]
+    wrong = []
+    for source, of_machine, fix in fixes():
+        if not place.can_be(of_machine):
+            continue
+        facts = place.of(of_machine)
+        for action in fitted_all(fix, Place.of(facts)):
+            wrong += [f"{why}: {source}: {action.command}" for why in misfits(action, place, facts)]
+    assert wrong == []
+
+
+RENDERED = (
+    ("uv venv without pip", INSTALLED, "uv pip install --python PREFIX 'tensorflow[and-cuda]==2.20.0'"),
+    ("uv project", INSTALLED, "cd /srv/place && uv add 'tensorflow[and-cuda]==2.20.0'"),
+    ("poetry project", run("pip uninstall -y tensorflow-cpu"), "cd /srv/place && poetry remove tensorflow-cpu"),
+    ("pipx", INSTALLED, "pipx runpip venv install 'tensorflow[and-cuda]==2.20.0'"),
+    ("Docker", run("sudo rmmod a && sudo modprobe a"), "rmmod a && modprobe a"),
+    ("rootless podman", GIVEN, "podman run --device nvidia.com/gpu=all -e A=b IMAGE"),
+    ("Apptainer", GIVEN, "apptainer exec --nv --env A=b IMAGE COMMAND"),
+    ("Kubernetes", GIVEN, 'resources: {limits: {nvidia.com/gpu: 1}}, env: [{name: A, value: "b"}]'),
+    ("read-only image", INSTALLED, "RUN pip install 'tensorflow[and-cuda]==2.20.0'"),
+    ("Colab", export("A", "b"), "import os; os.environ['A'] = 'b'"),
+    ("Fedora", install_driver(), "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+    ("WSL", reboot(), "wsl.exe --shutdown"),
+    ("not root, without sudo", run("sudo ldconfig"), "ldconfig"),
+)
+
+
+@pytest.mark.parametrize(("name", "action", "command"), RENDERED)
+def test_an_action_is_in_the_words_of_the_place(name: str, action: Action, command: str) -> None:
+    facts = PLACES[name].of(example_with_gpus())
+    assert not isinstance(facts.system, Unknown)
+    assert fitted(action, Place.of(facts)).command == command.replace("PREFIX", facts.system.prefix)  # type: ignore[union-attr]
+
+
+def test_what_is_so_already_is_left_out() -> None:
+    facts = example_with_gpus(environment=EnvironmentFacts({"A": "b"}))
+    nodes = facts.device_nodes
+    assert not isinstance(nodes, Unknown)
+    venv = Place.of(PLACES["venv"].of(replace(facts, device_nodes=replace(nodes, groups=("video",)))))
+    rest = note("look further")
+    for action in (
+        export("A", "b"),
+        install("tensorflow==2.21.0"),
+        run("sudo usermod -aG video someone"),
+        start("docker run --gpus all ..."),
+    ):
+        assert fitted_all((action, rest), venv) == (rest,)
+    docker = Place.of(PLACES["Docker"].of(facts))
+    assert fitted_all((start("docker run --gpus all ..."), rest), docker) == (rest,)
+    for action in (export("A", "c"), install("--force-reinstall", "tensorflow==2.21.0"), unset("A")):
+        assert fitted_all((action, rest), venv) == (action, rest)
+    assert fitted_all((export("A", "b"),), venv) == (export("A", "b"),)
+
+
+def test_nothing_changes_where_the_machine_is_not_known() -> None:
+    facts = example_with_gpus(system=Unknown("only the log was examined"))
+    for action in (INSTALLED, GIVEN, install_driver(), run("conda install cudnn")):
+        assert fitted(action, Place.of(facts)) == action
