@@ -8,7 +8,7 @@ runtime of the container, the rights of the user, the distribution of the system
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
@@ -487,7 +487,7 @@ def _lxc(options: _Options, image: str) -> tuple[str, str]:
     return "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME", ""
 
 
-_RUNTIMES = {
+_RUNTIMES: dict[str, Callable[[_Options, str], tuple[str, str]]] = {
     "apptainer": _apptainer,
     "singularity": partial(_apptainer, program="singularity"),
     "containerd": _nerdctl,

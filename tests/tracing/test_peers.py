@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from gpudiag.hardware.peers import asked
 from gpudiag.tracing import gather, peers
 from gpudiag.tracing.notes import Note, Notes
 
@@ -21,7 +22,7 @@ def test_only_what_accepts_a_connection_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listens, socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         open_, shut = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (listens, deaf))
-        answers = peers.asked([open_, shut, "no port", "[::1]:x", "127.0.0.1:99999"])
+        answers = asked([open_, shut, "no port", "[::1]:x", "127.0.0.1:99999"])
     assert answers.pop(open_) == ""
     assert answers.pop(shut) == "Connection refused"
     assert len(answers) == 3
