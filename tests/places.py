@@ -27,11 +27,11 @@ class Staged:
     slurm: str | None = None
 
     def can_be(self, facts: Facts) -> bool:
-        """Return whether the machine may be such a place: one in a container is in no other, and in no system."""
+        """Return whether the machine may be such a place: one in a container is in no other runtime's."""
         container = facts.container
         if isinstance(container, Unknown) or container.name is None:
             return True
-        return self.kubernetes if container.kubernetes else bool(self.runtime) and not self.kubernetes
+        return self.kubernetes if container.kubernetes else container.name == self.runtime and not self.kubernetes
 
     def of(self, facts: Facts) -> Facts:
         """Return ``facts`` of a machine that is such a place."""
