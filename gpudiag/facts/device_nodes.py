@@ -47,6 +47,7 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         iommu_options=tuple(word for word in read_text(root / "proc/cmdline").split() if "iommu" in word),
         network=tuple(sorted(printable(file.name) for file in root.glob("sys/class/net/*"))),
         majors=_majors(read_text(root / "proc/devices")),
+        module_in_sysfs=os.path.exists("/sys/module/nvidia") if root == Path("/") else None,  # noqa: PTH110
         private_dev=_is_private(read_text(root / "proc/self/mountinfo")),
     )
 

@@ -38,6 +38,8 @@ class Sandbox:
     """How a process in it becomes a member of the group that owns the devices."""
     unmapped: tuple[Action, ...] = ()
     """What to do if the owner of the devices has no name in its user namespace."""
+    open: tuple[Action, ...] = ()
+    """How the devices get permissions that let everybody in."""
     security: tuple[Action, ...] = ()
     """How its security profile lets the devices in; SELinux and AppArmor have their own words otherwise."""
 
@@ -174,6 +176,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             start("lxc config device set NAME gpu mode=0666", "or gid=GROUP, a group of the container"),
             _OPEN_TO_ALL,
         ),
+        open=(start("lxc config device set NAME gpu mode=0666", "or gid=GROUP, a group of the container"),),
         security=(note("lxc.apparmor.profile = unconfined in the container's configuration", kind=Kind.CONFIGURE),),
     ),
     Sandbox(

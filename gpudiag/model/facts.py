@@ -392,6 +392,9 @@ class DeviceNodeFacts(FactFamily, tag="device_nodes"):
     """The numbers of NVIDIA's drivers of character devices (``/proc/devices``), which containers see, too."""
     private_dev: bool = False
     """True if ``/dev`` is not the kernel's own (``devtmpfs``), but a file system that somebody filled."""
+    module_in_sysfs: bool | None = None
+    """Whether this process sees ``/sys/module/nvidia``, which the driver's libraries read; None on a simulated
+    machine."""
 
 
 class EnvironmentFacts(FactFamily, tag="environment"):

@@ -85,6 +85,12 @@ def _unusable(inside: ContainerFacts = DOCKER, error: str | None = "EACCES", **n
     )
 
 
+def _hidden(*, in_sysfs: bool | None, cuinit: str = "CUDA_ERROR_OPERATING_SYSTEM: OS call failed") -> Evidence:
+    """Return the evidence of a machine on which this process does, or does not, see the module in sysfs."""
+    nodes = example_nodes(*_ALL, module_in_sysfs=in_sysfs)
+    return example_evidence(example_facts(device_nodes=nodes), cuinit=cuinit)
+
+
 _UNMAPPED: dict[str, Any] = {"mode": "crw-rw----", "owner": "nobody", "group": "nogroup"}
 _OF_OTHERS: dict[str, Any] = {"mode": "crw-rw----", "owner": "somebody", "group": "video"}
 _ROOTLESS = replace(DOCKER, runtime="podman", user_namespace="0 1000 1; 1 100000 65536")
@@ -144,6 +150,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a plain file", _unusable(error=None, mode="-rw-rw-rw-")),
         Example("a device", _unusable(error=None), fires=False),
         Example("TensorFlow lists the GPU", _listed(_unusable(nodev=True)), fires=False),
+    ),
+    "kernel_module_hidden": (
+        Example("as in https://github.com/netblue30/firejail/issues/6509", _hidden(in_sysfs=False)),
+        Example("it is seen", _hidden(in_sysfs=True), fires=False),
+        Example("not known", _hidden(in_sysfs=None), fires=False),
+        Example("another error", _hidden(in_sysfs=False, cuinit=_UNKNOWN_ERROR), fires=False),
+        Example("CUDA works", _hidden(in_sysfs=False, cuinit=""), fires=False),
     ),
     "user_not_in_device_group": (
         Example("video", _shut("crw-rw----")),

@@ -11,7 +11,7 @@ import stat
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT
 from gpudiag.causes.shared.refusals import Refusals, Refuser
-from gpudiag.fix import Kind, check, configure, run
+from gpudiag.fix import Action, Kind, Where, check, configure, run
 
 CAUSE = Cause(
     title="only root may open {files}{why}",
@@ -42,7 +42,11 @@ def find(files: Refusals) -> Matches:
         "an octal number begins with 0",
         kind=Kind.CHANGE_DRIVER,
     )
-    fix = (CAUSE.fix[0], octal) if number else ()
+    sandbox = files.sandbox if files.sandbox is not None and files.sandbox.is_container else None
+    fix: tuple[Action, ...] = (CAUSE.fix[0], octal) if number else ()
+    if sandbox is not None:
+        on_host = tuple(action.replaced(where=Where.HOST) for action in fix or CAUSE.fix)
+        fix = files.actions(sandbox.open or on_host, shut)
     yield files.match(shut, fix, *files.who_asks, why=why if number else "")
 
 

@@ -10,8 +10,9 @@ again, from what systemd knows of, and the GPUs that the container runtime added
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.refusals import Refusals, Refuser
-from gpudiag.fix import Action, check, configure, start
+from gpudiag.causes.shared.refusals import CONTROL, Refusals, Refuser
+from gpudiag.causes.shared.visibility import SLURM_GPUS
+from gpudiag.fix import Action, Kind, check, configure, note, start
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import Unknown
 
@@ -23,6 +24,11 @@ CAUSE = Cause(
         "slurm_gave_no_gpu": "Slurm sets the control group: the job has to ask for a GPU",
     },
     views=("host.driver.no_access", "host.driver.nvml_failed"),
+)
+_ASK = note(
+    "ask the administrators: ConstrainDevices=yes keeps this file from every job; cgroup_allowed_devices_file.conf, or "
+    "gres.conf, has to list it",
+    kind=Kind.ASK_ADMIN,
 )
 
 
@@ -36,6 +42,9 @@ def _fix(files: Refusals) -> tuple[Action | None, ...]:
     kept = files.by(Refuser.CONTROL_GROUP)
     inside = files.facts.container
     if not isinstance(inside, Unknown) and inside.slurm_job is not None:
+        given = any(files.facts.variables.get(name) for name in SLURM_GPUS)
+        if given and all(refusal.node.path in CONTROL for refusal in kept):
+            return (check("grep -rn nvidia /etc/slurm/cgroup*.conf /etc/slurm/gres.conf"), _ASK)
         return (start("srun --gres=gpu:1 ...", "requests a GPU from Slurm; the step must request it, too"),)
     if files.sandbox is None:
         return (

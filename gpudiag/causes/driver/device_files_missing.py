@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
-from gpudiag.causes.shared.refusals import names, sandbox_of
+from gpudiag.causes.shared.refusals import UNKNOWN_SANDBOX, names, sandbox_of
 from gpudiag.fix import Kind, configure, fill_in, note, run
 from gpudiag.model.diagnosis import Confidence
 
@@ -38,9 +38,10 @@ CAUSE = Cause(
 def find(gpu: NoDevice) -> Matches:
     if not gpu.missing or not (gpu.nodes.pci_gpus or gpu.nvml.devices):
         return
-    match, sandbox = gpu.match(Confidence.PROVED), sandbox_of(gpu.facts)
-    if sandbox is None or not gpu.nodes.private_dev:
+    match = gpu.match(Confidence.PROVED)
+    if not gpu.nodes.private_dev:
         yield match
         return
+    sandbox = sandbox_of(gpu.facts) or UNKNOWN_SANDBOX
     give, words = (fill_in(action, names(gpu.facts)) for action in (sandbox.give, note(sandbox.words)))
     yield replace(match, evidence=(*match.evidence, f"{words.note} has a /dev of its own"), fix=(give,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from gpudiag.cause import Evidence, Match
@@ -23,6 +23,10 @@ _FILE_TYPES = {"d": "a folder", "-": "a plain file", "l": "a link to a file that
 _CHAR_DRIVERS = {"/dev/nvidia-uvm": ("nvidia-uvm",)}
 _OF_GPUS = ("nvidia", "nvidiactl", "nvidia-frontend")
 """The names in /proc/devices of the driver of all other files; they changed with the releases of the driver."""
+
+
+UNKNOWN_SANDBOX = replace(BY_NAME["bubblewrap"], words="the sandbox that started this process")
+"""Stands for one that leaves no sign but a /dev of its own; bubblewrap, which many use, gives an example."""
 
 
 class Refuser(Enum):
