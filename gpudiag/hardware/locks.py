@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpudiag.hardware import lending
+from gpudiag.hardware.processes import identify
 from gpudiag.model.report import Gpu
 from gpudiag.text import one_line
 from gpudiag.trust import user_name
@@ -169,7 +170,9 @@ def _holder(file: int) -> str:
         owner = Path(f"/proc/{process}").stat().st_uid
     except (OSError, StopIteration):
         return ""
-    return f"process {process} of {user_name(owner)}"
+    known = identify(int(process))
+    words = ", ".join(filter(None, (known.command, known.job, known.rank)))
+    return f"process {process} of {user_name(owner)}{f' ({words})' if words else ''}"
 
 
 def open_shared(path: Path) -> int:

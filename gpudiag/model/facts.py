@@ -210,6 +210,11 @@ class DriverFacts(FactFamily, tag="driver"):
     ``/etc/ld.so.preload``. Libraries that share a GPU between programs do this."""
 
 
+DEAD, ZOMBIE, UNINTERRUPTIBLE = "X", "Z", "D"
+"""Letters of the kernel for the state of a process: it does not exist any more, it has ended and its parent has not
+noticed, it waits in the kernel and no signal reaches it."""
+
+
 class ProcessIdentity(Record):
     """What ``/proc`` says about a process; a value is None if it is not known."""
 
@@ -222,6 +227,19 @@ class ProcessIdentity(Record):
     """True if its parent has ended and it is not a service: it was left behind, or started with nohup."""
     job: str | None = None
     """The container or the scheduler's job that it belongs to, by its control group."""
+    state: str | None = None
+    """The kernel's letter for its state: ``S`` sleeping, ``D`` waiting in the kernel all the time, ``T`` stopped, ``Z``
+    a zombie, ``X`` it does not exist any more."""
+    parent: int | None = None
+    parent_command: str | None = None
+    rank: str | None = None
+    """Its number in its run, as ``OMPI_COMM_WORLD_RANK=1`` or ``PYTEST_XDIST_WORKER=gw1``, if its environment may be
+    read."""
+    run: str | None = None
+    """The variable that shows that it belongs to the same run as this process: of one name in both, or a rank of both
+    that one parent started."""
+    is_ancestor: bool = False
+    """True if it is this process, or has started it."""
 
 
 class GpuProcess(Record):
@@ -310,6 +328,9 @@ class NvmlDevice(Record):
     state: GpuState = GpuState()
     memory_error: str = ""
     """NVML's error if the query for the memory fails; "" also if this card or user gets no answer."""
+    opened_by: Momentary[tuple[GpuProcess, ...]] = ()
+    """If memory is in use and NVML lists no process: those that have the GPU's device file open, as far as this user
+    may look."""
 
 
 NVML_ABSENT = (None, "NVML Shared Library Not Found", "Driver Not Loaded")

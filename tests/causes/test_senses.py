@@ -36,6 +36,7 @@ from gpudiag.model.facts import (
     GpuState,
     NvmlFacts,
     PathAttempt,
+    ProcessIdentity,
     TensorflowFacts,
     TriedFacts,
 )
@@ -209,6 +210,51 @@ def test_a_process_that_somebody_waits_for_is_not_to_be_killed() -> None:
     process = replace(HELD, holder=replace(HELD.holder, parent_gone=False))
     (cause,) = diagnose(held(process)).causes
     assert fix_line(cause.fix[0]).startswith("ps -o pid,user,etime,args -p 4711")
+
+
+KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    # what /proc shows, words of the cause, words of the first fix
+    "a rank": (
+        {"rank": "OMPI_COMM_WORLD_RANK=1", "run": "SLURM_JOB_ID"},
+        "it is rank 1 of the same run",
+        "give each process",
+    ),
+    "a worker": (
+        {"rank": "PYTEST_XDIST_WORKER=gw1", "run": "PYTEST_XDIST_TESTRUNUID"},
+        "it is worker gw1 of the same pytest run",
+        "give each process",
+    ),
+    "a zombie": (
+        {"state": "Z", "parent": 100, "parent_command": "python run.py"},
+        "its parent, process 100 (python run.py), has not noticed",
+        "kill 100",
+    ),
+    "gone": ({"state": "X"}, "it does not exist any more", "fuser -v"),
+    "stuck": ({"state": "D"}, "it waits in the kernel", "dmesg"),
+    "stopped": ({"state": "T"}, "it is stopped, as by Ctrl-Z", "fg"),
+    "the program itself": ({"is_ancestor": True}, "it has started this program", "start this program before"),
+    "a notebook": ({"command": "python -m ipykernel_launcher ..."}, "a notebook's kernel", "Shut Down Kernel"),
+    "MPS": ({"command": "nvidia-cuda-mps-server"}, "the server of MPS", "nvidia-cuda-mps-control"),
+}
+HARMLESS = ("a rank", "a worker", "gone", "stuck", "the program itself", "a notebook", "MPS")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_holder_has_a_fix_of_its_own(kind: str) -> None:
+    changes, words, fix = KINDS[kind]
+    holder = ProcessIdentity(**{"user": "someone", "command": "python train.py", "parent_gone": False, **changes})
+    (cause, *_) = diagnose(held(replace(HELD, holder=holder))).causes
+    assert cause.cause_id == "memory_held_by_others"
+    assert words in cause.cause
+    assert fix in fix_line(cause.fix[0])
+    if kind in HARMLESS:
+        assert not any(action.kind.can_harm for action in cause.fix)
+
+
+def test_a_desktop_is_not_to_be_ended() -> None:
+    (cause,) = diagnose(held(replace(HELD, computes=False, holder=ProcessIdentity(command="Xorg ...")))).causes
+    assert "it draws the screen" in cause.cause
+    assert not any("end that" in action.note or action.kind.can_harm for action in cause.fix)
 
 
 @pytest.mark.parametrize("process", [None, GpuProcess(4711, 39 << 30)])

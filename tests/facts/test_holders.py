@@ -30,14 +30,14 @@ def holder(
         (folder / name).write_text(text)
     device = replace(example_gpu(), processes=(GpuProcess(77, 1 << 30), GpuProcess(78, 1 << 30)))
     first, second = with_holders(device, root).processes
-    assert second.holder is None  # not in this namespace
+    assert second.holder == ProcessIdentity(state="X")  # NVML still lists a process that has ended
     assert first.holder is not None
     return first.holder
 
 
 def test_what_is_said_of_a_process(tmp_path: Path) -> None:
     found = holder(tmp_path, cgroup="/user.slice/user-1000.slice/session-3.scope")
-    assert found == ProcessIdentity("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None)
+    assert found == ProcessIdentity("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None, parent=1)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,19 @@ def test_the_job_it_belongs_to(tmp_path: Path, cgroup: str, job: str | None) -> 
 )
 def test_arguments_are_not_kept(tmp_path: Path, command: str, shown: str) -> None:
     assert holder(tmp_path, command=command).command == shown
+
+
+def test_if_nvml_lists_nobody_those_who_have_the_device_file_open_are_named(tmp_path: Path) -> None:
+    holder(tmp_path, 50)
+    device = replace(example_gpu(), memory_used_bytes=39 << 30)
+    information = tmp_path / "proc/driver/nvidia/gpus" / device.pci_bus_id / "information"
+    information.parent.mkdir(parents=True)
+    information.write_text("Model: \t NVIDIA A100\nDevice Minor: \t 3\n")
+    for file, target in (("0", "/dev/null"), ("7", "/dev/nvidia3")):
+        (tmp_path / "proc/77/fd").mkdir(exist_ok=True)
+        (tmp_path / "proc/77/fd" / file).symlink_to(target)
+    (process,) = with_holders(device, tmp_path).opened_by
+    assert process.pid == 77
+    assert process.holder is not None
+    assert process.holder.command == "python train.py ..."
+    assert with_holders(replace(device, memory_used_bytes=0), tmp_path).opened_by == ()

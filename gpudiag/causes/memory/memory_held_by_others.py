@@ -18,6 +18,7 @@ from gpudiag.causes.shared.memory import (
     command_for_holders,
     devices_in_scope,
     holders,
+    holding,
     refused_with_room,
     shared_otherwise,
 )
@@ -28,7 +29,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
-    title="out of GPU memory: {who} holds it",
+    title="out of GPU memory: {who} holds it{why}",
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
         edit_note("end that process, or let it take only what it needs:"),
@@ -51,14 +52,24 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         return
     taken = [device for device in devices_in_scope(facts) if device.memory_used_bytes > device.memory_total_bytes / 2]
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
-    pids = [str(process.pid) for device in taken for process in device.processes]
+    processes = {process.pid: process for device in taken for process in (*device.processes, *device.opened_by)}
+    largest = max(processes.values(), key=lambda process: process.used_bytes or 0, default=None)
+    held = holding(largest) if largest else None
     uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
     other = export("CUDA_VISIBLE_DEVICES", uuids, "or use another GPU") if uuids else gpus.hidden_and_free
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
+    grow = (None if held and held.is_wanted else CAUSE.fix[1], *CAUSE.fix[2:4])
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
-        figures={"who": f"process {', '.join(dict.fromkeys(pids))}" if pids else "another process"},
-        fix=(command_for_holders(facts, taken), *CAUSE.fix[1:4], other if taken else None),
+        figures={
+            "who": f"process {', '.join(map(str, processes))}" if processes else "another process",
+            "why": f"; {'the largest: ' if len(processes) > 1 else ''}{held.words}" if held else "",
+        },
+        fix=(
+            *(held.fix if held else (command_for_holders(facts, taken),)),
+            *(grow if held is None or held.can_share else ()),
+            other if taken else None,
+        ),
         tried=other if here and taken and uuids else None,
     )

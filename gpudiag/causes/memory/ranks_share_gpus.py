@@ -46,6 +46,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
     name, processes, variable = started
     visible, gpus = len(gpus_in_scope(facts)), len(facts.nvml_devices)
     pids = ",".join(dict.fromkeys(str(process.pid) for gpu in taken for process in gpu.processes))
+    of_run = [process.holder is not None and process.holder.run for gpu in taken for process in gpu.processes]
     number = "os.environ['LOCAL_RANK']" if rank is None else f"os.environ['{rank.variable}']"
     if name == _XDIST:
         number = f"str(int({number}[2:]) % {gpus})"
@@ -68,7 +69,7 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
         fix=(
             own if gpus > 1 else None,
             CAUSE.fix[1],
-            check(f"ps -o pid,user,etime,args -p {pids}", _IF_OTHER) if pids else None,
+            check(f"ps -o pid,user,etime,args -p {pids}", _IF_OTHER) if pids and not all(of_run) else None,
         ),
     )
 

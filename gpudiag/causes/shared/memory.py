@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gpudiag.cause import Program, Rows
 from gpudiag.causes.shared.machine import container
-from gpudiag.fix import Action, Kind, Where, check, edit, export, nvidia_smi, run
+from gpudiag.fix import Action, Kind, Where, check, edit, export, note, nvidia_smi, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
-from gpudiag.model.facts import Facts, NvmlDevice, ProcessIdentity
+from gpudiag.model.facts import (
+    DEAD,
+    UNINTERRUPTIBLE,
+    ZOMBIE,
+    Facts,
+    GpuProcess,
+    NvmlDevice,
+    ProcessIdentity,
+)
 from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
@@ -49,7 +58,12 @@ def holders(device: NvmlDevice) -> str:
         + ("some, NVML does not report how much" if process.used_bytes is None else gib(process.used_bytes))
         for process in sorted(device.processes, key=lambda candidate: -(candidate.used_bytes or 0))
     ]
-    if not known and device.memory_used_bytes > IDLE_BYTES:
+    if not known and device.opened_by:
+        known = [
+            f"NVML lists nobody; process {process.pid}{_who(process.holder)} has its device file open"
+            for process in device.opened_by
+        ]
+    elif not known and device.memory_used_bytes > IDLE_BYTES:
         known = ["a process that NVML does not list holds the rest"]
     return "; ".join(
         [f"GPU {device.index}: {gib(free_bytes(device))} of {gib(device.memory_total_bytes)} free", *known]
@@ -65,9 +79,88 @@ def _who(holder: ProcessIdentity | None) -> str:
         holder.command,
         f"since {holder.started_at}" if holder.started_at else None,
         holder.job,
+        holder.rank,
+        f"the same {holder.run} as here"
+        if holder.run and holder.run != (holder.rank or "").partition("=")[0]
+        else None,
         "whose parent has ended" if holder.parent_gone else None,
     )
-    return f" ({', '.join(filter(None, known))})"
+    return f" ({', '.join(filter(None, known))})" if any(known) else ""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Why a process holds memory of a GPU, which decides what is to be done."""
+
+    words: str
+    """What is known of the process, a sentence that begins with ``it``."""
+    fix: tuple[Action, ...]
+    is_wanted: bool = False
+    """True if the process belongs to this program's run, or to the desktop: it is not to be ended."""
+    can_share: bool = True
+    """False if its memory is lost until something else ends: to take less does not help."""
+
+
+def holding(process: GpuProcess) -> Holding | None:
+    """Return why a process holds memory, if ``/proc`` or NVML shows more than that it does."""
+    holder, pid = process.holder, process.pid
+    if holder is None:
+        return None if process.computes else _DRAWS
+    if holder.state == DEAD:
+        return Holding("NVML still lists it, but it does not exist any more", _OF_A_DEAD_PROCESS, can_share=False)
+    if holder.state == ZOMBIE:
+        parent = f"process {holder.parent}" + (f" ({holder.parent_command})" if holder.parent_command else "")
+        end = (
+            run(f"kill {holder.parent}", "ends its parent, if that does nothing else", kind=Kind.END_PROCESS)
+            if holder.parent and holder.parent > 1
+            else note("start the container again: its first process does not look after processes that have ended")
+        )
+        words = f"it is a zombie: it has ended, and its parent, {parent}, has not noticed"
+        return Holding(words, (end, *_OF_A_DEAD_PROCESS), can_share=False)
+    if holder.state == UNINTERRUPTIBLE:
+        return Holding(
+            "it waits in the kernel, where no signal reaches it",
+            (
+                check("sudo dmesg | grep -i -e nvrm -e xid -e 'blocked for more'", "shows what the driver waits for"),
+                check(f"sudo cat /proc/{pid}/stack", "shows where it waits: if in the driver, only a reboot ends it"),
+            ),
+            can_share=False,
+        )
+    if holder.state in ("T", "t"):
+        return Holding(
+            "it is stopped, as by Ctrl-Z",
+            (
+                run("fg", "in its terminal: lets it go on; then end it by Ctrl-C"),
+                run(f"kill {pid} && kill -CONT {pid}", "or ends it from here", kind=Kind.END_PROCESS),
+            ),
+            can_share=False,
+        )
+    if holder.is_ancestor:
+        words = "it has started this program, and keeps its memory until it ends"
+        return Holding(words, (note("start this program before that one computes, or let both take less:"),), True)
+    if holder.run is not None:
+        kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
+        words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
+        return Holding(words, (note("give each process of the run a GPU of its own, or let each take less:"),), True)
+    if not process.computes:
+        return _DRAWS
+    if (holder.command or "").startswith("nvidia-cuda-mps"):
+        clients = check("echo ps | nvidia-cuda-mps-control", "lists the clients: the memory is theirs")
+        return Holding("it is the server of MPS, for its clients", (clients,), True)
+    if "ipykernel" in (holder.command or ""):
+        shut = note("in Jupyter: Kernel, Shut Down Kernel, of the notebook that is not needed")
+        return Holding("it is a notebook's kernel", (shut,), True)
+    return None
+
+
+_DRAWS = Holding(
+    "it draws the screen",
+    (note("connect the screen to another GPU, or leave the desktop its memory and take less:"),),
+    is_wanted=True,
+)
+_OF_A_DEAD_PROCESS = (
+    check("sudo fuser -v /dev/nvidia*", "shows which process, such as a child of it, has the GPU open: end that"),
+)
 
 
 def unseen(device: NvmlDevice) -> bool:
@@ -88,6 +181,10 @@ def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
     )
     if gone and len(gone) == len(pids):
         return run(f"kill {' '.join(gone)}", "if nobody waits for it: what started it has ended", kind=Kind.END_PROCESS)
+    opened = [str(process.pid) for device in devices for process in device.opened_by]
+    if opened and not pids:
+        note_of_opened = "shows the processes that have the GPU open, which NVML does not list: end what is left over"
+        return check(f"ps -o pid,user,stat,etime,args -p {','.join(dict.fromkeys(opened))}", note_of_opened)
     if container(facts) and devices and all(map(unseen, devices)):
         return check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST)
     return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else nvidia_smi()
