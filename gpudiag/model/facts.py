@@ -241,6 +241,21 @@ class ProcessIdentity(Record):
     is_ancestor: bool = False
     """True if it is this process, or has started it."""
 
+    @property
+    def words(self) -> str:
+        """The process in words, as far as it is known, such as ``of someone, python train.py ..., job 17 of Slurm``."""
+        shared = self.run if self.run != (self.rank or "").partition("=")[0] else None
+        known = (
+            f"of {self.user}" if self.user else None,
+            self.command,
+            f"since {self.started_at}" if self.started_at else None,
+            self.job,
+            self.rank,
+            f"the same {shared} as here" if shared else None,
+            "whose parent has ended" if self.parent_gone else None,
+        )
+        return ", ".join(filter(None, known))
+
 
 class GpuProcess(Record):
     """A process that holds memory of a GPU, as NVML reports it."""

@@ -106,9 +106,11 @@ def other_use(gpu: Gpu, facts: Facts) -> str | None:
     """
     for device in facts.nvml_devices:
         if device.pci_bus_id == gpu.pci_bus_id:
-            pids = [process.pid for process in device.processes if process.computes]
-            if pids:
-                return f"process {pids[0]}" + (f" and {len(pids) - 1} more" if len(pids) > 1 else "")
+            computing = [process for process in device.processes if process.computes]
+            if computing:
+                first = computing[0]
+                who = f" ({first.holder.words})" if first.holder is not None and first.holder.words else ""
+                return f"process {first.pid}{who}" + (f" and {len(computing) - 1} more" if computing[1:] else "")
             if not device.processes and device.memory_used_bytes > IDLE_BYTES:
                 return f"a process that NVML does not list ({device.memory_used_bytes / (1 << 30):.1f} GiB in use)"
     return None

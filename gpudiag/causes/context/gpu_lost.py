@@ -57,6 +57,8 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     other = gpus.without(unusable) if indices else None
     does = "does not answer" if lost else "fails when it is used"
     named = bool(lost) or said.first(GPU_FAILED) is not None
+    reason = kernel.reason([gpu.pci_bus_id for gpu in unusable])
+    certain = reason is not None and reason.confidence is Confidence.LIKELY
     yield Match(
         evidence=(
             *(f"NVML: GPU {index}: {why}" for index, why in lost.items()),
@@ -71,10 +73,9 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
         },
         fix=(
-            note(fault) if (fault := kernel.xid) else check("sudo dmesg | grep -i xid", "shows which fault it is"),
+            note(reason.meaning) if certain and reason else CAUSE.fix[0],
             other,
-            gpus.reset(indices),
-            CAUSE.fix[3],
+            *(reason.fix if certain and reason else (gpus.reset(indices), CAUSE.fix[3])),
         ),
         tried=other,
         gpus=addresses(failing),

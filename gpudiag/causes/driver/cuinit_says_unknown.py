@@ -9,9 +9,12 @@ user may not open it.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.knowledge.messages.programs_and_drivers import CUINIT_UNKNOWN
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import Facts
+from gpudiag.model.missing import lost_gpus
 
 CAUSE = Cause(
     fix=(
@@ -36,6 +39,9 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, facts: Facts, kernel: KernelLog) -> Matches:
+    reason = kernel.reason() if lost_gpus(facts) else None
+    if reason is not None and reason.confidence is Confidence.LIKELY:
+        return  # the kernel's log says why: a GPU has failed
     if said := program.said(CUINIT_UNKNOWN):
         yield Match(said, Confidence.LIKELY)

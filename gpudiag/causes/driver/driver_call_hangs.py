@@ -49,7 +49,7 @@ def find(calls: CallFacts, gpus: ChosenGpus, kernel: KernelLog) -> Matches:
             ),
             figures={"call": call.name, "where": where, "why": f" ({reason.meaning})" if reason else ""},
             fix=(
-                *(reason.fix(gpus.facts) if reason and reason.confidence is Confidence.LIKELY else CAUSE.fix),
+                *(reason.fix if reason and reason.confidence is Confidence.LIKELY else CAUSE.fix),
                 rest if call.gpu and rest.change else None,
             ),
             stage=Stage.CONTEXT if call.gpu or call.probe else Stage.DRIVER,

@@ -59,7 +59,7 @@ def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, ker
             found,
             evidence=(*found.evidence, *opened, *(reason.lines if reason else kernel.last("NVRM"))),
             figures={**found.figures, "why": f": {reason.meaning}" if reason else ", and reports no GPU"},
-            fix=reason.fix(whole.facts) if reason else (),
+            fix=reason.fix if reason else (),
             confidence=Confidence.LIKELY,
         )
     elif whole.nvml.devices and whole.driver.kernel_module:
@@ -70,7 +70,7 @@ def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, ker
                     evidence=(f"PCI bus: {pci}; NVML does not count it", *reason.lines),
                     confidence=reason.confidence,
                     figures={"module": whole.driver.kernel_module, "pci": pci, "why": f": {reason.meaning}"},
-                    fix=reason.fix(whole.facts),
+                    fix=reason.fix,
                     stage=Stage.CONFIGURATION,
                     gpus=(pci,),
                 )

@@ -51,7 +51,7 @@ def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> 
         fix = (*settings.without(found), *then, *filter(None, [switched]))
         confidence = Confidence.PROVED if forbidding else Confidence.LIKELY
     elif reason is not None:
-        why, fix, confidence = f": {reason.meaning}", reason.fix(gpu.facts), reason.confidence
+        why, fix, confidence = f": {reason.meaning}", reason.fix, reason.confidence
     yield replace(
         match,
         evidence=(*match.evidence, *shown(found), *(reason.lines if reason else ())),

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from gpudiag.cause import Evidence, Rows
-from gpudiag.causes.shared.machine import stage_of_driver, uses_apt
-from gpudiag.fix import Action, fill_in, note
+from gpudiag.causes.shared.machine import stage_of_driver
+from gpudiag.fix import Action, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages import kernel as kernel_messages
 from gpudiag.knowledge.messages import xid as xid_messages
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import DriverFacts, Facts, GpuState, KernelFacts, NvmlDevice, PathAttempt, TriedFacts
+from gpudiag.model.facts import DriverFacts, GpuState, KernelFacts, NvmlDevice, PathAttempt, TriedFacts
 from gpudiag.model.report import Gpu
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import first_op
@@ -134,13 +134,6 @@ _OF_THE_KERNEL = frozenset(
 )
 
 
-def _without_apt(action: Action) -> Action:
-    package = re.match(r"sudo apt install (?P<name>nvidia\S+)", action.command)
-    if package is None:
-        return action
-    return note(f"install what Ubuntu's package {package['name']} has: {action.note or 'the driver'}", kind=action.kind)
-
-
 def _names(named: set[str], gpus: Sequence[str]) -> bool:
     """Return whether a line that names these devices (without their function) is about one of ``gpus``."""
     return any(gpu.lower().startswith(tuple(named)) for gpu in gpus)
@@ -166,16 +159,9 @@ class KernelReason:
     def meaning(self) -> str:
         return self.event.message.meaning.format_map(self.event.fields)
 
-    def fix(self, facts: Facts) -> tuple[Action, ...]:
-        """Return the message's fix; where apt does not manage packages, its commands become notes."""
-        gpu = _PCI.search(self.event.line)
-        actions = (fill_in(action, dict(self.event.fields)) for action in self.event.message.fix)
-        if gpu:  # nvidia-smi takes a PCI bus id in place of its index
-            actions = (
-                action.replaced(command=action.command.replace("--gpu-reset -i 0", f"--gpu-reset -i {gpu[0]}.0"))
-                for action in actions
-            )
-        return tuple(action if uses_apt(facts) else _without_apt(action) for action in actions)
+    @property
+    def fix(self) -> tuple[Action, ...]:
+        return tuple(fill_in(action, self.event.fields) for action in self.event.message.fix)
 
     @property
     def confidence(self) -> Confidence:

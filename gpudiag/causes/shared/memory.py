@@ -71,21 +71,7 @@ def holders(device: NvmlDevice) -> str:
 
 
 def _who(holder: ProcessIdentity | None) -> str:
-    """Return a process in words, as far as it is known."""
-    if holder is None:
-        return ""
-    known = (
-        f"of {holder.user}" if holder.user else None,
-        holder.command,
-        f"since {holder.started_at}" if holder.started_at else None,
-        holder.job,
-        holder.rank,
-        f"the same {holder.run} as here"
-        if holder.run and holder.run != (holder.rank or "").partition("=")[0]
-        else None,
-        "whose parent has ended" if holder.parent_gone else None,
-    )
-    return f" ({', '.join(filter(None, known))})" if any(known) else ""
+    return f" ({holder.words})" if holder is not None and holder.words else ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from statistics import median
 
 from gpudiag.cause import Evidence, Rows
 from gpudiag.causes.shared.gpu_state import GpusInScope
-from gpudiag.fix import Action, Kind, check, configure, note, nvidia_smi, run
+from gpudiag.fix import Action, Kind, check, configure, fill_in, note, nvidia_smi, run
 from gpudiag.model.facts import KernelFacts, NvmlDevice
 from gpudiag.probes.discovery import first_op
 from gpudiag.probes.libraries import copies
@@ -288,7 +288,4 @@ def fix_of(difference: Difference) -> tuple[Action, ...]:
         "sold": device.state.power_default_watts,
         "usual": _NVIDIA_SMI.get(usual, usual),
     }
-    return tuple(
-        action.replaced(command=action.command.format_map(figures), note=action.note.format_map(figures))
-        for action in difference.quantity.fix
-    )
+    return tuple(fill_in(action, figures) for action in difference.quantity.fix)

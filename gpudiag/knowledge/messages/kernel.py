@@ -65,7 +65,7 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "gpu_off_the_bus",
-    "GPU has fallen off the bus",
+    "NVRM: GPU {:b}: GPU has fallen off the bus",
     "has fallen off the bus and is not responding to commands",
     meaning="the GPU does not answer any more: it has fallen off the PCIe bus",
     fix=(

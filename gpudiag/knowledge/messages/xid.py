@@ -22,7 +22,7 @@ _PROGRAM = (
     note("test the GPU if other programs fail on it, too: sudo dcgmi diag -r 3"),
 )
 _RESET = (
-    reset_gpu("0", "resets the GPU whose PCI address is in the line, if no process uses it; or reboot"),
+    reset_gpu("{gpu}.0", "if no process uses this GPU; or reboot"),
     nvidia_smi("shows errors of its memory", "-q -d ECC,ROW_REMAPPER"),
     check("sudo dcgmi diag -r 3", "if the error returns, have the GPU replaced"),
 )
@@ -35,7 +35,7 @@ _LOST = (
     nvidia_smi(options="-q -d TEMPERATURE,POWER"),
 )
 _GSP = (
-    reset_gpu("0", "resets the GPU whose PCI address is in the line, if no process uses it; or reboot"),
+    reset_gpu("{gpu}.0", "if no process uses this GPU; or reboot"),
     note("update the driver: many such faults were fixed", kind=Kind.CHANGE_DRIVER),
     run(
         "echo options nvidia NVreg_EnableGpuFirmware=0 | sudo tee /etc/modprobe.d/nvidia-gsp.conf",
@@ -190,7 +190,7 @@ def _rows() -> dict[str, Message]:
 BY_NUMBER = _rows()
 XID = FAMILY.fault(
     "xid",
-    pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \([^)]{1,60}\): (?P<code>\d{1,4})\b",
+    pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \((?:PCI:)?(?P<gpu>[^).]{1,60})[^)]{0,9}\): (?P<code>\d{1,4})\b.{0,40}",
     words=("xid",),
     codes=BY_NUMBER,
     meaning="Xid {code}: the kernel module reports a fault of the GPU",
@@ -231,7 +231,7 @@ FAMILY.fault(
     "_issueRpcAndWait: rpcRecvPoll timedout",
     "Timeout after {:d}s of waiting for RPC response from GPU{:d}",
     meaning="the GPU's system processor (GSP) does not answer the driver",
-    fix=_GSP,
+    fix=(reset_gpu("0", "the GPU that the line names, if no process uses it; or reboot"), *_GSP[1:]),
 )
 FAMILY.fault(
     "legacy_gpu",
