@@ -46,6 +46,8 @@ def _escape(character: str) -> str:
 
 def plain(text: str) -> str:
     """Return ``text`` without escape sequences and invisible characters; tabs and newlines stay."""
+    if text.isascii() and text.isprintable():  # nearly all lines
+        return text
     return _UNPRINTABLE.sub("", _ESCAPE_SEQUENCE.sub("", text))
 
 

@@ -1,23 +1,29 @@
 """Recognising messages: a line is turned into events here, before it is shortened.
 
 Causes ask for events and have no patterns; the messages are in :mod:`gpudiag.knowledge.messages`. A text matches whole
-words, so a line can match only if it has all words of the text. This is checked before any pattern is tried, so that
-hundreds of messages cost hardly more than ten.
+words, so a line can match only if it has all words of the text, and then all its literal parts. This is checked before
+any pattern is tried, so that hundreds of messages cost hardly more than ten. Lines that differ only in figures have the
+same texts, but for the few texts that have figures themselves: these lines are searched once.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from importlib import import_module
+from typing import Any
 
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.text import one_line
 
+_parser = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+"""Parses expressions for :mod:`re`."""
 _FIELDS = {
     "": r".{0,300}?",
     "m": r".{0,1000}?",
@@ -38,6 +44,11 @@ _LEAST = 3
 """The fewest letters of a word that serves to look up messages."""
 
 
+_ZEROS = {ord(digit): "0" for digit in string.digits}
+_FIGURELESS = re.compile(r"\{[\d,]{1,9}\}|\\d|0-9")
+"""Parts of an expression that have digits, and match any."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Text:
     """One text of a message, or its pattern, prepared for searching."""
@@ -47,18 +58,76 @@ class _Text:
     """The position of the message in the table, and of the text in the message."""
     words: frozenset[str]
     """Words in lower case that every matching line has."""
+    literals: tuple[str, ...]
+    """Parts that every matching line has, in this order; () for a pattern."""
     expression: str
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         return re.compile(self.expression)  # the first time that a line has its words: most texts are never met
 
+    @cached_property
+    def has_figures(self) -> bool:
+        """Whether it may match one of two lines that differ only in their figures."""
+        return re.search(r"\d|\(\?P=", _FIGURELESS.sub("", self.expression)) is not None
+
+    @cached_property
+    def _needs(self) -> tuple[tuple[str, ...], ...]:
+        return needed_parts(self.expression)
+
+    def search(self, clean: str) -> re.Match[str] | None:
+        """Search a line on one line; its literal parts are looked for first, which is ten times as fast."""
+        at = 0
+        for literal in self.literals:
+            if (at := clean.find(literal, at)) < 0:
+                return None
+            at += len(literal)
+        if not self.literals and self._needs and not self._has_needed(clean.lower()):
+            return None
+        return self.pattern.search(clean)
+
+    def _has_needed(self, lower: str) -> bool:
+        for parts in self._needs:
+            for part in parts:  # any() with a generator takes twice as long
+                if part in lower:
+                    break
+            else:
+                return False
+        return True
+
     def event(self, line: str, clean: str) -> Event | None:
         """Return the event if the text is in a line, given in its original form and on one line."""
-        if (match := self.pattern.search(clean)) is None:
+        if (match := self.search(clean)) is None:
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
         return Event(self.message.codes.get(fields.get("code", ""), self.message), fields, line, match[0])
+
+
+def needed_parts(expression: str) -> tuple[tuple[str, ...], ...]:
+    """Return parts in lower case, of which a text that ``expression`` matches has one of each group."""
+    groups = sorted(_groups(_parser.parse(expression)), key=lambda group: (-min(map(len, group)), len(group)))
+    return tuple(group for group in groups if min(map(len, group)) >= _LEAST)[:2]
+
+
+def _groups(tree: Iterable[tuple[object, Any]]) -> list[tuple[str, ...]]:
+    """Return groups of literals: each text that a parsed expression matches has one of every group."""
+    groups: list[tuple[str, ...]] = []
+    literal = ""
+    for code, value in tree:
+        name = str(code)
+        if name == "LITERAL":
+            literal += chr(value).lower()
+            continue
+        if name == "AT":  # an edge, which has no letter
+            continue
+        groups += [(literal,)] if literal else []
+        literal = ""
+        if name == "SUBPATTERN" or (name == "MAX_REPEAT" and value[0]):
+            groups += _groups(value[-1])
+        elif name == "BRANCH":
+            ways = [max(_groups(way), key=lambda group: min(map(len, group)), default=()) for way in value[1]]
+            groups += [tuple({part for way in ways for part in way})] if all(ways) else []
+    return [*groups, (literal,)] if literal else groups
 
 
 def words_of(line: str) -> frozenset[str]:
@@ -85,7 +154,8 @@ def _prepared(message: Message, order: int, text: str) -> _Text:
             expression += f"(?P<{name}>" if name else "(?:"
             expression += f"{field or _FIELDS[kind or '']})"
     starts, ends = (r"\b" if re.search(edge, text) else "" for edge in (r"^(?:\w|\{\w*:[wd]\})", r"\w$"))
-    return _Text(message, order, frozenset(words), starts + expression + ends)
+    literals = tuple(literal for literal, _, _, _ in parts if literal)
+    return _Text(message, order, frozenset(words), literals, starts + expression + ends)
 
 
 def _in_the_other_case(text: str) -> Iterator[str]:
@@ -102,7 +172,7 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
     order = 0
     for message in MESSAGES:
         for word in message.words:
-            found[word].append(_Text(message, order, frozenset(), message.pattern))
+            found[word].append(_Text(message, order, frozenset(), (), message.pattern))
         for text in message.texts:
             order += 1
             texts.append(_prepared(message, order, text))
@@ -120,12 +190,45 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
 @lru_cache(maxsize=1 << 12)
 def recognised(line: str) -> tuple[Event, ...]:
     """Return the messages in ``line``, in the order of the table, each once."""
-    if not line.replace("\t", " ").isprintable():  # what cannot be seen may stand inside of a word
-        return _recognised(line)
-    words = _WORD.findall(line.lower())
-    if _by_word().keys().isdisjoint(words) or not any(_candidates(frozenset(words))):
+    clean = one_line(line)
+    texts = _matching(shape(clean))
+    if not texts:
         return ()  # nearly all lines of nearly all programs
-    return _recognised(line)
+    found: dict[Message, Event] = {}
+    matched = set[Message]()  # those of the table: the first text that matches says which code the line has
+    for text in texts:
+        if text.message not in matched and (event := text.event(line, clean)):
+            matched.add(text.message)
+            found.setdefault(event.message, event)
+    return tuple(found.values())
+
+
+def shape(line: str) -> str:
+    """Return a line with zeros as its digits; one beyond ASCII, where that takes long, is returned unchanged."""
+    return line.translate(_ZEROS) if line.isascii() else line
+
+
+@lru_cache(maxsize=1 << 12)
+def _matching(shape: str) -> tuple[_Text, ...]:
+    """Return the texts in all lines of this shape, and those that may be in one of them."""
+    texts = [text for text in _candidates(_words(shape)) if text.has_figures or text.search(shape)]
+    return tuple(sorted(texts, key=lambda text: text.order))
+
+
+def messages_of_shape(shape: str) -> frozenset[Message]:
+    """Return the messages that all lines of this shape have, except those with codes, which differ in their codes."""
+    texts = _matching(one_line(shape))
+    return frozenset(text.message for text in texts if not (text.has_figures or text.message.codes))
+
+
+def may_have_other(line: str, known: Collection[Message], *, of_its_shape: bool = False) -> bool:
+    """Return whether ``line``, or ``of_its_shape`` any such line, may have a message that is not ``known``."""
+    clean = one_line(line)
+    for text in _candidates(_words(clean)):
+        is_new = text.message.codes or text.message not in known
+        if is_new and ((of_its_shape and text.has_figures) or text.search(clean)):
+            return True
+    return False
 
 
 def may_name_fault(line: str, words: Iterable[str]) -> bool:
@@ -138,7 +241,7 @@ def may_name_fault(line: str, words: Iterable[str]) -> bool:
         return False  # nearly all lines of nearly all programs
     has = frozenset(words)
     candidates = (text for word in has & table.keys() for text in table[word] if text.words <= has)
-    return any(text.words or text.pattern.search(one_line(line)) for text in candidates)
+    return any(text.words or text.search(one_line(line)) for text in candidates)
 
 
 @cache
@@ -154,14 +257,3 @@ def _candidates(words: frozenset[str]) -> Iterator[_Text]:
     """Yield the texts whose words a line has all."""
     table = _by_word()
     return (text for word in words & table.keys() for text in table[word] if text.words <= words)
-
-
-def _recognised(line: str) -> tuple[Event, ...]:
-    clean = one_line(line)
-    found: dict[Message, Event] = {}
-    matched = set[Message]()  # those of the table: the first text that matches says which code the line has
-    for text in sorted(_candidates(_words(clean)), key=lambda candidate: candidate.order):
-        if text.message not in matched and (event := text.event(line, clean)):
-            matched.add(text.message)
-            found.setdefault(event.message, event)
-    return tuple(found.values())

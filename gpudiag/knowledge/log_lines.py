@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, islice
 
-from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.log import may_have_other, messages_of_shape, recognised, shape
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages.notices import NO_GPU_AS_MEANT
 from gpudiag.knowledge.messages.program import XDIST_WORKER
@@ -171,19 +171,43 @@ def _of_a_terminal(source: Iterator[str]) -> Iterator[str]:
 
 def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
     """Return ``line`` joined with its parts in the ``following`` lines, and the number of these parts."""
-    if len(line) < _WRAPPED_FROM or not (_BEGINS.search(line) or is_telling(line)):
+    if len(line) < _WRAPPED_FROM or not (_may_begin(shape(line)) or recognised(line)):
+        return line, 0
+    if not _may_join(shape(line), *map(shape, following)):
         return line, 0
     known = {event.message for event in recognised(line)}
+    for parts, part, wholes in _wholes(line, following):
+        known |= {event.message for event in recognised(part)}
+        for whole in wholes:
+            if may_have_other(whole, known) and any(event.message not in known for event in recognised(whole)):
+                return whole, parts
+    return line, 0
+
+
+@lru_cache(maxsize=1 << 12)
+def _may_begin(shape: str) -> bool:
+    return _BEGINS.search(shape) is not None or _TELLING.search(shape) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def _may_join(line: str, *following: str) -> bool:
+    """Return whether lines that differ from these only in their digits may have a message together that none has."""
+    known = set(messages_of_shape(line))
+    for _, part, wholes in _wholes(line, following):
+        known |= messages_of_shape(part)
+        if any(may_have_other(whole, known, of_its_shape=True) for whole in wholes):
+            return True
+    return False
+
+
+def _wholes(line: str, following: Iterable[str]) -> Iterator[tuple[int, str, tuple[str, str]]]:
+    """Yield the number of parts that were joined, the last of them, and the whole, cut in words and at spaces."""
     inside, between = line, line.rstrip()
     for parts, part in enumerate(following, 1):
         if _BEGINS.search(part):
-            break
-        known |= {event.message for event in recognised(part)}
+            return
         inside, between = inside + part, f"{between} {part.strip()}"
-        for whole in (inside, between):
-            if any(event.message not in known for event in recognised(whole)):
-                return whole, parts
-    return line, 0
+        yield parts, part, (inside, between)
 
 
 # --- what of a long log is kept --------------------------------------------------------------------------------------

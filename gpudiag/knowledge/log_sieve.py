@@ -31,11 +31,12 @@ _TIMES = 3
 """How many lines are kept that differ only in their figures."""
 _MOST_SHAPES = 1 << 17
 """The most lines without their figures that are remembered."""
-_NO_DIGITS = str.maketrans("", "", "0123456789")
-"""The translation that removes digits; it is applied to many lines at once, which is ten times as fast."""
-_ONLY_WORDS = {
-    ord(char): " " for char in map(chr, range(128)) if char.isprintable() and not char.isalpha() and char != "_"
-}
+_DIGITS = b"0123456789"
+_ONLY_WORDS = bytes(
+    ord(" ") if byte < 128 and (char := chr(byte)).isprintable() and not char.isalpha() and char != "_" else byte
+    for byte in range(256)
+)
+"""The translation of all but words to spaces. Bytes are translated ten times as fast as text beyond ASCII."""
 
 
 class Sieve:
@@ -69,8 +70,8 @@ class Sieve:
     def _taken(self, text: str) -> Iterator[str]:
         """Yield the lines of a part of the log that contain a sign of a fault, each with the lines before it."""
         self.searched += len(text)
-        lines, shapes = text.splitlines(), text.translate(_NO_DIGITS).splitlines()
-        of_words = text.lower().translate(_ONLY_WORDS).splitlines()
+        lines, shapes = text.splitlines(), _translated(text, None, _DIGITS).splitlines()
+        of_words = _translated(text.lower(), _ONLY_WORDS).splitlines()
         times, done = self._times, 0
         for at, shape in enumerate(shapes):
             if times.get(shape, 0) >= _TIMES:
@@ -78,7 +79,7 @@ class Sieve:
             line = lines[at]
             is_plain = line.isascii() and line.isprintable()
             is_known = may_name_fault(line, of_words[at].split() if is_plain else words_of(line))
-            has_sign = is_known or any(sign in line for sign in SIGNS)
+            has_sign = is_known or _has_sign(line)
             if shape in times or len(times) < _MOST_SHAPES:
                 times[shape] += 1 if has_sign else _TIMES
             if not has_sign:
@@ -104,3 +105,16 @@ class Sieve:
             return ""
         lost = f"; {counted(self.not_taken, 'line')} with one were left out" if self.not_taken else ""
         return f"{self.searched:,} characters of its middle were only searched for words of faults{lost}"
+
+
+def _translated(text: str, table: bytes | None, removed: bytes = b"") -> str:
+    """Return ``text`` with its ASCII characters translated."""
+    return text.encode("utf-8", "surrogatepass").translate(table, removed).decode("utf-8", "surrogatepass")
+
+
+def _has_sign(line: str) -> bool:
+    # any() with a generator takes twice as long.
+    for sign in SIGNS:  # noqa: SIM110
+        if sign in line:
+            return True
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections import defaultdict
 from pathlib import Path
@@ -265,3 +266,23 @@ def test_lines_with_words_of_messages_cost_little_more_than_others() -> None:
     without = "Epoch {0}: 125/1875 - loss: 0.{0} - accuracy: 0.91 - a number of words that no message has"
     words = "step {0}: could not allocate memory for the device: failed to create a stream, cuda error"
     assert cost(words) < 20 * cost(without)
+
+
+def test_every_match_has_the_parts_that_its_pattern_needs() -> None:
+    lines = [one_line(line) for printed in PRINTED.values() for _, line in printed]
+    for message in PATTERNS:
+        needed = log.needed_parts(message.pattern)
+        matches = [found[0].lower() for found in map(re.compile(message.pattern).search, lines) if found]
+        assert matches, message.name
+        assert all(any(part in match for part in parts) for match in matches for parts in needed), message.name
+
+
+def test_lines_that_differ_only_in_figures_keep_their_own_fields_and_codes() -> None:
+    lines = [
+        f"CUDA error {code}, after libcudart.so.{code}: cannot open shared object file" for code in (700, 100, 999)
+    ]
+    events = [{(event.message.name, *event.fields.values()) for event in recognised(line)} for line in lines]
+    for line, found in zip(lines, events, strict=True):
+        log.recognised.cache_clear()
+        assert found == {(event.message.name, *event.fields.values()) for event in recognised(line)} != set()
+    assert len({frozenset(found) for found in events}) == len(lines)
