@@ -23,8 +23,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from gpudiag import fix
-from gpudiag.fix import Action, Kind, Where, fill_in
+from gpudiag import fix, provenance
+from gpudiag.fix import Action, Kind, Role, Where, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Event
@@ -309,6 +309,25 @@ def _set_by_python(name: str, file: str) -> Action:
     return fix.note(f"take {name} out of {where}, which sets it whenever Python starts", kind=Kind.SET_VARIABLE)
 
 
+def _with_provenance(
+    match: Match, facts: Facts, seen: tuple[str, ...], actions: list[Action]
+) -> tuple[tuple[str, ...], list[Action]]:
+    """Return evidence and actions with the places that set what the actions take away: a shell changes it for now."""
+    known = facts.environment
+    if isinstance(known, Unknown) or not known.provenance:
+        return seen, actions
+    lines: list[str] = []
+    complete: list[Action] = []
+    for action in actions:
+        complete.append(action)
+        change = {} if action.change is None or action.role is Role.CHECK else action.change
+        for found in provenance.of_change(known, change, match.about):
+            if (line := provenance.sentence(found)) not in lines:
+                lines.append(line)
+                complete.append(provenance.removal(found))
+    return (*seen, *lines), complete
+
+
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
@@ -385,6 +404,7 @@ class CatalogueCause:
                 seen = (*seen, f"{PRELOAD}={evidence.facts.variables.get(PRELOAD, '')}")
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
             trial = None if first.change is None else FixAttempt(first.change)
+        seen, actions = _with_provenance(match, evidence.facts, seen, actions)
         quoted = (event for line in seen for event in recognised(line))
         return RootCause(
             cause_id=self.id,

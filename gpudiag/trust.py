@@ -34,7 +34,7 @@ def distrust(path: Path, also: frozenset[int] = frozenset()) -> str:
     above = Path("/")
     try:
         absolute = path.absolute()
-        for step, is_last in _steps(absolute):
+        for step, is_last in steps(absolute):
             if not os.path.lexists(step):  # who can write to the folder above it can create it, also if it is sticky
                 return _reason(above, trusted, is_last=True).replace("{}", f"its folder {above}")
             if reason := _reason(step, trusted, is_last=is_last):
@@ -75,7 +75,7 @@ def user_name(number: int) -> str:
     return f"uid {number}"
 
 
-def _steps(path: Path) -> Iterator[tuple[Path, bool]]:
+def steps(path: Path) -> Iterator[tuple[Path, bool]]:
     """Yield each step of an absolute path, links included, and whether it is the last one and not a link."""
     pending = list(reversed(path.parts[1:]))
     at = Path(path.anchor)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from gpudiag.facts import printable
+from gpudiag.facts import printable, start_files
 from gpudiag.hardware.peers import MOST
 from gpudiag.hardware.peers import asked as asked_peers
 from gpudiag.interpreter import asked
@@ -42,6 +42,7 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
         _set_by_python(SETTINGS & environ.keys()),
         *_keras_backend(environ),
         _silent_tasks(environ.get(CLUSTER, "")),
+        provenance=tuple(found for found in start_files.provenance(environ) if _is_recorded(found.name.upper())),
     )
 
 

@@ -7,16 +7,20 @@ loaded.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import hashlib
 import os
 import re
-import subprocess
+import signal
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import PathDistribution
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -24,8 +28,9 @@ import msgspec
 from gpudiag import trust
 from gpudiag.facts import printable
 from gpudiag.facts.asked_loader import asked
-from gpudiag.hardware import cuda, elf
-from gpudiag.model.facts import Library, LibraryCopy, LibraryFacts
+from gpudiag.facts.loader_cache import cached, configured
+from gpudiag.hardware import cuda, elf, file_state
+from gpudiag.model.facts import FileFault, FileState, Library, LibraryCopy, LibraryFacts
 
 SONAMES = (
     "libcuda.so.1",
@@ -42,6 +47,7 @@ SONAMES = (
 )
 """The libraries that TensorFlow 2.18-2.21 opens, in its order; the last two only at their first use."""
 
+_MOST_CRASHES = 4
 _PIECES = 64
 _PIECE_BYTES = 64 << 10
 _VARIABLE = "LD_LIBRARY_PATH"
@@ -95,25 +101,64 @@ _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 
 
 def gather(root: Path = Path("/")) -> LibraryFacts:
-    """Open each library as TensorFlow would and return the results.
+    """Open each library as TensorFlow would, in a child process, and return the results.
+
+    Opening a library runs its code and maps its file: if that ends the child, the library that it was about to open is
+    named in the results, and the others are opened in another child.
 
     CUDA toolkits are searched for under ``root``; the loader itself always uses /. Another root belongs to a simulated
     machine, whose libraries are beside it. If the loader takes one of these, other copies and the system's folders
     belong to another machine and are ignored.
     """
+    crashed: dict[str, str] = {}
+    for _ in range(_MOST_CRASHES if hasattr(os, "fork") else 0):
+        record, name, signal_name = _in_child(lambda announce: _gather(root, crashed, announce))
+        if record is not None:
+            return record
+        if not name or not signal_name:
+            break  # it raised, and does so again here
+        crashed[name] = signal_name
+    return _gather(root, crashed)
+
+
+def _in_child(gather: Callable[[Callable[[str], object]], LibraryFacts]) -> tuple[LibraryFacts | None, str, str]:
+    """Return the record that ``gather`` returns in a child, or None with the name that it announced last and the
+    signal that ended the child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os.close(reader)
+            with open(writer, "wb", buffering=0) as stream:  # noqa: PTH123  # a descriptor
+                record = gather(lambda name: stream.write(os.fsencode(name) + b"\n"))
+                stream.write(b"\n" + msgspec.json.encode(record))
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as stream:  # noqa: PTH123  # a descriptor
+        announced, _, encoded = stream.read().partition(b"\n\n")
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        names = announced.split()
+        return None, os.fsdecode(names[-1]) if names else "", signal.Signals(os.WTERMSIG(status)).name
+    return (msgspec.json.decode(encoded, type=LibraryFacts), "", "") if encoded else (None, "", "")
+
+
+def _gather(root: Path, crashed: Mapping[str, str], announce: Callable[[str], object] = bool) -> LibraryFacts:
     simulated = None if root == Path("/") else root.parent / "lib"
     package = _tensorflow()
     opener = package / _OPENER if package else None
-    loader = _Loader(opener if opener and opener.exists() else None)
+    loader = _Loader(opener if opener and opener.exists() else None, crashed, announce)
     packaged = _Packaged()
     folders = list(_folders(root))
+    searched = [*folders, *map(Path, loader.configured)]
     names = SONAMES if os.name == "posix" else ()
     loader.ask([name for name in names if not _is_loaded(name)])
-    libraries = tuple(_library(name, loader, packaged, folders, simulated) for name in names)
+    libraries = tuple(_library(name, loader, packaged, searched, simulated) for name in names)
     # Last, because a library that was opened serves those that need it.
     sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if simulated is None else ()))
     libraries = tuple(
-        library if library.source == _SIMULATED else _with_damaged(library, loader, sources) for library in libraries
+        library if library.source == _SIMULATED else _with_damaged(library, loader, packaged, sources)
+        for library in libraries
     )
     libdevice, elsewhere = _libdevice(package, root, folders)
     return LibraryFacts(
@@ -125,17 +170,35 @@ def gather(root: Path = Path("/")) -> LibraryFacts:
         libdevice_elsewhere=elsewhere,
         corrected=dict(loader.corrected),
         incomplete=packaged.incomplete,
+        damaged=tuple(packaged.damaged(loader)),
+        configured=loader.configured,
+        secure=_secure(Path(sys.executable)),
     )
+
+
+def _secure(program: Path) -> str:
+    """Return why the loader ignores variables for ``program`` (AT_SECURE, see ld.so(8)); "" if it does not."""
+    try:
+        mode = program.stat().st_mode
+        special = {"setuid": mode & stat.S_ISUID, "setgid": mode & stat.S_ISGID}
+        special["file capabilities"] = "security.capability" in os.listxattr(program)
+    except (OSError, AttributeError):
+        return ""
+    return next((name for name, is_set in special.items() if is_set), "")
 
 
 class _Loader:
     """Finds libraries as glibc's ``dlopen`` does, for the file ``opener``."""
 
-    def __init__(self, opener: Path | None) -> None:
+    def __init__(
+        self, opener: Path | None, crashed: Mapping[str, str], announce: Callable[[str], object] = bool
+    ) -> None:
         self.opener = opener
+        self.crashed = crashed
+        self.announce = announce
+        """Called with the name of each library before it is opened."""
         self._header = elf.read(opener) if opener else None
-        own = elf.read(Path(sys.executable))
-        self._machine = own.machine if own else None
+        self._machine = elf.machine_of_python()
         value = os.environ.get(_VARIABLE, "")
         # An empty entry is the current folder; a variable that is empty as a whole is none.
         self.search_path = tuple(entry or "." for entry in re.split("[:;]", value)) if value else ()
@@ -204,21 +267,44 @@ class _Loader:
                 lacks |= self.lacking(location[0], seen)
         return lacks
 
-    def passed_over(self, name: str, but: Path | None) -> dict[str, str]:
-        """Return the files of this name that the loader skips silently, each with the reason.
+    def faults(self, name: str, packaged: _Packaged, but: Path | None) -> dict[str, FileState]:
+        """Return the files of this name that do not serve, by path, in the order in which the loader meets them.
 
-        The folder ``but`` is not searched: it is a simulated machine's, with links to its libraries.
+        The folder ``but`` is not searched: it is a simulated machine's, with links to its libraries. A file that a
+        package has installed is looked at even if its folder cannot be entered.
         """
-        reasons = {}
-        for folder in dict.fromkeys((*self.search_path, *(self._rpath or self.runpath))):
-            file = Path(folder) / name
-            if file.parent == but:
+        states = {}
+        folders = (*self.search_path, *(self._rpath or self.runpath), *self.configured, *_DEFAULT)
+        for file in dict.fromkeys(Path(folder) / name for folder in folders):
+            if file.parent == but or not (os.path.lexists(file) or packaged.owner(file)):
                 continue
-            if file.is_symlink() and not file.exists():
-                reasons[printable(str(file))] = f"is a link to {printable(str(file.readlink()))}, which is not there"
-            elif file.is_file() and os.access(file, os.R_OK) and not self._fits(file):
-                reasons[printable(str(file))] = "is for another kind of processor"
-        return reasons
+            if (state := self.look(file, packaged)) is not None:
+                states[state.path] = state
+        return states
+
+    def look(self, file: Path, packaged: _Packaged) -> FileState | None:
+        """Return the fault of ``file``, with the distribution that has installed it."""
+        state = file_state.look(file, self._machine, packaged.size(file))
+        owner = packaged.owner(file)
+        return state if state is None or owner is None else msgspec.structs.replace(state, owner=owner)
+
+    def needed_by(self, file: Path) -> Iterator[Path]:
+        """Yield the file that the loader takes for each library that ``file`` names as needed."""
+        header = elf.read(file)
+        for name in header.needed if header else ():
+            places = [*self._environment, (_RUNPATH, _expanded(header.runpath or header.rpath, file))]
+            yield from (found for found, _ in islice(self._find(name, places), 1))
+
+    def from_variable(self, name: str) -> Iterator[Path]:
+        """Yield the files of this name in the folders of ``LD_LIBRARY_PATH`` that the loader takes."""
+        yield from (file for folder in self.search_path if self._fits(file := Path(folder) / name))
+
+    def open(self, name: str) -> tuple[ctypes.CDLL | None, str | None]:
+        """Open a library; return it, or the loader's message. One that has ended a process before is not opened."""
+        if reason := self.crashed.get(name):
+            return None, f"{name}: opening it ended the process with {reason}"
+        self.announce(name)
+        return _open(name)
 
     @property
     def _environment(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -242,25 +328,20 @@ class _Loader:
 
         Docker creates a folder in place of a file to mount that the host lacks.
         """
-        if not (file.is_file() or file.is_dir()) or not os.access(file, os.R_OK):  # to open a pipe would wait for ever
+        if not (_is_file(file) or _is_folder(file)):  # to open a pipe would wait for ever
+            return False
+        if not os.access(file, os.R_OK):
             return False
         header = elf.read(file)
         return header is None or self._machine is None or header.machine == self._machine
 
     @cached_property
     def _cache(self) -> dict[str, list[Path]]:
-        """The output of ``ldconfig -p``: ``libz.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libz.so.1``."""
-        command = _ldconfig()
-        if command is None:
-            return {}
-        try:
-            printed = subprocess.run([command, "-p"], capture_output=True, text=True, timeout=5, check=True).stdout
-        except (OSError, subprocess.SubprocessError):
-            return {}
-        cache: dict[str, list[Path]] = {}
-        for name, path in re.findall(r"^[ \t]+(\S+) \(.*\) => (.+)$", printed, re.MULTILINE):
-            cache.setdefault(name, []).append(Path(path))
-        return cache
+        return cached()
+
+    @cached_property
+    def configured(self) -> dict[str, str]:
+        return configured()
 
 
 class _Packaged:
@@ -268,6 +349,7 @@ class _Packaged:
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
         self.incomplete: dict[str, str] = {}
         """The first missing library of each distribution's record."""
         self._sites = [Path(entry) for entry in dict.fromkeys(sys.path) if entry]
@@ -278,27 +360,54 @@ class _Packaged:
                     record = PathDistribution(folder).read_text("RECORD") if match else None
                 except (OSError, ValueError):
                     continue  # the family ``tensorflow`` names it
-                for file in re.findall(r"^([^,\n]+\.so[.\d]*),", record or "", re.MULTILINE):
+                for file, size in re.findall(r"^([^,\n]+\.so[.\d]*),[^,\n]*,(\d*)", record or "", re.MULTILINE):
                     assert match is not None
+                    if size:
+                        self._sizes[str(site / file)] = int(size)
                     owner = f"{match['name'].replace('_', '-')} {match['version']}"
                     self._owners[str(site / file)] = owner
-                    if owner not in self.incomplete and not (site / file).exists():
+                    if owner not in self.incomplete and _is_absent(site / file):
                         self.incomplete[owner] = printable(str(site / file))
         self._owners |= {str(Path(path).resolve()): owner for path, owner in list(self._owners.items())}
 
     def owner(self, file: Path) -> str | None:
         return self._owners.get(str(file)) or self._owners.get(str(file.resolve()))
 
+    def size(self, file: Path) -> int | None:
+        """Return the size that the record of the file's distribution has."""
+        return self._sizes.get(str(file))
+
+    def damaged(self, loader: _Loader) -> Iterator[FileState]:
+        """Yield the recorded libraries that are smaller than recorded, or links to nothing, each as it is."""
+        for path, size in self._sizes.items():
+            try:
+                whole = os.stat(path).st_size >= size  # noqa: PTH116  # as texts: there may be hundreds
+            except OSError:
+                whole = not os.path.lexists(path)  # then :attr:`incomplete` names it
+            if not whole and (state := loader.look(Path(path), self)) is not None:
+                yield state
+
     def copies(self, name: str) -> Iterator[Path]:
         for site in self._sites:
             yield from sorted(site.glob(f"nvidia/*/lib/{name}"))
 
 
-def _ldconfig() -> Path | None:
-    """Return the program ``ldconfig``: the system's, or else one on ``PATH`` that no other user can write."""
-    folders = ("/sbin", "/usr/sbin", *filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
-    programs = (Path(folder, "ldconfig") for folder in folders)
-    return next((file for file in programs if os.access(file, os.X_OK) and not trust.distrust(file)), None)
+def _is_file(path: Path) -> bool:
+    """Return whether this is a plain file, as far as this user sees: ``Path.is_file`` raises behind a closed folder."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def _is_absent(path: Path) -> bool:
+    """Return True only if there is no such file: behind a closed folder, nobody knows."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return False
 
 
 def _is_in(file: Path | str | None, folder: Path | None) -> bool:
@@ -307,7 +416,7 @@ def _is_in(file: Path | str | None, folder: Path | None) -> bool:
 
 def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path], simulated: Path | None) -> Library:
     found = None if _is_loaded(name) else loader.find(name)
-    handle, error = _open(name if found is None else str(found[0]))
+    handle, error = loader.open(name if found is None else str(found[0]))
     if found is None and handle is not None:
         # A link to a library that is loaded under its own name counts as loaded, too, and has no mapping of this name.
         mapped = _mapped(name)
@@ -316,14 +425,14 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     source = "" if found is None else _SIMULATED if _is_in(path, simulated) else found[1]
     header = elf.read(path) if path else None
     places = () if source == _SIMULATED else (*packaged.copies(name), *(folder / name for folder in folders))
-    others = (copy for copy in places if copy.is_file())
+    others = (copy for copy in places if _is_file(copy))
     known = {path.resolve()} if path else set()
     copies: dict[Path, LibraryCopy] = {}
     for copy in others:
         if copy.resolve() not in known:
             owner = packaged.owner(copy)
             # Where the right one opens, a second of the same name would only cost time.
-            words = _why_not_opened(copy, on_path=owner is not None) if error else None
+            words = _why_not_opened(copy, loader, on_path=owner is not None) if error else None
             known.add(copy.resolve())
             copies[copy] = LibraryCopy(printable(str(copy)), _version(copy, owner), owner, words)
     owner = packaged.owner(path) if path else None
@@ -337,13 +446,51 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
         owner=owner,
         error=error,
         lacks=loader.lacking(path) if path and error else {},
-        passed_over=loader.passed_over(name, but=simulated) if error else {},
         copies=tuple(copies.values()),
         digest=digest(path) if path else None,
+        crash=loader.crashed.get(str(path) if path else name, ""),
+        files=tuple(_faults(name, path, loader, packaged, simulated)) if error else _parts(path, loader),
     )
 
 
-def _why_not_opened(copy: Path, *, on_path: bool) -> str | None:
+def _faults(
+    name: str, path: Path | None, loader: _Loader, packaged: _Packaged, simulated: Path | None
+) -> Iterator[FileState]:
+    """Yield the files of this name that do not serve, and those that the library needs if opening it crashed."""
+    states = loader.faults(name, packaged, but=simulated)
+    if path is not None and path.parent != simulated and (state := loader.look(path, packaged)) is not None:
+        states.setdefault(state.path, state)
+    reason = loader.crashed.get(str(path)) if path else None
+    if path is not None and reason and path.parent != simulated:
+        for needed in loader.needed_by(path):
+            if (state := loader.look(needed, packaged)) is not None:
+                states[state.path] = state
+        words = f"ends the process with {reason} when it is opened"
+        crash = FileState(printable(str(path)), FileFault.CRASH, words, owner=packaged.owner(path) or "")
+        states.setdefault(crash.path, crash)
+    yield from states.values()
+
+
+def _parts(path: Path | None, loader: _Loader) -> tuple[FileState, ...]:
+    """Return the parts of cuDNN that the loader takes from another folder than ``path``, and that are of another build.
+
+    ``libcudnn.so.9`` opens them by name when they are needed, so that ``LD_LIBRARY_PATH`` comes before its own folder.
+    """
+    if path is None or not path.name.startswith("libcudnn.") or not loader.search_path:
+        return ()
+    strays = []
+    real = path.resolve()
+    for own in sorted(real.parent.glob("libcudnn_*" + path.name.removeprefix("libcudnn"))):
+        taken = next(loader.from_variable(own.name), None)
+        if taken is None or taken.resolve() == own.resolve() or digest(taken) == digest(own):
+            continue
+        words = f"is loaded with {real} in place of {own}, and is another build"
+        place = printable(str(taken.parent))
+        strays.append(FileState(printable(str(taken)), FileFault.OTHER_BUILD, printable(words), place))
+    return tuple(strays)
+
+
+def _why_not_opened(copy: Path, loader: _Loader, *, on_path: bool) -> str | None:
     """Open a copy of a library; return why that cannot be, or must not be. None if it opens.
 
     Opening a library runs its code, so a library that another user can write is not opened. An example is one named by
@@ -351,7 +498,7 @@ def _why_not_opened(copy: Path, *, on_path: bool) -> str | None:
     """
     if not on_path and (reason := trust.distrust(copy)):
         return f"not opened: {reason}"
-    return _open(str(copy))[1]
+    return loader.open(str(copy))[1]
 
 
 def digest(file: Path) -> str | None:
@@ -372,18 +519,24 @@ def digest(file: Path) -> str | None:
     return f"0x{found.hexdigest()[:16]}"
 
 
-def _with_damaged(library: Library, loader: _Loader, sources: tuple[str, ...]) -> Library:
-    """Return ``one`` with the damaged files that ``LD_LIBRARY_PATH`` puts first, and the good one after them."""
+def _with_damaged(library: Library, loader: _Loader, packaged: _Packaged, sources: tuple[str, ...]) -> Library:
+    """Return ``library`` with the damaged files that ``LD_LIBRARY_PATH`` puts first, and the good one after them."""
     if library.path is None or library.error is None:
         return library
     damaged: list[str] = []
+    files = {state.path: state for state in library.files}
     for file, source in loader.stops_at(Path(library.path), library.error):
-        if damaged and source in sources and _open(str(file))[0] is not None:
-            return msgspec.structs.replace(library, damaged=tuple(damaged), instead=printable(str(file)))
+        if damaged and source in sources and loader.open(str(file))[0] is not None:
+            instead = printable(str(file))
+            return msgspec.structs.replace(
+                library, damaged=tuple(damaged), instead=instead, files=tuple(files.values())
+            )
+        if (state := loader.look(file, packaged)) is not None:
+            files.setdefault(state.path, state)
         if source != _VARIABLE:
             break
         damaged.append(printable(str(file)))
-    return msgspec.structs.replace(library, damaged=tuple(damaged))
+    return msgspec.structs.replace(library, damaged=tuple(damaged), files=tuple(files.values()))
 
 
 def _open(name: str) -> tuple[ctypes.CDLL | None, str | None]:
@@ -471,7 +624,7 @@ def _meant(value: str, home: str) -> Iterator[Path]:
         meant = entry.strip("\"' \t\r\n")
         meant = re.sub(r"^~(?=/|$)", lambda _: home, meant)
         meant = re.sub(r"^\$?\{?([A-Z_]+)\}?(?=/)", lambda found: os.environ.get(found[1], found[0]), meant)
-        if meant != entry and meant.startswith("/") and not Path(entry).is_dir() and Path(meant).is_dir():
+        if meant != entry and meant.startswith("/") and not _is_folder(Path(entry)) and _is_folder(Path(meant)):
             yield Path(meant)
 
 
@@ -503,7 +656,7 @@ def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[t
     elsewhere = [*toolkits, *(Path(site) / "nvidia/cuda_nvcc" for site in sys.path if site)]
 
     def files(bases: list[Path]) -> dict[Path, str]:
-        return {file.resolve(): printable(str(file)) for base in bases if (file := base / _LIBDEVICE).is_file()}
+        return {file.resolve(): printable(str(file)) for base in bases if _is_file(file := base / _LIBDEVICE)}
 
     paths = files(looked_in)
     return tuple(paths.values()), tuple(file for path, file in files(elsewhere).items() if path not in paths)

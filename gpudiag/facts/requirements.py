@@ -5,6 +5,7 @@ Only metadata is read; nothing is imported.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from functools import cache
 from importlib.metadata import Distribution as Metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from gpudiag.facts import printable
 from gpudiag.model.facts import Requirement
@@ -119,10 +121,33 @@ def _state(metadata: Metadata) -> tuple[str, tuple[str, ...], str]:
     except (OSError, ValueError):
         return printable(str(root)), (), ""
     # As texts: thousands of paths would take a tenth of a second to make.
-    gone = [file for file in _MODULE_FILE.findall(record) if not os.path.exists(f"{root}/{file}")]  # noqa: PTH110
+    if (project := _editable(metadata)) and not os.path.exists(project):  # noqa: PTH110
+        return printable(str(root)), (printable(project),), ""
+    gone = [file for file in _MODULE_FILE.findall(record) if _is_absent(f"{root}/{file}")]
     tags = _TAG.findall(wheel)
     foreign = tags and not any(_is_ours(tag) for tag in tags)
     return printable(str(root)), tuple(map(printable, gone[:_MOST_FILES])), tags[0] if foreign else ""
+
+
+def _is_absent(path: str) -> bool:
+    """Return True only if there is no such file: behind a folder that this user may not enter, nobody knows."""
+    try:
+        os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _editable(metadata: Metadata) -> str:
+    """Return the folder of the project that an editable installation leads to; "" for any other (PEP 610)."""
+    try:
+        direct = json.loads(metadata.read_text("direct_url.json") or "{}")
+        url = urlsplit(direct["url"])
+        return unquote(url.path) if direct["dir_info"]["editable"] and url.scheme == "file" else ""
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _is_ours(tag: str) -> bool:

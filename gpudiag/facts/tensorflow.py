@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from importlib.metadata import Distribution as Metadata
 from importlib.metadata import distributions
@@ -15,9 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gpudiag.facts import module_path as paths
 from gpudiag.facts import printable
 from gpudiag.facts.requirements import header, normalized, recorded, requirements, texts
-from gpudiag.model.facts import Distribution, TensorflowBuild, TensorflowFacts
+from gpudiag.hardware import elf, file_state
+from gpudiag.model.facts import Distribution, FileState, Requirement, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
 _LARGE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
@@ -47,6 +52,7 @@ _IMPORTED = (
     "wrapt",
 )
 """Modules of the distributions that TensorFlow requires."""
+_LIBRARY = re.compile(r"([^,\n]+\.so[.\d]*),[^,\n]*,(\d*)\r?")
 _COMPANIONS = re.compile(r"(keras|tf-keras|numpy|protobuf|ml-dtypes|h5py|nvidia-.*)")
 
 
@@ -86,6 +92,7 @@ def gather() -> TensorflowFacts:
                 required.setdefault(package, {}).setdefault(name, versions)
         if _PLUGINS.fullmatch(name):
             plugins.setdefault(name, found)
+    unmet = requirements(own, here[own], first) if own else ()
     overwritten = {name: files for name, distribution in here.items() if (files := _altered(distribution)) is not None}
     return TensorflowFacts(
         module_path=None if module_path is None else printable(module_path),
@@ -100,12 +107,62 @@ def gather() -> TensorflowFacts:
         in_working_directory=_in_working_directory(module_path),
         overwritten=overwritten,
         unreadable=tuple(unreadable),
-        outside=dict(_outside()),
+        outside=(outside := dict(_outside())),
+        path_provenance=paths.provenance(_folder_of(file) for file in outside.values()),
         without_init=tuple(map(printable, spec.submodule_search_locations or ())) if spec and not spec.origin else (),
-        requirements=requirements(own, here[own], first) if own else (),
+        requirements=unmet,
+        damaged=tuple(_damaged(own, {**first, **here}, unmet)),
         half_removed=_half_removed(),
         required_by_others=required,
     )
+
+
+def _damaged(own: str, installed: Mapping[str, Metadata], required: Iterable[Requirement]) -> Iterator[FileState]:
+    """Yield the libraries that are smaller than recorded or that this user may not read, and closed folders."""
+    machine = elf.machine_of_python()
+    for name in dict.fromkeys((own, *(requirement.name for requirement in required))):
+        if name not in installed:
+            continue
+        metadata = installed[name]
+        root = metadata.locate_file("")
+        owner = f"{name} {' '.join(_fields(metadata, 'Version'))}"
+        for file, size in _recorded_libraries(recorded(metadata) or ""):
+            path = f"{root}/{file}"
+            if not _is_whole(path, int(size or 0)) and (state := file_state.look(Path(path), machine, int(size or 0))):
+                yield msgspec.structs.replace(state, owner=owner)
+                break  # one of a distribution says enough
+    for top in _IMPORTED if own else ():
+        folder = f"{installed[own].locate_file('')}/{top}"
+        is_shut = os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK)  # noqa: PTH112
+        if is_shut and (state := file_state.look(Path(folder, "__init__.py"))) is not None:
+            yield state
+
+
+def _recorded_libraries(record: str) -> Iterator[tuple[str, str]]:
+    """Yield file and size of each library in the text of RECORD: a pattern would try each of 22,000 lines."""
+    at = record.find(".so")
+    while at >= 0:
+        begins, ends = record.rfind("\n", 0, at) + 1, record.find("\n", at)
+        ends = len(record) if ends < 0 else ends
+        if line := _LIBRARY.fullmatch(record, begins, ends):
+            yield line[1], line[2]
+        at = record.find(".so", ends)
+
+
+def _is_whole(path: str, size: int) -> bool:
+    """Return whether a file has the recorded size, or more, and may be read; True if it does not exist at all."""
+    try:
+        return os.stat(path).st_size >= size and os.access(path, os.R_OK)  # noqa: PTH116  # hundreds of texts
+    except FileNotFoundError:
+        return not os.path.islink(path)  # noqa: PTH114
+    except OSError:
+        return False
+
+
+def _folder_of(file: str) -> str:
+    """Return the folder in which a module is found, given its file."""
+    path = Path(file)
+    return str(path.parent.parent if path.name == "__init__.py" else path.parent)
 
 
 def _outside() -> Iterator[tuple[str, str]]:

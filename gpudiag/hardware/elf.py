@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,12 @@ def read(file: Path) -> Elf | None:
             return _read(stream)
     except (OSError, ELFError, ConstructError, ValueError, AssertionError):
         return None
+
+
+def machine_of_python() -> tuple[int, str] | None:
+    """Return the class and processor of this interpreter, which its libraries must have."""
+    own = read(Path(sys.executable)) if sys.executable else None
+    return own.machine if own else None
 
 
 def _read(stream: IO[bytes]) -> Elf:

@@ -7,6 +7,7 @@ that could not be gathered is :class:`Unknown`, never an empty record: "no GPU" 
 from __future__ import annotations
 
 import re
+from enum import Enum
 from pathlib import PurePath
 from typing import Annotated, TypeVar
 
@@ -84,6 +85,91 @@ class SystemFacts(FactFamily, tag="system"):
     sudo: bool | None = None
     """True if the command sudo is on PATH; None: not known."""
     python_environment: PythonEnvironment | None = None
+
+
+class ProvenanceKind(str, Enum):
+    """The kind of place that puts a variable or a folder where TensorFlow meets it."""
+
+    SHELL = "shell"
+    """A file that each interactive shell reads."""
+    LOGIN = "login"
+    """A file that is read at the login."""
+    UNIT = "unit"
+    """A unit of systemd."""
+    KERNEL = "kernel"
+    """The ``kernel.json`` of a Jupyter kernel."""
+    CONDA = "conda"
+    """A script that the activation of an environment runs."""
+    CONDA_VARIABLES = "conda variables"
+    """The variables that conda keeps for an environment."""
+    MODULE = "module"
+    """An environment module, such as ``cuda/11.8``."""
+    CONTAINER = "container"
+    """The first process of a container has it: it is of the image, or was given to the container."""
+    PYTHON = "python"
+    """A file that Python reads or runs whenever it starts: a ``.pth`` file or a ``sitecustomize.py``."""
+
+
+class Provenance(Record):
+    """The place that put something where TensorFlow meets it: to take it away, change this place."""
+
+    kind: ProvenanceKind
+    place: str
+    """A file with its line, the name of an environment module, or the folder of an environment of conda."""
+
+
+class VariableProvenance(Record):
+    """The place that sets a variable, or an entry of a list such as ``LD_LIBRARY_PATH``."""
+
+    name: str
+    entry: str
+    """The entry; "" for the whole value."""
+    provenance: Provenance
+
+
+class FileFault(str, Enum):
+    """Why a file cannot serve as a library."""
+
+    LINK = "link"
+    """A link whose target is absent."""
+    FOLDER = "folder"
+    KIND = "kind"
+    """A pipe, a socket or a device."""
+    SHUT = "shut"
+    """This user may not read it, or not enter a folder on the way to it: to the loader it is not there."""
+    UNREADABLE = "unreadable"
+    """Reading it fails for another reason, such as a stale handle of a network file system."""
+    EMPTY = "empty"
+    CUT = "cut"
+    """Shorter than its own headers say; a program that touches the missing part is killed by SIGBUS."""
+    SIZE = "size"
+    """Smaller than its package's record says."""
+    CONTENT = "content"
+    """No library, such as a pointer of Git LFS or a page of HTML."""
+    PROCESSOR = "processor"
+    NOEXEC = "noexec"
+    """On a file system from which no code may be run."""
+    CRASH = "crash"
+    """Opening it ended the process by a signal."""
+    OTHER_BUILD = "other build"
+    """A part of a library that the loader takes from another folder, and that differs from the part beside it."""
+
+
+class FileState(Record):
+    """A file as it is, if it cannot serve as the library that its name says."""
+
+    path: str
+    fault: FileFault
+    words: str
+    """What it is, as the end of a sentence that begins with its path: ``is a link to X, which is not there``."""
+    place: str = ""
+    """The file or folder that has to change, if it is another: the folder that is shut, the mount point, the target."""
+    owner: str = ""
+    """The distribution that installed it, with its version, such as ``nvidia-cudnn-cu12 9.3.0.75``."""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.path} {self.words}"
 
 
 class Distribution(Record):
@@ -165,6 +251,10 @@ class TensorflowFacts(FactFamily, tag="tensorflow"):
     """Folders that an interrupted pip renamed (``~vidia_cudnn_cu12-9.3.0.75.dist-info``) and did not remove."""
     required_by_others: dict[str, dict[str, str]] = {}
     """For each of NVIDIA's packages, the versions that other installed frameworks require, such as ``==9.1.0.70``."""
+    path_provenance: dict[str, Provenance] = {}
+    """Folders and archives on ``sys.path`` that a ``.pth`` file or a start-up file of Python puts there."""
+    damaged: tuple[FileState, ...] = ()
+    """Libraries and folders of TensorFlow, and of the packages that it requires, that cannot be used as they are."""
     outside: dict[str, str] = {}
     """Modules that TensorFlow imports from outside the folders of installed packages, each with its file."""
     requirements: tuple[Requirement, ...] = ()
@@ -447,6 +537,8 @@ class EnvironmentFacts(FactFamily, tag="environment"):
     """The variable or the file that names it."""
     silent_tasks: Momentary[dict[str, str]] = {}
     """Other tasks of ``TF_CONFIG`` that accepted no connection, such as ``worker 1``, each with the error."""
+    provenance: tuple[VariableProvenance, ...] = ()
+    """The start-up files, modules and environments that set the variables which may matter, as they are set here."""
 
 
 class Limit(Record):
@@ -546,9 +638,14 @@ class Library(Record):
     instead: str | None = None
     """The good file that the loader would find after the damaged ones; None if there is none, or no damaged file."""
     passed_over: dict[str, str] = {}
-    """For a library that cannot be opened: files with its name that the loader skips, each with its fault."""
+    """In earlier reports: files with its name that the loader skips, each with its fault. :attr:`files` has more."""
     digest: str | None = None
     """A digest of the file's size and of 64 pieces of it: equal for copies, different for another build."""
+    crash: str = ""
+    """The signal that ended the process which opened it, such as ``SIGBUS``; "" if none did."""
+    files: tuple[FileState, ...] = ()
+    """For a library that cannot be opened: the files of its name, or of one that it needs, that do not serve, in the
+    order in which the loader meets them. For one that can be: its parts that are of another build."""
 
     @property
     def damaged_folders(self) -> tuple[str, ...]:
@@ -575,6 +672,14 @@ class LibraryFacts(FactFamily, tag="libraries"):
     predicted file."""
     incomplete: dict[str, str] = {}
     """NVIDIA distributions, with version, that lack an installed library; each with the first missing one."""
+    damaged: tuple[FileState, ...] = ()
+    """Libraries that NVIDIA's distributions have installed and that are smaller than recorded, opened or not."""
+    configured: dict[str, str] = {}
+    """Folders that ``/etc/ld.so.conf`` names, each with file and line. The loader finds there what ``ldconfig`` put
+    into its cache."""
+    secure: str = ""
+    """Why the loader ignores ``LD_LIBRARY_PATH`` (it is in secure-execution mode): what is special about the file of
+    this Python, such as ``file capabilities``; "" if it does not."""
 
 
 class PathAttempt(Record):

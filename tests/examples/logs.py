@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from examples import Example
+from examples.hosts.libraries import example_facts, example_library
 from gpudiag.cause import Evidence
+from gpudiag.model.facts import FileFault, FileState, LibraryFacts
 from gpudiag.run.why import NO_MACHINE
 
 
@@ -38,6 +42,43 @@ _CREATED = (
     "I tensorflow/core/common_runtime/gpu_device.cc:1525] Created device /job:localhost/replica:0/task:0/device:GPU:0"
     " with 3071 MB memory:  -> device: 0, name: GeForce GTX 1060, pci bus id: 0000:01:00.0, compute capability: 6.1"
 )
+
+_CUDNN_FOLDER = "/home/someone/venv/lib/python3.11/site-packages/nvidia/cudnn/lib"
+_CUDNN_PACKAGE = "nvidia-cudnn-cu12 9.3.0.75"
+_STRAY = FileState(
+    "/opt/old/libcudnn_ops.so.9",
+    FileFault.OTHER_BUILD,
+    "is loaded with libcudnn.so.9, and is another build",
+    "/opt/old",
+)
+_CUT = FileState(
+    f"{_CUDNN_FOLDER}/libcudnn_cnn.so.9", FileFault.CUT, "is cut short", owner="nvidia-cudnn-cu12 9.3.0.75"
+)
+_OTHER = FileState("/x/libcufft.so.11", FileFault.CUT, "is cut short", owner="nvidia-cufft-cu12 11.3.0.4")
+_CUDNN_LOGS = _both(
+    {
+        "a part": (
+            "Could not load library libcudnn_cnn_train.so.8. Error: /usr/lib/libcudnn_cnn_train.so.8: undefined "
+            "symbol: _ZN5cudnn3cnn5inferE, version libcudnn_cnn_infer.so.8",
+        ),
+        "cuDNN 9": ("Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9.1, libcudnn_cnn.so.9}",),
+        "Windows": ("Could not locate zlibwapi.dll. Please make sure it is in your library path!",),
+    },
+    {
+        "no link of the driver": (
+            "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No "
+            "such file or directory",
+        ),
+    },
+)
+
+
+def _cudnn(files: tuple[FileState, ...] = (), **changes: object) -> Evidence:
+    facts = example_facts(example_library("libcudnn.so.9", files=files))
+    assert isinstance(facts.libraries, LibraryFacts)
+    changed = msgspec.structs.replace(facts.libraries, search_path=("/opt/old", "/opt/lib"), **changes)
+    return Evidence(msgspec.structs.replace(facts, libraries=changed))
+
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "numpy_of_another_release": _both(
@@ -488,21 +529,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         },
         {"the driver itself": ("libcuda.so.1: cannot open shared object file: No such file or directory",)},
     ),
-    "cudnn_incomplete": _both(
-        {
-            "a part": (
-                "Could not load library libcudnn_cnn_train.so.8. Error: /usr/lib/libcudnn_cnn_train.so.8: undefined "
-                "symbol: _ZN5cudnn3cnn5inferE, version libcudnn_cnn_infer.so.8",
-            ),
-            "cuDNN 9": ("Unable to load any of {libcudnn_cnn.so.9.1.0, libcudnn_cnn.so.9.1, libcudnn_cnn.so.9}",),
-            "Windows": ("Could not locate zlibwapi.dll. Please make sure it is in your library path!",),
-        },
-        {
-            "no link of the driver": (
-                "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No "
-                "such file or directory",
-            ),
-        },
+    "cudnn_incomplete": (
+        Example("a part of another build comes first", _cudnn(files=(_STRAY,))),
+        Example("a part is gone", _cudnn(incomplete={_CUDNN_PACKAGE: _CUT.path})),
+        Example("a part is cut short", _cudnn(damaged=(_CUT,))),
+        Example("a library of another package is cut short", _cudnn(damaged=(_OTHER,)), fires=False),
+        Example("whole", _cudnn(), fires=False),
+        *_CUDNN_LOGS,
     ),
     "cuda_libraries_mixed": _both(
         {

@@ -9,7 +9,16 @@ from examples.facts import example, example_with_gpus
 from examples.hosts.packages import example_packages
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import PATH
-from gpudiag.model.facts import Distribution, EnvironmentFacts, FactFamily, Requirement, SystemFacts, TensorflowBuild
+from gpudiag.model.facts import (
+    Distribution,
+    EnvironmentFacts,
+    FactFamily,
+    FileFault,
+    FileState,
+    Requirement,
+    SystemFacts,
+    TensorflowBuild,
+)
 from gpudiag.model.report import Broken, NoReading, Row
 
 _PLUGIN = "tensorflow-plugins"
@@ -65,6 +74,10 @@ def _needs(name: str, version: str | None = "1.0", **fields: object) -> Requirem
     return msgspec.structs.replace(ordinary, **fields)
 
 
+_CUT = FileState(
+    f"{_SITE}/tensorflow/libtensorflow_framework.so.2", FileFault.CUT, "is cut short", owner="tensorflow 2.21.0"
+)
+_SHUT = FileState(f"{_SITE}/numpy", FileFault.SHUT, "may not be entered", f"{_SITE}/numpy")
 _NO_CONFIG = "AttributeError: module 'tensorflow' has no attribute 'config'"
 _NVIDIA = (Distribution("nvidia-cudnn-cu12", "9.10.2.21", _SITE),)
 _WINDOWS = {"os": "Windows 10.0.26100", "machine": "AMD64"}
@@ -163,6 +176,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("of another package", _with(_shadowing(_NO_ABSL)), fires=False),
         Example("overwritten: another rule", _with(_shadowing(_NO_OWN), distributions=_TWO), fires=False),
         Example("the import works", _with(), fires=False),
+    ),
+    "file_not_usable": (
+        Example("cut short", _with(_shadowing("signal: killed by SIGBUS"), damaged=(_CUT,))),
+        Example("closed to this user", _with(_shadowing(f"PermissionError: {_SHUT.path}"), damaged=(_SHUT,))),
+        Example("the import works", _with(damaged=(_CUT,)), fires=False),
+        Example("whole", _with(_shadowing("RuntimeError: x")), fires=False),
     ),
     "module_raised": (
         Example("in a package", _with(_shadowing("RuntimeError: x", _KERAS, _H5PY))),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpudiag import simulator
-from gpudiag.facts import libraries
+from gpudiag.facts import libraries, loader_cache
 from gpudiag.facts.asked_loader import asked
 from gpudiag.hardware import elf
 
@@ -43,6 +43,11 @@ def gather(*path: Path, **variables: str) -> dict[str, Any]:
     )
     record: dict[str, Any] = json.loads(ended.stdout)
     return record | {"libraries": {library["soname"]: library for library in record["libraries"]}}
+
+
+def faults(library: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the files of a library that do not serve, each with the kind of its fault and the words for it."""
+    return {state["path"]: (state["fault"], state["words"]) for state in library["files"]}
 
 
 def test_the_variable_comes_first_and_its_folders_in_order(source: Path, tmp_path: Path) -> None:
@@ -79,8 +84,9 @@ def test_files_that_are_no_library_for_this_machine(source: Path, tmp_path: Path
     assert found[CUFFT]["error"].endswith("cannot read file data: Is a directory")
     assert found[CUFFT]["damaged"] == [f"{tmp_path}/mounted/{CUFFT}"]
     link, other = f"{tmp_path}/linked/libcudnn.so.9", f"{tmp_path}/other/libcusparse.so.12"
-    assert found["libcudnn.so.9"]["passed_over"] == {link: "is a link to libcudnn.so.9.1.0, which is not there"}
-    assert found["libcusparse.so.12"]["passed_over"] == {other: "is for another kind of processor"}
+    assert faults(found["libcudnn.so.9"])[link] == ("link", "is a link to libcudnn.so.9.1.0, which is not there")
+    kind, words = faults(found["libcusparse.so.12"])[other]
+    assert (kind, "is for another kind of processor, AArch64" in words) == ("processor", True)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +197,7 @@ def test_no_program_is_run_that_another_user_can_write(tmp_path: Path, monkeypat
     monkeypatch.setattr(
         os, "access", lambda file, mode: Path(file).is_relative_to(tmp_path) or not Path(file).is_absolute()
     )
-    assert libraries._ldconfig() == tmp_path / "own/ldconfig"
+    assert loader_cache._ldconfig() == tmp_path / "own/ldconfig"
 
 
 def test_libdevice_is_found_where_xla_is_told_to_look(tmp_path: Path) -> None:

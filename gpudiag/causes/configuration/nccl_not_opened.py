@@ -7,7 +7,8 @@ MirroredStrategy and other collectives fail with "unhandled system error", which
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Gpus, Match, Matches, Rows, Variables
-from gpudiag.causes.shared.libraries import passed_over, seen
+from gpudiag.causes.shared.files import repairs, shown
+from gpudiag.causes.shared.libraries import seen
 from gpudiag.causes.shared.multi_gpu import NCCL, where_nccl_fails
 from gpudiag.fix import install, unset
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -35,11 +36,11 @@ def find(facts: Facts, tensorflow: TensorflowFacts, gpus: Gpus, rows: Rows, vari
     stage = where_nccl_fails(rows)
     by_wheel = PACKAGES["libnccl"] in tensorflow.ranges  # another build may have NCCL inside
     yield Match(
-        evidence=(seen(library), *passed_over([library])),
+        evidence=(seen(library), *shown([library])),
         confidence=Confidence.PROVED if by_wheel or stage is Stage.FIRST_OP else Confidence.POSSIBLE,
         figures={"library": COLLECTIVES},
         fix=(
-            install("--force-reinstall", requirement(facts, COLLECTIVES)),
+            *(repairs(library.files) or (install("--force-reinstall", requirement(facts, COLLECTIVES)),)),
             CAUSE.fix[1] if "LD_LIBRARY_PATH" in variables else None,
         ),
         stage=stage,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.files import shown
 from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
@@ -40,10 +41,13 @@ def find(facts: Facts, signs: Signs) -> Matches:
     where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
     if copy is None and library is not None and library.path is not None:
         where = f"cannot be opened ({library.path})"
+    elif copy is None and library is not None and library.files:
+        where = f"cannot be used: {library.files[0].sentence}"
     cure = cure_of_the_driver(facts, COMPUTE, copy)
     yield Match(
         evidence=(
             seen(library) if library and library.error else f"{COMPUTE}: {driver.libcuda_error}",
+            *(shown([library]) if library else ()),
             f"kernel module {driver.kernel_module or 'not known'}; "
             f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for
+from gpudiag.causes.shared.libraries import without
 from gpudiag.fix import Kind, check, install, note
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import FileFault, LibraryFacts
+from gpudiag.probes.host.libraries import CUDNN, PACKAGES
 
 CAUSE = Cause(
     title="parts of cuDNN cannot be loaded, or are of different releases: {part}",
@@ -29,7 +32,36 @@ CAUSE = Cause(
 )
 
 
-def find(program: Program, origin: Origin) -> Matches:
+def find(libraries: LibraryFacts) -> Matches:
+    cudnn = next((library for library in libraries.libraries if library.soname == CUDNN), None)
+    if cudnn is None or cudnn.path is None or cudnn.error is not None:
+        return
+    package = PACKAGES["libcudnn"]
+    damaged = [state for state in libraries.damaged if state.owner.startswith(f"{package} ")]
+    absent = {owner: file for owner, file in libraries.incomplete.items() if owner.startswith(f"{package} ")}
+    strays = [state for state in cudnn.files if state.fault is FileFault.OTHER_BUILD]
+    parts = [*absent.values(), *(state.path for state in (*damaged, *strays))]
+    if not parts:
+        return
+    entries = list(dict.fromkeys(state.place for state in strays))
+    again = dict.fromkeys(owner.replace(" ", "==") for owner in (*absent, *(state.owner for state in damaged)))
+    yield Match(
+        evidence=(
+            f"libcudnn.so.9 is {cudnn.path} (from {cudnn.source})",
+            *(f"{owner} lacks {file}" for owner, file in absent.items()),
+            *(state.sentence for state in (*damaged, *strays)),
+        ),
+        figures={"part": ", ".join(part.rpartition("/")[2] for part in parts)},
+        fix=(
+            without(libraries.search_path, entries) if strays else None,
+            install("--force-reinstall", "--no-deps", "--no-cache-dir", *again) if again else None,
+        ),
+        about=(*parts, *entries),
+        unfit=True,
+    )
+
+
+def find_in_log(program: Program, origin: Origin) -> Matches:
     if program.first(NO_LIBCUDA_LINK):
         return
     if zlib := program.said(NO_ZLIB):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Gpus, Match, Matches
+from gpudiag.causes.shared.files import shown
 from gpudiag.causes.shared.libraries import COMPUTE, LOADER, NVML, seen, taken_away
 from gpudiag.fix import unset
 from gpudiag.model.diagnosis import Stage
@@ -41,6 +42,7 @@ def find(facts: Facts, libraries: LibraryFacts, gpus: Gpus) -> Matches:
     yield Match(
         evidence=(
             *map(seen, found),
+            *shown(found),
             *(f"{file} opens" for file in dict.fromkeys(library.instead for library in found)),
         ),
         figures={

@@ -8,6 +8,7 @@ capability `utility`: images that ask for `compute` alone do not get it.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.files import shown as faulty_files
 from gpudiag.causes.shared.libraries import (
     NVML,
     cure_of_the_driver,
@@ -45,6 +46,7 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     library = facts.library(NVML)
     capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     shown = [f"{NVML}: {library.error}" if library and library.error else f"{NVML} cannot be opened"]
+    shown += faulty_files([library]) if library else ()
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
     copy = good_copy(library) if library and library.error else None
     cure = _cure_of_nvml(facts, copy)

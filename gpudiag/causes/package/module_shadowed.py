@@ -11,7 +11,7 @@ import re
 from pathlib import PurePath
 
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
-from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path
+from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path, shown_source
 from gpudiag.fix import note, run, unset
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.code import MODULE_LACKS
@@ -54,7 +54,7 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
             f"import tensorflow: {error}",
             f"import {name} takes {file}",
             *([f"{real.name} {real.version} is in {real.location}"] if real else []),
-            *([f"{PATH}={facts.variables[PATH]}"] if rest is not None else []),
+            *([f"{PATH}={facts.variables[PATH]}"] if rest is not None else shown_source(facts, folder)),
         ),
         confidence=Confidence.LIKELY,
         figures={"name": name, "path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}")},

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable, interpreter
-from gpudiag.causes.shared.packages import off_the_path
+from gpudiag.causes.shared.packages import off_the_path, shown_source
 from gpudiag.fix import Action, Kind, check, install, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts
@@ -49,6 +49,7 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
                 f"import tensorflow raised {failed.error}",
                 *_seen(asked),
                 *([f"TensorFlow is in {' and '.join(own)}: {elsewhere} comes before it"] if elsewhere else []),
+                *(shown_source(facts, PurePath(elsewhere)) if elsewhere else ()),
                 *(interpreter(facts) if not first.version else ()),
             ),
             _sure(first, failed) if touched else Confidence.POSSIBLE,

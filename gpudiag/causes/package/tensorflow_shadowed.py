@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.causes.shared.packages import PATH, off_the_path
+from gpudiag.causes.shared.packages import PATH, off_the_path, shown_source
 from gpudiag.fix import note, run
 from gpudiag.knowledge.messages.code import NOT_TENSORFLOW
 from gpudiag.model.diagnosis import Confidence
@@ -50,10 +50,10 @@ def find(facts: Facts, program: Program, installed: TensorflowFacts) -> Matches:
             f"import tensorflow takes {module}",
             *said,
             f"TensorFlow: {host_tensorflow.hidden(installed)}",
-            *([f"{PATH}={':'.join(entries)}"] if do else []),
+            *([f"{PATH}={':'.join(entries)}"] if str(folder) in entries else shown_source(facts, folder)),
         ),
         confidence=sure,
         figures={"path": path, "new": str(PurePath(path).parent / f"my_{PurePath(path).name}"), "folder": str(folder)},
-        about=(PATH,) if do else (),
+        about=(PATH, str(folder)) if do else (),
         fix=(CAUSE.fix[0], do or note(f"or run the program in another folder than {folder}: Python looks there first")),
     )

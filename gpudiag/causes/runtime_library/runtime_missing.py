@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Listing, Match, Matches
-from gpudiag.causes.shared.libraries import PIP_INSTALLATION, good_copy, passed_over, seen, then_cusolver, with_cuda
+from gpudiag.causes.shared.files import repairs, shown
+from gpudiag.causes.shared.libraries import (
+    PIP_INSTALLATION,
+    good_copy,
+    problem,
+    secure_loader,
+    seen,
+    then_cusolver,
+    with_cuda,
+)
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import install, prepend
 from gpudiag.model.facts import Facts, Unknown
@@ -19,6 +28,7 @@ from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, unopened
 from gpudiag.text import counted
 
 CAUSE = Cause(
+    title="libcudart.so.12 (CUDA runtime) {problem}",
     fix=(
         install("tensorflow[and-cuda]==2.21.0"),
         prepend(
@@ -40,14 +50,18 @@ def find(facts: Facts, listing: Listing) -> Matches:
         command = install(with_cuda(facts))
         if package is not None:
             command = install("--force-reinstall", "--no-deps", f"{package.name}=={package.version}")
+        opened = repairs(library.files)
+        ignored, secure = secure_loader(facts)
         yield Match(
+            figures={"problem": problem([library], "was not found in this environment")},
             evidence=(
                 seen(library),
-                *passed_over([library]),
+                *shown([library]),
                 f"{PACKAGES['libcudart']}: {f'{package.version}, but not its file' if package else 'not installed'}",
+                *ignored,
                 *_of_the_driver(facts, listing),
             ),
-            fix=(command, then_cusolver(facts)),
+            fix=(*(opened or (command,)), *secure, then_cusolver(facts)),
         )
 
 

@@ -10,10 +10,11 @@ from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Kind, check, export, run, unset
+from gpudiag.fix import Action, check, export, run, unset
 from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
+from gpudiag.provenance import off_the_loaders_path
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
@@ -101,7 +102,8 @@ def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, Action]:
         name = "LD_LIBRARY_PATH"
         return folder, export(name, ":".join(rest)) if any(rest) else unset(name)
     if folder:
-        return folder, run(
-            f"grep -rl {quote(folder)} /etc/ld.so.conf.d | xargs sudo rm; sudo ldconfig", kind=Kind.REMOVE
-        )
+        configured = {} if isinstance(facts.libraries, Unknown) else facts.libraries.configured
+        if folder in configured:
+            return folder, off_the_loaders_path(folder, configured[folder])
+        return folder, check(f"grep -rn {quote(folder)} /etc/ld.so.conf /etc/ld.so.conf.d", "take the folder out there")
     return "", check(f"ls -l {path}", "if it is not the driver's own: remove it, or take its folder out of the way")

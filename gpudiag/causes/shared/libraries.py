@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
+from shlex import quote
 
 from gpudiag.cause import Cause, Match
-from gpudiag.fix import Action, Kind, export, install, note, prepend, run, unset
+from gpudiag.fix import Action, Kind, configure, export, install, note, prepend, run, unset
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import SLOW_S, Facts, Library, LibraryCopy, TimedCall, Unknown
 from gpudiag.model.report import Gpu
@@ -95,11 +96,23 @@ def seen(library: Library) -> str:
     return f"{library.soname}: {where}{(library.error or '').removeprefix(f'{library.path or library.soname}: ')}"
 
 
-def passed_over(libraries: Iterable[Library]) -> Iterator[str]:
-    """Yield the faults of files that have the right name but that the loader skips."""
-    for library in libraries:
-        for file, why in library.passed_over.items():
-            yield f"{file} {why}: the loader passes over it"
+def problem(libraries: Sequence[Library], otherwise: str) -> str:
+    """Return the end of a sentence on libraries without a good copy: the file that does not serve, or ``otherwise``."""
+    files = (state for library in libraries for state in library.files if state.owner or state.path == library.path)
+    first = next(files, None)
+    return otherwise if first is None else f"cannot be used: {first.sentence}"
+
+
+def secure_loader(facts: Facts) -> tuple[tuple[str, ...], tuple[Action, ...]]:
+    """Return evidence and actions if the loader ignores ``LD_LIBRARY_PATH`` for this Python; nothing if it does not."""
+    libraries, system = facts.libraries, facts.system
+    if isinstance(libraries, Unknown) or not libraries.secure:
+        return (), ()
+    python = "python" if isinstance(system, Unknown) else system.executable
+    program = f'"$(readlink -f {quote(python)})"'
+    command = f"sudo setcap -r {program}" if "capabilities" in libraries.secure else f"sudo chmod ug-s {program}"
+    said = f"the file of {python} has {libraries.secure}: the loader ignores {PATH} and other variables for it"
+    return (said,), (configure(command, f"with it, the loader reads {PATH} again"),)
 
 
 def put_first(facts: Facts, folders: Sequence[str], why: str = "") -> Action:
@@ -124,7 +137,11 @@ def taken_away(facts: Facts, folders: list[str], good: list[str]) -> Action:
     ]
     if good and any(folder in folders for folder in sound):
         return put_first(facts, good)
-    entries = () if isinstance(libraries, Unknown) else libraries.search_path
+    return without(() if isinstance(libraries, Unknown) else libraries.search_path, folders)
+
+
+def without(entries: Iterable[str], folders: Sequence[str]) -> Action:
+    """Return the action that leaves ``LD_LIBRARY_PATH`` with its ``entries`` except ``folders``."""
     rest = ":".join(entry for entry in entries if str(PurePath(entry)) not in folders)
     return export(PATH, rest, f"without {' and '.join(folders)}") if rest else unset(PATH)
 
@@ -155,6 +172,17 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     if packaged:
         shown.append(f"RUNPATH of {libraries.opener}: no {', no '.join(folders)}")
     first = put_first(facts, folders)
+    ignored, secure = secure_loader(facts)
+    stale = [folder for folder in folders if folder in libraries.configured]
+    shown += ignored
+    shown += [
+        f"{libraries.configured[folder]} names {folder}, and the loader's cache has no such library of it: "
+        "the cache is older than the file"
+        for folder in stale
+    ]
+    before = secure or ((configure("sudo ldconfig", "makes the cache again"),) if len(stale) == len(folders) else ())
+    names = [library.soname for library, _ in found]
+    rest = (cause.fix[1], another_release(facts, names)) if packaged else () if stale else cause.fix[1:]
     yield Match(
         evidence=tuple(shown),
         figures={
@@ -164,10 +192,8 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
             "tensorflow": tensorflow_version(facts) or "of unknown version",
         },
         about=(*(library.soname for library, _ in found), *folders),
-        fix=(first, cause.fix[1], another_release(facts, [library.soname for library, _ in found]))
-        if packaged
-        else (first, *cause.fix[1:]),
-        tried=first,
+        fix=(*before, *(() if secure else (first,)), *rest),
+        tried=None if secure else first,
         stage=Stage.RUNTIME_LIBRARY if runtime else None,
     )
 

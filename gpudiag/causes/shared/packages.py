@@ -11,8 +11,9 @@ from gpudiag.cause import TRACE, Evidence
 from gpudiag.fix import Action, export, unset
 from gpudiag.model import report
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Distribution, Facts, TensorflowFacts, Unknown
+from gpudiag.model.facts import Distribution, Facts, Library, Provenance, TensorflowFacts, Unknown
 from gpudiag.probes.host import tensorflow as host_tensorflow
+from gpudiag.provenance import off_the_module_path
 
 INSTALLATION = "https://www.tensorflow.org/install/pip"
 PATH = "PYTHONPATH"
@@ -37,8 +38,16 @@ class FailedImport:
     def of(cls, evidence: Evidence) -> FailedImport | None:
         for row in evidence.rows:
             if row.probe == TRACE and (crash := row.crash) is not None and crash.cause in OF_AN_IMPORT:
+                if ends_the_process(evidence.facts, crash.detail) is not None:
+                    return None
                 return cls(f"{crash.cause.value}: {crash.detail}")
         return None
+
+
+def ends_the_process(facts: Facts, words: str) -> Library | None:
+    """Return the library that ended gpudiag's own process by the signal that ``words`` name when it was opened."""
+    libraries = () if isinstance(facts.libraries, Unknown) else facts.libraries.libraries
+    return next((library for library in libraries if library.crash and library.crash in words), None)
 
 
 def names(installed: TensorflowFacts) -> str:
@@ -81,8 +90,20 @@ def rest_of_path(facts: Facts, folder: PurePath) -> str | None:
 def off_the_path(facts: Facts, folder: PurePath) -> Action | None:
     rest = rest_of_path(facts, folder)
     if rest is None:
-        return None
+        source = _source(facts, folder)
+        return None if source is None else off_the_module_path(str(folder), source)
     return export(PATH, rest, "instead") if rest else unset(PATH, note="instead")
+
+
+def shown_source(facts: Facts, folder: PurePath) -> tuple[str, ...]:
+    """Return a line of evidence that names the start-up file of Python which puts ``folder`` on ``sys.path``."""
+    source = _source(facts, folder)
+    return () if source is None else (f"{folder} is put on sys.path by {source.place}",)
+
+
+def _source(facts: Facts, folder: PurePath) -> Provenance | None:
+    installed = facts.tensorflow
+    return None if isinstance(installed, Unknown) else installed.path_provenance.get(str(folder))
 
 
 def overwritten(installed: TensorflowFacts) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gpudiag.cause import TRACE, Evidence, Listing, Rows
+from gpudiag.causes.shared.packages import ends_the_process
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, POOL_FULL
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -101,6 +102,8 @@ def _package(evidence: Evidence) -> Answer:
         if row.probe == TRACE and isinstance(row.outcome, Broken):
             if row.crash is None:
                 return NOT_KNOWN, row.outcome.detail
+            if ends_the_process(evidence.facts, row.outcome.detail) is not None:
+                return OK, facts.module_path
             return FAILED, f"import tensorflow: {row.outcome.cause.value}: {row.outcome.detail}"
     return OK, facts.module_path
 
@@ -119,7 +122,7 @@ def _library(name: str) -> Callable[[Evidence], Answer]:
     def look(evidence: Evidence) -> Answer:
         seen = evidence.trace
         if seen is None:
-            return NOT_KNOWN, ""
+            return _crash(evidence, name)
         if name in seen.unopened:
             return FAILED, f"{name}: {seen.unopened[name]}"
         if name == RUNTIME and evidence.listing.first(NO_CUDA_DRIVERS):
@@ -157,10 +160,19 @@ def _device_count(evidence: Evidence) -> Answer:
     return (FAILED, failed.text) if failed is not None else (OK, "")
 
 
+def _crash(evidence: Evidence, *names: str) -> Answer:
+    """Look whether the trace ended by the signal with which opening one of these libraries, or of all, ends."""
+    words = " ".join(row.crash.detail for row in evidence.rows if row.probe == TRACE and row.crash is not None)
+    library = ends_the_process(evidence.facts, words)
+    if library is None or (names and library.soname not in names):
+        return NOT_KNOWN, ""
+    return FAILED, f"{library.path or library.soname} ends the process with {library.crash} when it is opened"
+
+
 def _libraries(evidence: Evidence) -> Answer:
     seen = evidence.trace
     if seen is None:
-        return NOT_KNOWN, ""
+        return _crash(evidence)
     missing = {name: why for name, why in seen.unopened.items() if not name.startswith((*_OPTIONAL, NVML, DRIVER))}
     if missing:
         return FAILED, "; ".join(f"{name}: {why}" for name, why in missing.items())

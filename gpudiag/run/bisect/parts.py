@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpudiag.knowledge.variables import CONTEXT, SETTINGS
+from gpudiag.knowledge.settings_of_files import FLAGS, KEPT, SUSPECT, entries
 
-KEPT = re.compile(
-    r"USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TERM|TZ|SHELL|PWD|OLDPWD|SHLVL|_|TMPDIR|COLUMNS|LINES|SYSTEMROOT|"
-    r"TF_CPP_\w+|TF_FORCE_GPU_ALLOW_GROWTH|PYTHONWARNINGS|GPUDIAG_\w+"
-)
-"""Variables that are never taken away: a process needs them, gpudiag sets them for every process it starts, or they
-describe a simulated machine."""
-_SUSPECT = re.compile(
-    r"(?:LD|DYLD|CUDA|CUDNN|CUBLAS|NVIDIA|NV|NVCC|NCCL|TF|TF2|XLA|TENSORFLOW|KERAS|NPY|PROTOCOL_BUFFERS|GLIBC|MALLOC|"
-    r"ROCM|HIP|HSA)_\w+|PYTHON\w+"
-)
-"""Names that Python, the loader, CUDA or TensorFlow reads: these variables are removed first."""
-_SEPARATED = {
-    "LD_LIBRARY_PATH": "[:;]",
-    "LD_PRELOAD": "[: ]+",
-    "PATH": ":",
-    "PYTHONPATH": ":",
-    "TF_XLA_FLAGS": r"\s+",
-    "XLA_FLAGS": r"\s+",
-}
-"""Variables that are lists, with the separator of their entries."""
 LIBRARY_PATH = "LD_LIBRARY_PATH"
-_FLAGS = ("TF_XLA_FLAGS", "XLA_FLAGS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 VARIABLE, ENTRY, FILE, USER_SITE, FOLDER, GROUP = "variable", "entry", "file", "user site", "folder", "group"
@@ -103,7 +81,7 @@ class Variant:
 
 def suspects(around: Surroundings) -> tuple[EnvironmentPart, ...]:
     """Return the variables whose names suggest that they matter."""
-    return tuple(part for part in _variables(around) if _SUSPECT.fullmatch(part.name))
+    return tuple(part for part in _variables(around) if SUSPECT.fullmatch(part.name))
 
 
 def everything(around: Surroundings) -> tuple[EnvironmentPart, ...]:
@@ -122,7 +100,7 @@ def everything(around: Surroundings) -> tuple[EnvironmentPart, ...]:
         EnvironmentPart(
             GROUP,
             "the other variables",
-            parts=tuple(part for part in _variables(around) if not _SUSPECT.fullmatch(part.name)),
+            parts=tuple(part for part in _variables(around) if not SUSPECT.fullmatch(part.name)),
         ),
     )
     return tuple(part for part in groups if part.kind is not GROUP or part.parts)
@@ -180,26 +158,7 @@ def remaining(name: str, around: Surroundings, taken: Iterable[EnvironmentPart])
     kept = [entry for number, entry in entries(name, around.variables.get(name, "")) if number not in gone]
     if any(leaf.name == name and leaf.kind == VARIABLE for leaf in taken) or not kept:
         return _DEFAULT_PATH if name == "PATH" else None
-    return (" " if name in _FLAGS else ":").join(kept)
-
-
-def entries(name: str, value: str) -> list[tuple[int, str]]:
-    """Return the entries of a list variable, numbered from 1; none for any other variable."""
-    if name not in _SEPARATED:
-        return []
-    parts = re.split(_SEPARATED[name], value.strip() if name in _FLAGS else value)
-    return list(enumerate(parts, 1)) if value else []
-
-
-def is_list(name: str) -> bool:
-    """Return whether the variable is a list of entries."""
-    return name in _SEPARATED
-
-
-def is_relevant(name: str) -> bool:
-    """Return whether a variable that another file sets may matter."""
-    known = name in SETTINGS | CONTEXT or name == "PATH"
-    return not KEPT.fullmatch(name) and (known or _SUSPECT.fullmatch(name) is not None)
+    return (" " if name in FLAGS else ":").join(kept)
 
 
 def _variables(around: Surroundings) -> Iterator[EnvironmentPart]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from gpudiag.facts.start_files import FileSetting
 from gpudiag.model.diagnosis import BisectionOutcome
 from gpudiag.run.bisect.attempt import Reached
-from gpudiag.run.bisect.elsewhere import FileSetting, missing
+from gpudiag.run.bisect.elsewhere import missing
 from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from gpudiag.facts.start_files import CONDA, KERNEL, LOGIN, SHELL, UNIT, FileSetting
 from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
-from gpudiag.run.bisect.elsewhere import CONDA, KERNEL, LOGIN, SHELL, UNIT, FileSetting
 from gpudiag.run.bisect.parts import (
     ENTRY,
     FILE,

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
+from gpudiag.facts import start_files
+from gpudiag.facts.start_files import FileSetting
 from gpudiag.fix import export, run
 from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
@@ -40,7 +42,6 @@ from gpudiag.report import words
 from gpudiag.run import attempts
 from gpudiag.run.bisect import elsewhere, here, wording
 from gpudiag.run.bisect.attempt import Reached
-from gpudiag.run.bisect.elsewhere import FileSetting
 from gpudiag.run.bisect.parts import StartFiles, Surroundings, Variant, everything, suspects, variant
 from gpudiag.run.bisect.search import OutOfTime, Search
 from gpudiag.run.bisect.smallest import smallest
@@ -320,9 +321,9 @@ def test_without_a_gpu_the_import_has_to_work() -> None:
 
 def test_a_variable_that_a_file_sets_is_added() -> None:
     settings = (
-        FileSetting("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 3, elsewhere.LOGIN),
-        FileSetting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, elsewhere.SHELL),
-        FileSetting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, elsewhere.SHELL),
+        FileSetting("CUDA_HOME", "/usr/local/cuda", "/etc/profile.d/cuda.sh", 3, start_files.LOGIN),
+        FileSetting("TF_XLA_FLAGS", "--x", "~/.bashrc", 11, start_files.SHELL),
+        FileSetting("LD_LIBRARY_PATH", "/usr/local/cuda/lib64:/a", "~/.bashrc", 12, start_files.SHELL),
     )
     machine = Machine(lambda variant: "/usr/local/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     bisection, lines = found(machine, of({"LD_LIBRARY_PATH": "/a"}), settings)
@@ -388,7 +389,7 @@ def test_if_no_gpu_works_alone_or_all_do_none_is_named(good: set[str]) -> None:
 
 
 def test_of_a_library_that_is_not_found_only_the_folders_that_files_name_are_tried() -> None:
-    settings = (FileSetting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, elsewhere.SHELL),)
+    settings = (FileSetting("LD_LIBRARY_PATH", "/opt/cuda/lib64", "~/.bashrc", 12, start_files.SHELL),)
     machine = Machine(lambda variant: "/opt/cuda/lib64" in variant.variables.get("LD_LIBRARY_PATH", ""))
     result = Search(of({"CUDA_HOME": "/x"}), settings, machine, 1, only_missing=True).run()
     assert (result.outcome, result.added) == ("found", settings)
@@ -429,15 +430,15 @@ def test_what_a_status_or_a_missing_library_comes_from_is_tried(
 def test_what_is_set_here_is_not_added() -> None:
     here = {"CUDA_HOME": "/opt/cuda", "LD_LIBRARY_PATH": "/b:/a"}
     settings = (
-        FileSetting("CUDA_HOME", "/usr/local/cuda", "f", 1, elsewhere.SHELL),
-        FileSetting("LD_LIBRARY_PATH", "/a", "f", 2, elsewhere.SHELL),
-        FileSetting("CUDA_PATH", "/usr/local/cuda", "f", 3, elsewhere.SHELL),
+        FileSetting("CUDA_HOME", "/usr/local/cuda", "f", 1, start_files.SHELL),
+        FileSetting("LD_LIBRARY_PATH", "/a", "f", 2, start_files.SHELL),
+        FileSetting("CUDA_PATH", "/usr/local/cuda", "f", 3, start_files.SHELL),
     )
     assert [setting.name for setting in elsewhere.missing(settings, here)] == ["CUDA_PATH"]
 
 
 def test_a_file_that_sets_what_is_in_the_way_is_named() -> None:
-    settings = (FileSetting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, elsewhere.LOGIN),)
+    settings = (FileSetting("CUDA_VISIBLE_DEVICES", "7", "/etc/environment", 4, start_files.LOGIN),)
     machine = Machine(lambda variant: "CUDA_VISIBLE_DEVICES" not in variant.variables)
     bisection, _ = found(machine, of({"CUDA_VISIBLE_DEVICES": "7"}), settings)
     assert bisection.changes[0].origin == "/etc/environment line 4 sets CUDA_VISIBLE_DEVICES"
@@ -576,7 +577,7 @@ def test_of_the_home_of_another_user_nothing_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_is_expanded_if_that_needs_no_shell(value: str, meant: str | None) -> None:
-    assert elsewhere.expanded(value, {"A": "/a", "HOME": "/home/someone"}) == meant
+    assert start_files.expanded(value, {"A": "/a", "HOME": "/home/someone"}) == meant
 
 
 # --- one voice ---------------------------------------------------------------------------------------------------
