@@ -305,6 +305,10 @@ def headline(report: Report) -> str:
     if diagnosis.causes:
         return one_line(f"{opening(report, diagnosis.causes[0])}{diagnosis.causes[0].cause}")
     if report.facts.without_gpu:
+        nodes, tensorflow = report.facts.device_nodes, report.facts.tensorflow
+        amd = not isinstance(nodes, Unknown) and "AMD" in nodes.other_gpus.values()
+        if amd and not isinstance(tensorflow, Unknown) and tensorflow.build is not None and tensorflow.build.cuda:
+            return "No NVIDIA GPU in this machine: TensorFlow for CUDA does not use AMD's, tensorflow-rocm does"
         return "No NVIDIA GPU in this machine: nothing to fix"
     step = next(step for step in diagnosis.steps if step.status is StepStatus.FAILED)
     begins = "Operations on the GPU fail" if fails else "GPU not used"

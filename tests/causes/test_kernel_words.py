@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from examples.machines import NO_DEVICE, example_evidence, example_facts
-from examples.senses import card, devices
+from examples.senses import BUSY, Seen, card, devices
 from gpudiag.facts import device_nodes, driver, kernel
+from gpudiag.fix import Kind
 from gpudiag.model.diagnosis import RootCause
-from gpudiag.model.facts import CallFacts, NvmlFacts, TimedCall, Unknown
+from gpudiag.model.facts import CallFacts, KernelFacts, NvmlFacts, TimedCall, Unknown
+from gpudiag.model.report import Limits
 from gpudiag.run.diagnosis import diagnose
 from reports import fix_line
 
@@ -47,6 +50,7 @@ def examine(
     *,
     os: str = "Ubuntu 22.04.3 LTS",
     cuinit: str = NO_DEVICE,
+    required: int = 0,
     **families: Any,
 ) -> list[RootCause]:
     """Gather the facts of the machine with these files and return its causes."""
@@ -63,7 +67,8 @@ def examine(
     gathered = {"driver": of_driver, "device_nodes": device_nodes.gather(root), "kernel": kernel.gather(root)}
     count = len(nvml.devices) if isinstance(nvml, NvmlFacts) else 0
     facts = example_facts(count, os, nvml=nvml, **{**gathered, **families})
-    return list(diagnose(example_evidence(facts, cuinit=cuinit, listed=0 if cuinit else count)).causes)
+    evidence = example_evidence(facts, cuinit=cuinit, listed=0 if cuinit else count)
+    return list(diagnose(dataclasses.replace(evidence, limits=Limits(require_gpus=required))).causes)
 
 
 _OPEN_REFUSES = (
@@ -285,6 +290,28 @@ def test_a_gpu_that_is_excluded_on_purpose_is_not_missing(tmp_path: Path) -> Non
     on_bus = {**pci(nvml.devices[0].pci_bus_id, "0x20b0", "nvidia"), **pci("0000:b3:00.0", "0x20b0", "nvidia")}
     log = kmsg("NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x62:0x65:1792)")
     assert examine(tmp_path, {**on_bus, **loaded(), **information, **log}, nvml, cuinit="") == []
+
+
+def test_a_gpu_that_waits_for_a_reset_is_not_called_busy() -> None:
+    """As in https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/982."""
+    log = ("NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)",)
+    (cause,) = diagnose(Seen(raised=BUSY).on(nvml=devices(card()), kernel=KernelFacts(log=log))).causes
+    assert cause.cause.endswith("its compute mode is not the reason: the driver refuses the GPU until it is reset")
+    assert cause.fix[0].kind is Kind.RESET_GPU
+
+
+@pytest.mark.parametrize(("maker", "fix"), [("0x1002", "pip install tensorflow-rocm"), ("0x8086", "")])
+def test_a_gpu_of_another_maker_alone_is_said_if_a_gpu_is_required(maker: str, fix: str, tmp_path: Path) -> None:
+    folder = "sys/bus/pci/devices/0000:03:00.0/"
+    files = {f"{folder}vendor": f"{maker}\n", f"{folder}class": "0x030000\n"}
+    log = kmsg("NVRM: No NVIDIA graphics adapter found!", "NVRM: NVIDIA init module failed!")
+    (cause,) = examine(tmp_path / "required", {**files, **log}, NOT_LOADED, required=1)
+    assert cause.cause_id == "fewer_gpus_than_required"
+    assert any("TensorFlow for CUDA uses NVIDIA's GPUs alone" in line for line in cause.evidence)
+    assert cause.fix[0].command.startswith(fix)
+    assert (
+        examine(tmp_path / "none", files, NvmlFacts("NVML Shared Library Not Found", None, None, ()), cuinit="") == []
+    )
 
 
 _START = (

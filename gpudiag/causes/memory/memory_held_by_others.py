@@ -52,7 +52,9 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         return
     taken = [device for device in devices_in_scope(facts) if device.memory_used_bytes > device.memory_total_bytes / 2]
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
-    processes = {process.pid: process for device in taken for process in (*device.processes, *device.opened_by)}
+    listed = [process for device in taken for process in (*device.processes, *device.opened_by)]
+    computing = [process for process in listed if process.computes] or listed  # a desktop holds little beside them
+    processes = {process.pid: process for process in computing}
     largest = max(processes.values(), key=lambda process: process.used_bytes or 0, default=None)
     held = holding(largest) if largest else None
     uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})

@@ -10,7 +10,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import needs_nvml, tensorflow_version
 from gpudiag.causes.shared.signs import NO_NVML, Signs
 from gpudiag.fix import Kind, check, configure, nvidia_smi, reboot, run
-from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts
+from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 from gpudiag.probes.discovery import trace
 
 CAUSE = Cause(
@@ -35,7 +35,9 @@ def find(
     facts: Facts, nvml: NvmlFacts, driver: DriverFacts, signs: Signs | None, traced: trace.Reading | None
 ) -> Matches:
     named = signs is not None and (signs.two_versions or signs.shut_files or signs.no_module)
-    if nvml.devices or named or not needs_nvml(facts, traced):
+    nodes = facts.device_nodes
+    of_others = signs is None and not isinstance(nodes, Unknown) and bool(nodes.other_gpus) and not nodes.pci_gpus
+    if nvml.devices or named or of_others or not needs_nvml(facts, traced):
         return
     error = nvml.error
     if error is None or error == NO_NVML or driver.libcuda_path is None:

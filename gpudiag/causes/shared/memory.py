@@ -158,7 +158,8 @@ def unseen(device: NvmlDevice) -> bool:
 
 def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
     """Return the command that shows who is on these GPUs, or ends what was left behind."""
-    processes = [process for device in devices for process in device.processes]
+    listed = [process for device in devices for process in device.processes]
+    processes = [process for process in listed if process.computes] or listed
     pids = dict.fromkeys(str(gpu_process.pid) for gpu_process in processes)
     gone = dict.fromkeys(
         str(gpu_process.pid)

@@ -74,6 +74,15 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
+    "gpu_reset_required",
+    "Reset required [NV_ERR_RESET_REQUIRED]",
+    meaning="the driver refuses the GPU until it is reset",
+    fix=(
+        run("sudo nvidia-smi --gpu-reset", "if no process uses a GPU; or reboot", kind=Kind.RESET_GPU),
+        kernel_log("shows the error before it, which names the fault"),
+    ),
+)
+FAMILY.fault(
     "gpu_does_not_wake",
     "can't change power state from D3cold to D0 (config space inaccessible)",
     "Unable to change power state from {:s} to D0, device inaccessible",
