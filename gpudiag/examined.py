@@ -105,17 +105,25 @@ def examine(named: str | None) -> Examined:
     Returns if that is this one, or if it cannot be examined. ``named`` is what ``--python`` gives. Raises
     ``UsageError`` if that is no interpreter.
     """
-    if guest.home:  # gpudiag of another environment has started this interpreter
-        return Examined((guest.home["note"],))
+    if note := guest.home.get("note"):  # gpudiag of another environment has started this interpreter
+        return Examined((note, *_how_started()))
     python, reason = choose(named)
     if python is None:
-        return Examined()
+        return Examined(_how_started())
     try:
         brought = _brought(python)
     except _Unavailable as error:
-        return Examined((f"{python.title} cannot be examined: {error}",), python.path)
+        return Examined((f"{python.title} cannot be examined: {error}", *_how_started()), python.path)
     brought["note"] = f"{python.title} is examined, {reason}, not the environment in which gpudiag is installed"
     return _become(python, brought)
+
+
+def _how_started() -> tuple[str, ...]:
+    """Return a note about the name ``gpudiag`` in commands, if no program of this name was installed."""
+    if not guest.home.get("archive"):
+        return ()
+    start = join([guest.home["executable"], guest.home["archive"]])
+    return (f"to type the commands of this report: alias gpudiag={quote(printable(start))}",)
 
 
 def choose(named: str | None) -> tuple[Python | None, str]:
@@ -123,7 +131,7 @@ def choose(named: str | None) -> tuple[Python | None, str]:
 
     Raises ``UsageError`` if ``named``, what ``--python`` gives, is no interpreter.
     """
-    if guest.home or named == sys.executable:
+    if "note" in guest.home or named == sys.executable:
         return None, ""
     said_by = VARIABLE if named == os.environ.get(VARIABLE) else "--python"
     python, reason = _active() if named is None else (describe(find(named)), f"as {said_by} says")
@@ -240,31 +248,30 @@ def _brought(python: Python) -> dict[str, Any]:
     if lacking:
         folder = _installed(python, sorted(lacking))
         packages |= {entry.name.partition(".")[0]: str(folder) for entry in folder.iterdir() if _is_module(entry.name)}
-    return {"executable": sys.executable, guest.NAME: guest.folders(), "packages": packages}
+    return {**guest.home, "executable": sys.executable, guest.NAME: guest.folders(), "packages": packages}
 
 
 def _needed(markers: Mapping[str, str]) -> Iterator[tuple[str, Distribution | None]]:
     """Yield each requirement of gpudiag, and of these, with what fulfils it here; None if nothing does."""
-    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.metadata import Distribution
 
     from packaging.requirements import Requirement
 
+    path = sorted(set(guest.home.get("packages", {}).values())) or sys.path
+
+    def find_distribution(name: str) -> Distribution | None:
+        return next(iter(Distribution.discover(name=name, path=path)), None)
+
     pending, known = [guest.NAME], {guest.NAME}
     while pending:
-        try:
-            texts = distribution(pending.pop()).requires or ()
-        except PackageNotFoundError:
-            continue
-        for requirement in map(Requirement, texts):
+        distribution = find_distribution(pending.pop())
+        for requirement in map(Requirement, (distribution and distribution.requires) or ()):
             needed = requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""})
             if not needed or requirement.name.lower() in known:
                 continue
             known.add(requirement.name.lower())
             pending.append(requirement.name)
-            found = None
-            with contextlib.suppress(PackageNotFoundError):
-                found = distribution(requirement.name)
-            yield f"{requirement.name}{requirement.specifier}", found
+            yield f"{requirement.name}{requirement.specifier}", find_distribution(requirement.name)
 
 
 def _fits(distribution: Distribution, python: Python) -> bool:
@@ -307,7 +314,7 @@ def _installed(python: Python, requirements: list[str]) -> Path:
     digest = hashlib.sha256("\0".join([python.abi, python.system, *requirements]).encode()).hexdigest()[:12]
     name = f"packages-{'.'.join(map(str, python.version[:2]))}-{digest}"
     failed = ""
-    for place in _places():
+    for place in places():
         folder = place / name
         try:
             if not folder.is_dir():
@@ -331,8 +338,8 @@ def _installed(python: Python, requirements: list[str]) -> Path:
     raise _Unavailable(f"{listed(requirements)} must be installed for it, and no folder can be used: {failed}")
 
 
-def _places() -> Iterator[Path]:
-    """Yield the folders for what gpudiag installs for other interpreters."""
+def places() -> Iterator[Path]:
+    """Yield the folders for what gpudiag installs for other interpreters, and for what ``gpudiag.pyz`` unpacks."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     with contextlib.suppress(RuntimeError):  # there is no home folder
         yield (cache if cache.is_absolute() else Path("~/.cache").expanduser()) / "gpudiag"

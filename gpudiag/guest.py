@@ -23,8 +23,9 @@ NAME = "gpudiag"
 home: dict[str, Any] = {}
 """What gpudiag brings along; empty in its own environment.
 
-``executable``: its own interpreter. ``note``: which environment is examined, and why. ``gpudiag``: the folders of
-its modules. ``packages``: the folder of each other module that it needs.
+``executable``: its own interpreter. ``gpudiag``: the folders of its modules. ``packages``: the folder of each other
+module that it needs. ``note``: which environment is examined, and why, if another interpreter has started this one.
+``archive``: the ``gpudiag.pyz`` that was started, if it was; it is a guest of every interpreter.
 """
 
 

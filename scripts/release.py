@@ -1,11 +1,13 @@
-"""Makes a release of the commit that is checked out: the sdist, a manylinux wheel for each machine, and an SBOM.
+"""Makes a release of the commit that is checked out: the sdist, a manylinux wheel and a zipapp for each machine, and an
+SBOM.
 
 ``python scripts/release.py`` writes them to ``dist/`` with their SHA-256 sums. It builds from an export of the commit,
 so nothing else that lies in the checkout gets in, and builds twice: the same bytes must come out. ``twine`` and
 ``auditwheel`` must accept them, each file in them must be one of the commit or one that the build makes, and each
 library must run on every system of the wheel's tag. The wheel for this machine is then installed on the oldest and the
 newest Python, in an environment whose PATH has no compiler, beside a TensorFlow from the package index (about 2 GB):
-``gpudiag check --simulate 2`` must pass there, and a short part of the tests. Exit status 1 if anything fails.
+``gpudiag check --simulate 2`` must pass there, and a short part of the tests; then the zipapp must pass in that
+environment, without gpudiag and pip. Exit status 1 if anything fails.
 
 A release needs the address of the repository, ``[project.urls]`` in ``pyproject.toml``: links of the README are made
 absolute by it. ``--trial`` does everything else without it, and from a checkout with changes, which it leaves out.
@@ -29,6 +31,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from email.parser import BytesParser
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +41,11 @@ from build_matrix import COMPILERS, Case, search_path
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from python_matrix import PURE, PYTHONS, ROOT, StepFailed, find_python, make_environment
+
+import pyz
 
 GLIBC = (2, 27)
 """That of TensorFlow 2.21's own wheels, whose tag is manylinux_2_27: no system that has TensorFlow has an older one."""
@@ -57,6 +64,9 @@ MADE = re.compile(
     r"gpudiag-[\w.]+\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|licenses/LICENSE))$"
 )
 """Files that the build makes."""
+LIBRARY = re.compile(r"\.so(\.\d+)*$")
+OF_GPUDIAG = ("gpudiag", "click", "filelock", "jinja2", "msgspec", "nvidia-ml-py", "psutil", "pyelftools", "tabulate")
+"""gpudiag, and what TensorFlow does not need of that which gpudiag needs."""
 OWN = ("libgpudiag_", "libremoved-by-a-simulated-fault.so")
 SINGLE_THREADED = """
 #ifdef __cplusplus
@@ -235,8 +245,8 @@ def differences(packages: Sequence[Path], again: Sequence[Path]) -> Iterator[str
 
 
 def contents(package: Path) -> dict[str, bytes]:
-    """Return the files in a wheel or, without its top folder, in an sdist."""
-    if package.suffix == ".whl":
+    """Return the files in a wheel, in a zipapp or, without its top folder, in an sdist."""
+    if package.suffix in (".whl", ".pyz"):
         with zipfile.ZipFile(package) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
     with tarfile.open(package) as tar:
@@ -259,7 +269,7 @@ def strangers(package: Path, committed: Collection[str]) -> Iterator[str]:
 def faults(wheel: Path, machine: str) -> Iterator[str]:
     """Yield what the wheel lacks, and what keeps its libraries from running on each system of its tag."""
     with zipfile.ZipFile(wheel) as archive:
-        files = [name for name in archive.namelist() if re.search(r"\.so(\.\d+)*$", name)]
+        files = [*filter(LIBRARY.search, archive.namelist())]
         if not any(name.endswith("libgpudiag_kernels.so") for name in files):
             yield "there are no simulated GPUs in it: they could not be built (not-built.txt in it says why)"
         if EXPLANATIONS not in archive.namelist():
@@ -305,10 +315,15 @@ def audit(tools: Path, wheel: Path, environment: dict[str, str], folder: Path) -
     print(f"auditwheel: consistent with {tag}")
 
 
-def bill_of_materials(release: Release, wheel: Path, source: Path, tools: Path, folder: Path) -> tuple[Path, list[str]]:
-    """Write the SBOM of what pip installs with the wheel, in CycloneDX's form; return it and what it names."""
+def bill_of_materials(
+    release: Release, wheel: Path, source: Path, tools: Path, folder: Path
+) -> tuple[Path, dict[str, str]]:
+    """Write the SBOM of what pip installs with the wheel, in CycloneDX's form; return it, and the version of each.
+
+    It is that of the oldest Python, which needs a package more, and whose newest packages all later ones can import.
+    """
     environment = folder / "sbom"
-    _run([tools / "python", "-m", "venv", "--without-pip", environment], os.environ)
+    _run([_python(PYTHONS[0]), "-m", "venv", "--without-pip", environment], os.environ)
     python = environment / "bin/python"
     _run([tools / "pip", "--python", python, "install", "-q", wheel], os.environ)
     for file in environment.glob("lib/*/site-packages/gpudiag-*.dist-info/direct_url.json"):
@@ -321,7 +336,64 @@ def bill_of_materials(release: Release, wheel: Path, source: Path, tools: Path, 
         [tools / "cyclonedx-py", "environment", "--output-reproducible", "--pyproject", project, "-o", bill, python],
         os.environ,
     )
-    return bill, sorted(component["name"] for component in json.loads(bill.read_text())["components"])
+    components = json.loads(bill.read_text())["components"]
+    return bill, {canonicalize_name(component["name"]): component["version"] for component in components}
+
+
+def download(wheel: Path, pins: Mapping[str, str], tools: Path, folder: Path) -> list[Path]:
+    """Download what the wheel needs, in the versions of ``pins``, for each Python and the machine of the wheel."""
+    machine = machine_of(wheel)
+    older = [f"manylinux_{GLIBC[0]}_{minor}_{machine}" for minor in range(GLIBC[1], 4, -1)]  # 2.5: manylinux1
+    platforms = [f"--platform={platform}" for platform in (*older, f"manylinux2014_{machine}", f"manylinux1_{machine}")]
+    (metadata,) = (content for name, content in contents(wheel).items() if name.endswith(".dist-info/METADATA"))
+    texts = BytesParser().parsebytes(metadata, headersonly=True).get_all("Requires-Dist", [])
+    marked = {str(canonicalize_name(item.name)): item.marker for item in map(Requirement, texts) if item.marker}
+    for python in PYTHONS:
+        markers = {"python_version": python, "extra": ""}
+        names = [name for name in pins if name not in marked or marked[name].evaluate(markers)]
+        options = ["--no-deps", "--only-binary=:all:", f"--python-version={python}", "--dest", folder, *platforms]
+        _run([tools / "pip", "download", "-q", *options, *(f"{name}=={pins[name]}" for name in names)], os.environ)
+    return sorted(folder.glob("*.whl"))
+
+
+def pack(wheel: Path, needed: Sequence[Path], pins: Mapping[str, str], release: Release) -> Path:
+    """Pack a zipapp of the wheel and what it needs; StepFailed if something in it is not as it must be."""
+    files = pyz.merge(map(contents, (wheel, *needed)))
+    archive = wheel.with_name(f"gpudiag-{release.version}-{machine_of(wheel)}.pyz")
+    faulty = [*pyz.strangers(files)]
+    if (found := pyz.versions(files)) != (expected := {"gpudiag": release.version, **pins}):
+        faulty.append(
+            f"it has {sorted(found.items() - expected.items())}, not {sorted(expected.items() - found.items())}"
+        )
+    if len(pyz.suffixes(files)) != len(PYTHONS):
+        faulty.append(f"it is compiled for {pyz.suffixes(files)}, expected Python {', '.join(PYTHONS)}")
+    for name in filter(LIBRARY.search, files.keys() - contents(wheel).keys()):
+        faulty += [f"{name}: {fault}" for fault in library_faults(files[name], machine_of(wheel))]
+    if faulty:
+        raise StepFailed("\n".join(f"{archive.name}: {fault}" for fault in faulty))
+    pyz.write(files, release.version, archive)
+    return archive
+
+
+def try_archive(archive: Path, version: str, folder: Path) -> str:
+    """Check two simulated GPUs by the zipapp, in the environment of :func:`try_wheel` without gpudiag and pip.
+
+    Returns the first line of the report.
+    """
+    programs = folder / "venv/bin"
+    home = folder / "a home"
+    home.mkdir()
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GPUDIAG_", "XDG_"))}
+    _run([programs / "pip", "uninstall", "-q", "-y", *OF_GPUDIAG, "pip"], clean)
+    command = [programs / "python", archive, "check", "--simulate", "2"]
+    report = _run(command, {**clean, "HOME": str(home)}, cwd=folder)
+    return f"  {archive.name}: {next((line for line in report.splitlines() if line.startswith('PASS')), report)}"
+
+
+def _python(version: str) -> str:
+    if python := find_python(version):
+        return python
+    raise StepFailed(f"no Python {version} was found on PATH or in pyenv: name others with --python")
 
 
 def try_wheel(wheel: Path, version: str, tests: Path, folder: Path) -> str:
@@ -329,9 +401,7 @@ def try_wheel(wheel: Path, version: str, tests: Path, folder: Path) -> str:
 
     Returns the first line of the report and the last one of pytest.
     """
-    python = find_python(version)
-    if not python:
-        raise StepFailed(f"no Python {version} was found on PATH or in pyenv: name others with --python")
+    python = _python(version)
     programs = folder / "venv/bin"
     path = search_path(Case("", hidden=(*COMPILERS, *BUILDERS)), folder / "none", programs, folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GPUDIAG_"))}
@@ -394,13 +464,22 @@ def make(chosen: argparse.Namespace, release: Release, folder: Path) -> None:
     if own:
         audit(programs, own, tools, folder)
         source = folder / "first build/commit"
-        bill, names = bill_of_materials(release, own, source, programs, folder)
-        print(f"SBOM: {len(names)} components: {', '.join(names)}")
+        bill, pins = bill_of_materials(release, own, source, programs, folder)
+        print(f"SBOM: {len(pins)} components: {', '.join(sorted(pins))}")
         extra.append(bill)
+        for wheel in wheels.values():
+            needed = download(wheel, pins, programs, folder / f"needed-{machine_of(wheel)}")
+            archives = [pack(each, needed, pins, release) for each in (wheel, folder / "second/out" / wheel.name)]
+            if different := [*differences(archives[:1], archives[1:])]:
+                raise StepFailed("\n".join(different))
+            extra.append(archives[0])
+            print(f"{archives[0].name}: {archives[0].stat().st_size / 1e6:.1f} MB, packed twice: the same bytes")
     for version in chosen.python or (PYTHONS[0], PYTHONS[-1]):
         if own and not chosen.no_try:
             (tests,) = (folder / "first build/sdist").iterdir()
             print(try_wheel(own, version, tests, folder / version), flush=True)
+            archive = own.with_name(f"gpudiag-{release.version}-{machine_of(own)}.pyz")
+            print(try_archive(archive, version, folder / version), flush=True)
     for machine in wheels.keys() - {platform.machine()}:
         print(f"not tried: the wheel for {machine}, which this machine is not")
     chosen.out.mkdir(parents=True, exist_ok=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import PathFinder
@@ -18,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from gpudiag import examined
+from gpudiag.errors import UsageError
 from gpudiag.facts import module_path as paths
 from gpudiag.facts import printable
 from gpudiag.facts.requirements import header, normalized, recorded, requirements, texts
@@ -114,7 +118,20 @@ def gather() -> TensorflowFacts:
         damaged=tuple(_damaged(own, {**first, **here}, unmet)),
         half_removed=_half_removed(),
         required_by_others=required,
+        elsewhere="" if spec or providers else _elsewhere(),
     )
+
+
+def _elsewhere() -> str:
+    """Return the first Python on PATH, other than this one, that has TensorFlow; "" if none has."""
+    for name in ("python", "python3"):
+        program = shutil.which(name)
+        if program is None or Path(program).parent == Path(sys.executable).parent:
+            continue
+        with contextlib.suppress(UsageError):
+            if examined.describe(program).has_tensorflow:
+                return printable(program)
+    return ""
 
 
 def _damaged(own: str, installed: Mapping[str, Metadata], required: Iterable[Requirement]) -> Iterator[FileState]:

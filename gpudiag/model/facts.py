@@ -261,6 +261,8 @@ class TensorflowFacts(FactFamily, tag="tensorflow"):
     """TensorFlow's direct requirements, and those indirect requirements that are not met."""
     without_init: tuple[str, ...] = ()
     """Folders ``tensorflow`` without ``__init__.py`` on ``sys.path``, if no module ``tensorflow`` is found."""
+    elsewhere: str = ""
+    """The first interpreter on PATH that has TensorFlow, if this one has none."""
 
 
 class DriverFacts(FactFamily, tag="driver"):

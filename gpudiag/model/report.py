@@ -324,6 +324,8 @@ class Limits(Record):
     """True if a machine that is known to have no GPU ends with status 0 instead of 5."""
     strict: bool = False
     """True if warnings count as failures."""
+    by_plugin: bool = False
+    """True if pytest's plugin has the demands, whose options begin with ``--gpudiag-``."""
 
     @property
     def failing(self) -> frozenset[Severity]:

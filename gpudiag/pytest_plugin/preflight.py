@@ -93,6 +93,7 @@ def _check(run: AssigningSession) -> Report:
             require_gpus=own.require_gpus,
             count_simulated=own.simulate_asked,
             allow_no_gpu=not own.require_gpus,
+            by_plugin=True,
         ),
         command=("pytest", *map(str, run.config.invocation_params.args)),
         machine=replace(run.machine, locks=run.folder),  # the session itself holds those of its devices

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
@@ -305,13 +306,17 @@ def link_libraries(directory: Path, faults: Iterable[Fault]) -> None:
 
 
 def write_programs(directory: Path) -> None:
-    """Write the programs of a machine with GPUs. Option `-I` keeps them from importing files of the working
-    directory."""
+    """Write the programs of a machine with GPUs. Beside the standard library they import ``pynvml`` alone, from where
+    gpudiag has it: no file of the working directory, and no start-up file of the environment."""
     directory.mkdir()
     program = directory / "nvidia-smi"
     script = Path(__file__).with_name("nvidia_smi.py")
-    python = guest.home.get("executable", sys.executable)  # with the packages that it needs
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} -I {shlex.quote(str(script))} "$@"\n')
+    nvml = find_spec("pynvml")
+    assert nvml is not None
+    assert nvml.origin is not None
+    run = f"import sys; sys.path.append({str(Path(nvml.origin).parent)!a}); sys.argv[0] = {str(script)!a}; "
+    run += f"exec(compile(open({str(script)!a}, encoding='utf-8').read(), {str(script)!a}, 'exec'))"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S -c {shlex.quote(run)} "$@"\n')
     program.chmod(0o755)
 
 

@@ -21,8 +21,8 @@ CAUSE = Cause(
     title="{shown} in scope, {required} required",
     fix=(
         unset("CUDA_VISIBLE_DEVICES"),
-        note("if {shown} will do: --require-gpus {found}"),
-        note("if no GPU is needed here: --allow-no-gpu instead of --require-gpus"),
+        note("if {shown} will do: {option} {found}"),
+        note("if no GPU is needed here: {instead}"),
     ),
     url=PROGRAMMING_GUIDE,
     needs_gpu=False,
@@ -36,7 +36,7 @@ def find(facts: Facts, limits: Limits) -> Matches:
     counting = [gpu for gpu in gpus if limits.count_simulated or not gpu.simulated]
     found = len(counting)
     if found < limits.require_gpus:
-        first, seen = _where(facts, limits.require_gpus, simulated=len(gpus) - found)
+        first, seen = _where(facts, limits, simulated=len(gpus) - found)
         yield Match(
             evidence=(
                 *seen,
@@ -50,16 +50,22 @@ def find(facts: Facts, limits: Limits) -> Matches:
                 "shown": counted(found, "GPU" if found == len(gpus) else "real GPU"),
                 "found": found,
                 "required": limits.require_gpus,
+                "option": "--gpudiag-require-gpus" if limits.by_plugin else "--require-gpus",
+                "instead": "leave --gpudiag-require-gpus out"
+                if limits.by_plugin
+                else "--allow-no-gpu instead of --require-gpus",
             },
             fix=(first, CAUSE.fix[1 if found else 2]),
         )
 
 
-def _where(facts: Facts, required: int, *, simulated: int) -> tuple[Action, tuple[str, ...]]:
+def _where(facts: Facts, limits: Limits, *, simulated: int) -> tuple[Action, tuple[str, ...]]:
     """Return how to get the missing GPUs, and further evidence that they are missing."""
+    required = limits.require_gpus
     if simulated:
-        seen = "simulated GPUs count only if --simulate is on the same command line"
-        return ask(f"gpudiag check --simulate {required} --require-gpus {required}"), (seen,)
+        start_of, option = ("pytest", "--gpudiag-") if limits.by_plugin else ("gpudiag check", "--")
+        seen = f"simulated GPUs count only if {option}simulate is on the same command line"
+        return ask(f"{start_of} {option}simulate={required} {option}require-gpus={required}"), (seen,)
     if job := slurm_job(facts):
         return start(f"sbatch --gpus-per-node={required} ...", "if the job requests too few"), (f"Slurm job {job}",)
     container = None if isinstance(facts.container, Unknown) else facts.container.name

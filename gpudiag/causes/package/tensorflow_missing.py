@@ -26,6 +26,11 @@ CAUSE = Cause(
     views=("host.tensorflow.unsupported_python",),
 )
 _OTHER = ask("gpudiag check --python ENVIRONMENT", "if TensorFlow is in another environment")
+_ELSEWHERE = run(
+    "gpudiag check --python {elsewhere}",
+    "if programs are started by this Python, which has TensorFlow",
+    kind=Kind.NONE,
+)
 _OF_A_TOOL = re.compile(r"[/\\](?:pipx[/\\]venvs|uv[/\\]tools)[/\\]")
 """Where pipx and uv keep environments for a single tool: nobody's programs run there."""
 
@@ -46,9 +51,11 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
             *interpreter(facts),
             *([f"TensorFlow {NEWEST} has wheels for Python {' to '.join(pythons(NEWEST))}"] if newest else []),
             *(f"{folder} {left_over}" for folder in folders),
+            *([f"{installed.elsewhere}, on PATH, has TensorFlow"] if installed.elsewhere else []),
         ),
-        figures={"executable": python},
+        figures={"executable": python, "elsewhere": installed.elsewhere},
         fix=(
+            _ELSEWHERE if installed.elsewhere else None,
             _installation(newest, active, is_of_a_tool=is_of_a_tool),
             run(
                 f"{quote(active)}/bin/python -m pip list",
@@ -57,7 +64,7 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
             )
             if active and not is_of_a_tool
             else None,
-            _OTHER,
+            None if installed.elsewhere else _OTHER,
             note(f"rename or delete {' and '.join(folders)}") if folders else None,
         ),
     )
