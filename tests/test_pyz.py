@@ -120,8 +120,9 @@ def test_the_fix_can_be_typed_without_pip_and_a_report_is_judged_again_to_it(arc
     file = tmp_path / "report.json"
     done = start(python, archive, "why", "-o", file, PATH="/usr/sbin", **where(tmp_path))
     assert done.returncode == 1, done
-    assert f"  fix     {python} -m " in done.stdout
-    assert f"{python} -m pip install 'tensorflow[and-cuda]'\n" in done.stdout
+    assert f"  fix     {python} -m ensurepip && {python} -m pip install 'tensorflow[and-cuda]'\n" in done.stdout
+    again = start(python, archive, "show", file, "--rejudge", "--format", "json", **where(tmp_path))
+    assert json.loads(again.stdout)["diagnosis"] == json.loads(file.read_text())["diagnosis"]
     program = tmp_path / "train.py"
     program.write_text("import sys\nprint(sys.executable, [path for path in sys.path if 'pyz' in path])\n")
     traced = start(python, archive, "trace", program, **where(tmp_path))

@@ -17,9 +17,10 @@ import pytest
 import gpudiag
 from gpudiag import examined
 from gpudiag.errors import UsageError
-from gpudiag.fix import Where, for_python, install, run
+from gpudiag.fix import Action, Where, install, run
+from gpudiag.model.facts import PythonEnvironment
+from gpudiag.place import Place, fitted
 from gpudiag.simulator import library_directory
-from gpudiag.text import one_line
 
 HERE = Path(sysconfig.get_path("purelib"))
 DEADLINE_S = 400
@@ -154,6 +155,18 @@ def test_what_tensorflow_imports_is_of_its_own_environment_and_so_is_the_fix(
         assert cause["fix"][0]["command"].startswith(f"'{folder}/bin/python' -m pip install 'packaging")
 
 
+def test_the_python_on_path_that_has_tensorflow_is_named_where_gpudiag_has_none(
+    of_gpudiag: Path, of_programs: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = of_programs()
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    done = gpudiag_of(of_gpudiag, "why", "--format", "json", PATH=path, XDG_STATE_HOME=tmp_path)
+    (cause,) = json.loads(done.stdout)["diagnosis"]["causes"]
+    assert cause["cause_id"] == "tensorflow_missing"
+    assert f"{folder}/bin/python, on PATH, has TensorFlow" in cause["evidence"]
+    assert cause["fix"][0]["command"] == f"gpudiag check --python '{folder}/bin/python'"
+
+
 def test_a_program_is_traced_in_the_environment_that_is_named(
     of_gpudiag: Path, of_programs: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -265,18 +278,27 @@ def test_an_environment_is_found_by_its_folder_its_interpreter_or_the_name_that_
 
 
 def test_the_commands_of_a_fix_name_the_interpreter_that_they_are_for() -> None:
-    def command(line: str, conda_prefix: str = "") -> str:
-        return for_python(run(line), "/a b/bin/python", "/g/bin/python", conda_prefix=conda_prefix).command
+    environment = PythonEnvironment(
+        "conda", "/a b/bin/python", has_pip=True, tools=("conda",), of_gpudiag="/g/bin/python"
+    )
+    place = Place(environment, "/a b/bin/python", "/a b", variables={"CONDA_PREFIX": "/other"})
+
+    def command(action: Action) -> str:
+        there = fitted(action, place)
+        assert there is not None
+        return there.command
 
     python = "'/a b/bin/python'"
-    assert command("pip uninstall -y x; pip install y") == f"{python} -m pip uninstall -y x; {python} -m pip install y"
-    assert command("python -m pip check") == f"{python} -m pip check"
-    assert command("python -m venv tf && tf/bin/pip install x") == f"{python} -m venv tf && tf/bin/pip install x"
-    assert command("export PIP=pip; echo python3") == "export PIP=pip; echo python3"
-    assert command("conda install x") == "conda install x"
-    assert command("conda install x", "/a b") == "conda install -p '/a b' x"
+    lines = {
+        "pip uninstall -y x; pip install y": f"{python} -m pip uninstall -y x; {python} -m pip install y",
+        "python -m pip check": f"{python} -m pip check",
+        "python -m venv tf && tf/bin/pip install x": f"{python} -m venv tf && tf/bin/pip install x",
+        "export PIP=pip; echo python3": "export PIP=pip; echo python3",
+        "conda install x": "conda install -p '/a b' x",
+        "pip list": f"{python} -m pip list",
+    }
+    assert {line: command(run(line)) for line in lines} == lines
     upgrade = install("--upgrade", "gpudiag[tensorflow]")
-    assert for_python(upgrade, "/a/bin/python", "/g/bin/python").command.startswith("/g/bin/python -m pip install")
+    assert command(upgrade).startswith("/g/bin/python -m pip install")
     elsewhere = upgrade.replaced(where=Where.IMAGE)
-    assert for_python(elsewhere, "/a/bin/python", "/g/bin/python") == elsewhere
-    assert one_line(command("pip list")) == f"{python} -m pip list"
+    assert fitted(elsewhere, place) == elsewhere

@@ -53,6 +53,7 @@ def test_with_warn_it_is_said_and_what_is_required_and_lacking_fails_test_by_tes
     assert done.status == 1, done
     assert "gpudiag: the tests run anyway (--gpudiag-warn)" in done.out
     assert "0 real GPUs in scope, 2 required" in done.out
+    assert "pytest --gpudiag-simulate=2 --gpudiag-require-gpus=2" in done.out
     assert done.outcomes() == {"test_two": "error", "test_nothing": "passed"}
     reason = "needs 2 GPUs; here: 1 GPU (--gpudiag-require-gpus makes this a failure)"
     assert reason in done.tests["test_two"].message

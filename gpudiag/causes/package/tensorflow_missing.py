@@ -26,11 +26,6 @@ CAUSE = Cause(
     views=("host.tensorflow.unsupported_python",),
 )
 _OTHER = ask("gpudiag check --python ENVIRONMENT", "if TensorFlow is in another environment")
-_ELSEWHERE = run(
-    "gpudiag check --python {elsewhere}",
-    "if programs are started by this Python, which has TensorFlow",
-    kind=Kind.NONE,
-)
 _OF_A_TOOL = re.compile(r"[/\\](?:pipx[/\\]venvs|uv[/\\]tools)[/\\]")
 """Where pipx and uv keep environments for a single tool: nobody's programs run there."""
 
@@ -53,9 +48,15 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
             *(f"{folder} {left_over}" for folder in folders),
             *([f"{installed.elsewhere}, on PATH, has TensorFlow"] if installed.elsewhere else []),
         ),
-        figures={"executable": python, "elsewhere": installed.elsewhere},
+        figures={"executable": python},
         fix=(
-            _ELSEWHERE if installed.elsewhere else None,
+            run(
+                f"gpudiag check --python {quote(installed.elsewhere)}",
+                "if programs are started by this Python, which has TensorFlow",
+                kind=Kind.NONE,
+            )
+            if installed.elsewhere
+            else None,
             _installation(newest, active, is_of_a_tool=is_of_a_tool),
             run(
                 f"{quote(active)}/bin/python -m pip list",
