@@ -106,8 +106,8 @@ def _ulimits(root: Path) -> Iterator[Limit]:
     """Yield the soft limits in lines such as ``Max locked memory 65536 65536 bytes``."""
     for line in read_text(root / "proc/self/limits").splitlines():
         for name in _ULIMITS:
-            if line.startswith(name) and (found := re.match(r"\s+(\d+)", line[len(name) :])):
-                yield Limit(name, int(found[1]), "/proc/self/limits")
+            if line.startswith(name) and (found := re.match(r"\s+(\d+)\s+(\S+)", line[len(name) :])):
+                yield Limit(name, int(found[1]), "/proc/self/limits", is_hard=found[1] == found[2])
 
 
 def _overcommit(root: Path) -> Iterator[Limit]:

@@ -558,6 +558,8 @@ class Limit(Record):
     """How often the kernel refused more, or killed a process for it, since the control group was made."""
     during_run: Momentary[int] = 0
     """How often it did so while the probes ran, if a probe broke."""
+    is_hard: bool = False
+    """True for an ``ulimit`` that only root can raise."""
 
 
 class ContainerFacts(FactFamily, tag="container"):

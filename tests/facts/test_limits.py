@@ -44,14 +44,16 @@ def test_ulimits_and_overcommit(tmp_path: Path) -> None:
     lines = (
         "Limit                     Soft Limit           Hard Limit           Units",
         "Max processes             96365                96365                processes",
+        "Max open files            1024                 1048576              files",
         "Max address space         unlimited            unlimited            bytes",
     )
     put(tmp_path / "proc", {"self/limits": "\n".join(lines), "sys/vm/overcommit_memory": "2"})
     put(tmp_path / "proc", {"meminfo": "MemTotal: 9 kB\nCommitLimit:   8 kB\nCommitted_AS:  7 kB"})
-    processes = Limit("Max processes", 96365, "/proc/self/limits")
-    assert limits(tmp_path) == (processes, Limit("vm.overcommit_memory", 8192, "/proc/meminfo", 7168))
+    processes = Limit("Max processes", 96365, "/proc/self/limits", is_hard=True)
+    files = Limit("Max open files", 1024, "/proc/self/limits")
+    assert limits(tmp_path) == (processes, files, Limit("vm.overcommit_memory", 8192, "/proc/meminfo", 7168))
     put(tmp_path / "proc", {"sys/vm/overcommit_memory": "0"})
-    assert limits(tmp_path) == (processes,)
+    assert limits(tmp_path) == (processes, files)
 
 
 def test_the_control_group_of_devices_comes_first(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ set as a tensor, large batches in several workers, little RAM or a small page fi
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.causes.shared.limits import below, in_words, raised
 from gpudiag.fix import check, edit_note, export, note
 from gpudiag.knowledge.messages.programs_and_drivers import HOST_MEMORY_REFUSED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     title="out of host memory: {size} of the computer's memory (not the GPU's) cannot be pinned for the GPU",
@@ -31,15 +33,20 @@ CAUSE = Cause(
 )
 
 
-def find(log: EveryLog, origin: Origin) -> Matches:
+_LIMITS = ("memory.max", "Max address space", "vm.overcommit_memory")
+
+
+def find(log: EveryLog, origin: Origin, facts: Facts) -> Matches:
     refused = log.all(HOST_MEMORY_REFUSED)
     if not refused:
         return
     largest = max(int(event["bytes"]) for event in refused)
+    tight = () if origin.windows else below(facts, largest, *_LIMITS)[:1]
     yield Match(
-        log.said(HOST_MEMORY_REFUSED),
+        (*log.said(HOST_MEMORY_REFUSED), *map(in_words, tight)),
         figures={"size": f"{largest / (1 << 30):.1f} GiB" if largest >= 1 << 29 else f"{largest >> 20} MiB"},
         fix=(
+            *(raised(tight[0], facts) if tight else ()),
             CAUSE.fix[0],
             note("add RAM, or enlarge the page file (Windows: System, Advanced, Performance, Virtual memory)")
             if origin.windows

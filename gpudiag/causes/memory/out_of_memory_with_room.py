@@ -10,6 +10,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Listing, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.causes.shared.limits import below, in_words
 from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import check, note, nvidia_smi
@@ -29,11 +30,15 @@ CAUSE = Cause(
 )
 
 
+_LIMITS = ("memory.max", "Max address space", "vm.overcommit_memory")
+
+
 def find(gpus: ChosenGpus, listing: Listing) -> Matches:
     if refused := refused_with_room(gpus.facts, gpus.rows):
         devices = devices_in_scope(gpus.facts)
+        gpus_bytes = sum(device.memory_total_bytes for device in devices)
         yield Match(
-            evidence=(*refused, *map(holders, devices)),
+            evidence=(*refused, *map(holders, devices), *map(in_words, below(gpus.facts, gpus_bytes, *_LIMITS))),
             confidence=Confidence.POSSIBLE,
             figures={
                 "where": f" on {listed([f'GPU {gpu.index}' for gpu in gpus.failing])}" if gpus.failing else "",

@@ -38,6 +38,9 @@ class LimitKind:
     lxc: str = ""
     in_shell: str = ""
     """The command that raises it in a shell."""
+    item: str = ""
+    """Its name in /etc/security/limits.conf."""
+    most: str = "unlimited"
     fewer: Action | None = None
     """How a program needs less of it."""
 
@@ -48,6 +51,8 @@ _FEWER_THREADS = run(
     kind=Kind.SET_VARIABLE,
     role=Role.ALTERNATIVE,
 )
+_PROGRAMS = {"docker": "docker", "podman": "podman", "containerd": "nerdctl", "toolbox": "podman"}
+"""The program that starts a container with other limits, by the runtime."""
 _ULIMIT = "run it in the shell or job that starts the program"
 KINDS = {
     "pids.max": LimitKind(
@@ -78,6 +83,7 @@ KINDS = {
         option="--ulimit nproc=65536",
         unit="LimitNPROC=infinity",
         in_shell="ulimit -u $(ulimit -H -u)",
+        item="nproc",
         fewer=_FEWER_THREADS,
     ),
     "Max open files": LimitKind(
@@ -86,6 +92,8 @@ KINDS = {
         option="--ulimit nofile=65536:65536",
         unit="LimitNOFILE=65536",
         in_shell="ulimit -n $(ulimit -H -n)",
+        item="nofile",
+        most="1048576",
     ),
     "Max address space": LimitKind(
         "addresses",
@@ -94,6 +102,7 @@ KINDS = {
         option="--ulimit as=-1",
         unit="LimitAS=infinity",
         in_shell="ulimit -v unlimited",
+        item="as",
     ),
     "Max data size": LimitKind(
         "data of a process",
@@ -102,6 +111,7 @@ KINDS = {
         option="--ulimit data=-1",
         unit="LimitDATA=infinity",
         in_shell="ulimit -d unlimited",
+        item="data",
     ),
     "vm.overcommit_memory": LimitKind(
         "memory that the kernel promises (vm.overcommit_memory=2)",
@@ -118,6 +128,12 @@ def limits_in_force(facts: Facts) -> tuple[Limit, ...]:
     return () if isinstance(facts.container, Unknown) else facts.container.limits
 
 
+def below(facts: Facts, size: int, *kinds: str) -> tuple[Limit, ...]:
+    """Return the limits of these kinds that leave less than ``size`` bytes, the tightest first."""
+    left = {limit: limit.value - (limit.used or 0) for limit in limits_in_force(facts) if limit.name in kinds}
+    return tuple(sorted((limit for limit, room in left.items() if room < size), key=lambda limit: left[limit]))
+
+
 def amount(limit: Limit, number: int | None = None) -> str:
     """Return a limit, or a number of what it counts, in words."""
     number = limit.value if number is None else number
@@ -131,7 +147,8 @@ def in_words(limit: Limit) -> str:
     used = "" if limit.used is None else f"; {amount(limit, limit.used)} in use"
     refused = limit.during_run or limit.reached
     times = f"; refused {counted(refused, 'time')}" if refused else ""
-    return f"{limit.place}: {amount(limit)}{used}{times}"
+    name = f"{limit.name}: " if limit.place == "/proc/self/limits" else ""
+    return f"{limit.place}: {name}{amount(limit)}{used}{times}"
 
 
 def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
@@ -146,12 +163,15 @@ def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
         return (note(f"raise it: {kind.pod}", kind=Kind.START_CONTAINER), *fewer)
     if name == "lxc" and kind.lxc:
         return (start(f"lxc config unset NAME {kind.lxc}"), *fewer)
-    if sandbox is not None and sandbox.is_container and kind.option:
-        program = "podman" if name == "podman" else "nerdctl" if name == "containerd" else "docker"
-        return (start(f"{program} run {kind.option} ...", "a higher limit"), *fewer)
+    # Apptainer, Flatpak and others of their kind have no limits of their own: those of the machine hold.
+    if name in _PROGRAMS and kind.option:
+        return (start(f"{_PROGRAMS[name]} run {kind.option} ...", "a higher limit"), *fewer)
     if name == "systemd" and kind.unit:
         edit = f"{fields['systemctl']} edit {fields['unit']}"
         return (configure(edit, f"write: [Service] {kind.unit}; then restart the unit"), *fewer)
+    if kind.in_shell and limit.is_hard:
+        file = "/etc/security/limits.conf"
+        return (configure(f"echo '* hard {kind.item} {kind.most}' | sudo tee -a {file}", "then log in again"), *fewer)
     if kind.in_shell:
         return (
             configure(
