@@ -200,6 +200,11 @@ SANDBOXES: tuple[Sandbox, ...] = (
         init="bwrap",
     ),
     Sandbox(
+        "firejail",
+        "this sandbox of Firejail",
+        start("firejail --ignore=private-dev ...", "the profile's private-dev makes a /dev without GPUs"),
+    ),
+    Sandbox(
         "gvisor",
         "gVisor",
         _on_host(

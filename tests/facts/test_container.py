@@ -143,3 +143,56 @@ def test_the_image_is_known_by_its_layers(tmp_path: Path) -> None:
 def test_outside_a_container_there_is_no_image(tmp_path: Path) -> None:
     put(tmp_path, "proc/self/mountinfo", overlay("/live/2", "/live/1"))
     assert container.gather(tmp_path, {}).image is None
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "runtime"),
+    [
+        ({".flatpak-info": "[Application]\nname=org.x.App\n"}, {}, "flatpak"),
+        ({"run/.containerenv": "", "run/.toolboxenv": ""}, {}, "toolbox"),
+        ({"run/.containerenv": ""}, {"DISTROBOX_ENTER_PATH": "/usr/bin/distrobox-enter"}, "distrobox"),
+        ({}, {"container": "firejail"}, "firejail"),
+        ({"proc/1/comm": "bwrap\n"}, {}, "bubblewrap"),
+        ({"proc/1/comm": "systemd\n"}, {}, None),
+    ],
+)
+def test_sandboxes_with_a_sign_of_their_own(
+    tmp_path: Path, files: dict[str, str], environ: dict[str, str], runtime: str | None
+) -> None:
+    for file, text in files.items():
+        put(tmp_path, file, text)
+    assert container.gather(tmp_path, environ).runtime == runtime
+
+
+@pytest.mark.parametrize(
+    ("files", "sandbox"),
+    [
+        ({"proc/self/cgroup": "0::/system.slice/ollama.service\n"}, ("systemd", "ollama.service")),
+        ({"proc/self/cgroup": "0::/user.slice/user-7.slice/user@7.service/app.slice/a.scope\n"}, (None, "")),
+        ({"proc/self/cgroup": "0::/user.slice/user-7.slice/user@7.service\n"}, (None, "")),
+        ({"proc/self/cgroup": "0::/x/snap.notebook.python-1f.scope\n"}, ("snap", "notebook")),
+        ({"proc/self/mountinfo": mount("/", "/usr")}, ("chroot", "")),
+        ({"proc/self/mountinfo": mount("/", "/")}, (None, "")),
+        ({"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"}, ("gvisor", "")),
+        ({"proc/version": "Linux version 4.4.0-210-generic (buildd@x)\n"}, (None, "")),
+    ],
+)
+def test_what_confines_a_process_besides_a_container(
+    tmp_path: Path, files: dict[str, str], sandbox: tuple[str | None, str]
+) -> None:
+    for file, text in files.items():
+        put(tmp_path, file, text)
+    facts = container.gather(tmp_path, {})
+    assert (facts.sandbox, facts.sandbox_name) == sandbox
+    assert facts.runtime is None
+
+
+def test_rights_of_a_process(tmp_path: Path) -> None:
+    put(tmp_path, "proc/self/uid_map", "         0       1000          1\n         1     100000      65536\n")
+    put(tmp_path, "proc/self/status", "CapEff:\t00000000a80425f9\n")
+    facts = container.gather(tmp_path, {})
+    assert (facts.user_namespace, facts.overrides_permissions) == ("0 1000 1; 1 100000 65536", False)
+    put(tmp_path, "proc/self/uid_map", "         0          0 4294967295\n")
+    put(tmp_path, "proc/self/status", "CapEff:\t000001ffffffffff\n")
+    facts = container.gather(tmp_path, {})
+    assert (facts.user_namespace, facts.overrides_permissions) == (None, True)
