@@ -38,6 +38,8 @@ class Sandbox:
     """How a process in it becomes a member of the group that owns the devices."""
     unmapped: tuple[Action, ...] = ()
     """What to do if the owner of the devices has no name in its user namespace."""
+    renew: tuple[Action, ...] = ()
+    """How its own copy of the driver's libraries becomes that of the kernel module, if it has one."""
     open: tuple[Action, ...] = ()
     """How the devices get permissions that let everybody in."""
     security: tuple[Action, ...] = ()
@@ -87,6 +89,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this Flatpak",
         _on_host("flatpak override --user --device=all APPLICATION", "then start the application again"),
         files=(".flatpak-info",),
+        renew=(_on_host("flatpak update", "brings the libraries of the kernel module's version"),),
         unmapped=(_OPEN_TO_ALL,),
     ),
     Sandbox(

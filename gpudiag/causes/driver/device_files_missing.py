@@ -17,7 +17,7 @@ from gpudiag.fix import Kind, configure, fill_in, note, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
-    title="device file {missing} is missing, although NVIDIA's kernel module {module} runs for GPU {pci}",
+    title="not found: {missing}, although NVIDIA's kernel module {module} runs for GPU {pci}",
     fix=(
         configure("sudo nvidia-modprobe -c 0 -u", "creates the files now"),
         run(

@@ -31,11 +31,12 @@ _WHY = {
 def find(files: Refusals) -> Matches:
     for refuser, why in _WHY.items():
         if refused := files.by(refuser):
+            users = getattr(files.facts.container, "user_namespace", None)
             seen = {
-                Refuser.USER_NAMESPACE: f"/proc/self/uid_map: {getattr(files.facts.container, 'user_namespace', '')}",
+                Refuser.USER_NAMESPACE: f"/proc/self/uid_map: {users}" if users else "",
                 Refuser.CAPABILITY: "/proc/self/status: CapEff lacks CAP_DAC_OVERRIDE",
             }
-            more = [seen[refuser]] if refuser in seen else []
+            more = [seen[refuser]] if seen.get(refuser) else []
             fix = files.actions(_fix(files, refuser), refused)
             yield files.match(refused, fix, *more, why=why.format(group=refused[0].node.group))
 

@@ -13,6 +13,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.driver import TwoVersions
+from gpudiag.causes.shared.refusals import sandbox_of
 from gpudiag.fix import Kind, Role, note, reboot, run
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
@@ -32,9 +33,7 @@ CAUSE = Cause(
             kind=Kind.RELOAD_DRIVER,
             role=Role.ALTERNATIVE,
         ),
-        note(
-            "prevents it from happening again, keep unattended upgrades from the driver's packages", kind=Kind.CONFIGURE
-        ),
+        note("to prevent it, exclude the driver's packages from unattended upgrades", kind=Kind.CONFIGURE),
         note(
             "remove the driver's libraries (libnvidia-*, libcuda1, nvidia-utils) from a container's "
             "image: the toolkit brings the host's. Then create the container again",
@@ -50,7 +49,10 @@ _VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
 
 
 def find(two: TwoVersions) -> Matches:
-    if not two.in_image:
+    sandbox = sandbox_of(two.facts)
+    if sandbox is not None and sandbox.renew:
+        yield two.match(sandbox.renew)
+    elif not two.in_image:
         yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))
 
 

@@ -71,7 +71,7 @@ class NoDevice:
                 "pci": ", ".join(gpus),
                 "module": self.driver.kernel_module,
                 "gpus": len(nvml.devices),
-                "missing": " and no ".join(self.missing),
+                "missing": " and ".join(self.missing),
                 "error": nvml.error,
             },
         )

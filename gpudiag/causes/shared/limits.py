@@ -66,7 +66,7 @@ KINDS = {
         fewer=_FEWER_THREADS,
     ),
     "memory.max": LimitKind(
-        "memory of the host",
+        "RAM",
         (NO_HOST_MEMORY,),
         kills=True,
         counts=True,
