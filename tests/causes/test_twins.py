@@ -12,7 +12,7 @@ from examples.machines import example_evidence, example_facts
 from examples.senses import card, devices
 from gpudiag.cause import Evidence
 from gpudiag.model.diagnosis import RootCause
-from gpudiag.model.facts import KernelFacts, NvmlDevice
+from gpudiag.model.facts import GpuState, KernelFacts, NvmlDevice
 from gpudiag.model.report import Judged, Row
 from gpudiag.probe import Kernel
 from gpudiag.probes.discovery import first_op
@@ -28,8 +28,11 @@ def twin(name: str = MODELS[0], **state: Any) -> NvmlDevice:
     return card(name, **{**whole, **state})
 
 
-def machine(gpus: list[NvmlDevice], first: list[float], rates: list[float], **families: Any) -> Evidence:
-    """Return the evidence of a machine on which each GPU computed and copied."""
+def machine(
+    gpus: list[NvmlDevice], first: list[float], rates: list[float], awake: list[int] | None = None, **families: Any
+) -> Evidence:
+    """Return the evidence of a machine on which each GPU computed and copied; ``awake`` are the performance states
+    after that."""
     nvml = devices(*gpus)
     facts = example_facts(len(gpus), nvml=nvml, **families)
     given = tuple(device.pci_bus_id for device in nvml.devices)
@@ -37,7 +40,14 @@ def machine(gpus: list[NvmlDevice], first: list[float], rates: list[float], **fa
         first_op.RepeatedOperation(Kernel(f"GPU:{number}", pci, True), first[number], first[number] / 100)
         for number, pci in enumerate(given)
     )
-    reading = first_op.Reading(given=given, list_s=0.1, create_s=0.3, operations=operations, compiled=())
+    reading = first_op.Reading(
+        given=given,
+        list_s=0.1,
+        create_s=0.3,
+        operations=operations,
+        compiled=(),
+        states={pci: GpuState(performance_state=state) for pci, state in zip(given, awake or (), strict=False)},
+    )
     size = 64 << 20
     copied = copies.Reading(
         given=given,
@@ -88,7 +98,7 @@ def honest(chance: random.Random, count: int) -> Evidence:
         first.append((6 if number == 0 else 0.4) * spread)
         near = 24.0 * slots[number % len(slots)] / 16
         rates.append(near * chance.uniform(0.85, 1.0) * (0.7 if far and number >= count / 2 else 1.0))
-    return machine(gpus, first, rates)
+    return machine(gpus, first, rates, awake=[chance.choice([0, 2, 3, 5]) for _ in gpus])
 
 
 @pytest.mark.parametrize("count", range(2, 9))
@@ -130,6 +140,15 @@ def test_a_gpu_whose_first_result_or_copies_take_long_is_named() -> None:
     assert slow.cause.startswith("GPU 2 differs from 2 others of its model: first result after 9.0 s")
     (narrow,) = causes(machine(gpus, [5.0, 0.4, 0.4, 0.5], [24.0, 22.5, 23.1, 3.1]))
     assert narrow.cause.startswith("GPU 3 differs from 3 others of its model: copies at 3.1 GB/s")
+
+
+def test_a_gpu_that_does_not_wake_is_named() -> None:
+    """As in https://github.com/microsoft/pai/issues/3387."""
+    gpus = [twin() for _ in range(4)]
+    (asleep,) = causes(machine(gpus, [5.0, 0.4, 0.4, 0.5], [24.0] * 4, awake=[0, 2, 0, 8]))
+    assert "GPU 3 differs from 3 others of its model: performance state P8 right after it computed" in asleep.cause
+    late = machine(gpus, [5.0, 0.4, 3.0, 4.0], [24.0] * 4, awake=[8, 8, 0, 0])
+    assert causes(late) == []  # the first two had seconds to fall asleep
 
 
 def test_a_gpu_without_the_firmware_that_its_twins_run_is_named() -> None:

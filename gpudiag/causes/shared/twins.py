@@ -31,6 +31,8 @@ class Twin:
     first_s: float | None = None
     """Seconds until its first result; None for the first GPU of a process, which waits for libraries."""
     second_s: float | None = None
+    performance_state: int | None = None
+    """The performance state right after it computed; None if other GPUs computed for seconds meanwhile."""
     copy_rate: float | None = None
     """GB/s of the slower direction, with pinned memory."""
 
@@ -88,8 +90,9 @@ class Twins(tuple[tuple[Twin, ...], ...]):
                 computed.get(pci, device),
                 in_scope=pci in computed,
                 firmware=firmware.get(pci, ""),
-                first_s=times.get(pci, (None, None))[0],
-                second_s=times.get(pci, (None, None))[1],
+                first_s=times.get(pci, (None, None, None))[0],
+                second_s=times.get(pci, (None, None, None))[1],
+                performance_state=times.get(pci, (None, None, None))[2],
                 copy_rate=rates.get(pci),
             )
             groups[device.name, device.compute_capability].append(twin)
@@ -121,11 +124,20 @@ def _odd(group: tuple[Twin, ...], quantity: Quantity) -> Iterator[Difference]:
         yield Difference(twin, quantity, words.format(value=value), words.format(value=usual), len(others))
 
 
-def _times(evidence: Evidence) -> Iterator[tuple[str, tuple[float | None, float]]]:
+def _times(evidence: Evidence) -> Iterator[tuple[str, tuple[float | None, float, int | None]]]:
     for reading in Rows(evidence.rows).readings("discovery.first_op", first_op.Reading):
-        for number, operation in enumerate(reading.operations):
+        since_s = 0.0
+        for number, operation in reversed(list(enumerate(reading.operations))):
+            pci = operation.kernel.pci_bus_id
             first_s = operation.first_s if number and not reading.compiled else None
-            yield operation.kernel.pci_bus_id, (first_s, operation.second_s)
+            state = reading.states.get(pci)
+            fresh = state is not None and since_s < _STILL_AWAKE_S
+            yield pci, (first_s, operation.second_s, state.performance_state if fresh and state else None)
+            since_s += operation.first_s + operation.second_s
+
+
+_STILL_AWAKE_S = 2.0
+"""Seconds for which a GPU keeps its clocks after it has computed; a few more, and many cards lower them."""
 
 
 def _rates(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -228,6 +240,15 @@ QUANTITIES: tuple[Quantity, ...] = (
         _working(_chosen),
         "clocks {value}",
         fix=(configure("sudo nvidia-smi -i {index} -rgc && sudo nvidia-smi -i {index} -rac", "resets its clocks"),),
+    ),
+    Quantity(
+        lambda twin: twin.performance_state,
+        "performance state P{value:.0f} right after it computed",
+        lambda value, usual, count: count >= 2 and value >= 8 and usual <= 2,
+        (
+            nvidia_smi("shows what keeps its clocks low", "-q -d PERFORMANCE,CLOCK -i {index}"),
+            configure("sudo nvidia-smi -i {index} -pm 1 && sudo nvidia-smi -i {index} -rac", "resets its clocks"),
+        ),
     ),
     Quantity(
         lambda twin: twin.first_s,
