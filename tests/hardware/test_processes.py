@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     variables = {"OMPI_COMM_WORLD_RANK": "3", "SLURM_JOB_ID": "17", "SECRET": "never shown"}
-    process = subprocess.Popen(["sleep", "60"], env={**os.environ, **variables})
+    process = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **variables})
     yield process
     process.kill()
     process.wait()
