@@ -171,6 +171,7 @@ def _gather(root: Path, crashed: Mapping[str, str], announce: Callable[[str], ob
         corrected=dict(loader.corrected),
         incomplete=packaged.incomplete,
         damaged=tuple(packaged.damaged(loader)),
+        plugins_lack={name: file for plugin in _plugins() for name, file in loader.lacking(plugin).items()},
         configured=loader.configured,
         secure=_secure(Path(sys.executable)),
     )
@@ -390,6 +391,12 @@ class _Packaged:
     def copies(self, name: str) -> Iterator[Path]:
         for site in self._sites:
             yield from sorted(site.glob(f"nvidia/*/lib/{name}"))
+
+
+def _plugins() -> Iterator[Path]:
+    """Yield the libraries that ``import tensorflow`` loads as plug-ins."""
+    for entry in dict.fromkeys(entry for entry in sys.path if "site-packages" in entry):
+        yield from sorted(Path(entry).glob("tensorflow-plugins/*.so"))
 
 
 def _is_file(path: Path) -> bool:

@@ -676,6 +676,8 @@ class LibraryFacts(FactFamily, tag="libraries"):
     predicted file."""
     incomplete: dict[str, str] = {}
     """NVIDIA distributions, with version, that lack an installed library; each with the first missing one."""
+    plugins_lack: dict[str, str] = {}
+    """Libraries that are needed by files in the folders ``tensorflow-plugins`` and not found, each with the file."""
     damaged: tuple[FileState, ...] = ()
     """Libraries that NVIDIA's distributions have installed and that are smaller than recorded, opened or not."""
     configured: dict[str, str] = {}

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.files import shown
-from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, seen
+from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, seen, stale_cache
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Kind, run
@@ -43,15 +43,17 @@ def find(facts: Facts, signs: Signs) -> Matches:
         where = f"cannot be opened ({library.path})"
     elif copy is None and library is not None and library.files:
         where = f"cannot be used: {library.files[0].sentence}"
+    stale = stale_cache(facts, str(PurePath(copy.path).parent)) if copy else ""
     cure = cure_of_the_driver(facts, COMPUTE, copy)
     yield Match(
         evidence=(
             seen(library) if library and library.error else f"{COMPUTE}: {driver.libcuda_error}",
             *(shown([library]) if library else ()),
+            *([stale] if stale else []),
             f"kernel module {driver.kernel_module or 'not known'}; "
             f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
         ),
         figures={"module": driver.kernel_module or "", "where": where},
         fix=(cure,),
-        tried=cure if copy else None,
+        tried=cure if copy and cure.change else None,
     )

@@ -54,7 +54,7 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
         evidence=tuple(shown),
         figures={"tensorflow": tensorflow_version(facts)},
         fix=(cure,),
-        tried=cure if copy else None,
+        tried=cure if copy and cure.change else None,
     )
 
 

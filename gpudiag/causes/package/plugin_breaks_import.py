@@ -11,7 +11,7 @@ from shlex import quote
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import FailedImport
 from gpudiag.fix import Kind, run
-from gpudiag.model.facts import TensorflowFacts
+from gpudiag.model.facts import LibraryFacts, TensorflowFacts
 
 CAUSE = Cause(
     title="TensorFlow cannot be imported, because of the plug-in {file}",
@@ -25,15 +25,22 @@ CAUSE = Cause(
 )
 
 
-def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matches:
+def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts, libraries: LibraryFacts | None) -> Matches:
     error = failed.error
     told = [error, *(line for row in rows if row.probe == TRACE for line in row.log)]
-    guilty = next((file for file in installed.plugins if any(file in line for line in told)), None)
+    lacks = {} if libraries is None else libraries.plugins_lack
+    lacking = next((name for name in lacks if any(f"{name}: cannot open" in line for line in told)), "")
+    named = (file for file in installed.plugins if any(file in line for line in told))
+    guilty = next(named, lacks.get(lacking))
     if guilty is None:
         return
     owners = " ".join(distribution.name for distribution in installed.plugin_distributions)
     yield Match(
-        evidence=(f"import tensorflow: {error}", f"plug-in {guilty}", *(owners.split())),
+        evidence=(
+            f"import tensorflow: {error}",
+            f"plug-in {guilty}{f' needs {lacking}' if lacking else ''}",
+            *(owners.split()),
+        ),
         figures={"file": guilty},
         fix=(
             run(f"pip uninstall -y {owners}", kind=Kind.REMOVE)

@@ -146,6 +146,20 @@ def without(entries: Iterable[str], folders: Sequence[str]) -> Action:
     return export(PATH, rest, f"without {' and '.join(folders)}") if rest else unset(PATH)
 
 
+RENEW_CACHE = configure("sudo ldconfig", "makes the loader's cache again")
+
+
+def stale_cache(facts: Facts, folder: str) -> str:
+    """Return evidence that the loader's cache is older than its configuration; "" if that does not name ``folder``.
+
+    The folder has a library that the loader did not find.
+    """
+    configured = {} if isinstance(facts.libraries, Unknown) else facts.libraries.configured
+    if folder not in configured:
+        return ""
+    return f"{configured[folder]} names {folder}: the loader's cache is older than the library in it"
+
+
 def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | None) -> Iterator[Match]:
     """Match libraries of which a good copy is on the machine, where the loader does not look or looks too late."""
     libraries = facts.libraries
@@ -173,14 +187,9 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
         shown.append(f"RUNPATH of {libraries.opener}: no {', no '.join(folders)}")
     first = put_first(facts, folders)
     ignored, secure = secure_loader(facts)
-    stale = [folder for folder in folders if folder in libraries.configured]
-    shown += ignored
-    shown += [
-        f"{libraries.configured[folder]} names {folder}, and the loader's cache has no such library of it: "
-        "the cache is older than the file"
-        for folder in stale
-    ]
-    before = secure or ((configure("sudo ldconfig", "makes the cache again"),) if len(stale) == len(folders) else ())
+    stale = [line for folder in folders if (line := stale_cache(facts, folder))]
+    shown += [*ignored, *stale]
+    before = secure or ((RENEW_CACHE,) if len(stale) == len(folders) else ())
     names = [library.soname for library, _ in found]
     rest = (cause.fix[1], another_release(facts, names)) if packaged else () if stale else cause.fix[1:]
     yield Match(
@@ -236,7 +245,8 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
 def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> Action:
     """Return the command that installs a library of the driver, or that points to a good ``copy``."""
     if copy is not None:
-        return put_first(facts, [str(PurePath(copy.path).parent)])
+        folder = str(PurePath(copy.path).parent)
+        return RENEW_CACHE if stale_cache(facts, folder) else put_first(facts, [folder])
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
     if module and "Ubuntu" in system:
