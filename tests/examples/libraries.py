@@ -51,6 +51,15 @@ def _evidence(*changed: Library, gpus: int = 1, lines: tuple[str, ...] = (), **v
     return Evidence(example_facts(*changed, gpus=gpus, variables=variables), lines=lines)
 
 
+def _configured(*changed: Library) -> Evidence:
+    """Return a machine whose loader's configuration names the toolkit's folder, and whose cache is older."""
+    facts = example_facts(*changed)
+    assert isinstance(facts.libraries, LibraryFacts)
+    configured = {"/usr/local/cuda-12.6/lib64": "/etc/ld.so.conf.d/cuda.conf line 1"}
+    libraries = msgspec.structs.replace(facts.libraries, configured=configured)
+    return Evidence(msgspec.structs.replace(facts, libraries=libraries))
+
+
 def _several(*changed: Library, gpus: int = 2) -> Evidence:
     """Return a machine of several GPUs, all in scope."""
     facts = example_facts(*changed, gpus=gpus)
@@ -129,6 +138,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             "the runtime in a toolkit",
             _evidence(example_absent(RUNTIME, example_copy(RUNTIME, "/usr/local/cuda-12.6/lib64", "12.6.77"))),
+        ),
+        Example(
+            "in a folder that is not in the cache yet", _configured(example_absent("libcufft.so.11", _TOOLKIT_COPY))
         ),
         Example("no copy of it", _evidence(example_absent("libcufft.so.11")), fires=False),
         Example("no copy of the runtime", _evidence(example_absent(RUNTIME)), fires=False),

@@ -148,6 +148,49 @@ def test_a_damaged_file_that_a_library_needs_is_told(source: Path, tmp_path: Pat
     assert found["instead"] == f"{tmp_path}/good/{needed}"
 
 
+def compiled(file: Path, source: str, *options: str) -> Path:
+    """Compile a shared library, or skip the test where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    code = file.with_suffix(".c")
+    code.write_text(source)
+    subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", str(file), str(code)], check=True, timeout=60)
+    return file
+
+
+def test_a_library_that_ends_the_process_is_named_and_the_others_are_opened(source: Path, tmp_path: Path) -> None:
+    crash = "__attribute__((constructor)) static void start(void) { *(volatile int *)0 = 1; }"
+    file = compiled(tmp_path / "crashing" / CUFFT, crash)
+    touch = "char big[1 << 22] = {1}; __attribute__((constructor)) static void start(void) { big[(1 << 22) - 5]++; }"
+    cut = compiled(tmp_path / "cut" / "libcusparse.so.12", touch)
+    os.truncate(cut, 2_000_000)
+    found = gather(LD_LIBRARY_PATH=f"{file.parent}:{cut.parent}:{source}")["libraries"]
+    assert (found[CUFFT]["crash"], found["libcusparse.so.12"]["crash"]) == ("SIGSEGV", "SIGBUS")
+    assert found[CUFFT]["error"] == f"{file}: opening it ended the process with SIGSEGV"
+    assert faults(found[CUFFT])[str(file)] == ("crash", "ends the process with SIGSEGV when it is opened")
+    assert faults(found["libcusparse.so.12"])[str(cut)][0] == "cut"
+    assert (found[CUFFT]["damaged"], found[CUFFT]["instead"]) == ([str(file)], str(source / CUFFT))
+    assert found["libcublas.so.12"]["error"] is None
+
+
+def test_parts_of_cudnn_from_another_folder(source: Path, tmp_path: Path) -> None:
+    for name in ("own", "same", "other"):
+        (tmp_path / name).mkdir()
+    for name in ("libcudnn.so.9", "libgpudiag_cuda.so"):
+        shutil.copy((source / name).resolve(), tmp_path / "own")
+    for name, content in (("own", b"part"), ("same", b"part"), ("other", b"another part")):
+        copied = (source / CUFFT).read_bytes() + content
+        (tmp_path / name / "libcudnn_ops.so.9").write_bytes(copied)
+    stray, own = tmp_path / "other/libcudnn_ops.so.9", tmp_path / "own/libcudnn_ops.so.9"
+    for first, found in (("other", {str(stray): "other build"}), ("same", {})):
+        library = gather(LD_LIBRARY_PATH=f"{tmp_path}/{first}:{tmp_path}/own:{source}")["libraries"]["libcudnn.so.9"]
+        assert library["error"] is None
+        assert {file: kind for file, (kind, _) in faults(library).items()} == found
+        assert all(f"in place of {own}" in words for _, words in faults(library).values())
+
+
 def test_a_package_is_found_by_its_record_and_its_copy_is_opened_where_the_loaders_does_not(
     source: Path, tmp_path: Path
 ) -> None:

@@ -38,8 +38,8 @@ def find(rows: Rows, failed: FailedImport, installed: TensorflowFacts, libraries
     yield Match(
         evidence=(
             f"import tensorflow: {error}",
-            f"plug-in {guilty}{f' needs {lacking}' if lacking else ''}",
-            *(owners.split()),
+            f"plug-in {guilty}{f' needs {lacking}, which is not found' if lacking else ''}",
+            *owners.split(),
         ),
         figures={"file": guilty},
         fix=(
