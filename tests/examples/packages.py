@@ -15,6 +15,7 @@ from gpudiag.model.facts import (
     FactFamily,
     FileFault,
     FileState,
+    LibraryFacts,
     Requirement,
     SystemFacts,
     TensorflowBuild,
@@ -54,6 +55,13 @@ def _with(
         assert isinstance(ordinary, SystemFacts)
         families["system"] = msgspec.structs.replace(ordinary, **system)
     return Evidence(example_with_gpus(gpus, **families) if gpus else example(**families), rows=rows)
+
+
+def _lacking(error: str) -> Evidence:
+    """Return a machine with a plug-in that needs a missing library, and the error of the import."""
+    found = _with(Row(TRACE, (), Broken(NoReading.EXCEPTION, error), 0.0), plugins=(_DML,))
+    libraries = LibraryFacts(None, (), (), (), (), (), plugins_lack={"libimf.so": _DML})
+    return Evidence(msgspec.structs.replace(found.facts, libraries=libraries), rows=found.rows)
 
 
 def _hiding(*log: str) -> Evidence:
@@ -241,6 +249,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "plugin_breaks_import": (
         Example("the import fails in it", _with(_BROKEN_BY_PLUGIN, plugins=(_DML,))),
+        Example(
+            "a library that it needs is not found", _lacking("NotFoundError: libimf.so: cannot open shared object")
+        ),
+        Example(
+            "another library is not found", _lacking("ImportError: libz.so: cannot open shared object"), fires=False
+        ),
         Example("the import works", _with(plugins=(_DML,)), fires=False),
         Example("the import fails elsewhere", _with(_BROKEN_IMPORT, plugins=(_DML,)), fires=False),
         Example("no plug-in", _with(_BROKEN_BY_PLUGIN), fires=False),
