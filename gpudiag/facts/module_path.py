@@ -5,6 +5,7 @@ They are read as text; what the text does not show, a new interpreter shows, whi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -60,10 +61,19 @@ def provenance(beside: Iterable[str] = ()) -> dict[str, Provenance]:
     for file in _start_files():
         for folder, line in _named(file, wanted):
             found.setdefault(folder, f"{file} line {line}" if line else str(file))
-    if rest := [entry for entry, folder in on_path.items() if folder in wanted and folder not in found]:
+    explained = {*found, *_of_program()}
+    rest = [entry for entry, folder in on_path.items() if folder in wanted and folder not in explained]
+    if rest:
         shown = _shown_by_a_start()
         found |= {on_path[entry]: shown[entry] for entry in rest if shown.get(entry)}
     return {printable(folder): Provenance(ProvenanceKind.PYTHON, printable(place)) for folder, place in found.items()}
+
+
+def _of_program() -> Iterator[str]:
+    """Yield the folders that Python itself puts on ``sys.path``: of the script, or the working directory."""
+    yield from (str(Path(file).absolute().parent) for file in (sys.argv[0], sys.executable) if file)
+    with contextlib.suppress(OSError):
+        yield str(Path.cwd())
 
 
 def _is_foreign(entry: str) -> bool:

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from gpudiag import trust
@@ -86,10 +86,18 @@ def files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str, s
 
 
 def of_file(
-    file: Path, shown: str, kind: str, environ: Mapping[str, str], seen: set[Path] | None = None
+    file: Path,
+    shown: str,
+    kind: str,
+    environ: Mapping[str, str],
+    seen: set[Path],
+    *,
+    names: frozenset[str] | None = None,
 ) -> Iterator[FileSetting]:
-    """Yield what a file sets that may matter, and then what the files that it names after ``source`` or ``.`` set."""
-    seen = set() if seen is None else seen
+    """Yield what a file sets that may matter, and then what the files that it names after ``source`` or ``.`` set.
+
+    A file in which none of ``names`` occurs is not parsed. The files in ``seen`` are left out; those read are added.
+    """
     if file in seen or len(seen) > _MOST_SOURCED:
         return
     seen.add(file)
@@ -97,8 +105,10 @@ def of_file(
         text = trust.read(file, _LARGEST).decode(errors="replace")
     except OSError:
         return
-    assigned = _of_kernel(text) if kind == KERNEL else _of_lines(text, unit=kind == UNIT)
     variables = dict(environ)
+    assigned: Iterable[tuple[int, str, str]] = ()
+    if names is None or any(name in text for name in names):
+        assigned = _of_kernel(text) if kind == KERNEL else _of_lines(text, unit=kind == UNIT)
     for number, name, raw in assigned:
         value = expanded(raw, variables)
         if value is None:
@@ -110,7 +120,7 @@ def of_file(
     for found in _SOURCED.finditer(text) if kind in (SHELL, LOGIN, CONDA) else ():
         path = expanded(found["file"].strip("\"'"), variables)
         if path and path.startswith("/"):
-            yield from of_file(Path(path), printable(path), kind, environ, seen)
+            yield from of_file(Path(path), printable(path), kind, environ, seen, names=names)
 
 
 def _of_kernel(text: str) -> Iterator[tuple[int, str, str]]:
@@ -162,11 +172,12 @@ def expanded(value: str, variables: Mapping[str, str]) -> str | None:
 
 def provenance(environ: Mapping[str, str], root: Path = Path("/")) -> tuple[VariableProvenance, ...]:
     """Return the places that set the variables of ``environ`` that may matter, as they are there."""
+    names = frozenset(name for name in environ if is_relevant(name) and name != "PATH")
     seen: set[Path] = set()
     found = [
         place
-        for file, shown, kind in files(root, environ)
-        for setting in of_file(file, shown, kind, environ, seen)
+        for file, shown, kind in (files(root, environ) if names else ())
+        for setting in of_file(file, shown, kind, environ, seen, names=names)
         for place in _in_force(setting, environ)
     ]
     found += [*_of_conda(environ), *_of_modules(environ)]

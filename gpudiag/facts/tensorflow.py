@@ -25,7 +25,6 @@ from gpudiag.errors import UsageError
 from gpudiag.facts import module_path as paths
 from gpudiag.facts import printable
 from gpudiag.facts.requirements import header, normalized, recorded, requirements, texts
-from gpudiag.hardware import elf, file_state
 from gpudiag.model.facts import Distribution, FileState, Requirement, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
@@ -136,7 +135,6 @@ def _elsewhere() -> str:
 
 def _damaged(own: str, installed: Mapping[str, Metadata], required: Iterable[Requirement]) -> Iterator[FileState]:
     """Yield the libraries that are smaller than recorded or that this user may not read, and closed folders."""
-    machine = elf.machine_of_python()
     for name in dict.fromkeys((own, *(requirement.name for requirement in required))):
         if name not in installed:
             continue
@@ -145,14 +143,20 @@ def _damaged(own: str, installed: Mapping[str, Metadata], required: Iterable[Req
         owner = f"{name} {' '.join(_fields(metadata, 'Version'))}"
         for file, size in _recorded_libraries(recorded(metadata) or ""):
             path = f"{root}/{file}"
-            if not _is_whole(path, int(size or 0)) and (state := file_state.look(Path(path), machine, int(size or 0))):
+            if not _is_whole(path, int(size or 0)) and (state := _state(path, int(size or 0))) is not None:
                 yield msgspec.structs.replace(state, owner=owner)
                 break  # one of a distribution says enough
     for top in _IMPORTED if own else ():
         folder = f"{installed[own].locate_file('')}/{top}"
         is_shut = os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK)  # noqa: PTH112
-        if is_shut and (state := file_state.look(Path(folder, "__init__.py"))) is not None:
+        if is_shut and (state := _state(f"{folder}/__init__.py")) is not None:
             yield state
+
+
+def _state(path: str, size: int | None = None) -> FileState | None:
+    from gpudiag.hardware import elf, file_state  # 25 ms, and most files are as they should be
+
+    return file_state.look(Path(path), elf.machine_of_python(), size)
 
 
 def _recorded_libraries(record: str) -> Iterator[tuple[str, str]]:
