@@ -18,10 +18,10 @@ from gpudiag import fix
 from gpudiag.fix import Action, Kind, Where, distinct
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
-_STEP = re.compile(r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|\$\([^()]*\)|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
+_STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
 """One of the simple commands of a line of a shell; between them are ``&&``, ``||``, ``;`` and ``|``."""
-_WORDS = re.compile(r"""(?:'[^']*'|"[^"]*"|\$\([^()]*\)|[^\s'"])+""")
-_BEGINNING = re.compile(r"(?P<space>\s*)(?P<set>(?:\w+=\S*\s+)*)(?P<sudo>sudo\s+)?(?P<rest>.*?)(?P<end>\s*)", re.DOTALL)
+_WORDS = re.compile(r"""(?:'[^']*'?|"[^"]*"?|\$\([^()]*\)?|[^\s'"])+""")
+_SET = re.compile(r"\w+=\S*\s+")
 _PIP = re.compile(r"(?:(?P<python>\S*python[\d.]*) -m )?pip3? (?P<verb>[a-z]+)(?P<arguments>.*)", re.DOTALL)
 _PYTHON = re.compile(r"python3?(?= |$)")
 _CONDA = re.compile(r"conda (?P<verb>install|create|env|config|activate)\b")
@@ -30,7 +30,7 @@ _PINNED = re.compile(r"'?(?P<name>[\w.-]+)==(?P<version>[\w.+!-]+)'?")
 _AGAIN = re.compile(r"(?<!\S)--(?:force-reinstall|upgrade|ignore-installed)(?!\S)")
 _OF_THE_LOADER = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"}
 _GROUP = re.compile(r"usermod -aG (?P<group>\S+)")
-_REGISTRY = re.compile(r"\S+/\S+:\S+")
+_REGISTRY = re.compile(r"[^\s/]+/[^\s:]+:\S+")
 _DRIVER = re.compile(r"(?:apt install nvidia-driver-\d+\S*|ubuntu-drivers install)$")
 _OF_DOCKER_ALONE = re.compile(r"Compose|--gpus|--ipc|--runtime|toolkit|Docker|in a container")
 _ELSEWHERE = re.compile(
@@ -47,13 +47,13 @@ _REMOVE = {
 }
 """How tools that make an environment from a lock file add and remove a package; they would undo what pip does."""
 _FAMILIES = {
-    "Debian": "Debian|Ubuntu|Mint|Pop!_OS|Zorin|elementary|Kali",
-    "Fedora": "Fedora|Nobara",
-    "RHEL": "Red Hat|Rocky|Alma|CentOS|Oracle|Amazon",
-    "Arch": "Arch|CachyOS|Manjaro|EndeavourOS|Garuda",
-    "SUSE": "SUSE",
-    "NixOS": "NixOS",
-    "Alpine": "Alpine",
+    "Debian": re.compile("Debian|Ubuntu|Mint|Pop!_OS|Zorin|elementary|Kali"),
+    "Fedora": re.compile("Fedora|Nobara"),
+    "RHEL": re.compile("Red Hat|Rocky|Alma|CentOS|Oracle|Amazon"),
+    "Arch": re.compile("Arch|CachyOS|Manjaro|EndeavourOS|Garuda"),
+    "SUSE": re.compile("SUSE"),
+    "NixOS": re.compile("NixOS"),
+    "Alpine": re.compile("Alpine"),
 }
 _MANAGERS = {
     "apt": "Debian",
@@ -117,7 +117,7 @@ class Place:
         runtime = None if isinstance(container, Unknown) else container.name or ""
         if not isinstance(container, Unknown) and container.kubernetes:
             runtime = "kubernetes"
-        families = (name for name, pattern in _FAMILIES.items() if re.search(pattern, system.os))
+        families = (name for name, pattern in _FAMILIES.items() if pattern.search(system.os))
         library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
         return cls(
             environment=system.python_environment,
@@ -226,10 +226,17 @@ def _also(note: str) -> str:
 
 def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     """Return one simple command in the words of this place."""
-    parts = _BEGINNING.fullmatch(step[0])
-    assert parts is not None, step[0]
-    sudo = "" if place.root or place.sudo is False else parts["sudo"] or ""
-    rest = parts["rest"] if sudo or not parts["sudo"] else parts["rest"].strip()
+    text = step[0].strip()
+    before = step[0][: len(step[0]) - len(step[0].lstrip())]
+    after = step[0][len(step[0].rstrip()) :] if text else ""
+    rest = text
+    while (assigned := _SET.match(rest)) is not None:
+        rest = rest[assigned.end() :]
+    assignments = text[: len(text) - len(rest)]
+    sudo = ""
+    if rest.startswith("sudo "):
+        rest = rest.removeprefix("sudo ").lstrip()
+        sudo = "" if place.root or place.sudo is False else "sudo "
     if place.root or place.sudo is False:
         rest = re.sub(r"\b(xargs|sh -c) sudo ", r"\1 ", rest)
     if place.family in _RAMDISKS:
@@ -244,7 +251,7 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
             rest = _PYTHON.sub(quote(environment.command or "python"), rest, count=1)
         elif (conda := _CONDA.match(rest)) is not None:
             rest = _conda(place, environment, rest, conda["verb"])
-    return f"{parts['space']}{parts['set']}{sudo}{rest}{parts['end']}"
+    return f"{before}{assignments}{sudo}{rest}{after}"
 
 
 def _has_conda(place: Place) -> bool:

@@ -145,6 +145,8 @@ WITHOUT_GPU_KERNEL = frozenset(_WITHOUT_GPU_KERNEL.split())
 READ_AT_IMPORT = frozenset({"TF_CPP_MIN_LOG_LEVEL", "TF_ENABLED_DEVICE_TYPES", "TF_ENABLE_ONEDNN_OPTS"})
 """Variables that ``import tensorflow`` reads (2.21, measured). TF_USE_LEGACY_KERAS is not one: tf.keras reads it at its
 first use (2.21: set after the import, tf.keras asked for tf_keras)."""
+READ_BY_KERAS = frozenset({"KERAS_BACKEND", "KERAS_HOME"})
+"""Variables that ``import keras`` reads (keras/src/backend/config.py, 3.15)."""
 READ_AT_QUERY = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",

@@ -22,11 +22,10 @@ from gpudiag.lint.values import Made, ProjectFunction, Table, Value
 STEPS = ("().fit", "().train_on_batch", "().predict", "().evaluate")
 """The ends of the names of what runs steps of a Keras model."""
 Effects = frozenset[str]
-"""The effects of an event: ``import`` of TensorFlow; ``query`` of the devices, which initialises the CUDA driver;
-``devices``: the eager context makes its devices; ``allocators``: the allocators of the GPUs are made, outside the eager
-context; ``session``: a session is made; ``cluster``: TF_CONFIG is read; ``steps``: a Keras model has run a step;
-``hides``: no GPU is visible any more;
-``reset``: the context is reset."""
+"""The effects of an event: ``import`` of TensorFlow; ``keras``: Keras is imported; ``query`` of the devices, which
+initialises the CUDA driver; ``devices``: the eager context makes its devices; ``allocators``: the allocators of the
+GPUs are made, outside the eager context; ``session``: a session is made; ``cluster``: TF_CONFIG is read; ``steps``: a
+Keras model has run a step; ``hides``: no GPU is visible any more; ``reset``: the context is reset."""
 
 
 _FARTHEST = 1000

@@ -371,6 +371,8 @@ class Process(Record):
     """The number of notes that were dropped for lack of room."""
     keras_backend: str = ""
     """The backend of Keras, if it is not TensorFlow: such as ``torch``."""
+    keras_backend_from: str = ""
+    """The variable or the file that names it; "" if it is not known."""
     keras_device: str = ""
     """On which device that backend computed, as it says itself at the end, such as ``cpu``; "" if not known."""
     started_at: str = ""
@@ -405,6 +407,8 @@ class ProgramTrace(Record):
     scopes: tuple[DeviceBlock, ...] = ()
     gpus: tuple[GpuUse, ...] = ()
     """The use of each GPU of the machine by each process in which TensorFlow listed or made devices."""
+    raised: tuple[str, ...] = ()
+    """The traceback of the exception that ended the program, in lines; empty if none did, or it is not known."""
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 
@@ -16,6 +17,9 @@ _MIB = 1 << 20
 _LEAST_COPIES = 10
 _LEAST_WAITED_S = 0.1
 """Less is shown with ``verbose``."""
+_EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit)?(?::|$)")
+"""How the last part of a traceback begins."""
+_LONGEST_ERROR = 300
 _GROUPS = {
     Fate.TOOK_EFFECT: "took effect",
     Fate.OTHER_EFFECT: "had another effect",
@@ -94,6 +98,8 @@ def _on_the_cpu(trace: ProgramTrace) -> str:
 def head(trace: ProgramTrace) -> list[tuple[str, str]]:
     """Return what was run, as pairs of a heading and its text."""
     pairs = [("program", shlex.join(trace.command)), ("ended", f"{trace.ended}, {trace.seconds:.1f} s")]
+    if error := next((line for line in reversed(trace.raised) if _EXCEPTION.match(line)), ""):
+        pairs.append(("error", one_line(error)[:_LONGEST_ERROR]))
     first = next(iter(trace.with_tensorflow), None)
     if first is not None:
         pairs.append(("TensorFlow", f"{first.tensorflow}, Python {first.python}"))

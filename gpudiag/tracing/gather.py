@@ -86,7 +86,15 @@ def gathered(
         ),
     )
     uses = (use for notes, pid in known for use in account.uses(trace, Observed(notes, pid, booked)))
-    return msgspec.structs.replace(trace, gpus=tuple(uses))
+    return msgspec.structs.replace(trace, gpus=tuple(uses), raised=_raised(ended, [notes for notes, _ in known]))
+
+
+def _raised(ended: str, processes: Iterable[Notes]) -> tuple[str, ...]:
+    """Return the traceback of the exception that ended the program; none if it ended well or otherwise."""
+    if not re.fullmatch(r"exit status [1-9]\d*", ended):
+        return ()
+    text = next((str(note["text"]) for notes in processes for note in notes.of("raised")), "")
+    return tuple(printable(line) for line in text.splitlines())
 
 
 def _within_bound(processes: tuple[Process, ...]) -> tuple[Process, ...]:
@@ -163,6 +171,7 @@ def _process(notes: Notes, began: float, booked: Sequence[Booked], family: Mappi
         missing=tuple(missing),
         lost=notes.lost,
         keras_backend=str(notes.first("keras").get("backend", "")),
+        keras_backend_from=printable(str(notes.first("keras").get("source", ""))),
         keras_device=str(notes.first("keras_device").get("device", "")),
         started_at=next((command["line"] for command in requests.command_of(notes, family)), ""),
     )

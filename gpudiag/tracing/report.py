@@ -45,8 +45,9 @@ def made(
         rows=(),
         signal=None,
         program=trace,
+        lines=trace.raised,
     )
-    diagnosis = judgement.diagnosed(judgement.JudgedSubject(report.facts, program=trace))
+    diagnosis = judgement.diagnosed(judgement.JudgedSubject(report.facts, lines=trace.raised, program=trace))
     report = conclude(msgspec.structs.replace(report, diagnosis=diagnosis))
     return msgspec.structs.replace(report, exit_code=_exit_code(report) if status is None else status)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -71,6 +73,32 @@ def test_of_a_cluster_the_numbers_are_stored_and_no_address() -> None:
     cluster = '{"cluster": {"worker": ["a.example:1", "b.example:2"]}, "task": {"type": "worker", "index": "1"}}'
     stored = '{"cluster": {"worker": 2}, "task": {"type": "worker", "index": 1}}'
     assert gather(TF_CONFIG=cluster) == {"TF_CONFIG": stored}
+
+
+def test_tasks_that_accept_no_connection_are_named_without_their_addresses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listens, socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        own, open_, shut = "127.0.0.1:1", *(f"127.0.0.1:{sock.getsockname()[1]}" for sock in (listens, deaf))
+        cluster = {"worker": [own, open_, shut], "evaluator": ["127.0.0.1:2"]}
+        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+        facts = environment.gather({"TF_CONFIG": config})
+    assert facts.silent_tasks == {"worker 2": "Connection refused"}
+    assert environment.gather({"TF_CONFIG": "{'cluster': 1}"}).silent_tasks == {}
+
+
+def test_what_keras_computes_with_is_told_by_the_variable_or_else_by_the_file(tmp_path: Path) -> None:
+    def chosen(**variables: str) -> tuple[str, str]:
+        facts = environment.gather({"KERAS_HOME": str(tmp_path), **variables})
+        return facts.keras_backend, facts.keras_backend_from
+
+    assert chosen() == ("", "")
+    file = tmp_path / "keras.json"
+    file.write_text('{"floatx": "float32", "backend": "torch"}')
+    assert chosen() == ("torch", str(file))
+    assert chosen(KERAS_BACKEND="jax") == ("jax", "KERAS_BACKEND")
+    for damaged in ("[]", "{", '{"floatx": "float32"}', "[" * 9000):
+        file.write_text(damaged)
+        assert chosen() == ("", "")
 
 
 def test_of_a_cluster_that_is_no_json_nothing_is_stored_but_that() -> None:

@@ -42,3 +42,12 @@ def test_cause_is_one_of_the_catalogue_and_no_rule_has_the_name_of_one(known: ru
 def test_a_file_without_its_words_is_not_about_it(known: rule.Known) -> None:
     """The text is looked at before it is parsed: that must lose nothing."""
     assert rules_in("import tensorflow as tf\nprint(tf.__version__)\n") == []
+
+
+def test_keras_reads_its_backend_when_it_is_imported() -> None:
+    late = 'import os\nimport {name}\nos.environ["KERAS_BACKEND"] = "jax"\n'
+    early = 'import os\nos.environ["KERAS_BACKEND"] = "jax"\nimport keras\n'
+    assert rules_in(late.format(name="keras")) == rules_in(late.format(name="tensorflow.keras.layers"))
+    assert rules_in(late.format(name="keras")) == ["variable_set_too_late"]
+    for fine in (early, late.format(name="tensorflow"), late.format(name="tf_keras")):
+        assert rules_in(fine) == []

@@ -72,6 +72,26 @@ def test_its_exit_status_is_known_however_it_ends(
     assert _program(tmp_path).ended == ended
 
 
+def test_the_error_that_ends_it_is_explained(tmp_path: Path, trace: Traced) -> None:
+    text = "libcudnn.so.9: cannot open shared object file: No such file or directory"
+    done = trace(*_python(f"def load():\n    raise ImportError({text!r})\nload()"))
+    report = codec.load(tmp_path / "r.json")
+    assert report.program is not None
+    assert report.program.raised[-1] == f"ImportError: {text}" == report.lines[-1]
+    assert "in load" in "".join(report.program.raised)
+    assert "error " in done.stderr.partition("ended ")[2]
+    assert report.diagnosis.causes
+    assert codec.decode(codec.encode(report), "it").diagnosis == report.diagnosis
+
+
+@pytest.mark.parametrize(
+    "code", ["raise ValueError('the folder of the data is empty')", "raise SystemExit('no data')", "raise KeyError(3)"]
+)
+def test_an_error_of_its_own_is_no_cause(code: str, tmp_path: Path, trace: Traced) -> None:
+    trace(*_python(code))
+    assert codec.load(tmp_path / "r.json").diagnosis.causes == ()
+
+
 def test_it_prints_the_same_errors(tmp_path: Path) -> None:
     code = "import os\ndef f(): os.environ['TF_X'] = 1\nf()"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -25,7 +25,6 @@ CAUSE = Cause(
     ),
     url="https://keras.io/getting_started/#configuring-your-backend",
     needs_gpu=False,
-    symptom=True,
 )
 _CUDA_FOR_JAX = re.compile(r"jax-cuda\d+-(?:plugin|pjrt)")
 
@@ -37,8 +36,10 @@ def find(
         if process.keras_backend:
             device = f" on {process.keras_device}" if process.keras_device else ""
             jax_on_cpu = (process.keras_backend, process.keras_device) == ("jax", "cpu")
+            source = process.keras_backend_from
+            named = (f"{source} names {process.keras_backend!r}",) if source else ()
             yield Match(
-                evidence=(f"process {process.pid}: keras.config.backend() is {process.keras_backend!r}",),
+                evidence=(f"process {process.pid}: keras.config.backend() is {process.keras_backend!r}", *named),
                 figures={"backend": process.keras_backend, "device": device},
                 fix=CAUSE.fix if jax_on_cpu else CAUSE.fix[:1],
             )

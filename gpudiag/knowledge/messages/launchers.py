@@ -204,6 +204,22 @@ FAMILY.fault(
     seen="TensorFlow",
 )
 FAMILY.fault(
+    "task_not_in_cluster",
+    "When `cluster_spec` is given, you must also specify `task_type` and `task_id`",
+    "`task_type` '{:q}' not found in cluster_spec",
+    "The `task_id` {:d} exceeds the maximum id of {:s}",
+    meaning="the task of this process is missing in TF_CONFIG, or is none of the tasks of its cluster",
+    fix=(
+        check(
+            "echo $TF_CONFIG",
+            'must have "task": {{"type": "worker", "index": 0}} beside "cluster", with an index below the number of '
+            "addresses of that type",
+        ),
+    ),
+    url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",
+    seen="TensorFlow",
+)
+FAMILY.fault(
     "image_not_pulled",
     "Failed to pull image {image:s}",
     "pull access denied for {image:s}",

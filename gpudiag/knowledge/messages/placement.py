@@ -51,6 +51,7 @@ FAMILY.fault(
 NO_KERNEL_FOR_GPU = FAMILY.fault(
     "no_kernel_for_gpu",
     "because no supported kernel for GPU devices is available",
+    "Could not satisfy device specification '{:q}GPU{:q}'. enable_soft_placement=0. Supported device types [CPU].",
     "No OpKernel was registered to support Op '{:q}' with these attrs{}device='CPU'",
     meaning="the program puts an operation on the GPU that TensorFlow supports only on the CPU",
     fix=(

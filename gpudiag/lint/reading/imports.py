@@ -17,6 +17,7 @@ _TENSORFLOW = re.compile(
 )
 """Modules that import TensorFlow."""
 _IMPORTED: Effects = frozenset({"import"})
+_KERAS = re.compile(r"(?:tensorflow\.)?keras(?:_(?:core|cv|hub|nlp|tuner))?(?:\.|$)")
 _DEEPEST = 40
 """The most nested imports and calls."""
 
@@ -65,7 +66,8 @@ class Imports(Cursor):
 
     def import_outer(self, name: str, node: ast.AST) -> None:
         """Record the import of a module outside of the project."""
-        self.record(Import, node, _IMPORTED if _TENSORFLOW.match(name) else NO_EFFECTS, name=name)
+        effects = _IMPORTED if _TENSORFLOW.match(name) else NO_EFFECTS
+        self.record(Import, node, effects | {"keras"} if _KERAS.match(name) else effects, name=name)
 
     def _module(self, name: str, level: int, node: ast.stmt | None = None) -> Module | None:
         """Read the module of the project that the statement ``node`` imports, and return it."""

@@ -2,9 +2,9 @@
 
 The CUDA driver reads CUDA_VISIBLE_DEVICES once, at the first listing of devices, operation or session. TensorFlow reads
 what concerns memory and threads when it makes its devices, and a few names at import tensorflow. A strategy of several
-workers reads TF_CONFIG when it is made. A later assignment changes nothing in this process, without a warning. An
-import of a module that sets the variable counts as well. A process that is spawned imports the program again: what its
-top level reads is read before the function is called.
+workers reads TF_CONFIG when it is made, and import keras reads KERAS_BACKEND. A later assignment changes nothing in
+this process, without a warning. An import of a module that sets the variable counts as well. A process that is spawned
+imports the program again: what its top level reads is read before the function is called.
 
 Bad
     import os
@@ -35,12 +35,19 @@ from gpudiag.lint.settings import MASK, mask_before
 from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
+_READ = (
+    api.READ_AT_IMPORT,
+    api.READ_AT_QUERY,
+    api.READ_BY_KERAS,
+    api.READ_BY_STEPS,
+    api.READ_WITH_DEVICES,
+)
 RULE = Rule(
     message="{name} is set after {what} in {place}, which has read it already",
     severity=Severity.WARNING,
     fix=(edit_note("set it before {before}"),),
-    words=("CUDA_", "NVIDIA_", "TF_", "XLA_"),
-    also=tuple(sorted({CLUSTER} | api.READ_AT_IMPORT | api.READ_AT_QUERY | api.READ_WITH_DEVICES | api.READ_BY_STEPS)),
+    words=("CUDA_", "KERAS_", "NVIDIA_", "TF_", "XLA_"),
+    also=tuple(sorted({CLUSTER}.union(*_READ))),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
     cause="mask_set_too_late",
 )
@@ -82,6 +89,7 @@ def _puts_back(event: Variable) -> bool:
 
 _READERS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
     (api.READ_AT_IMPORT, ("import",), "import tensorflow"),
+    (api.READ_BY_KERAS, ("keras",), "import keras"),
     (frozenset({CLUSTER}), ("cluster",), "the strategy is made"),
     (api.READ_AT_QUERY, ("query",), "the first listing of devices; best before import tensorflow"),
     (api.READ_WITH_DEVICES, ("devices", "allocators"), "the first operation; best before import tensorflow"),

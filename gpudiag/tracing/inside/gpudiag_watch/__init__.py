@@ -13,6 +13,7 @@ import sys
 from .context import context_initialised, context_made
 from .given import note_unused
 from .hooks import HOOKS, Finder
+from .lines import hide_our_frames
 from .notes import ABSENT, FOLDER, guarded, open_file, state, undo
 from .operations import flush, sample
 from .processes import forked_in_child, forked_in_parent, note_process, watch_environment
@@ -23,6 +24,7 @@ def start_in_new_interpreter() -> None:
     folder = os.environ.get(FOLDER)
     if folder and open_file(folder):
         _start()
+        guarded(hide_our_frames)
 
 
 def start_here(folder: str) -> bool:

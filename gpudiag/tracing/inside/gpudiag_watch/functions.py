@@ -1,5 +1,6 @@
 """Functions that are traced, and what Keras computes with."""
 
+import os
 import sys
 
 from .lines import line_of_program
@@ -58,7 +59,9 @@ def in_keras(module) -> None:
     if backend != "tensorflow":
         import atexit
 
-        note("keras", backend=str(backend), line=line_of_program(3))
+        by_variable = backend == os.environ.get("KERAS_BACKEND")
+        source = "KERAS_BACKEND" if by_variable else str(getattr(module, "_config_path", ""))
+        note("keras", backend=str(backend), source=source, line=line_of_program(3))
         atexit.register(guarded, _note_device_of_keras, str(backend))
 
 

@@ -3,6 +3,10 @@
 import os
 import sys
 
+from .notes import guarded, note
+
+_MOST = 4000
+"""The most characters that are kept of the beginning and of the end of a traceback."""
 _ours = os.path.dirname(__file__) + "/"
 _stdlib = os.path.dirname(os.__file__) + "/"
 _kinds: dict = {}  # file of code -> "ours", "tensorflow", "keras", "library" or "program"
@@ -111,9 +115,20 @@ def _without_our_frames(kind, error, trace):
         entry = entry.tb_next
     if error is not None:
         error.__traceback__ = trace
+        guarded(_note_end, kind, error, trace)
     sys.__excepthook__(kind, error, trace)
 
 
+def _note_end(kind, error, trace) -> None:
+    """Note the exception that ends the process, as Python prints it."""
+    import traceback
+
+    if issubclass(kind, Exception):
+        text = "".join(traceback.format_exception(kind, error, trace))
+        note("raised", text=text if len(text) <= 2 * _MOST else text[:_MOST] + "\n" + text[-_MOST:])
+
+
 def hide_our_frames() -> None:
+    """Let an exception that nobody catches be noted, and printed without the watcher's frames."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _without_our_frames
