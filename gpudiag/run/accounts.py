@@ -209,6 +209,8 @@ class _Ledger:
             return Fate.OTHER_DRIVER, f"by the kernel driver {driver}"
         if hidden := self._kept_out(container):
             return Fate.HIDDEN, hidden
+        if not isinstance(self._facts.kernel, Unknown) and pci in self._facts.kernel.excluded:
+            return Fate.HIDDEN, "by a parameter of NVIDIA's module: NVreg_ExcludedGpus"
         if isinstance(nvml, Unknown):
             return Fate.NOT_KNOWN, nvml.reason
         module = "" if isinstance(self._facts.driver, Unknown) else self._facts.driver.kernel_module or ""

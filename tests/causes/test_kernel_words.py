@@ -139,6 +139,31 @@ MET: dict[str, tuple[dict[str, str], NvmlFacts, str, str, str]] = {
         "gets no power",
         "connect every power socket",
     ),
+    f"{ISSUES}862": (
+        {
+            **pci("0000:01:00.0", "0x2c02", "nvidia"),
+            **loaded("575.51.03"),
+            **kmsg(
+                "pci 0000:01:00.0: BAR 1 [mem size 0x800000000 64bit pref]: can't assign; no space",
+                "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)",
+            ),
+        },
+        NvmlFacts("Not Found", "575.51.03", None, ()),
+        "gpu_refused_by_driver",
+        "gave the GPU no address range (BAR)",
+        "Above 4G Decoding",
+    ),
+    f"{THREADS}linux-surface/surface-aggregator-module/issues/54": (
+        {
+            **pci("0000:01:00.0", "0x1f91", "nvidia"),
+            **{name: text for name, text in loaded().items() if "uvm" not in name},
+            "etc/modprobe.d/dgpu-off.conf": "install nvidia_uvm /bin/false\nblacklist nvidia_uvm\n",
+        },
+        devices(card()),
+        "uvm_missing",
+        "/dev/nvidia-uvm is missing",
+        "sudo sed -i '1d;2d' /etc/modprobe.d/dgpu-off.conf",
+    ),
     "only a file of syslog may be read": (
         {**BUILT, **pci("0000:01:00.0", "0x102d"), "var/log/messages": _K80},
         NOT_LOADED,

@@ -12,6 +12,7 @@ import re
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
+from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.fix import check, configure, kernel_log, reboot
 from gpudiag.model.diagnosis import Confidence
 
@@ -31,7 +32,10 @@ _OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient 
 """NVML's answers that other causes explain."""
 
 
-def find(gpu: NoDevice) -> Matches:
+def find(gpu: NoDevice, kernel: KernelLog) -> Matches:
     error = gpu.nvml.error
+    reason = kernel.reason(gpu.nodes.pci_gpus)
+    if reason is not None and reason.confidence is Confidence.LIKELY:
+        return  # the kernel's log names the fault
     if gpu.with_all_files and not gpu.nvml.devices and error is not None and not _OF_OTHERS.search(error):
         yield gpu.match(Confidence.POSSIBLE)

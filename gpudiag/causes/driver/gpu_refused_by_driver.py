@@ -41,20 +41,16 @@ CAUSE = Cause(
 
 
 def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
-    if (
-        gpu is not None
-        and gpu.with_all_files
-        and not gpu.nvml.devices
-        and gpu.nvml.error is None
-        and gpu.nodes.pci_gpus
-    ):
+    reason = kernel.reason(gpu.nodes.pci_gpus) if gpu is not None else None
+    certain = reason is not None and reason.confidence is Confidence.LIKELY
+    silent = gpu is not None and not gpu.nvml.devices and (gpu.nvml.error is None or certain)
+    if gpu is not None and gpu.with_all_files and silent and gpu.nodes.pci_gpus:
         found = gpu.match(Confidence.LIKELY)
         opened = (
             [f"open {attempt.path}: {meaning(attempt.error)}" for attempt in tried.opened if attempt.error]
             if tried
             else []
         )
-        reason = kernel.reason(gpu.nodes.pci_gpus)
         yield replace(
             found,
             evidence=(*found.evidence, *opened, *(reason.lines if reason else kernel.last("NVRM"))),

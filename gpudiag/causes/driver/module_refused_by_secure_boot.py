@@ -38,5 +38,5 @@ def find(gpu: UnloadedModule, kernel: KernelLog) -> Matches:
         on = gpu.driver.secure_boot
         sign = "UEFI variable SecureBoot: on; the module was built" if on else "the module was built"
         match = gpu.match(sign, Confidence.LIKELY)
-        state = "Secure Boot is on" if on else "the kernel refuses a module whose signature it does not know"
+        state = "Secure Boot is on" if on else "the kernel refuses a module whose signature it does not know,"
         yield replace(match, evidence=(*match.evidence, *refused), figures={**match.figures, "state": state})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
+from gpudiag.causes.shared.kernel_module import ModuleSettings, shown
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import configure
 from gpudiag.model.facts import DeviceNodeFacts
@@ -22,7 +23,11 @@ CAUSE = Cause(
 )
 
 
-def find(files: DeviceNodeFacts, failed: CuInitFailed, inside: InContainer | None) -> Matches:
+def find(files: DeviceNodeFacts, failed: CuInitFailed, inside: InContainer | None, settings: ModuleSettings) -> Matches:
     nodes = [node.path for node in files.nodes]
     if inside is None and CONTROL in nodes and UNIFIED_MEMORY not in nodes:
-        yield Match(evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {failed}"))
+        written = settings.forbidding("nvidia_uvm") + settings.blacklisting("nvidia_uvm")
+        yield Match(
+            evidence=(f"devices: {' '.join(nodes)}", f"cuInit: {failed}", *shown(written)),
+            fix=(*settings.without(written), *CAUSE.fix) if written else (),
+        )

@@ -124,19 +124,23 @@ class KernelLog(tuple[str, ...]):
         if best is None:
             return None
         lines = [best.line, *(event.line for event in events if _doubt(event) > _doubt(best))]
-        return KernelReason(best, tuple(dict.fromkeys(lines))[:3])
+        # Several faults lead to such a line, but one that names the GPU, and no program, is about this one.
+        names_gpu = bool(gpus) and _names(set(map(str.lower, _PCI.findall(best.line))), gpus)
+        certain = _doubt(best) == 0 or (_doubt(best) == 1 and names_gpu and best.message not in _XIDS)
+        return KernelReason(
+            best, tuple(dict.fromkeys(lines))[:3], Confidence.LIKELY if certain else Confidence.POSSIBLE
+        )
 
 
 _SOURCE = "kernel log: "
 _PCI = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}", re.IGNORECASE)
-_OF_THE_KERNEL = frozenset(
-    (*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *xid_messages.BY_NUMBER.values())
-)
+_XIDS = frozenset((xid_messages.XID, *xid_messages.BY_NUMBER.values()))
+_OF_THE_KERNEL = frozenset((*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *_XIDS))
 
 
 def _names(named: set[str], gpus: Sequence[str]) -> bool:
     """Return whether a line that names these devices (without their function) is about one of ``gpus``."""
-    return any(gpu.lower().startswith(tuple(named)) for gpu in gpus)
+    return bool(named) and any(gpu.lower().startswith(tuple(named)) for gpu in gpus)
 
 
 def _doubt(event: Event) -> int:
@@ -154,6 +158,7 @@ class KernelReason:
     event: Event
     lines: tuple[str, ...]
     """The line that names it, and lines that follow from it, as evidence."""
+    confidence: Confidence
 
     @property
     def meaning(self) -> str:
@@ -162,10 +167,6 @@ class KernelReason:
     @property
     def fix(self) -> tuple[Action, ...]:
         return tuple(fill_in(action, self.event.fields) for action in self.event.message.fix)
-
-    @property
-    def confidence(self) -> Confidence:
-        return Confidence.POSSIBLE if _doubt(self.event) else Confidence.LIKELY
 
 
 MEANINGS = {
