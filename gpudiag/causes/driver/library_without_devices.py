@@ -10,6 +10,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import Kind, Where, configure, note, start
+from gpudiag.model.facts import Unknown
 
 CAUSE = Cause(
     title="the driver's libraries are in this container, but {lacking} is not",
@@ -34,6 +35,8 @@ CAUSE = Cause(
 
 _BY_SPECIFICATION = ("podman", "containerd", "cri-o")
 """Container runtimes that pass in the devices that a CDI specification lists."""
+_OF_ALL_OR_NONE = ("apptainer", "singularity", "charliecloud", "flatpak")
+"""Sandboxes that pass in every device of the host, or none."""
 
 
 def find(inside: InContainer, failed: CuInitFailed) -> Matches:
@@ -49,9 +52,7 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
             ),
             figures={"lacking": " and ".join(lacking)},
             fix=(
-                inside.start(),
-                CAUSE.fix[1],
-                CAUSE.fix[2],
+                *((CAUSE.fix[2],) if _host_lacks(inside, lacking) else (inside.start(), *CAUSE.fix[1:])),
                 configure(
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                     "run it after that: the specification lists the device files that exist now",
@@ -61,3 +62,15 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
                 else None,
             ),
         )
+
+
+def _host_lacks(inside: InContainer, lacking: list[str]) -> bool:
+    """Return whether it is the host that has no /dev/nvidia-uvm: its module is not loaded, or else it would be here.
+
+    Containers see the numbers of the host's drivers, and some runtimes pass all of its devices in, or none.
+    """
+    nodes = inside.facts.device_nodes
+    majors = {} if isinstance(nodes, Unknown) else nodes.majors
+    return lacking == [UNIFIED_MEMORY] and (
+        (bool(majors) and "nvidia-uvm" not in majors) or inside.container.name in _OF_ALL_OR_NONE
+    )

@@ -13,7 +13,7 @@ from gpudiag.causes.shared.refusals import Refusals, Refuser
 from gpudiag.fix import configure, note
 
 CAUSE = Cause(
-    title="permission denied: user {user} may not open {files}, which belong to group {group}",
+    title="permission denied: user {user} may not open {files} (group {group})",
     fix=(configure("sudo usermod -aG video someone"), note("then log in again")),
     url=f"{DRIVER_DOCUMENT}faq.html",
     views=(

@@ -56,15 +56,15 @@ class Refusal:
     by: Refuser
 
     @property
-    def evidence(self) -> str:
-        """The file with its permissions, owner and numbers, and the error, as a line of evidence."""
+    def words(self) -> str:
+        """The error, and the permissions, owner and driver number of the file, as several files may have them."""
         node = self.node
         if self.by is Refuser.FILE_TYPE:
-            return f"{node.path} is {_FILE_TYPES[node.mode[0]]}, not a device: {node.mode}"
-        number = "" if node.major is None else f", number {node.major}:{node.minor}"
+            return f" is {_FILE_TYPES[node.mode[0]]}, not a device: {node.mode}"
+        number = "" if node.major is None else f", driver number {node.major}"
         owner = f"{node.owner}:{node.group}" if node.owner else f"of the group {node.group or '?'}"
-        opened = f"open {node.path}: {meaning(self.error)}; " if self.tried else f"{node.path}: "
-        return f"{opened}{node.mode} {owner}{number}{', on a file system mounted nodev' if node.nodev else ''}"
+        error = f"{meaning(self.error)}; " if self.tried else ""
+        return f": {error}{node.mode} {owner}{number}{', on a file system mounted nodev' if node.nodev else ''}"
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class Refusals:
     @property
     def who_asks(self) -> tuple[str]:
         """The user and the groups of this process, as a line of evidence."""
-        groups = ", ".join(self.nodes.groups) or "no group that is known"
-        return (f"this process is of the user {self.user} and in {groups}",)
+        groups = f" and in {', '.join(self.nodes.groups)}" if self.nodes.groups else ""
+        return (f"this process is of the user {self.user}{groups}",)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -151,12 +151,20 @@ class Refusals:
     ) -> Match:
         """Return the match of a cause about some of the refusals."""
         return Match(
-            evidence=(*(refusal.evidence for refusal in refusals), *more),
+            evidence=(*_evidence(refusals), *more),
             confidence=confidence,
             figures={"files": " ".join(refusal.node.path for refusal in refusals), **figures},
             fix=fix,
             stage=self.stage,
         )
+
+
+def _evidence(refusals: tuple[Refusal, ...]) -> list[str]:
+    """Return a line for all files that are refused alike: a screen shows few lines."""
+    alike: dict[tuple[bool, str], list[str]] = {}
+    for refusal in refusals:
+        alike.setdefault((refusal.tried, refusal.words), []).append(refusal.node.path)
+    return [f"{'open ' if tried else ''}{' '.join(paths)}{words}" for (tried, words), paths in alike.items()]
 
 
 def sandbox_of(facts: Facts) -> Sandbox | None:
