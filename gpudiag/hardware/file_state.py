@@ -34,8 +34,9 @@ _PT_LOAD = 1
 def look(file: Path, machine: tuple[int, str] | None = None, recorded: int | None = None) -> FileState | None:
     """Return the fault of ``file`` as a library, or None if none is seen.
 
-    ``machine`` is the class and processor of the program that is to load it, and ``recorded`` the size in bytes that
-    its package's record has. Only the first bytes and the headers are read; a pipe or device is not opened.
+    ``machine`` is the class and processor of the program that is to load it. ``recorded`` is the size in
+    bytes that its package's record has: no fault by itself, as ``strip`` makes a library smaller. Only the first bytes
+    and the headers are read; a pipe or device is not opened.
     """
 
     def fault(kind: FileFault, words: str, place: Path | str = "") -> FileState:
@@ -59,7 +60,8 @@ def look(file: Path, machine: tuple[int, str] | None = None, recorded: int | Non
         what = next((words for pattern, words in _CONTENTS if pattern.match(start)), "is not a library")
         return fault(FileFault.CONTENT, what)
     if needed > status.st_size:
-        return fault(FileFault.CUT, f"is cut short: it has {status.st_size} bytes, and its headers name {needed}")
+        words = f"is cut short: it has {status.st_size} bytes, and its headers name {needed}"
+        return fault(FileFault.CUT, words if recorded is None else f"{words} (its package's record: {recorded})")
     own = elf.read(file)
     if own is None:
         return fault(FileFault.CONTENT, f"has damaged headers{_of_record(status.st_size, recorded)}")
@@ -69,8 +71,6 @@ def look(file: Path, machine: tuple[int, str] | None = None, recorded: int | Non
     if not is_executable:
         mount = _mount(file.resolve())
         return fault(FileFault.NOEXEC, f"is on {mount}, which is mounted noexec: no library loads there", mount)
-    if recorded is not None and status.st_size < recorded:
-        return fault(FileFault.SIZE, f"is not whole{_of_record(status.st_size, recorded)}")
     return None
 
 

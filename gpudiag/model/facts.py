@@ -142,8 +142,6 @@ class FileFault(str, Enum):
     EMPTY = "empty"
     CUT = "cut"
     """Shorter than its own headers say; a program that touches the missing part is killed by SIGBUS."""
-    SIZE = "size"
-    """Smaller than its package's record says."""
     CONTENT = "content"
     """No library, such as a pointer of Git LFS or a page of HTML."""
     PROCESSOR = "processor"
@@ -679,7 +677,7 @@ class LibraryFacts(FactFamily, tag="libraries"):
     plugins_lack: dict[str, str] = {}
     """Libraries that are needed by files in the folders ``tensorflow-plugins`` and not found, each with the file."""
     damaged: tuple[FileState, ...] = ()
-    """Libraries that NVIDIA's distributions have installed and that are smaller than recorded, opened or not."""
+    """Libraries of NVIDIA's distributions, opened or not, that are smaller than recorded and cannot serve."""
     configured: dict[str, str] = {}
     """Folders that ``/etc/ld.so.conf`` names, each with file and line. The loader finds there what ``ldconfig`` put
     into its cache."""

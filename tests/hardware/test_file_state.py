@@ -33,7 +33,7 @@ def test_a_whole_library_has_no_fault(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(whole)
     size = whole.stat().st_size
     for file in (whole, tmp_path / "link"):
-        for recorded in (None, size, size - 1):  # a tool that edits a header makes it larger
+        for recorded in (None, size, size - 1, size + 1):  # patchelf makes it larger, and strip smaller
             assert file_state.look(file, elf.machine_of_python(), recorded) is None
 
 
@@ -79,8 +79,7 @@ def test_a_library_that_was_cut_short(whole: Path) -> None:
     fault, words = seen(whole)
     assert fault is FileFault.CUT
     assert words.startswith("is cut short: it has 300 bytes, and its headers name ")
-    whole.write_bytes((simulator.library_directory() / NAME).read_bytes())
-    assert seen(whole, size + 1)[1] == f"is not whole: it has {size} bytes, and its package's record says {size + 1}"
+    assert seen(whole, size)[1].endswith(f"(its package's record: {size})")
 
 
 def test_a_library_of_another_processor(whole: Path) -> None:
