@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from python_matrix import PYTHONS, StepFailed
 
+import gpudiag
 import release
 from gpudiag.cli import describe, explanation
 from gpudiag.simulator import library_directory
@@ -219,3 +222,18 @@ def test_an_installed_wheel_has_the_index_and_an_editable_installation_reads_its
     where = json.loads(importlib.metadata.distribution("gpudiag").read_text("direct_url.json") or "{}")
     editable = where.get("dir_info", {}).get("editable", False)
     assert explanation.INDEX.exists() is not editable
+
+
+def test_the_recipe_for_conda_has_the_requirements_and_the_metadata_of_the_project() -> None:
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    project = msgspec.toml.decode((ROOT / "pyproject.toml").read_text())
+    own, needed = project["project"], recipe["requirements"]
+    run = [line if isinstance(line, str) else f"{line['then']}; {line['if']}" for line in needed["run"]]
+    marked = {"tomli>=2.0; python_version < '3.11'": 'tomli >=2.0; match(python, "<3.11")'}
+    expected = [marked.get(line, re.sub(r"(?=[<>=])", " ", line, count=1)) for line in own["dependencies"]]
+    assert run == [f"python {own['requires-python']}", *expected]
+    host = [re.sub(r"(?=[<>=])", " ", line, count=1) for line in project["build-system"]["requires"]]
+    assert needed["host"] == ["python", "pip", *host]
+    assert recipe["context"]["version"] == gpudiag.__version__
+    assert recipe["build"]["python"]["entry_points"] == [f"gpudiag = {own['scripts']['gpudiag']}"]
+    assert (recipe["about"]["summary"], recipe["about"]["license"]) == (own["description"], own["license"])
