@@ -42,20 +42,16 @@ def of_change(
 
 
 def sentence(found: VariableProvenance) -> str:
-    """Return a line of evidence: where a variable, or an entry of one, comes from."""
-    what = f"{found.entry} in {found.name}" if found.entry else found.name
-    return f"{what} is set by {described(found.provenance)}"
-
-
-def described(source: Provenance) -> str:
-    """Return a place as part of a sentence."""
-    if source.kind is ProvenanceKind.MODULE:
-        return f"the environment module {source.place}"
-    if source.kind is ProvenanceKind.CONDA_VARIABLES:
-        return f"conda, which keeps it for the environment {source.place}"
+    """Return a line of evidence: the place that sets a variable to the value that it has, or puts an entry into it."""
+    source, name = found.provenance, found.name
+    what = f"{found.entry} in {name}" if found.entry else name
     if source.kind is ProvenanceKind.CONTAINER:
-        return f"the image or the start of this container: its first process ({source.place}) has it"
-    return source.place
+        return f"the first process of this container ({source.place}) was started with {what}, too"
+    if source.kind is ProvenanceKind.MODULE:
+        return f"the file of the loaded environment module {source.place} names {what}"
+    if source.kind is ProvenanceKind.CONDA_VARIABLES:
+        return f"conda keeps {what} for the environment {source.place}"
+    return f"{source.place} {f'puts {found.entry} into {name}' if found.entry else f'sets {name} to this value'}"
 
 
 def removal(found: VariableProvenance) -> Action:

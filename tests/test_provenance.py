@@ -36,20 +36,35 @@ def older_first(kind: ProvenanceKind, place: str, entry: str = OLD) -> RootCause
 @pytest.mark.parametrize(
     ("kind", "place", "seen", "fix"),
     [
-        (ProvenanceKind.SHELL, "/home/me/.bashrc line 7", "/home/me/.bashrc line 7", "take /opt/old/lib out of"),
-        (ProvenanceKind.MODULE, "cuda/11.8", "the environment module cuda/11.8", "module unload cuda/11.8"),
+        (
+            ProvenanceKind.SHELL,
+            "/home/me/.bashrc line 7",
+            "/home/me/.bashrc line 7 puts /opt/old/lib into LD_LIBRARY_PATH",
+            "take /opt/old/lib out of",
+        ),
+        (
+            ProvenanceKind.MODULE,
+            "cuda/11.8",
+            "environment module cuda/11.8 names /opt/old/lib in LD_LIBRARY_PATH",
+            "module unload cuda/11.8",
+        ),
         (
             ProvenanceKind.CONDA_VARIABLES,
             "/conda",
-            "conda, which keeps it",
+            "conda keeps /opt/old/lib in LD_LIBRARY_PATH for the environment /conda",
             "conda env config vars unset",
         ),
-        (ProvenanceKind.CONTAINER, "tini", "the image or the start of this container", "start it without /opt/old/lib"),
+        (
+            ProvenanceKind.CONTAINER,
+            "tini",
+            "process of this container (tini) was started with /opt/old/lib in LD_LIBRARY_PATH, too",
+            "start it without /opt/old/lib",
+        ),
     ],
 )
 def test_evidence_and_fix_name_the_place(kind: ProvenanceKind, place: str, seen: str, fix: str) -> None:
     cause = older_first(kind, place)
-    assert any(line.startswith(f"{OLD} in {PATH} is set by ") and seen in line for line in cause.evidence)
+    assert any(seen in line for line in cause.evidence)
     first, second = cause.fix[:2]
     assert first.change is not None  # the shell that is open now
     assert fix in second.text

@@ -291,9 +291,10 @@ class _Loader:
 
     def needed_by(self, file: Path) -> Iterator[Path]:
         """Yield the file that the loader takes for each library that ``file`` names as needed."""
-        header = elf.read(file)
-        for name in header.needed if header else ():
-            places = [*self._environment, (_RUNPATH, _expanded(header.runpath or header.rpath, file))]
+        if (header := elf.read(file)) is None:
+            return
+        places = [*self._environment, (_RUNPATH, _expanded(header.runpath or header.rpath, file))]
+        for name in header.needed:
             yield from (found for found, _ in islice(self._find(name, places), 1))
 
     def from_variable(self, name: str) -> Iterator[Path]:

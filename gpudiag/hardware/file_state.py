@@ -127,10 +127,16 @@ def _extent(start: bytes, stream: IO[bytes], length: int) -> int:
     """Return how many bytes the loader maps of a 64-bit ELF file, from its program headers; 0 for any other file."""
     if len(start) < 64 or not start.startswith(b"\x7fELF\2\1"):
         return 0
-    offset, size, count = (struct.unpack_from("<Q", start, 32)[0], *struct.unpack_from("<HH", start, 54))
+    offset: int = struct.unpack_from("<Q", start, 32)[0]
+    size: int
+    count: int
+    size, count = struct.unpack_from("<HH", start, 54)
     if offset + size * count > length or size < 56:
         return offset + size * count
     stream.seek(offset)
     headers = stream.read(size * count)
-    rows = (struct.unpack_from("<IIQQQQ", headers, size * number) for number in range(count))
-    return max((at + mapped for kind, _, at, _, _, mapped in rows if kind == _PT_LOAD), default=0)
+    ends = [0]
+    for number in range(count):
+        kind, _, at, _, _, mapped = struct.unpack_from("<IIQQQQ", headers, size * number)
+        ends.append(at + mapped if kind == _PT_LOAD else 0)
+    return max(ends)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpudiag.facts.start_files import CONDA, KERNEL, LOGIN, SHELL, UNIT, FileSetting
 from gpudiag.fix import Action, Kind, export, note, run, unset
+from gpudiag.knowledge.settings_of_files import entries
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, EnvironmentChange
 from gpudiag.run.bisect.parts import (
@@ -20,7 +21,6 @@ from gpudiag.run.bisect.parts import (
     VARIABLE,
     EnvironmentPart,
     Surroundings,
-    entries,
     remaining,
 )
 from gpudiag.run.bisect.search import SearchResult
