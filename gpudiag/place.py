@@ -106,6 +106,10 @@ class Place:
     """True in a container that was given device files of a GPU and the driver's library."""
     groups: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    has_conda: bool = True
+    """True if conda is there, or the active environment, which has TensorFlow, is one of conda's."""
+    in_conda: bool = False
+    """True if TensorFlow is in an environment of conda."""
     installed: Mapping[str, str] = field(default_factory=dict)
     """The versions of installed packages, by name."""
 
@@ -119,8 +123,12 @@ class Place:
             runtime = "kubernetes"
         families = (name for name, pattern in _FAMILIES.items() if pattern.search(system.os))
         library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
+        environment = system.python_environment
+        in_conda = environment is not None and (environment.tool == "conda" or _is_in(facts, "CONDA_PREFIX"))
         return cls(
-            environment=system.python_environment,
+            environment=environment,
+            has_conda=environment is None or in_conda or "conda" in environment.tools,
+            in_conda=in_conda,
             executable=system.executable,
             prefix=system.prefix,
             root=system.root,
@@ -133,6 +141,19 @@ class Place:
             variables=facts.variables,
             installed=_installed(facts),
         )
+
+    @property
+    def way_to_a_gpu(self) -> str:
+        """How the service of a notebook gives another machine, with a GPU; "" if this is none."""
+        return _RUNTIMES_OF_NOTEBOOKS.get(self.environment.notebook, "") if self.environment else ""
+
+
+def _is_in(facts: Facts, variable: str) -> bool:
+    """Return whether TensorFlow is below the folder that the variable names."""
+    folder, known = facts.variables.get(variable), facts.tensorflow
+    if not folder or isinstance(known, Unknown):
+        return False
+    return any(distribution.location.startswith(folder) for distribution in known.distributions)
 
 
 def _installed(facts: Facts) -> dict[str, str]:
@@ -167,7 +188,7 @@ def fitted(action: Action, place: Place) -> Action | None:
         _refuse_what_is_so(action, place)
         if (other := _of_the_system(action, place)) is not None:
             return other
-        if (found := _CONDA_ENVIRONMENT.fullmatch(action.command)) and not _has_conda(place):
+        if (found := _CONDA_ENVIRONMENT.fullmatch(action.command)) and not place.has_conda:
             return action.replaced(command=_environment(place, *found.groups()))
         about_gpudiag = any(re.match(r"gpudiag\b", argument) for argument in action.pip)
         rewrite = partial(_rewrite, place=place, about_gpudiag=about_gpudiag)
@@ -197,9 +218,8 @@ def _refuse_what_is_so(action: Action, place: Place) -> None:
 def _of_the_system(action: Action, place: Place) -> Action | None:
     """Return what replaces a command of a package manager or a start that this system does not have."""
     first = action.command.removeprefix("sudo ")
-    notebook = place.environment.notebook if place.environment else ""
-    if notebook in _RUNTIMES_OF_NOTEBOOKS and action.kind.is_of_the_host:
-        return fix.note(_RUNTIMES_OF_NOTEBOOKS[notebook])
+    if place.way_to_a_gpu and action.kind.is_of_the_host:
+        return fix.note(place.way_to_a_gpu)
     if place.wsl and first == "reboot":
         return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
     installs_driver = bool(_DRIVER.match(first))
@@ -254,15 +274,11 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     return f"{before}{assignments}{sudo}{rest}{after}"
 
 
-def _has_conda(place: Place) -> bool:
-    environment = place.environment
-    return environment is None or environment.tool == "conda" or "conda" in environment.tools
-
-
 def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str) -> str:
-    if not _has_conda(place) or (verb == "install" and environment.tool != "conda"):
+    if not place.has_conda or (verb == "install" and not place.in_conda):
         raise _UnfitError
-    if verb == "install" and place.variables.get("CONDA_PREFIX", place.prefix) != place.prefix:
+    is_active = place.variables.get("CONDA_PREFIX", place.prefix) == place.prefix
+    if verb == "install" and environment.tool == "conda" and not is_active:
         return command.replace("conda install", f"conda install -p {quote(place.prefix)}", 1)
     return command
 

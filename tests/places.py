@@ -98,7 +98,11 @@ def misfits(action: Action, place: Staged, facts: Facts) -> Iterator[str]:
     elif action.where is Where.HERE and action.kind is not Kind.EDIT_PROGRAM:
         yield from _of_rights(action.command, place)
         yield from _of_pip(action, place, facts)
-        yield from _of_programs(action.command, place)
+        installed = facts.tensorflow
+        locations = () if isinstance(installed, Unknown) else installed.distributions
+        folder = facts.variables.get("CONDA_PREFIX", "/no conda")
+        in_conda = any(distribution.location.startswith(folder) for distribution in locations)
+        yield from _of_programs(action.command, place, in_conda=in_conda)
         if place.environment.notebook and re.match("export |unset ", action.command) and not action.note:
             yield "a cell has no shell"
         change = action.change or {"": None}
@@ -114,11 +118,11 @@ def _of_rights(command: str, place: Staged) -> Iterator[str]:
             yield "sudo is not there"
 
 
-def _of_programs(command: str, place: Staged) -> Iterator[str]:
+def _of_programs(command: str, place: Staged, *, in_conda: bool) -> Iterator[str]:
     env = place.environment
-    if re.search(rf"{_AT}conda ", command) and "conda" not in env.tools:
+    if re.search(rf"{_AT}conda ", command) and "conda" not in env.tools and not in_conda:
         yield "conda is not there"
-    if re.search(rf"{_AT}conda install", command) and env.tool != "conda":
+    if re.search(rf"{_AT}conda install", command) and env.tool != "conda" and not in_conda:
         yield "conda install outside of conda"
     if re.search(rf"{_AT}python ", command) and env.command != "python":
         yield "python is another or none"

@@ -111,3 +111,10 @@ def test_nothing_changes_where_the_machine_is_not_known() -> None:
     facts = example_with_gpus(system=Unknown("only the log was examined"))
     for action in (INSTALLED, GIVEN, install_driver(), run("conda install cudnn")):
         assert fitted(action, Place.of(facts)) == action
+
+
+def test_a_service_of_notebooks_is_asked_for_a_machine_with_a_gpu() -> None:
+    colab = Place.of(PLACES["Colab"].of(example_with_gpus()))
+    assert "Change runtime type" in colab.way_to_a_gpu
+    assert fitted_all((install_driver(), reboot()), colab) == (note(colab.way_to_a_gpu),)
+    assert Place.of(PLACES["venv"].of(example_with_gpus())).way_to_a_gpu == ""

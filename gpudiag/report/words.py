@@ -39,6 +39,7 @@ from gpudiag.model.report import (
     is_affected,
     why_exit_code,
 )
+from gpudiag.place import Place
 from gpudiag.probes import listing
 from gpudiag.report import accounts, program
 from gpudiag.text import counted, listed, one_line, plain
@@ -309,7 +310,7 @@ def headline(report: Report) -> str:
         amd = not isinstance(nodes, Unknown) and "AMD" in nodes.other_gpus.values()
         if amd and not isinstance(tensorflow, Unknown) and tensorflow.build is not None and tensorflow.build.cuda:
             return "No NVIDIA GPU in this machine: TensorFlow for CUDA does not use AMD's, tensorflow-rocm does"
-        return "No NVIDIA GPU in this machine: nothing to fix"
+        return f"No NVIDIA GPU in this machine: {Place.of(report.facts).way_to_a_gpu or 'nothing to fix'}"
     step = next(step for step in diagnosis.steps if step.status is StepStatus.FAILED)
     begins = "Operations on the GPU fail" if fails else "GPU not used"
     return one_line(f"{begins}, for an unknown reason: {step.stage.value} failed: {step.evidence}")

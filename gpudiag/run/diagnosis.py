@@ -122,7 +122,8 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
         misleading=_of_lines(_MISLEADING, results, explained),
         failed=tuple(Failed(part, result.failed) for part, result in results.items() if result.failed),
         origin=str(evidence.origin) if evidence.lines else "",
-        unexplained=() if causes or first else _of_lines(_SUSPICIOUS, results, ()),
+        # A trace shows the error that ended its program beside the exit status.
+        unexplained=() if causes or first or evidence.traced else _of_lines(_SUSPICIOUS, results, ()),
     )
 
 
