@@ -1,4 +1,4 @@
-"""TF_CONFIG names several workers; those on other machines cannot be checked from here
+"""TF_CONFIG names several workers; the GPUs of those on other machines cannot be checked from here
 
 A worker without a GPU delays or stops all of them, and none says why. gpudiag sees one machine, so each worker needs
 its own check before training.
@@ -13,7 +13,7 @@ from gpudiag.model.report import Severity
 from gpudiag.probes.host import collectives
 
 CAUSE = Cause(
-    title="TF_CONFIG: this is {task} of {workers} workers; the others cannot be checked from here",
+    title="TF_CONFIG: this is {task} of {workers} workers; the GPUs of the others cannot be checked from here",
     severity=Severity.NOTE,
     fix=(ask("gpudiag check --require-gpus 1", "on every worker, before training"),),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
