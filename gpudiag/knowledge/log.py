@@ -44,6 +44,8 @@ _LEAST = 3
 """The fewest letters of a word that serves to look up messages."""
 
 
+_RAISES = re.compile(r"(?:Error|Exception): (?:[\w.]{1,60}: ){0,3}$")
+"""What comes before the message of an exception."""
 _ZEROS = {ord(digit): "0" for digit in string.digits}
 _FIGURELESS = re.compile(r"\{[\d,]{1,9}\}|\\d|0-9")
 """Parts of an expression that have digits, and match any."""
@@ -189,7 +191,10 @@ def _by_word() -> dict[str, tuple[_Text, ...]]:
 
 @lru_cache(maxsize=1 << 12)
 def recognised(line: str) -> tuple[Event, ...]:
-    """Return the messages in ``line``, in the order of the table, each once."""
+    """Return the messages in ``line``, in the order of the table, each once.
+
+    A fault that is only the reason which a harmless message gives is left out.
+    """
     clean = one_line(line)
     texts = _matching(shape(clean))
     if not texts:
@@ -200,7 +205,18 @@ def recognised(line: str) -> tuple[Event, ...]:
         if text.message not in matched and (event := text.event(line, clean)):
             matched.add(text.message)
             found.setdefault(event.message, event)
-    return tuple(found.values())
+    statements = [event.text for event in found.values() if event.message.worth is Worth.HARMLESS]
+    return tuple(event for event in found.values() if not any(_is_reason(event, clean, text) for text in statements))
+
+
+def _is_reason(event: Event, line: str, statement: str) -> bool:
+    """Return whether a fault is only the reason that a harmless statement gives, such as for a back end JAX lacks.
+
+    It is not if the statement was raised: then the program asked for what failed.
+    """
+    if event.message.worth is not Worth.FAULT or event.text not in statement or statement.startswith(event.text):
+        return False
+    return _RAISES.search(line.partition(statement)[0]) is None
 
 
 def shape(line: str) -> str:

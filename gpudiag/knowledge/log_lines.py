@@ -304,7 +304,9 @@ def shortened(line: str, characters: int) -> str:
 
 # --- what nobody knows -----------------------------------------------------------------------------------------------
 
-_RAISED = re.compile(r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?::|$)|^what\(\): ")
+_RAISED = re.compile(
+    r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?::|$|\s+Traceback \()|^what\(\): "
+)
 _WRONG = re.compile(
     r"(?i)\berror\b|\bfail(?:s|ed|ure)?\b|\bfatal\b|\babort(?:ed|ing)\b|\bcannot\b|could ?n[o']t\b|\bunable to\b|"
     r"\bsegmentation fault\b|\bcore dumped\b|\bkilled\b|\bout of memory\b|\bnot found\b|\bno such\b|\brefused\b|"
@@ -328,12 +330,14 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
     for line, messages in known:
         if not line.strip() or _FRAME_OF_A_STACK.match(line):
             continue
-        if any(message.worth in (Worth.HARMLESS, Worth.MISLEADING) for message in messages):
+        entry = next(iter(parse([line])), None)
+        is_raised = _RAISED.search(entry.text if entry else line) is not None
+        if not is_raised and any(message.worth in (Worth.HARMLESS, Worth.MISLEADING) for message in messages):
             continue
         if without_gpu and (DRIVER_LIBRARY_NOT_OPENED in messages or "failed call to cuInit" in line):
             continue
-        level = next((entry.level for entry in parse([line])), "")
-        if level in ("F", "E") or _RAISED.search(line):
+        level = entry.level if entry else ""
+        if level in ("F", "E") or is_raised:
             rank = 0
         elif level != "I" and _WRONG.search(line):
             rank = 1

@@ -357,3 +357,38 @@ def test_an_empty_log_is_wrong_usage(gpudiag: Gpudiag, tmp_path: Path) -> None:
     assert "the log is empty" in done.stderr
     with pytest.raises(UsageError):
         why.explained((), ())
+
+
+def test_a_reason_inside_of_a_harmless_message_is_no_fault_unless_it_was_raised() -> None:
+    # google-deepmind/alphafold3#172, jax-ml/jax#25315
+    statement = (
+        "Unable to initialize backend 'rocm': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
+    )
+    assert explained(f"I1204 13:13:42.884638 139807170155648 xla_bridge.py:895] {statement}").causes == ()
+    assert [cause.cause_id for cause in explained(f"RuntimeError: {statement}").causes] == ["releases_do_not_fit"]
+
+
+def test_an_exception_is_shown_whatever_stands_before_it_or_in_it() -> None:
+    # google-deepmind/alphafold#890
+    raised = "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Could not find the corresponding function"
+    prefixed = f"I0109 12:00:00.123456 140012345 run_docker.py:253] {raised}"
+    assert len(explained(prefixed).unexplained) == 1
+    assert len(explained(f"RuntimeError: {HARMLESS.partition('] ')[2]}").unexplained) == 1
+    assert explained(HARMLESS).unexplained == ()
+    assert (
+        len(explained("UnknownError                              Traceback (most recent call last)").unexplained) == 1
+    )
+
+
+def test_each_wording_of_an_optional_plugin_is_harmless() -> None:
+    # NVIDIA/nccl#1231, #1059, #1504, #162
+    missing = "libnccl-net.so: cannot open shared object file: No such file or directory"
+    for wording in (
+        f"NCCL INFO NET/Plugin : dlerror={missing} No plugin found (libnccl-net.so), using internal implementation",
+        f"NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : {missing}",
+        f"NCCL INFO NET/Plugin: Plugin load returned 2 : {missing} : when loading libnccl-net.so",
+        f"NCCL INFO Unable to load libnccl-net.so : {missing}",
+    ):
+        found = explained(f"678c7278cb2d:26023:26023 [0] {wording}")
+        assert (found.causes, found.unexplained) == ((), ())
+        assert found.harmless

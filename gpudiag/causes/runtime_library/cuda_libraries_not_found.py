@@ -16,6 +16,7 @@ from gpudiag.fix import Action, Kind, Role, check, install, note, prepend, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
+from gpudiag.knowledge.messages.owners import OF_OTHER_GPUS
 from gpudiag.knowledge.messages.way import (
     LIBRARIES_MISSING,
     LIBRARY_ASKED_FOR,
@@ -79,6 +80,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     names += list(dict.fromkeys(f"{event['library']}.so.{event['version']}" for event in linked))
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
     only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
+    if program.first(*OF_OTHER_GPUS) and not linked and all(map(RUNTIME.match, names)):
+        return
     # Every machine without CUDA says so, and it means nothing there; unless it has a GPU, or was set up for one.
     driver = bool(names) and any(event["library"] in _OF_THE_DRIVER for event in program.all(LIBRARY_OPENED))
     named = [line for _, line in origin.stated.cards]

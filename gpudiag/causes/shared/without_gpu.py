@@ -8,6 +8,7 @@ from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.misleading import CUINIT_303
+from gpudiag.knowledge.messages.owners import OF_OTHER_GPUS
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.text import one_line
@@ -28,7 +29,7 @@ def is_without_gpu(log: Log, origin: Origin) -> bool:
 
     Every TensorFlow built for CUDA says so on a machine without a GPU, and computes on the CPU.
     """
-    if origin.stated.has_no_gpu:
+    if origin.stated.has_no_gpu or log.first(*OF_OTHER_GPUS):
         return True
     no_runtime = any(RUNTIME.match(event["library"]) for event in log.all(LIBRARY_NOT_OPENED))
     return (no_runtime or bool(_of_no_driver(log))) and not _is_meant(log, origin, no_runtime=no_runtime)

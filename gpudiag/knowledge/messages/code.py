@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import ask, check, install, install_driver, note, nvidia_smi, prepend
+from gpudiag.fix import ask, check, edit, install, install_driver, note, nvidia_smi, prepend, start
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -43,6 +43,21 @@ PTX_REFUSED = FAMILY.fault(
         ),
     ),
     confidence=Confidence.POSSIBLE,
+)
+FAMILY.fault(
+    "compiler_older_than_gpu",
+    "LLVM ERROR: PTX version {ptx:v} does not support target '{target:w}'",
+    "LLVM ERROR: ptx{ptx:d} is required for target {target:w}",
+    meaning="XLA's compiler does not write code for {target}: this build of TensorFlow is older than the GPU",
+    in_general="XLA's compiler does not write code for this GPU: this build of TensorFlow is older than the GPU",
+    fix=(
+        start(
+            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            "NVIDIA's build, has code for Blackwell",
+        ),
+        edit("jit_compile=False", "in model.compile() and tf.function, if the program can do without XLA"),
+    ),
+    seen="2.21, XLA",
 )
 NO_CODE_FOR_GPU = FAMILY.fault(
     "no_code_for_gpu",

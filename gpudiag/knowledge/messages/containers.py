@@ -36,7 +36,7 @@ _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 FAMILY.fault(
     "no_device_driver",
-    "could not select device driver {} with capabilities: [[gpu",
+    "could not select device driver {} with capabilities: [[",
     "Unknown runtime specified nvidia",
     "unknown or invalid runtime name: nvidia",
     meaning="Docker has no NVIDIA runtime: the NVIDIA container toolkit is missing, or Docker does not use it",
@@ -485,6 +485,7 @@ FAMILY.fault(
     "shm_bus_error",
     "[Errno 28] No space left on device: '/dev/shm{:q}'",
     "DataLoader worker (pid {:d}) is killed by signal: Bus error",
+    "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)",
     "Bus error (core dumped)",
     meaning="shared memory (/dev/shm) is full; a container has only 64 MiB by default",
     fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),

@@ -532,18 +532,24 @@ CODES = (
             number,
             f"MPS_{name}",
             f"Mps{runtime}",
-            "",
+            words,
             f"the MPS server {meaning}",
             (configure("echo quit | nvidia-cuda-mps-control", "then start it again: nvidia-cuda-mps-control -d"),),
             confidence=Confidence.LIKELY,
             stage=Stage.CONTEXT,
         )
-        for number, name, runtime, meaning in (
-            (806, "RPC_FAILURE", "RpcFailure", "does not answer calls"),
-            (807, "SERVER_NOT_READY", "ServerNotReady", "is still starting, or recovers from a fault"),
-            (808, "MAX_CLIENTS_REACHED", "MaxClientsReached", "serves as many processes as it can"),
-            (809, "MAX_CONNECTIONS_REACHED", "MaxConnectionsReached", "has as many connections as it can"),
-            (810, "CLIENT_TERMINATED", "ClientTerminated", "ended this process with another one that failed"),
+        for number, name, runtime, words, meaning in (
+            (806, "RPC_FAILURE", "RpcFailure", "", "does not answer calls"),
+            (
+                807,
+                "SERVER_NOT_READY",
+                "ServerNotReady",
+                "MPS server is not ready to accept new MPS client requests",
+                "is still starting, or recovers from a fault",
+            ),
+            (808, "MAX_CLIENTS_REACHED", "MaxClientsReached", "", "serves as many processes as it can"),
+            (809, "MAX_CONNECTIONS_REACHED", "MaxConnectionsReached", "", "has as many connections as it can"),
+            (810, "CLIENT_TERMINATED", "ClientTerminated", "", "ended this process with another one that failed"),
         )
     ),
     Code(

@@ -111,6 +111,7 @@ TORCH_FULL = FAMILY.fault(
     "torch_full",
     "RuntimeError: CUDA out of memory",
     "OutOfMemoryError: CUDA out of memory",
+    "CUDA out of memory. Tried to allocate {} has a total {:w} of {} is free",
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",

@@ -340,6 +340,8 @@ FAMILY.harmless(
     "NET/Plugin : No plugin found (libnccl-net.so)",
     "NET/Plugin: No plugin found",
     "NET/Plugin: Could not find: {:s} libnccl-net",
+    "NET/Plugin{}libnccl-net.so: cannot open shared object file",
+    "Unable to load libnccl-net.so : libnccl-net.so: cannot open shared object file",
     "TUNER/Plugin: Failed to find ncclTunerPlugin",
     "NET/IB : No device found",
     "Failed to open libibverbs.so",

@@ -331,7 +331,7 @@ FAMILY.harmless(
     "Unexpectedly high number of iterations in HLO passes",
     "An interactive session is already active",
     "Results do not match the reference. This is likely a bug/unexpected loss of precision",
-    meaning="it comes from another part of the program; the GPU is still used",
+    meaning="it comes from another part of the program, and says nothing about TensorFlow's GPU",
     seen="all",
 )
 FAMILY.harmless(

@@ -41,6 +41,44 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         ),
     ),
     (
+        "intel_gpus",
+        r"lib(?:ze_loader|ze_intel_gpu|sycl|pi_level_zero|mkl_sycl)",
+        "Intel's GPUs (Level Zero, oneAPI), which intel-extension-for-tensorflow and -pytorch ask for",
+        (
+            run("source /opt/intel/oneapi/setvars.sh", "if oneAPI is installed there", kind=Kind.SET_VARIABLE),
+            run(
+                "sudo apt install intel-opencl-icd intel-level-zero-gpu level-zero",
+                "from Intel's package repository for GPUs",
+                kind=Kind.INSTALL_AS_ROOT,
+            ),
+            run(
+                "pip uninstall -y intel-extension-for-tensorflow",
+                "if no GPU of Intel is to be used",
+                kind=Kind.REMOVE,
+                role=Role.ALTERNATIVE,
+            ),
+        ),
+    ),
+    (
+        "directml",
+        r"lib(?:d3d12|d3d12core|dxcore|directml)",
+        "Windows (Direct3D 12), which DirectML asks for and only WSL 2 has",
+        (
+            check("ls /usr/lib/wsl/lib", "if it has the library, put this folder on LD_LIBRARY_PATH"),
+            run(
+                "wsl.exe --update",
+                "in WSL, if it has not; the GPU's driver for Windows brings the library",
+                kind=Kind.CONFIGURE,
+            ),
+            run(
+                "pip uninstall -y tensorflow-directml-plugin tensorflow-directml torch-directml",
+                "on any other Linux, where DirectML cannot run",
+                kind=Kind.REMOVE,
+                role=Role.ALTERNATIVE,
+            ),
+        ),
+    ),
+    (
         "mpi",
         r"lib(?:mpi|mpi_cxx|open-rte|open-pal|pmix)",
         "MPI: it is not loaded, or of another release than the program was built with",
@@ -87,7 +125,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
     ),
     (
         "linear_algebra",
-        r"lib(?:openblas|blas|lapack|cblas|f77blas|atlas|mkl_\w{1,20}|gfortran|quadmath|iomp5|gomp|tbb)",
+        r"lib(?:openblas|blas|lapack|cblas|f77blas|atlas|mkl_(?!sycl)\w{1,20}|gfortran|quadmath|iomp5|gomp|tbb)",
         "linear algebra (BLAS), Fortran or OpenMP, which NumPy, SciPy and TensorFlow of conda ask for",
         (
             run(
@@ -121,8 +159,8 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
     ),
 )
 
-for _name, _stems, _owner, _fix in _OWNERS:
-    FAMILY.fault(
+LIBRARIES = {
+    _name: FAMILY.fault(
         f"library_of_{_name}",
         pattern=r"(?:Could not (?:load dynamic library|dlopen library|load library) '?)?"
         rf"(?<![\w./-])(?P<library>{_stems}(?:[_-]\w{{1,30}}){{0,3}}\.so[.\d]{{0,20}})"
@@ -133,3 +171,8 @@ for _name, _stems, _owner, _fix in _OWNERS:
         in_general=f"the loader does not find a library of {_owner}",
         fix=_fix,
     )
+    for _name, _stems, _owner, _fix in _OWNERS
+}
+"""The messages by the owners of the libraries."""
+OF_OTHER_GPUS = (LIBRARIES["rocm"], LIBRARIES["intel_gpus"], LIBRARIES["directml"])
+"""A plug-in for other GPUs, or one that does not use CUDA, lacks a library: a missing CUDA means nothing then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import ask, check, edit, edit_note, install, kernel_log, note, nvidia_smi, start
+from gpudiag.fix import ask, check, edit, edit_note, install, kernel_log, note, nvidia_smi, start, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -134,4 +134,33 @@ FAMILY.fault(
     confidence=Confidence.POSSIBLE,
     stage=Stage.DRIVER,
     seen="PyTorch",
+)
+FAMILY.fault(
+    "cudnn_of_torch_hidden",
+    "cuDNN version incompatibility: PyTorch was compiled against ({built:l}) but found runtime version ({found:l})",
+    "cuDNN version incompatibility: PyTorch was compiled against ({built:l}) but linked against ({found:l})",
+    "cuDNN version mismatch: PyTorch was compiled against {built:d} but linked against {found:d}",
+    meaning="PyTorch was built with cuDNN {built} but loads cuDNN {found}, which comes first on the loader's path",
+    in_general="another cuDNN comes first on the loader's path and is older than PyTorch's own",
+    fix=(
+        unset("LD_LIBRARY_PATH", note="if it puts another cuDNN first: PyTorch brings its own"),
+        check("ldconfig -p | grep cudnn; pip list | grep -i cudnn", "shows which copies are installed"),
+        install("--force-reinstall", "torch", note="brings the cuDNN that this PyTorch was built with"),
+    ),
+    stage=Stage.LIBRARIES,
+    seen="PyTorch",
+)
+FAMILY.fault(
+    "library_of_jax_not_loaded",
+    "Unable to load {library:w}. Is it installed?",
+    "versions_helpers.cc:{:d}: operation {} failed: The {library:w} library was not found",
+    meaning="JAX's plug-in for CUDA cannot load {library}: it is not installed, or another copy comes first",
+    in_general="JAX's plug-in for CUDA cannot load one of CUDA's libraries",
+    fix=(
+        unset("LD_LIBRARY_PATH", note="if it puts another CUDA before the one that jax[cuda12] brings"),
+        install("--upgrade", "jax[cuda12]", note="brings CUDA's libraries, of the releases that this JAX needs"),
+        check("pip list | grep -i -e jax -e nvidia", "the releases of jax, jaxlib and JAX's plug-in must be the same"),
+    ),
+    stage=Stage.LIBRARIES,
+    seen="JAX",
 )

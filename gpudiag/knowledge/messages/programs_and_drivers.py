@@ -66,6 +66,7 @@ TWO_VERSIONS = FAMILY.fault(
     "kernel version {module:v} does not match DSO version {library:v}",
     "NVRM: API mismatch: the client has the version {library:v}",
     "Driver/library version mismatch",
+    "nvml error: driver/library version mismatch",
     "NVML/RM version mismatch",
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
