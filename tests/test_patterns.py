@@ -24,10 +24,9 @@ import pytest
 import gpudiag
 from counting import Engine, TooMany, constants, is_of, parser
 from gpudiag.causes.shared import last_resort
-from gpudiag.knowledge import cards, log, origin, requirements, stated
+from gpudiag.knowledge import cards, log, origin, requirements, settings_of_files, stated
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.report import masking
-from gpudiag.run.bisect import parts
 from reports import sample
 
 MODES = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
@@ -95,7 +94,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ],
     ("gpudiag.lint.rules.setting_never_made", "_is_alone"): lambda: [r"\bset_growth\b"],
     ("gpudiag.lint.shell", "_is_misspelt"): lambda: [r"(?<![${\w])GPU_ID\b"],
-    ("gpudiag.run.bisect.parts", "entries"): lambda: list(parts._SEPARATED.values()),
+    ("gpudiag.knowledge.settings_of_files", "entries"): lambda: list(settings_of_files._SEPARATED.values()),
     ("gpudiag.simulator.faults", "_function"): lambda: [
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<code>\d+)(?::(?P<first>\d+))?",
         r"(?P<function>(?:__)?(?:cu|nv|nccl)\w+):(?P<seconds>\d+(?:\.\d+)?)",

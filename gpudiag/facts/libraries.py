@@ -29,6 +29,7 @@ from gpudiag import trust
 from gpudiag.facts import printable
 from gpudiag.facts.asked_loader import asked
 from gpudiag.facts.loader_cache import cached, configured
+from gpudiag.facts.requirements import recorded_libraries
 from gpudiag.hardware import cuda, elf, file_state
 from gpudiag.model.facts import FileFault, FileState, Library, LibraryCopy, LibraryFacts
 
@@ -362,10 +363,10 @@ class _Packaged:
                     record = PathDistribution(folder).read_text("RECORD") if match else None
                 except (OSError, ValueError):
                     continue  # the family ``tensorflow`` names it
-                for file, size in re.findall(r"^([^,\n]+\.so[.\d]*),[^,\n]*,(\d*)", record or "", re.MULTILINE):
+                for file, size in recorded_libraries(record or ""):
                     assert match is not None
                     if size:
-                        self._sizes[str(site / file)] = int(size)
+                        self._sizes[str(site / file)] = size
                     owner = f"{match['name'].replace('_', '-')} {match['version']}"
                     self._owners[str(site / file)] = owner
                     if owner not in self.incomplete and _is_absent(site / file):

@@ -21,7 +21,7 @@ from gpudiag.interpreter import asked
 from gpudiag.model.facts import Provenance, ProvenanceKind
 
 _PACKAGES = re.compile(r"[-/\\](?:site-packages|dist-packages)$")
-_FINDER = re.compile(r"\b__editable__\w+_finder\b")
+_FINDER = re.compile(r"\b__editable__\w{1,200}_finder\b")
 _TIMEOUT_S = 5
 _LARGEST = 256 << 10
 _STARTED = """

@@ -83,6 +83,19 @@ def recorded(metadata: Metadata) -> str | None:
     return metadata.read_text("RECORD")
 
 
+def recorded_libraries(record: str) -> Iterator[tuple[str, int]]:
+    """Yield file and size (0: not recorded) of each library in the text of RECORD, which has 22,000 lines."""
+    at = record.find(".so")
+    while at >= 0:
+        begins, ends = record.rfind("\n", 0, at) + 1, record.find("\n", at)
+        line = record[begins : ends if ends >= 0 else len(record)].rstrip("\r")
+        file, _, rest = line.partition(",")
+        size = rest.rpartition(",")[2]
+        if file.endswith(".so") or re.search(r"\.so\.[.\d]{1,99}$", file):
+            yield file, int(size) if size.isdecimal() else 0
+        at = record.find(".so", begins + len(line))
+
+
 @cache
 def header(metadata: Metadata) -> str:
     """Return the fields of METADATA; "" for another format. The email parser of the standard library takes 0.5 ms."""

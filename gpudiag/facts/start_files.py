@@ -26,7 +26,7 @@ _MOST_SOURCED = 400
 _OF_ACTIVATION = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
 """Variables that the ``activate`` of every environment sets."""
 _INITS = ("systemd", "init", "launchd", "runit", "openrc-init")
-_PATH = re.compile(r"/[\w.+@-]+(?:/[\w.+@-]+)+")
+_PATH = re.compile(r"(?<![\w.+@/-])(?:/[\w.+@-]{1,255}){2,99}")
 _NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
 _MOST_FILES = 200
 """The most files of one kind that are read: a machine may have hundreds of units."""
@@ -48,7 +48,9 @@ _OF_PYTHON: dict[str, tuple[str, ...]] = {
 }
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_SOURCED = re.compile(r"^\s*(?:source|\.)\s+(?P<file>\"[^\"]+\"|'[^']+'|[^\s;&|]+)", re.MULTILINE)
+_SOURCED = re.compile(
+    r"^[ \t]{0,99}(?:source|\.)[ \t]{1,9}(?P<file>\"[^\"\n]{1,999}\"|'[^'\n]{1,999}'|[^\s;&|]{1,999})", re.MULTILINE
+)
 _UNIT_LINE = re.compile(r"\s*Environment\s*=\s*(.*)")
 _EXPANSION = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
 

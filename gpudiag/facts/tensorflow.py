@@ -24,7 +24,7 @@ from gpudiag import examined
 from gpudiag.errors import UsageError
 from gpudiag.facts import module_path as paths
 from gpudiag.facts import printable
-from gpudiag.facts.requirements import header, normalized, recorded, requirements, texts
+from gpudiag.facts.requirements import header, normalized, recorded, recorded_libraries, requirements, texts
 from gpudiag.model.facts import Distribution, FileState, Requirement, TensorflowBuild, TensorflowFacts
 
 _BUILD_INFO = "python/platform/build_info.py"
@@ -55,7 +55,6 @@ _IMPORTED = (
     "wrapt",
 )
 """Modules of the distributions that TensorFlow requires."""
-_LIBRARY = re.compile(r"([^,\n]+\.so[.\d]*),[^,\n]*,(\d*)\r?")
 _COMPANIONS = re.compile(r"(keras|tf-keras|numpy|protobuf|ml-dtypes|h5py|nvidia-.*)")
 
 
@@ -141,9 +140,9 @@ def _damaged(own: str, installed: Mapping[str, Metadata], required: Iterable[Req
         metadata = installed[name]
         root = metadata.locate_file("")
         owner = f"{name} {' '.join(_fields(metadata, 'Version'))}"
-        for file, size in _recorded_libraries(recorded(metadata) or ""):
+        for file, size in recorded_libraries(recorded(metadata) or ""):
             path = f"{root}/{file}"
-            if not _is_whole(path, int(size or 0)) and (state := _state(path, int(size or 0))) is not None:
+            if not _is_whole(path, size) and (state := _state(path, size)) is not None:
                 yield msgspec.structs.replace(state, owner=owner)
                 break  # one of a distribution says enough
     for top in _IMPORTED if own else ():
@@ -157,17 +156,6 @@ def _state(path: str, size: int | None = None) -> FileState | None:
     from gpudiag.hardware import elf, file_state  # 25 ms, and most files are as they should be
 
     return file_state.look(Path(path), elf.machine_of_python(), size)
-
-
-def _recorded_libraries(record: str) -> Iterator[tuple[str, str]]:
-    """Yield file and size of each library in the text of RECORD: a pattern would try each of 22,000 lines."""
-    at = record.find(".so")
-    while at >= 0:
-        begins, ends = record.rfind("\n", 0, at) + 1, record.find("\n", at)
-        ends = len(record) if ends < 0 else ends
-        if line := _LIBRARY.fullmatch(record, begins, ends):
-            yield line[1], line[2]
-        at = record.find(".so", ends)
 
 
 def _is_whole(path: str, size: int) -> bool:

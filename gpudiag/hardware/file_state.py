@@ -20,11 +20,11 @@ _MOST_LINKS = 40
 _START = 512
 _CONTENTS = (
     (re.compile(rb"version https://git-lfs\."), "is a pointer of Git LFS, not the file itself"),
-    (re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE), "is a page of HTML or XML, not a library"),
-    (re.compile(rb"/\* GNU ld script|\s*(?:INPUT|GROUP) *\("), "is a text for the linker, not a library"),
+    (re.compile(rb"\s{0,99}<(?:!doctype|html|\?xml)", re.IGNORECASE), "is a page of HTML or XML, not a library"),
+    (re.compile(rb"/\* GNU ld script|(?:INPUT|GROUP) {0,9}\("), "is a text for the linker, not a library"),
     (re.compile(rb"!<arch>\n"), "is a static library"),
     (re.compile(rb"\x1f\x8b|PK\x03\x04|\xfd7zXZ|BZh|\x28\xb5\x2f\xfd"), "is a compressed archive"),
-    (re.compile(rb"\0+\Z"), "begins with zeros only"),
+    (re.compile(rb"\0{64}"), "begins with zeros"),
 )
 """What is found in the place of a library, by its first bytes."""
 _PROCESSORS = {"EM_X86_64": "x86-64", "EM_AARCH64": "AArch64", "EM_386": "x86", "EM_PPC64": "POWER", "EM_ARM": "ARM"}

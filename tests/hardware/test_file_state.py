@@ -56,7 +56,7 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
         (b"/* GNU ld script */ GROUP ( libx.so.1 )", "is a text for the linker"),
         (b"!<arch>\n", "is a static library"),
         (b"PK\x03\x04", "is a compressed archive"),
-        (bytes(4096), "begins with zeros only"),
+        (bytes(4096), "begins with zeros"),
         (b"junk", "is not a library"),
         (b"\x7fELF\2\1\1" + b"\xff" * 100, "is cut short"),
     ],
