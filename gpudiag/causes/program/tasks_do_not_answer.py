@@ -7,20 +7,14 @@ has another address, or that a firewall hides, stops all. The same happens in a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import MOST
 from gpudiag.fix import Kind, check, note
-from gpudiag.knowledge.variables import CLUSTER
-from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import EnvironmentFacts, Facts
-from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.program import ClusterTask, ProgramTrace, place
 from gpudiag.model.report import Severity
-from gpudiag.probes.host import collectives
 
 CAUSE = Cause(
-    title="{task} {waits} for {others} of TF_CONFIG: no connection is accepted there",
+    title="{task} waits for {others} of TF_CONFIG: no connection is accepted there",
     severity=Severity.WARNING,
     fix=(
         note(
@@ -35,11 +29,7 @@ CAUSE = Cause(
 _NAMED = 3
 
 
-def find(facts: Facts, program: ProgramTrace | None, environment: EnvironmentFacts | None) -> Matches:
-    if program is None:
-        if environment is not None and environment.silent_tasks:
-            yield _before_a_program(collectives.own_task(facts) or "a task", environment.silent_tasks)
-        return
+def find(program: ProgramTrace) -> Matches:
     for cluster in program.clusters:
         silent = cluster.silent
         if not silent or (cluster.joined and program.ended.startswith("exit status 0")):
@@ -53,29 +43,15 @@ def find(facts: Facts, program: ProgramTrace | None, environment: EnvironmentFac
             ),
             figures={
                 "task": cluster.task,
-                "waits": "waits",
-                "others": _names([peer.task for peer in silent]),
+                "others": _names(silent),
                 "host": host.strip("[]"),
                 "port": port,
             },
         )
 
 
-def _before_a_program(own: str, silent: Mapping[str, str]) -> Match:
-    """Match tasks that do not answer a check: a task listens as soon as its program runs, so it may start later."""
-    may_start = all("refused" in answer for answer in silent.values())
-    look = "also from this machine: its address in TF_CONFIG, a firewall, or a proxy in http_proxy"
-    return Match(
-        evidence=tuple(f"{task} of {CLUSTER}: {answer}" for task, answer in list(silent.items())[:MOST]),
-        confidence=Confidence.POSSIBLE if may_start else Confidence.LIKELY,
-        figures={"task": own, "waits": "would wait", "others": _names([*silent]), "host": "HOST", "port": "PORT"},
-        fix=(CAUSE.fix[0], check("nc -vz HOST PORT", look)),
-        about=(CLUSTER,),
-    )
-
-
-def _names(tasks: list[str]) -> str:
-    few = tasks[:_NAMED]
-    if len(tasks) > _NAMED:
-        return f"{', '.join(few)} and {len(tasks) - _NAMED} more"
+def _names(peers: tuple[ClusterTask, ...]) -> str:
+    few = [peer.task for peer in peers[:_NAMED]]
+    if len(peers) > _NAMED:
+        return f"{', '.join(few)} and {len(peers) - _NAMED} more"
     return " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))
