@@ -151,6 +151,8 @@ def made(kind: inspect.Type, chance: random.Random, texts: list[str]) -> Any:
             return chance.choice((0.0, -1.0, 1e308))
         case inspect.BoolType():
             return chance.random() < 0.5
+        case inspect.EnumType(cls=members):
+            return chance.choice(list(members))
         case inspect.NoneType():
             return None
         case inspect.Metadata(type=inner):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, install_driver, kernel_log, note, reboot, run
+from gpudiag.fix import Kind, check, install_driver, kernel_log, note, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -78,7 +78,7 @@ FAMILY.fault(
     "Reset required [NV_ERR_RESET_REQUIRED]",
     meaning="the driver refuses the GPU until it is reset",
     fix=(
-        run("sudo nvidia-smi --gpu-reset", "if no process uses a GPU; or reboot", kind=Kind.RESET_GPU),
+        reset_gpu("0", "if no process uses the GPU; or reboot"),
         kernel_log("shows the error before it, which names the fault"),
     ),
 )
