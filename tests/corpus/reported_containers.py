@@ -23,7 +23,7 @@ ITEMS = (
         171,
         "a pod loses its GPU after systemctl daemon-reload",
         rule="device_files_kept_by_control_group",
-        fix="restart",
+        fix="kubectl delete pod",
         machine=machine(_DENIED),
         faults=("cuinit=100", "nvml_init=999"),
         variables={"KUBERNETES_SERVICE_HOST": "10.96.0.1", "NVIDIA_VISIBLE_DEVICES": "GPU-0"},
