@@ -58,8 +58,15 @@ _DEFAULT_FOLDER = "default folder"
 _SIMULATED = "simulated machine"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-_DRIVER_FOLDERS = ("usr/lib/wsl/lib", "usr/local/nvidia/lib64", "usr/lib64-nvidia", "run/opengl-driver/lib")
-"""Folders in which WSL, Kubernetes on Google's cloud, Colab and NixOS put the driver's libraries."""
+_DRIVER_FOLDERS = (
+    "usr/lib/wsl/lib",
+    "usr/local/nvidia/lib64",  # Kubernetes on Google's cloud
+    "usr/lib64-nvidia",  # Colab
+    "run/opengl-driver/lib",  # NixOS
+    ".singularity.d/libs",  # https://github.com/apptainer/singularity/issues/4783
+    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",  # https://github.com/NVIDIA/k8s-device-plugin/issues/204
+)
+"""Folders into which systems and container runtimes put the driver's libraries, where the loader may not look."""
 _TOOLKITS = (
     "CUDA_HOME",
     "CUDA_PATH",

@@ -6,8 +6,10 @@ import pytest
 
 from conftest import Gpudiag
 from corpus.containers import NO_GPU_AT_ALL, machine
+from examples import evidence
 from gpudiag.model import codec
 from gpudiag.model.report import Report
+from gpudiag.run.diagnosis import diagnose
 
 HIDDEN = '"/dev/nvidiactl" = false\n"/dev/nvidia-uvm" = false\n"/dev/nvidia0" = false'
 DOCKER = '"/.dockerenv" = ""'
@@ -51,3 +53,9 @@ def test_several_gpus_that_work_have_notes_alone(gpudiag: Gpudiag) -> None:
     found = [finding for row in report.rows for finding in row.findings]
     assert {finding.severity.value for finding in found} == {"note"}
     assert {finding.kind for finding in found} == {"small_shm", "iommu_translates", "other_workers"}
+
+
+def test_a_driver_library_off_the_loaders_path_is_said_to_be_there() -> None:
+    (cause,) = diagnose(evidence("devices_without_library", "off the loader's path")).causes
+    assert "/.singularity.d/libs, where the loader does not look" in cause.cause
+    assert [action.command for action in cause.fix] == ["export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"]

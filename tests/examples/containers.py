@@ -6,6 +6,7 @@ import msgspec
 
 from examples import Example
 from examples.facts import example, example_gpu, example_with_gpus
+from examples.hosts.libraries import example_absent, example_copy, example_facts
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.containers import VISIBLE
 from gpudiag.model.facts import (
@@ -74,6 +75,12 @@ def _pod(gpus: int = 2, used_by: int | None = None, **variables: str) -> Evidenc
 
 
 _BY_HAND = ("nvidia0", "nvidiactl")
+_OFF_THE_PATH = msgspec.structs.replace(
+    _facts(_IN_DOCKER, nodes=_BY_HAND),
+    libraries=example_facts(
+        example_absent("libcuda.so.1", example_copy("libcuda.so.1", "/.singularity.d/libs"))
+    ).libraries,
+)
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "container_without_gpu": (
         Example("docker run", Evidence(_facts(_IN_DOCKER))),
@@ -128,6 +135,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("--device /dev/nvidia0", Evidence(_facts(_IN_DOCKER, nodes=_BY_HAND))),
         Example("apptainer without --nv", Evidence(_facts(_IN_APPTAINER, nodes=_BY_HAND))),
         Example("utility alone", Evidence(_facts(_IN_DOCKER, nodes=_BY_HAND, NVIDIA_DRIVER_CAPABILITIES="utility"))),
+        Example("off the loader's path", Evidence(_OFF_THE_PATH)),
         Example("Windows' device", Evidence(_facts(_IN_DOCKER, pci=False, nodes=("dxg",)))),
         Example("with the library", Evidence(_facts(_IN_DOCKER, nodes=_BY_HAND, library=True)), fires=False),
         Example("no device", Evidence(_facts(_IN_DOCKER)), fires=False),
