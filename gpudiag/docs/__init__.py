@@ -28,6 +28,8 @@ _IN_TITLE, _IN_PAGE_TITLE, _MOST_IN_TEXT = 12, 4, 5
 often."""
 _AS_PHRASE = 12
 """Additional weight of words that are found one after the other, as in a line of a log."""
+_OF_MESSAGES = 0.8
+"""Weight of words in the page of messages: it has most of the sections, and a cause or a probe says more."""
 _LONG = 2000
 """Length of a section, in characters, at which a word counts half as much as in a very short one."""
 _COVERED = 0.6
@@ -183,7 +185,8 @@ def _ranked(sections: Sequence[Section], words: Sequence[str]) -> list[tuple[flo
     for score, part, section in zip(scores, covered, sections, strict=True):
         if part >= _COVERED * total:
             whole = len(words) > 1 and phrase in " ".join(section.text.lower().split())
-            ranked.append(((score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
+            share = _OF_MESSAGES if section.page == "messages" else 1
+            ranked.append(((share * score + _AS_PHRASE * total * whole) / (_LONG + len(section.text)), section))
     return sorted(ranked, key=lambda hit: (not hit[1].is_named_by(words), -hit[0]))
 
 

@@ -121,7 +121,8 @@ def test_the_active_environment_is_examined_as_it_is_if_only_that_has_tensorflow
         f"{active}/bin/python (Python {sys.version.split()[0]}) is examined, because it is active (VIRTUAL_ENV) and "
         "has TensorFlow, not the environment in which gpudiag is installed"
     ]
-    # Nothing that is judged names gpudiag's own environment, except the libraries of the simulated machine.
+    # The facts name gpudiag's own environment once, for its own pip; the simulated machine's libraries do, too.
+    assert facts["system"]["python_environment"].pop("of_gpudiag") == f"{of_gpudiag}/bin/python"
     assert str(of_gpudiag) not in json.dumps([facts["environment"], facts["tensorflow"], facts["system"]])
     assert facts["environment"]["variables"].keys() & {"PYTHONPATH", "PYTHONHOME"} == set()
 
@@ -281,7 +282,7 @@ def test_the_commands_of_a_fix_name_the_interpreter_that_they_are_for() -> None:
     environment = PythonEnvironment(
         "conda", "/a b/bin/python", has_pip=True, tools=("conda",), of_gpudiag="/g/bin/python"
     )
-    place = Place(environment, "/a b/bin/python", "/a b", variables={"CONDA_PREFIX": "/other"})
+    place = Place(environment, "/a b/bin/python", "/a b", in_conda=True, variables={"CONDA_PREFIX": "/other"})
 
     def command(action: Action) -> str:
         there = fitted(action, place)
