@@ -40,6 +40,16 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
     folders = installed.without_init
     left_over = "is a folder without __init__.py: what an uninstall leaves, or another folder"
     newest = _newest_python(facts)
+    installation = _installation(newest, active, is_of_a_tool=is_of_a_tool)
+    another = (
+        run(
+            f"gpudiag check --python {quote(installed.elsewhere)}",
+            "if programs are started by this Python, which has TensorFlow",
+            kind=Kind.NONE,
+        )
+        if installed.elsewhere
+        else None
+    )
     yield Match(
         (
             f"{python} finds no module tensorflow",
@@ -50,14 +60,7 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
         ),
         figures={"executable": python},
         fix=(
-            run(
-                f"gpudiag check --python {quote(installed.elsewhere)}",
-                "if programs are started by this Python, which has TensorFlow",
-                kind=Kind.NONE,
-            )
-            if installed.elsewhere
-            else None,
-            _installation(newest, active, is_of_a_tool=is_of_a_tool),
+            *((installation, another) if _is_chosen(facts) else (another, installation)),
             run(
                 f"{quote(active)}/bin/python -m pip list",
                 "or run the program with this Python: it is active",
@@ -69,6 +72,14 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
             note(f"rename or delete {' and '.join(folders)}") if folders else None,
         ),
     )
+
+
+def _is_chosen(facts: Facts) -> bool:
+    """Return whether the user chose this environment, which is not gpudiag's own."""
+    system = facts.system
+    if isinstance(system, Unknown) or system.python_environment is None:
+        return False
+    return system.python_environment.of_gpudiag not in ("", system.executable)
 
 
 def _installation(newest: str, active: str, *, is_of_a_tool: bool) -> Action | None:
