@@ -40,7 +40,7 @@ def read(file: Path) -> Elf | None:
 
 
 def machine_of_python() -> tuple[int, str] | None:
-    """Return the class and processor of this interpreter, which its libraries must have."""
+    """Return the ELF class and machine of this interpreter: libraries of others cannot be loaded into it."""
     own = read(Path(sys.executable)) if sys.executable else None
     return own.machine if own else None
 

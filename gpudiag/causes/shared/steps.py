@@ -161,7 +161,7 @@ def _device_count(evidence: Evidence) -> Answer:
 
 
 def _crash(evidence: Evidence, *names: str) -> Answer:
-    """Look whether the trace ended by the signal with which opening one of these libraries, or of all, ends."""
+    """Return the library that ended the trace: opening it ends a process by that signal. No names: any."""
     words = " ".join(row.crash.detail for row in evidence.rows if row.probe == TRACE and row.crash is not None)
     library = ends_the_process(evidence.facts, words)
     if library is None or (names and library.soname not in names):

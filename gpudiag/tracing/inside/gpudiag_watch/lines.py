@@ -120,7 +120,7 @@ def _without_our_frames(kind, error, trace):
 
 
 def _note_end(kind, error, trace) -> None:
-    """Note the exception that ends the process, as Python prints it."""
+    """Write the exception that ends the process into the notes, in the words in which Python prints it."""
     import traceback
 
     if issubclass(kind, Exception):
