@@ -38,12 +38,16 @@ memory = "12GiB"
 taken = "100MiB"
 taken_by = 4711
 """
-_ONE_FULL = """
+_ONE_FULL = r"""
 [[gpu]]
 name = "NVIDIA GeForce RTX 3060"
 memory = "12GiB"
 taken = "12GiB"
 taken_by = 4711
+
+[files]
+"/proc/4711/status" = "Name:\tpython3\nState:\tS (sleeping)\nPPid:\t4700\nUid:\t1000\t1000\t1000\t1000\n"
+"/proc/4711/cmdline" = "python3\u0000-m\u0000ipykernel_launcher\u0000"
 """
 
 ITEMS = (
@@ -133,7 +137,7 @@ ITEMS = (
         161,
         "an idle notebook holds the memory",
         rule="memory_held_by_others",
-        fix="ps -o pid,user,etime,args -p 4711",
+        fix="in Jupyter: Kernel, Shut Down Kernel",
         machine=_ONE_FULL,
         faults=("context_creation=2",),
         source="https://github.com/endernewton/tf-faster-rcnn/issues/7",
