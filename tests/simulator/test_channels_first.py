@@ -11,8 +11,8 @@ from .on_machine import Inside
 ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-2, "bfloat16": 5e-2}
 
 WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-"""On a processor with AMX, oneDNN in TensorFlow 2.21.0 computes a bfloat16 conv3d with strides of 2 and no padding wrong,
-by 0.9 of the largest number, on plain CPU tensors too."""
+"""On a processor with AMX, oneDNN in TensorFlow 2.21.0 computes a bfloat16 conv3d with strides of 2 and no padding
+wrong, by 0.9 of the largest number, on plain CPU tensors, too."""
 
 ALSO = {(2, "bfloat16", True), (3, "float16", True), (3, "float64", False)}
 """Beside float32 alone: each type, both dimensions and both ways once; the rest are slow tests."""
