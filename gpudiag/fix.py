@@ -122,6 +122,9 @@ class Action(Record):
     """The variables that the command sets (None: unsets), if it does nothing else: such an action can be tried."""
     pip: tuple[str, ...] = ()
     """The arguments of ``pip install``, if the command is that alone, or makes an environment for it."""
+    container: tuple[str, ...] = ()
+    """The options of ``docker run``, each with its value, and at the end the image, if the command starts a container:
+    every runtime is told them in its own words."""
 
     @property
     def clause(self) -> str:
@@ -210,6 +213,16 @@ def start(command: str, note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action(command, note, role, Where.SCHEDULER, Kind.START_CONTAINER)
 
 
+def run_container(*options: str, image: str = "...", note: str = "", role: Role = Role.FIX) -> Action:
+    """Return how a container is started with ``options``, each with its value, such as ``--gpus all``.
+
+    Docker's options stand for those of every runtime; ``...`` is the image, and what else, that was started before.
+    """
+    words = (*options, image)
+    command = f"docker run {' '.join(words)}"
+    return Action(command, note, role, Where.SCHEDULER, Kind.START_CONTAINER, container=words)
+
+
 def reboot(note: str = "", *, role: Role = Role.FIX) -> Action:
     """Return the command that starts the machine again."""
     return Action("sudo reboot", note, role, Where.HERE, Kind.REBOOT)
@@ -293,6 +306,7 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
         note=action.note.format_map(figures),
         change=change,
         pip=tuple(argument.format_map(figures) for argument in action.pip),
+        container=tuple(option.format_map(figures) for option in action.container),
     )
 
 

@@ -8,7 +8,7 @@ runtime of the container, the rights of the user, the distribution of the system
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
@@ -16,6 +16,7 @@ from shlex import quote
 
 from gpudiag import fix
 from gpudiag.fix import Action, Kind, Where, distinct
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
 _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
@@ -30,9 +31,8 @@ _PINNED = re.compile(r"'?(?P<name>[\w.-]+)==(?P<version>[\w.+!-]+)'?")
 _AGAIN = re.compile(r"(?<!\S)--(?:force-reinstall|upgrade|ignore-installed)(?!\S)")
 _OF_THE_LOADER = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"}
 _GROUP = re.compile(r"usermod -aG (?P<group>\S+)")
-_REGISTRY = re.compile(r"[^\s/]+/[^\s:]+:\S+")
 _DRIVER = re.compile(r"(?:apt install nvidia-driver-\d+\S*|ubuntu-drivers install)$")
-_OF_DOCKER_ALONE = re.compile(r"Compose|--gpus|--ipc|--runtime|toolkit|Docker|in a container")
+_OF_DOCKER_ALONE = ("Compose", "--gpus", "--ipc", "--runtime", "toolkit", "Docker", "in a container")
 _ELSEWHERE = re.compile(
     r"(?:if (?:it|the program) runs )?in (?:a container|a pod|Kubernetes|Slurm|conda|WSL|a notebook)\b"
 )
@@ -103,7 +103,7 @@ class Place:
     container: str | None = None
     """The runtime of the container; "" outside of one."""
     has_gpus: bool = False
-    """True in a container that was given device files of a GPU and the driver's library."""
+    """True in a container that was given the driver's library and all device files of a GPU."""
     groups: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     has_conda: bool = True
@@ -136,7 +136,7 @@ class Place:
             family=next(families, ""),
             wsl=system.wsl,
             container=runtime,
-            has_gpus=bool(runtime and library and facts.given_a_gpu),
+            has_gpus=bool(runtime and library and facts.given_a_gpu and not _lacks_devices(facts)),
             groups=() if isinstance(nodes, Unknown) else nodes.groups,
             variables=facts.variables,
             installed=_installed(facts),
@@ -146,6 +146,13 @@ class Place:
     def way_to_a_gpu(self) -> str:
         """How the service of a notebook gives another machine, with a GPU; "" if this is none."""
         return _RUNTIMES_OF_NOTEBOOKS.get(self.environment.notebook, "") if self.environment else ""
+
+
+def _lacks_devices(facts: Facts) -> bool:
+    """Return whether a device file is missing that a start with GPUs brings: some are passed in by hand."""
+    nodes = facts.device_nodes
+    paths = set() if isinstance(nodes, Unknown) else {node.path for node in nodes.nodes}
+    return bool(paths) and "/dev/dxg" not in paths and not paths >= {"/dev/nvidiactl", "/dev/nvidia-uvm"}
 
 
 def _is_in(facts: Facts, variable: str) -> bool:
@@ -386,21 +393,23 @@ def _started(action: Action, place: Place) -> Action | None:
         if place.container is not None and (named := _ELSEWHERE.match(action.note)):
             return action if _is_meant(named[0], place) else None
         return action
-    words = _WORDS.findall(action.command)
-    if words[:2] != ["docker", "run"] or place.container is None:
+    if not action.container or place.container is None:
         return action
-    options, image = _options(words[2:])
-    proposes_image = bool(_REGISTRY.fullmatch(image))
+    *options, image = action.container
     if not place.container:
-        return action if proposes_image or place.environment is None else None
-    if place.has_gpus and set(options) == {"--gpus"} and not proposes_image:
+        return action if "/" in image or place.environment is None else None
+    gives_gpus = {option.partition(" ")[0] for option in options} == {"--gpus"}
+    if place.has_gpus and gives_gpus and "/" not in image:
         return None
-    if place.container not in _RUNTIMES:
+    sandbox = BY_NAME.get(place.container)
+    if sandbox is None or sandbox.name == "docker":
         return action
-    command, clause = _RUNTIMES[place.container](options, image)
+    if sandbox.start is None:
+        return sandbox.give.replaced(role=action.role) if gives_gpus else action
+    command, clause = sandbox.start(options, "IMAGE" if image == "..." else image)
     if not command:
         return fix.note(clause, kind=Kind.START_CONTAINER) if clause else None
-    note = "" if _OF_DOCKER_ALONE.search(action.note) else action.note
+    note = "" if any(word in action.note for word in _OF_DOCKER_ALONE) else action.note
     return action.replaced(command=command, note="; ".join(filter(None, (clause, note))))
 
 
@@ -410,112 +419,3 @@ def _is_meant(words: str, place: Place) -> bool:
     if meant in ("a pod", "Kubernetes"):
         return place.container == "kubernetes"
     return meant != "a container" or bool(place.container)
-
-
-_Options = dict[str, list[str]]
-
-
-def _options(words: list[str]) -> tuple[_Options, str]:
-    """Return the options of ``docker run`` with their values, and the image: ``IMAGE`` if none is named."""
-    options: _Options = {}
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            return options, "IMAGE" if word == "..." else word
-        name, equals, value = word.partition("=")
-        if not equals and name not in ("-it", "--rm", "--privileged"):
-            value = next(rest, "")
-        options.setdefault(name, []).append(value)
-    return options, "IMAGE"
-
-
-def _flat(options: _Options, command: str, image: str, **renamed: str) -> str:
-    words = [command]
-    for name, values in options.items():
-        for value in values:
-            if name == "--gpus":
-                words.append(renamed["gpus"])
-            elif not value:
-                words.append(name)
-            else:
-                words.append(
-                    f"{name} {value}" if name in ("-e", "-v", "--ulimit", "--group-add") else f"{name}={value}"
-                )
-    return " ".join((*words, image))
-
-
-def _podman(options: _Options, image: str) -> tuple[str, str]:
-    if "--group-add" in options:
-        options = {**options, "--group-add": ["keep-groups"]}
-    return _flat(options, "podman run", image, gpus="--device nvidia.com/gpu=all"), ""
-
-
-def _nerdctl(options: _Options, image: str) -> tuple[str, str]:
-    return _flat(options, "nerdctl run", image, gpus="--gpus all"), ""
-
-
-_OF_APPTAINER = {"--gpus": "--nv", "-e": "--env", "-v": "--bind", "-it": ""}
-_BY_THE_HOST = {
-    "--shm-size": "this container has /dev/shm of the host: make it larger there",
-    "--ipc": "this container has /dev/shm of the host: make it larger there",
-    "--ulimit": "this container has the limits of the shell that starts it: ulimit -l unlimited there",
-    "--group-add": "this container has the groups of the user who starts it: add them on the host",
-}
-
-
-def _apptainer(options: _Options, image: str, program: str = "apptainer") -> tuple[str, str]:
-    words = []
-    for name, values in options.items():
-        if name in _OF_APPTAINER:
-            words += [
-                " ".join(filter(None, (_OF_APPTAINER[name], "" if name == "--gpus" else value))) for value in values
-            ]
-    if not any(words):
-        return "", next((_BY_THE_HOST[name] for name in options if name in _BY_THE_HOST), "")
-    source = f"docker://{image}" if _REGISTRY.fullmatch(image) else image
-    return " ".join((program, "exec", *filter(None, words), source, "COMMAND")), ""
-
-
-def _kubernetes(options: _Options, image: str) -> tuple[str, str]:
-    parts = [f"image: {image}"] if _REGISTRY.fullmatch(image) else []
-    if "--gpus" in options:
-        parts.append("resources: {limits: {nvidia.com/gpu: 1}}")
-    pairs = [value.partition("=")[::2] for value in options.get("-e", ())]
-    if variables := ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in pairs):
-        parts.append(f"env: [{variables}]")
-    context = [f"capabilities: {{add: [{value}]}}" for value in options.get("--cap-add", ())]
-    if any("seccomp" in value for value in options.get("--security-opt", ())):
-        context.append("seccompProfile: {type: Unconfined}")
-    if context:
-        parts.append(f"securityContext: {{{', '.join(context)}}}")
-    if parts:
-        return ", ".join(parts), "put it into the container's part of the pod"
-    if options.keys() & {"--shm-size", "--ipc"}:
-        text = "volumes: [{name: shm, emptyDir: {medium: Memory}}]"
-        return (
-            text,
-            "put it into the pod's spec, and mount it at /dev/shm: volumeMounts: [{name: shm, mountPath: /dev/shm}]",
-        )
-    if "--group-add" in options:
-        return (
-            "securityContext: {supplementalGroups: [GROUP]}",
-            "put it into the pod's spec, with the number of the host",
-        )
-    return "", ""
-
-
-def _lxc(options: _Options, image: str) -> tuple[str, str]:
-    if "--gpus" not in options:
-        return "", ""
-    return "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME", ""
-
-
-_RUNTIMES: dict[str, Callable[[_Options, str], tuple[str, str]]] = {
-    "apptainer": _apptainer,
-    "singularity": partial(_apptainer, program="singularity"),
-    "containerd": _nerdctl,
-    "kubernetes": _kubernetes,
-    "cri-o": _kubernetes,
-    "lxc": _lxc,
-    "podman": _podman,
-}

@@ -14,14 +14,14 @@ from examples import examples
 from examples.facts import example_with_gpus
 from gpudiag import catalogue
 from gpudiag.cause import Evidence
-from gpudiag.fix import Action, export, install, install_driver, note, reboot, run, start, unset
+from gpudiag.fix import Action, export, install, install_driver, note, reboot, run, run_container, unset
 from gpudiag.model import codec
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
 from gpudiag.place import Place, fitted, fitted_all
 from gpudiag.run.diagnosis import diagnose
 
 INSTALLED = install("tensorflow[and-cuda]==2.20.0")
-GIVEN = start("docker run --gpus all -e A=b IMAGE")
+GIVEN = run_container("--gpus all", "-e A=b", image="IMAGE")
 RECORDED = Path(__file__).parent / "recorded" / "corpus"
 
 
@@ -97,11 +97,11 @@ def test_what_is_so_already_is_left_out() -> None:
         export("A", "b"),
         install("tensorflow==2.21.0"),
         run("sudo usermod -aG video someone"),
-        start("docker run --gpus all ..."),
+        run_container("--gpus all"),
     ):
         assert fitted_all((action, rest), venv) == (rest,)
     docker = Place.of(PLACES["Docker"].of(facts))
-    assert fitted_all((start("docker run --gpus all ..."), rest), docker) == (rest,)
+    assert fitted_all((run_container("--gpus all"), rest), docker) == (rest,)
     for action in (export("A", "c"), install("--force-reinstall", "tensorflow==2.21.0"), unset("A")):
         assert fitted_all((action, rest), venv) == (action, rest)
     assert fitted_all((export("A", "b"),), venv) == (export("A", "b"),)

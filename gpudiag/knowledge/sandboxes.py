@@ -1,27 +1,111 @@
 """What may stand between a process and the GPUs of its machine: container runtimes and sandboxes, as one table.
 
 Each row has the signs by which the kernel and the runtime show it, and how it lets a process in, in its own words:
-:attr:`Sandbox.give` starts it with GPUs, the others answer one kind of refusal each.
+:attr:`Sandbox.start` says what ``docker run`` is told, :attr:`Sandbox.give` starts it with GPUs, the others answer one
+kind of refusal each.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from gpudiag.fix import Action, Kind, Where, configure, note, run, start
+from gpudiag.fix import Action, Kind, Where, configure, note, run, run_container, start
+
+_Start = Callable[[Sequence[str], str], tuple[str, str]]
+"""Takes options of ``docker run``, each with its value, and the image; returns a command and what is said about it."""
+_GPUS = "--gpus all"
+_GIVE = run_container(_GPUS, image="IMAGE")
+
+
+def _parts(options: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the name and the value of each option, such as ``-e A=b`` or ``--shm-size=1g``."""
+    return [option.partition(" " if " " in option else "=")[::2] for option in options]
+
+
+def _like_docker(options: Sequence[str], image: str, program: str, gpus: str = _GPUS) -> tuple[str, str]:
+    words = [gpus if option == _GPUS else option for option in options]
+    return " ".join((program, "run", *words, image)), ""
+
+
+def _podman(options: Sequence[str], image: str) -> tuple[str, str]:
+    # A name of a group is looked up in the image; the user's own groups are those of the host.
+    kept = [
+        "--group-add keep-groups" if name == "--group-add" and value.isalpha() else option
+        for option, (name, value) in zip(options, _parts(options), strict=True)
+    ]
+    return _like_docker(list(dict.fromkeys(kept)), image, "podman", "--device nvidia.com/gpu=all")
+
+
+_OF_APPTAINER = {"--gpus": "--nv", "-e": "--env", "-v": "--bind"}
+_BY_THE_HOST = {
+    "--shm-size": "this container has /dev/shm of the host: make it larger there",
+    "--ipc": "this container has /dev/shm of the host: make it larger there",
+    "--ulimit": "this container has the limits of the shell that starts it: ulimit -l unlimited there",
+    "--group-add": "this container has the groups of the user who starts it: add them on the host",
+}
+
+
+def _apptainer(options: Sequence[str], image: str, program: str = "apptainer") -> tuple[str, str]:
+    parts = _parts(options)
+    words = [
+        _OF_APPTAINER[name] if name == "--gpus" else f"{_OF_APPTAINER[name]} {value}"
+        for name, value in parts
+        if name in _OF_APPTAINER
+    ]
+    if not words:
+        return "", next((_BY_THE_HOST[name] for name, _ in parts if name in _BY_THE_HOST), "")
+    source = f"docker://{image}" if "/" in image else image
+    return " ".join((program, "exec", *words, source, "COMMAND")), ""
+
+
+def _kubernetes(options: Sequence[str], image: str) -> tuple[str, str]:
+    given: dict[str, list[str]] = {}
+    for name, value in _parts(options):
+        given.setdefault(name, []).append(value)
+    parts = [f"image: {image}"] if "/" in image else []
+    if "--gpus" in given:
+        parts.append("resources: {limits: {nvidia.com/gpu: 1}}")
+    pairs = [value.partition("=")[::2] for value in given.get("-e", ())]
+    if variables := ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in pairs):
+        parts.append(f"env: [{variables}]")
+    context = [f"capabilities: {{add: [{value}]}}" for value in given.get("--cap-add", ())]
+    if any("seccomp" in value for value in given.get("--security-opt", ())):
+        context.append("seccompProfile: {type: Unconfined}")
+    if context:
+        parts.append(f"securityContext: {{{', '.join(context)}}}")
+    if parts:
+        return ", ".join(parts), "put it into the container's part of the pod"
+    if given.keys() & {"--shm-size", "--ipc"}:
+        text = "volumes: [{name: shm, emptyDir: {medium: Memory}}]"
+        mount = "volumeMounts: [{name: shm, mountPath: /dev/shm}]"
+        return text, f"put it into the pod's spec, and mount it at /dev/shm: {mount}"
+    if "--group-add" in given:
+        text = "securityContext: {supplementalGroups: [GROUP]}"
+        return text, "put it into the pod's spec, with the number of the host"
+    return "", ""
+
+
+def _lxc(options: Sequence[str], image: str) -> tuple[str, str]:
+    command = "lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME"
+    return (command if _GPUS in options else ""), ""
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A container runtime or a sandbox. The actions have the fields ``allow``, ``files``, ``group``, ``options``,
-    ``systemctl`` and ``unit``."""
+    """A container runtime or a sandbox. The actions have the fields ``allow``, ``files``, ``group``, ``systemctl`` and
+    ``unit``."""
 
     name: str
     words: str
     """The sandbox in a sentence, such as ``this container of Docker``."""
-    give: Action
+    give: Action = _GIVE
     """How it is started with GPUs."""
+    start: _Start | None = None
+    """How it is told what ``docker run`` is told, an empty command if it has no word for it; None for Docker itself,
+    and where only :attr:`give` is known."""
     variables: tuple[str, ...] = ()
     """Environment variables that only it sets."""
     files: tuple[str, ...] = ()
@@ -59,22 +143,19 @@ _CGROUPS = _on_host(
     "if no container ever got its GPUs: true is only for rootless containers",
 )
 _OPEN_TO_ALL = _on_host("sudo chmod 0666 {files}", "or opens the files to everybody, until the next start of the host")
-_COMPOSE = "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-_NUMBER = "$(stat -c %g /dev/nvidiactl)"
-_POD_GROUP = note("in Kubernetes: securityContext.supplementalGroups", where=Where.SCHEDULER)
-_LXC = start("lxc config device add NAME gpu gpu; lxc config set NAME nvidia.runtime true; lxc restart NAME")
+_JOIN = run_container("--group-add $(stat -c %g /dev/nvidiactl)", note="run it on the host: the number is the host's")
 
 SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "apptainer",
         "this container of Apptainer",
-        start("apptainer exec --nv IMAGE COMMAND"),
+        start=_apptainer,
         variables=("APPTAINER_CONTAINER",),
     ),
     Sandbox(
         "singularity",
         "this container of Singularity",
-        start("singularity exec --nv IMAGE COMMAND"),
+        start=partial(_apptainer, program="singularity"),
         variables=("SINGULARITY_CONTAINER",),
         files=(".singularity.d",),
     ),
@@ -102,33 +183,36 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "toolbox",
         "this container of Toolbx",
         _on_host("sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml", "then: toolbox enter"),
+        start=_podman,
         files=("run/.toolboxenv",),
     ),
     Sandbox(
         "docker",
         "this container of Docker",
-        start("docker run --gpus all {options}IMAGE", _COMPOSE),
+        run_container(
+            _GPUS, image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        ),
         files=(".dockerenv",),
         names=("docker",),
         rules=(_AGAIN, _LINKS, _CGROUPS),
-        join=(start(f"docker run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),
+        join=(_JOIN,),
         unmapped=(
-            start("docker run --userns=host --gpus all ...", "if the daemon maps users (userns-remap)"),
+            run_container("--userns=host", "--gpus all", note="if the daemon maps users (userns-remap)"),
             _OPEN_TO_ALL,
         ),
-        security=(start("docker run --security-opt apparmor=unconfined --gpus all ..."),),
+        security=(run_container("--security-opt apparmor=unconfined", "--gpus all"),),
     ),
     Sandbox(
         "podman",
         "this container of Podman",
-        start("podman run --device nvidia.com/gpu=all IMAGE"),
+        start=_podman,
         files=("run/.containerenv",),
         names=("libpod", "overlay-containers"),
         rules=(
             start("podman run --device nvidia.com/gpu=all ...", "passes the devices and their rules in"),
             _on_host("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "if devices were added since"),
         ),
-        join=(start(f"podman run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),
+        join=(_JOIN,),
         unmapped=(
             start("podman run --group-add keep-groups --device nvidia.com/gpu=all ...", "needs the runtime crun"),
             _OPEN_TO_ALL,
@@ -141,29 +225,29 @@ SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "kubernetes",
         "this pod",
-        start("resources: {{limits: {{nvidia.com/gpu: 1}}}}", "put it into the container's part of the pod"),
+        start=_kubernetes,
         names=("kubelet", "kubepods"),
         rules=(
             run("kubectl delete pod POD", "its successor gets its GPUs again", kind=Kind.START_CONTAINER),
             _LINKS,
             _CGROUPS,
         ),
-        join=(_POD_GROUP,),
+        join=(_JOIN,),
         unmapped=(note("set hostUsers: true in the pod, or supplementalGroups", kind=Kind.START_CONTAINER),),
     ),
     Sandbox(
         "containerd",
         "this container of containerd",
-        start("nerdctl run --gpus all {options}IMAGE"),
+        start=partial(_like_docker, program="nerdctl"),
         names=("cri-containerd", "containerd"),
         rules=(_LINKS, _CGROUPS),
-        join=(start(f"nerdctl run --group-add {_NUMBER} ...", "run it on the host: the number is the host's"),),
+        join=(_JOIN,),
     ),
-    Sandbox("cri-o", "this container of CRI-O", start("podman run --device nvidia.com/gpu=all IMAGE"), names=("crio",)),
+    Sandbox("cri-o", "this container of CRI-O", start=_kubernetes, names=("crio",)),
     Sandbox(
         "lxc",
         "this container of LXC",
-        _LXC,
+        start=_lxc,
         names=("lxc",),
         rules=(
             note(

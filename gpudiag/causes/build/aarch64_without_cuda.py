@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.packages import CpuBuild, shown
-from gpudiag.fix import Kind, note, start
+from gpudiag.fix import Kind, note, run_container
 from gpudiag.model.facts import Facts, SystemFacts
 
 CAUSE = Cause(
     title="{own} is the aarch64 wheel, which is built without CUDA",
     fix=(
-        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "NVIDIA's container"),
+        run_container("--gpus all", "-it", image="nvcr.io/nvidia/tensorflow:25.02-tf2-py3", note="NVIDIA's container"),
         note(
             "on Jetson: NVIDIA's wheels for JetPack; otherwise build TensorFlow from source with --config=cuda",
             kind=Kind.INSTALL,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
-from gpudiag.fix import Kind, export, note, start
+from gpudiag.fix import Kind, export, note, run_container
 from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_MACHINE_CODE, PTX_REFUSED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -20,9 +20,11 @@ CAUSE = Cause(
     title="{name} has compute capability {capability}, for which this TensorFlow brings no code: {slow}",
     severity=Severity.WARNING,
     fix=(
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
-            "has code for Blackwell; needs driver 570 or newer",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            note="has code for Blackwell; needs driver 570 or newer",
         ),
         note(
             "or build TensorFlow for it: HERMETIC_CUDA_COMPUTE_CAPABILITIES={capability}, CUDA 12.8 or later",

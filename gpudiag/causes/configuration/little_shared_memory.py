@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.multi_gpu import SeveralGpus, shm_text
-from gpudiag.fix import start
+from gpudiag.fix import run_container
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     title="this container has {size_mib} MiB of /dev/shm for {gpus} GPUs",
     severity=Severity.NOTE,
-    fix=(start("docker run --shm-size=1g --ulimit memlock=-1 ...", "if NCCL fails; or use --ipc=host"),),
+    fix=(run_container("--shm-size=1g", "--ulimit memlock=-1", note="if NCCL fails; or use --ipc=host"),),
     url="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     finding="host.collectives.small_shm",
     row_only=True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus, first, warned, where_nccl_fails
-from gpudiag.fix import export, start
+from gpudiag.fix import export, run_container
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -18,9 +18,8 @@ CAUSE = Cause(
     title="NCCL may lock {size} KiB of memory, too little to register its buffers with InfiniBand ({device})",
     severity=Severity.WARNING,
     fix=(
-        start(
-            "docker run --ulimit memlock=-1 --shm-size=1g ...",
-            "if the program runs outside a container: ulimit -l unlimited",
+        run_container(
+            "--ulimit memlock=-1", "--shm-size=1g", note="if the program runs outside a container: ulimit -l unlimited"
         ),
         export("NCCL_IB_DISABLE", "1", "confirms the cause; keep it if you do not want InfiniBand"),
     ),

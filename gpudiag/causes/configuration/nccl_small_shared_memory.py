@@ -18,7 +18,7 @@ from gpudiag.causes.shared.multi_gpu import (
     warned,
     where_nccl_fails,
 )
-from gpudiag.fix import Kind, check, note, start
+from gpudiag.fix import Kind, check, note, run_container
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.knowledge.messages.nccl import SHM_NOT_PERMITTED
 from gpudiag.knowledge.origin import Origin
@@ -29,7 +29,7 @@ CAUSE = Cause(
     title="NCCL has too little room in /dev/shm for its buffers: {room}",
     severity=Severity.WARNING,
     fix=(
-        start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
+        run_container("--shm-size=1g", "--ulimit memlock=-1", note="or --ipc=host"),
         note("in Kubernetes, mount an emptyDir with medium: Memory at /dev/shm", kind=Kind.START_CONTAINER),
         check("ls -l /dev/shm/nccl-*", "shows files left by killed programs: remove them when no program runs"),
         check("NCCL_DEBUG=WARN python program.py", "shows what failed, if it fails again"),

@@ -9,7 +9,7 @@ for each function of CUPTI. In a container the capability SYS_ADMIN does it, for
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Kind, Where, edit_note, note, run, start
+from gpudiag.fix import Kind, Where, edit_note, note, run, run_container
 from gpudiag.knowledge.messages.programs_and_drivers import PROFILING_NOT_PERMITTED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Severity
@@ -21,7 +21,7 @@ CAUSE = Cause(
             "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nv-prof.conf",
             kind=Kind.CHANGE_DRIVER,
         ),
-        start("docker run --cap-add=SYS_ADMIN ..."),
+        run_container("--cap-add=SYS_ADMIN"),
         edit_note("or switch profiling off: TensorBoard(profile_batch=0)"),
     ),
     url="https://developer.nvidia.com/nvidia-development-tools-solutions-err_nvgpuctrperm-permission-issue-"
@@ -36,7 +36,7 @@ _FOR_ALL = run(
     kind=Kind.CHANGE_DRIVER,
     where=Where.HOST,
 )
-_IN_CONTAINER = start("docker run --cap-add=SYS_ADMIN ...", "if it runs in a container, as root")
+_IN_CONTAINER = run_container("--cap-add=SYS_ADMIN", note="if it runs in a container, as root")
 _ON_WINDOWS = note(
     "NVIDIA Control Panel, Desktop, Enable Developer Settings; Manage GPU Performance Counters: all users"
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.visibility import MASK, PROGRAMMING_GUIDE, slurm_job
-from gpudiag.fix import Action, ask, install, kernel_log, note, nvidia_smi, start, unset
+from gpudiag.fix import Action, ask, install, kernel_log, note, nvidia_smi, run_container, start, unset
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts, Unknown
 from gpudiag.model.missing import missing_gpus
 from gpudiag.model.report import Limits
@@ -81,7 +81,7 @@ def _where(facts: Facts, limits: Limits, *, simulated: int) -> tuple[Action, tup
             return install("tensorflow-rocm", note="AMD's build of TensorFlow, if ROCm supports this GPU"), (seen,)
         return note("use a machine with an NVIDIA GPU, or TensorFlow on the CPU"), (seen,)
     if container:
-        return start("docker run --gpus all ...", "or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
+        return run_container("--gpus all", note="or nvidia.com/gpu in the pod's limits"), (f"container: {container}",)
     return nvidia_smi("lists the GPUs of this machine", "-L"), ()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.refusals import CONTROL, Refusals, Refuser
-from gpudiag.fix import Action, Where, check, configure, run
+from gpudiag.fix import Action, Where, check, configure, run, run_container
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import TriedFacts
@@ -50,7 +50,7 @@ def _let_in(files: Refusals, label: str) -> tuple[Action, ...]:
     if not sandbox.security:
         return files.actions((sandbox.give,), kept)
     if (":" in label or not label) and sandbox.name == "docker":  # its own words are AppArmor's, as on Ubuntu
-        return (run("docker run --gpus all --security-opt=label=disable ..."), BY_NAME["podman"].security[1])
+        return (run_container("--gpus all", "--security-opt=label=disable"), BY_NAME["podman"].security[1])
     return files.actions(sandbox.security, kept)
 
 

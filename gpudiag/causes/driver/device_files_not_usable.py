@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT
 from gpudiag.causes.shared.refusals import Refusals, Refuser
-from gpudiag.fix import Action, Kind, Where, configure, run, start
+from gpudiag.fix import Action, Kind, Where, configure, run, run_container, start
 from gpudiag.knowledge.sandboxes import BY_NAME
 
 CAUSE = Cause(
@@ -48,7 +48,7 @@ def _fix(files: Refusals, refuser: Refuser) -> tuple[Action, ...]:
         return (sandbox.unmapped if sandbox is not None else ()) or (open_to_all,)
     if refuser is Refuser.CAPABILITY:
         join = sandbox.join if sandbox is not None else ()
-        return (*join, start("docker run --cap-add DAC_OVERRIDE ...", "or gives root its usual right"))
+        return (*join, run_container("--cap-add DAC_OVERRIDE", note="or gives root its usual right"))
     where = Where.HERE if sandbox is None else Where.HOST
     make = configure("sudo nvidia-modprobe -c 0 -u", "creates the devices that are missing", where=where)
     if refuser is Refuser.FILE_TYPE and sandbox is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.driver import TwoVersions
-from gpudiag.fix import Kind, Where, run, start
+from gpudiag.fix import Kind, Where, run, run_container
 
 CAUSE = Cause(
     title="this container's image contains its own driver ({library}), but the host runs kernel module {module}",
     fix=(
         run("RUN apt-get purge -y {packages}", "put it into the Dockerfile", kind=Kind.REMOVE, where=Where.IMAGE),
-        start("docker run --gpus all ...", "brings the host's libraries"),
+        run_container("--gpus all", note="brings the host's libraries"),
     ),
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     finding="host.driver.version_mismatch",

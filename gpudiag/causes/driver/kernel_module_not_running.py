@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Kind, Role, Where, check, note, run
+from gpudiag.fix import Kind, Role, check, note, run, run_container
 from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
@@ -41,12 +41,7 @@ _SECURE_BOOT = run(
 
 _NAMED_BY_ID = re.compile(r"\([0-9a-f]{12}\)")
 """The name that Docker gives to the host of a container without a name."""
-_GIVEN = run(
-    "docker run --gpus all ...",
-    "if the program ran in a container without the GPU",
-    kind=Kind.START_CONTAINER,
-    where=Where.HOST,
-)
+_GIVEN = run_container("--gpus all", note="if the program ran in a container without the GPU")
 _NO_NOUVEAU = run(
     r"printf 'blacklist nouveau\noptions nouveau modeset=0\n' | sudo tee "
     r"/etc/modprobe.d/no-nouveau.conf && sudo "

@@ -15,7 +15,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Role, Where, configure, note, run, start, unset
+from gpudiag.fix import Kind, Role, Where, configure, note, run, run_container, unset
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, PathAttempt, TriedFacts, Unknown
 
@@ -55,7 +55,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         confidence=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why, "uses": _uses(facts)},
         fix=(
-            start("docker run --ipc=host -v /tmp/nvidia-mps:/tmp/nvidia-mps ...", "shares the host's daemon")
+            run_container("--ipc=host", "-v /tmp/nvidia-mps:/tmp/nvidia-mps", note="shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
@@ -91,7 +91,7 @@ def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
             ),
             note(f"or in the pod: securityContext.runAsUser, with the number of {owner}", kind=Kind.START_CONTAINER)
             if kubernetes
-            else start(f"docker run --user $(id -u {owner}) --ipc=host ...", "or runs as its owner")
+            else run_container(f"--user $(id -u {owner})", "--ipc=host", note="or runs as its owner")
             if inside
             else configure("CUDA_MPS_PIPE_DIRECTORY=$HOME/mps nvidia-cuda-mps-control -d", "or a daemon of one's own"),
             CAUSE.fix[1] if _PIPES in facts.variables else None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, start
+from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, run_container
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
@@ -23,7 +23,7 @@ CAUSE = Cause(
     title="CUDA shows the program no GPU: {why}",
     fix=(
         check('grep -rn CUDA_VISIBLE_DEVICES *.py; echo "$CUDA_VISIBLE_DEVICES"'),
-        start("docker run --gpus all ..."),
+        run_container("--gpus all"),
         nvidia_smi("if it lists none, the job or the container was given no GPU", "-L"),
     ),
     url="https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
@@ -32,9 +32,8 @@ CAUSE = Cause(
         "library_and_module_differ": "no GPU is shown because the driver's parts do not fit",
     },
 )
-_GIVEN = start(
-    "docker run --gpus all ...",
-    "if it runs in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1",
+_GIVEN = run_container(
+    "--gpus all", note="if it runs in a container; in Slurm: srun --gres=gpu:1; in Kubernetes: nvidia.com/gpu: 1"
 )
 _FOR_AMD = (
     install("tensorflow-rocm", note="on a host with ROCm; an image: rocm/tensorflow"),
@@ -45,7 +44,7 @@ _FOR_RAY = (
     check("ray status", "shows the GPUs that Ray has: nvidia-smi -L must list as many"),
 )
 _FOR_A_CONTAINER = (
-    start("docker run --gpus all ...", "with the NVIDIA container toolkit; older: --runtime=nvidia"),
+    run_container("--gpus all", note="with the NVIDIA container toolkit; older: --runtime=nvidia"),
     nvidia_smi("must list the GPU in the container and on the host", "-L"),
     check("echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES", "must name the GPU in the container, or be unset"),
 )

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, VISIBLE, WithoutGpu
-from gpudiag.fix import Where, note, start
+from gpudiag.fix import Where, note, run_container
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     title="no GPU was passed into this container{how}{host}",
     severity=Severity.WARNING,
     fix=(
-        start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        run_container(
+            "--gpus all", image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        ),
         note(
             "nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
             where=Where.HOST,

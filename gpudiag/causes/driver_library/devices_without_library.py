@@ -14,13 +14,15 @@ from pathlib import PurePath
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, InContainer
 from gpudiag.causes.shared.libraries import good_copy, put_first
-from gpudiag.fix import Kind, note, start
+from gpudiag.fix import Kind, note, run_container
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     title="{devices} is in this container, but the driver's library libcuda.so.1 is {where}",
     fix=(
-        start("docker run --gpus all IMAGE", "in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"),
+        run_container(
+            "--gpus all", image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
+        ),
         note(
             "not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
             kind=Kind.START_CONTAINER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Kind, Where, configure, note, nvidia_smi, prepend, run, start
+from gpudiag.fix import Kind, Where, configure, note, nvidia_smi, prepend, run, run_container, start
 from gpudiag.knowledge.messages.imports import WRONG_BITS
 from gpudiag.knowledge.messages.programs_and_drivers import NO_LIBCUDA
 from gpudiag.knowledge.origin import Origin
@@ -19,7 +19,7 @@ CAUSE = Cause(
     title="the library of the NVIDIA driver, {name}, was not found where the program ran",
     fix=(
         nvidia_smi("if it fails, install the driver"),
-        start("docker run --gpus all ..."),
+        run_container("--gpus all"),
         note("do nothing if that machine has no NVIDIA GPU: TensorFlow uses the CPU"),
     ),
     url="https://www.tensorflow.org/install/pip#hardware_requirements",
@@ -59,7 +59,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     )
     if origin.windows:
         install = note("install the NVIDIA driver of the GPU: https://www.nvidia.com/drivers", kind=Kind.INSTALL)
-    container = start("docker run --gpus all ...", "in a container: the toolkit brings the host's library")
+    container = run_container("--gpus all", note="in a container: the toolkit brings the host's library")
     if origin.singularity:
         container = start("singularity exec --nv ...", "or apptainer: brings the host's library along")
     first, second = (

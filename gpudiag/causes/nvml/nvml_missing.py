@@ -17,7 +17,7 @@ from gpudiag.causes.shared.libraries import (
     tensorflow_version,
 )
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import Action, note, start
+from gpudiag.fix import Action, note, run_container
 from gpudiag.model.facts import Facts, LibraryCopy, Unknown
 from gpudiag.probes.discovery import trace
 
@@ -26,9 +26,9 @@ _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/la
 CAUSE = Cause(
     title="NVML (libnvidia-ml.so.1) was not found, and TensorFlow {tensorflow} lists no GPU without it",
     fix=(
-        start(
-            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-            "or with --gpus 'all,\"capabilities=compute,utility\"'",
+        run_container(
+            "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            note="or with --gpus 'all,\"capabilities=compute,utility\"'",
         ),
     ),
     url=_TOOLKIT,
@@ -62,9 +62,9 @@ def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> Action:
     if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
         if facts.container.kubernetes:
             return note("set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image")
-        return start(
-            "docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-            "or with "
+        return run_container(
+            "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            note="or with "
             """--gpus 'all,"capabilities=compute,utility"'""",
         )
     return cure_of_the_driver(facts, NVML, copy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Role, Where, run, start
+from gpudiag.fix import Role, Where, run, run_container
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.installing import NO_WHEEL_TO_BUILD
 from gpudiag.knowledge.messages.python_packages import NO_WHEEL, NO_WHEEL_OF_ANOTHER
@@ -23,9 +23,11 @@ CAUSE = Cause(
             "in the Dockerfile: an image of Debian or Ubuntu in place of one of Alpine",
             where=Where.IMAGE,
         ),
-        start(
-            "docker run --gpus all -it tensorflow/tensorflow:latest-gpu",
-            "or TensorFlow's own image",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="tensorflow/tensorflow:latest-gpu",
+            note="or TensorFlow's own image",
             role=Role.ALTERNATIVE,
         ),
     ),

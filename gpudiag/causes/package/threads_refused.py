@@ -10,14 +10,14 @@ unit.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
-from gpudiag.fix import Role, check, export, start
+from gpudiag.fix import Role, check, export, run_container, start
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.system import THREADS_REFUSED
 
 CAUSE = Cause(
     title="this process may not start threads: {why}",
     fix=(
-        start("docker run --security-opt seccomp=unconfined ...", "shows whether the profile is why"),
+        run_container("--security-opt seccomp=unconfined", note="shows whether the profile is why"),
         start(
             "docker version; runc --version; ldd --version", "update Docker to 20.10.10 or later, runc to 1.0 or later"
         ),

@@ -12,7 +12,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
 from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
-from gpudiag.fix import Action, Kind, Role, check, install, note, prepend, start
+from gpudiag.fix import Action, Kind, Role, check, install, note, prepend, run_container
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
@@ -110,9 +110,9 @@ def _of_no_wheel(names: list[str]) -> tuple[Action, ...]:
     for name in names:
         if (found := _BEFORE_11.match(name)) and found[1] not in {generation.cuda for generation in GENERATIONS}:
             return (
-                start(
-                    "docker run --runtime nvidia ...",
-                    "on a Jetson, in a container: brings the CUDA of the board, "
+                run_container(
+                    "--runtime nvidia",
+                    note="on a Jetson, in a container: brings the CUDA of the board, "
                     f"{found[1]} with the JetPack that the image is for",
                 ),
                 note(

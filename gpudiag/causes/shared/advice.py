@@ -17,7 +17,7 @@ from gpudiag.fix import (
     new_environment,
     note,
     run,
-    start,
+    run_container,
 )
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import Event, Worth
@@ -274,8 +274,8 @@ def compiler(origin: Origin, capability: str) -> tuple[Action, ...]:
     return (install("--upgrade", "nvidia-cuda-nvcc-cu12", note=f"has a ptxas{least}, which XLA finds"),)
 
 
-OF_BLACKWELL = start(
-    "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3", "NVIDIA's build, has code for Blackwell"
+OF_BLACKWELL = run_container(
+    "--gpus all", "-it", image="nvcr.io/nvidia/tensorflow:25.02-tf2-py3", note="NVIDIA's build, has code for Blackwell"
 )
 OF_TENSORFLOW_1 = run(
     "pip install nvidia-pyindex; pip install nvidia-tensorflow",

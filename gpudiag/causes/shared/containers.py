@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.refusals import names, sandbox_of
-from gpudiag.fix import Action, fill_in
+from gpudiag.fix import Action, fill_in, run_container
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown
@@ -69,8 +69,10 @@ class InContainer:
     def start(self, **variables: str) -> Action:
         """Return how to start a container with GPUs under this runtime, and with these variables."""
         sandbox = sandbox_of(self.facts) or BY_NAME["docker"]
-        options = "".join(f"-e {name}={value} " for name, value in variables.items())
-        return fill_in(sandbox.give, {**names(self.facts), "options": options})
+        if not sandbox.give.container or not variables:
+            return fill_in(sandbox.give, names(self.facts))
+        options = (f"-e {name}={value}" for name, value in variables.items())
+        return run_container("--gpus all", *options, image="IMAGE", note=sandbox.give.note)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.causes.shared.refusals import names, sandbox_of
-from gpudiag.fix import Action, Kind, Role, check, configure, note, run, start
+from gpudiag.fix import Action, Kind, Role, check, configure, note, run, run_container, start
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.system import NO_HOST_MEMORY, NO_MORE_THREADS, THREADS_REFUSED, TOO_MANY_FILES
 from gpudiag.model.facts import Facts, Limit, Unknown
@@ -51,8 +51,8 @@ _FEWER_THREADS = run(
     kind=Kind.SET_VARIABLE,
     role=Role.ALTERNATIVE,
 )
-_PROGRAMS = {"docker": "docker", "podman": "podman", "containerd": "nerdctl", "toolbox": "podman"}
-"""The program that starts a container with other limits, by the runtime."""
+_OWN_LIMITS = ("docker", "podman", "containerd", "toolbox")
+"""Runtimes whose containers have limits of their own, which their start sets."""
 _ULIMIT = "run it in the shell or job that starts the program"
 KINDS = {
     "pids.max": LimitKind(
@@ -164,8 +164,8 @@ def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
     if name == "lxc" and kind.lxc:
         return (start(f"lxc config unset NAME {kind.lxc}"), *fewer)
     # Apptainer, Flatpak and others of their kind have no limits of their own: those of the machine hold.
-    if name in _PROGRAMS and kind.option:
-        return (start(f"{_PROGRAMS[name]} run {kind.option} ...", "a higher limit"), *fewer)
+    if name in _OWN_LIMITS and kind.option:
+        return (run_container(kind.option, note="a higher limit"), *fewer)
     if name == "systemd" and kind.unit:
         edit = f"{fields['systemctl']} edit {fields['unit']}"
         return (configure(edit, f"write: [Service] {kind.unit}; then restart the unit"), *fewer)

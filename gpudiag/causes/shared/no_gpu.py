@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.causes.shared.advice import libraries, unfit
-from gpudiag.fix import Action, Kind, Role, Where, ask, check, export, install, note, nvidia_smi, run
+from gpudiag.fix import Action, Kind, Role, ask, check, export, install, note, nvidia_smi, run, run_container
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.placement import NEEDS_GPU
 from gpudiag.knowledge.messages.programs_and_drivers import BUILT_WITH_CUDA, BUILT_WITHOUT_CUDA, SMI_TABLE
@@ -155,12 +155,7 @@ def _likeliest(program: Log, origin: Origin) -> tuple[str, tuple[Action, ...]]:
             "most likely the container was given no GPU; else its CUDA libraries are not found, or it is a build "
             "without GPU support",
             (
-                run(
-                    "docker run --gpus all ...",
-                    "with the NVIDIA container toolkit on the host",
-                    kind=Kind.START_CONTAINER,
-                    where=Where.HOST,
-                ),
+                run_container("--gpus all", note="with the NVIDIA container toolkit on the host"),
                 _SEE,
                 *bring,
             ),

@@ -181,10 +181,10 @@ def names(facts: Facts) -> dict[str, str]:
     """Return the fields of a sandbox's actions that do not depend on a device."""
     inside = facts.container
     if not isinstance(inside, ContainerFacts):
-        return {"unit": "UNIT", "systemctl": "sudo systemctl", "options": ""}
+        return {"unit": "UNIT", "systemctl": "sudo systemctl"}
     of_user = "/user@" in (inside.control_group or "")
     systemctl = "systemctl --user" if of_user else "sudo systemctl"
-    return {"unit": inside.sandbox_name or "NAME", "systemctl": systemctl, "options": ""}
+    return {"unit": inside.sandbox_name or "NAME", "systemctl": systemctl}
 
 
 def _errors(evidence: Evidence) -> dict[str, tuple[str, bool]]:

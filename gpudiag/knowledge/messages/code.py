@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import ask, check, edit, install, install_driver, note, nvidia_smi, prepend, start
+from gpudiag.fix import ask, check, edit, install, install_driver, note, nvidia_smi, prepend, run_container
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -51,9 +51,11 @@ FAMILY.fault(
     meaning="XLA's compiler does not write code for {target}: this build of TensorFlow is older than the GPU",
     in_general="XLA's compiler does not write code for this GPU: this build of TensorFlow is older than the GPU",
     fix=(
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
-            "NVIDIA's build, has code for Blackwell",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            note="NVIDIA's build, has code for Blackwell",
         ),
         edit("jit_compile=False", "in model.compile() and tf.function, if the program can do without XLA"),
     ),

@@ -15,6 +15,7 @@ from gpudiag.fix import (
     nvidia_smi,
     reboot,
     run,
+    run_container,
     start,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
@@ -30,7 +31,7 @@ PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin#prerequisites"
 _TOOLKIT = (
     run("sudo apt install nvidia-container-toolkit", kind=Kind.INSTALL_AS_ROOT),
     configure("sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", where=Where.HOST),
-    start("docker run --rm --gpus all ubuntu nvidia-smi", "the test"),
+    run_container("--rm", "--gpus all", image="ubuntu nvidia-smi", note="the test"),
 )
 _CDI = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
@@ -186,7 +187,7 @@ FAMILY.fault(
     fix=(
         install_driver("install a driver that supports that CUDA; under WSL, install it in Windows", where=Where.HOST),
         note("or use an older image", kind=Kind.INSTALL),
-        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check; works only on data-centre GPUs"),
+        run_container("-e NVIDIA_DISABLE_REQUIRE=1", note="skips the check; works only on data-centre GPUs"),
     ),
     stage=Stage.DRIVER,
 )
@@ -198,7 +199,7 @@ FAMILY.fault(
     meaning="the image requires a driver or a kind of GPU that this machine does not have",
     fix=(
         install_driver("under WSL, install it in Windows", where=Where.HOST),
-        start("docker run -e NVIDIA_DISABLE_REQUIRE=1 ...", "skips the check"),
+        run_container("-e NVIDIA_DISABLE_REQUIRE=1", note="skips the check"),
     ),
     stage=Stage.DRIVER,
 )
@@ -369,8 +370,8 @@ FAMILY.fault(
     "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported",
     meaning="the toolkit is set to CDI, but this Docker's option --gpus does not use CDI",
     fix=(
-        start("docker run --runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all ..."),
-        start("docker run --device nvidia.com/gpu=all ..."),
+        run_container("--runtime=nvidia", "-e NVIDIA_VISIBLE_DEVICES=all"),
+        run_container("--device nvidia.com/gpu=all"),
     ),
     stage=Stage.CONFIGURATION,
 )
@@ -471,7 +472,7 @@ FAMILY.fault(
     "Ignoring devices requested by environment variable(s) in unprivileged container",
     meaning="NVIDIA_VISIBLE_DEVICES is not permitted to give this container GPUs",
     fix=(
-        start("docker run --gpus all ...", "in Kubernetes, request nvidia.com/gpu"),
+        run_container("--gpus all", note="in Kubernetes, request nvidia.com/gpu"),
         configure(
             "sudo sed -i 's/.*accept-nvidia-visible-devices-envvar-when-unprivileged.*/"
             "accept-nvidia-visible-devices-envvar-when-unprivileged = true/' "
@@ -488,7 +489,7 @@ FAMILY.fault(
     "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)",
     "Bus error (core dumped)",
     meaning="shared memory (/dev/shm) is full; a container has only 64 MiB by default",
-    fix=(start("docker run --shm-size=1g ...", "or --ipc=host"), check("df -h /dev/shm")),
+    fix=(run_container("--shm-size=1g", note="or --ipc=host"), check("df -h /dev/shm")),
     confidence=Confidence.POSSIBLE,
     stage=Stage.MEMORY,
 )
@@ -502,7 +503,7 @@ FAMILY.fault(
     "image_shm_notice",
     "The SHMEM allocation limit is set to the default of 64MB",
     meaning="the container has only 64 MiB of shared memory; NCCL and data loaders need more",
-    fix=(start("docker run --gpus all --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 ..."),),
+    fix=(run_container("--gpus all", "--ipc=host", "--ulimit memlock=-1", "--ulimit stack=67108864"),),
     symptom=True,
     stage=Stage.CONFIGURATION,
 )
@@ -511,9 +512,11 @@ FAMILY.fault(
     "Detected {gpu} GPU, which is not yet supported in this version of the container",
     meaning="the image is older than the GPU, and has no code for it",
     fix=(
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
-            "runs a newer image, the last with TensorFlow",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="nvcr.io/nvidia/tensorflow:25.02-tf2-py3",
+            note="runs a newer image, the last with TensorFlow",
         ),
     ),
     stage=Stage.CONFIGURATION,

@@ -26,7 +26,7 @@ from gpudiag.fix import (
     reboot,
     reload_uvm,
     run,
-    start,
+    run_container,
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
@@ -137,7 +137,7 @@ CODES = (
                 "the variable, and what the program sets in os.environ, must name a GPU of this machine",
             ),
             nvidia_smi("lists the GPUs of this machine; CUDA_VISIBLE_DEVICES counts from 0", "-L"),
-            start("docker run --gpus all ...", "if it runs in a container; in a batch job, request a GPU"),
+            run_container("--gpus all", note="if it runs in a container; in a batch job, request a GPU"),
         ),
         confidence=Confidence.LIKELY,
         stage=Stage.DRIVER,
@@ -253,7 +253,7 @@ CODES = (
                 "ls /usr/lib*/*/libnvidia-ptxjitcompiler.so.1",
                 "must exist: it belongs to the driver, and has the same version",
             ),
-            start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "in a container"),
+            run_container("--gpus all", "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility", note="in a container"),
         ),
         confidence=Confidence.LIKELY,
     ),
@@ -328,7 +328,7 @@ CODES = (
         "the driver's library libcuda.so.1 could not be opened: there is no NVIDIA driver where the program ran",
         (
             nvidia_smi("must work here; if the machine has no NVIDIA GPU, there is nothing to fix"),
-            start("docker run --gpus all ...", "if it runs in a container, which gets the library from the host"),
+            run_container("--gpus all", note="if it runs in a container, which gets the library from the host"),
             install_driver("or install the driver in your distribution's way; then reboot"),
         ),
         confidence=Confidence.LIKELY,
@@ -466,7 +466,7 @@ CODES = (
         "the driver forbids this call here: a missing permission, confidential computing, or MPS",
         (
             check("ls -l /dev/nvidia*; ulimit -a"),
-            start("docker run --gpus all --cap-add SYS_ADMIN ...", "if you use a profiler or IPC"),
+            run_container("--gpus all", "--cap-add SYS_ADMIN", note="if you use a profiler or IPC"),
         ),
     ),
     Code(

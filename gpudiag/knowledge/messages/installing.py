@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, ask, check, conda_environment, install, new_environment, note, run, start
+from gpudiag.fix import (
+    Kind,
+    Role,
+    Where,
+    ask,
+    check,
+    conda_environment,
+    install,
+    new_environment,
+    note,
+    run,
+    run_container,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -464,9 +476,9 @@ FAMILY.fault(
     meaning="the image is built for another processor than this machine's: it is emulated, without "
     "AVX and without a GPU, or does not start",
     fix=(
-        start(
-            "docker run --platform linux/arm64 ...",
-            "runs an image for this processor; TensorFlow 2.13 and newer has aarch64 wheels: pip "
+        run_container(
+            "--platform linux/arm64",
+            note="runs an image for this processor; TensorFlow 2.13 and newer has aarch64 wheels: pip "
             "install tensorflow in a python image",
         ),
         check(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, install, install_driver, nvidia_smi, start, unset
+from gpudiag.fix import check, install, install_driver, nvidia_smi, run_container, unset
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -32,7 +32,7 @@ CUINIT_303 = FAMILY.misleading(
     meaning="the driver's library libcuda.so.1 could not be opened",
     fix=(
         nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
-        start("docker run --gpus all ...", "in a container"),
+        run_container("--gpus all", note="in a container"),
         install_driver("or install the driver in your distribution's way; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,

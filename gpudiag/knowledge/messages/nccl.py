@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, check, configure, edit, edit_note, export, note, nvidia_smi, run, start, unset
+from gpudiag.fix import (
+    Kind,
+    Role,
+    check,
+    configure,
+    edit,
+    edit_note,
+    export,
+    note,
+    nvidia_smi,
+    run,
+    run_container,
+    start,
+    unset,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -18,7 +32,7 @@ _DEBUG = check(
     "run every rank with it: the first WARN line names the fault",
 )
 _SHM = (
-    start("docker run --shm-size=1g --ulimit memlock=-1 ...", "or --ipc=host"),
+    run_container("--shm-size=1g", "--ulimit memlock=-1", note="or --ipc=host"),
     check("df -h /dev/shm", "shows the free room; remove old nccl-* files"),
 )
 _NETWORK = (
@@ -31,9 +45,8 @@ _MEMLOCK = (
         "ulimit -l unlimited",
         "run it run it in the shell that starts the ranks; for all users: /etc/security/limits.conf",
     ),
-    start(
-        "docker run --ulimit memlock=-1 ...",
-        "if the ranks run in a container; in Slurm: PropagateResourceLimitsExcept=MEMLOCK",
+    run_container(
+        "--ulimit memlock=-1", note="if the ranks run in a container; in Slurm: PropagateResourceLimitsExcept=MEMLOCK"
     ),
 )
 
@@ -276,7 +289,7 @@ FAMILY.fault(
     meaning="NCCL or XLA cannot use NVML, a part of the driver",
     fix=(
         nvidia_smi(),
-        start("docker run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "if it runs in a container"),
+        run_container("-e NVIDIA_DRIVER_CAPABILITIES=compute,utility", note="if it runs in a container"),
     ),
 )
 FAMILY.fault(

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, Where, check, configure, install_driver, kernel_log, note, reboot, run, start
+from gpudiag.fix import (
+    Kind,
+    Role,
+    Where,
+    check,
+    configure,
+    install_driver,
+    kernel_log,
+    note,
+    reboot,
+    run,
+    run_container,
+    start,
+)
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -58,9 +71,12 @@ FAMILY.fault(
             "prevents it from happening again",
             where=Where.HOST,
         ),
-        start(
-            "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm ...",
-            "or so",
+        run_container(
+            "--gpus all",
+            "--device /dev/nvidia0",
+            "--device /dev/nvidiactl",
+            "--device /dev/nvidia-uvm",
+            note="or so",
             role=Role.ALTERNATIVE,
         ),
         note(
@@ -94,9 +110,10 @@ FAMILY.fault(
     meaning="nvidia-smi finds NVML but not libcuda: the container was given the driver's tools "
     "without CUDA (compute), or that package of the driver is not installed",
     fix=(
-        start(
-            "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
-            "if it runs in a container, with the NVIDIA runtime",
+        run_container(
+            "--gpus all",
+            "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            note="if it runs in a container, with the NVIDIA runtime",
         ),
         check(
             "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580",
@@ -116,7 +133,7 @@ FAMILY.fault(
     "'nvidia-smi' is not recognized as an internal or external command",
     meaning="NVML, a part of the NVIDIA driver, was not found: no driver is installed, or the container was given none",
     fix=(
-        start("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...", "if it runs in a container"),
+        run_container("--gpus all", "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility", note="if it runs in a container"),
         run(
             "sudo ldconfig; sudo apt install --only-upgrade nvidia-container-toolkit libnvidia-container1",
             "if the host's nvidia-smi works, run the first command in the container and the second on the host",
@@ -162,7 +179,7 @@ FAMILY.fault(
             "lspci -nn | grep -i nvidia; sudo dmesg | grep -i nvrm",
             "shows whether a GPU exists, and why it was refused",
         ),
-        start("docker run --gpus all ...", "if it runs in a container"),
+        run_container("--gpus all", note="if it runs in a container"),
     ),
     symptom=True,
     stage=Stage.DRIVER,
@@ -263,7 +280,7 @@ FAMILY.fault(
     "NVMLError_OperatingSystem",
     "blocked by the operating system/cgroups",
     meaning="the operating system, or the control group of the container, blocks the GPU",
-    fix=(start("docker run --gpus all ...", "or request a GPU for the job"), check("ls -l /dev/nvidia*")),
+    fix=(run_container("--gpus all", note="or request a GPU for the job"), check("ls -l /dev/nvidia*")),
     stage=Stage.DRIVER,
 )
 for _name, _texts, _meaning in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import ask, check, edit, edit_note, install, kernel_log, note, nvidia_smi, start, unset
+from gpudiag.fix import ask, check, edit, edit_note, install, kernel_log, note, nvidia_smi, run_container, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -128,7 +128,7 @@ FAMILY.fault(
     meaning="CUDA does not start: there is no driver, no GPU, or the container was given none",
     fix=(
         nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
-        start("docker run --gpus all ...", "if it runs in a container"),
+        run_container("--gpus all", note="if it runs in a container"),
         kernel_log(),
     ),
     confidence=Confidence.POSSIBLE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, check, configure, export, run, start, unset
+from gpudiag.fix import Kind, check, configure, export, run, run_container, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -24,9 +24,12 @@ _OVERRIDE = export(
     "(gfx10xx); for RX 7000 use 11.0.0, for Vega graphics 9.0.0",
 )
 _GROUPS = configure("sudo usermod -a -G render,video $USER", "then log in again")
-_DEVICES = start(
-    "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render ...",
-    "if it runs in a container",
+_DEVICES = run_container(
+    "--device=/dev/kfd",
+    "--device=/dev/dri",
+    "--group-add video",
+    "--group-add render",
+    note="if it runs in a container",
 )
 _FITTING = check(
     "pip list | grep -i rocm; cat /opt/rocm/.info/version",

@@ -17,7 +17,7 @@ from gpudiag.fix import (
     nvidia_smi,
     prepend,
     run,
-    start,
+    run_container,
     unset,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
@@ -908,7 +908,7 @@ NO_KERNEL_DRIVER = FAMILY.fault(
     meaning="no NVIDIA driver runs where the program ran: none is installed, or the container was given no GPU",
     fix=(
         nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
-        start("docker run --gpus all ...", "if it runs in a container"),
+        run_container("--gpus all", note="if it runs in a container"),
         _DRIVER,
     ),
     stage=Stage.DRIVER,

@@ -6,7 +6,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, configure, edit_note, note, run, start
+from gpudiag.fix import Action, Kind, check, configure, edit_note, note, run, run_container
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -88,9 +88,9 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "the program may not read or write a file: it belongs to another user",
         (
             check("ls -ld {file}; id", "shows the file's owner and your user"),
-            start(
-                "docker run -u $(id -u):$(id -g) ...",
-                "if it runs in a container; otherwise use another folder: export KERAS_HOME=$HOME/.keras",
+            run_container(
+                "-u $(id -u):$(id -g)",
+                note="if it runs in a container; otherwise use another folder: export KERAS_HOME=$HOME/.keras",
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Kind, Role, edit_note, install, note, nvidia_smi, prepend, start
+from gpudiag.fix import Kind, Role, edit_note, install, note, nvidia_smi, prepend, run_container
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -38,7 +38,7 @@ FAMILY.fault(
     "or there is no GPU (100)",
     fix=(
         nvidia_smi("shows the driver's version and the newest CUDA that it supports; the GPU must be listed"),
-        start("docker run --gpus all ...", "if it runs in a container"),
+        run_container("--gpus all", note="if it runs in a container"),
     ),
     stage=Stage.DRIVER,
 )
@@ -50,9 +50,11 @@ FAMILY.fault(
     in_general="another TensorRT is loaded than this TensorFlow was built with: converted models may fail or crash",
     fix=(
         install("tensorrt=={needs}.*", note="works for TensorRT 8.5 and newer; for older ones use NVIDIA's archive"),
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
-            "or use NVIDIA's image, in which both fit",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+            note="or use NVIDIA's image, in which both fit",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -69,9 +71,11 @@ FAMILY.fault(
         install(
             "tensorrt==VERSION", note="take the major and minor number of the TensorRT that TensorFlow was built with"
         ),
-        start(
-            "docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
-            "or use NVIDIA's image, in which both fit",
+        run_container(
+            "--gpus all",
+            "-it",
+            image="nvcr.io/nvidia/tensorflow:24.03-tf2-py3",
+            note="or use NVIDIA's image, in which both fit",
             role=Role.ALTERNATIVE,
         ),
     ),
@@ -83,7 +87,9 @@ FAMILY.fault(
     "Tensorflow needs to be built with TensorRT support enabled to allow TF-TRT to operate",
     meaning="this TensorFlow was built without TensorRT (from 2.18 on none has it), or TensorRT is not installed",
     fix=(
-        start("docker run --gpus all -it nvcr.io/nvidia/tensorflow:24.03-tf2-py3", "has TensorFlow with TensorRT"),
+        run_container(
+            "--gpus all", "-it", image="nvcr.io/nvidia/tensorflow:24.03-tf2-py3", note="has TensorFlow with TensorRT"
+        ),
         edit_note("or convert to ONNX (pip install tf2onnx) and build an engine with trtexec"),
     ),
 )
@@ -131,7 +137,7 @@ FAMILY.fault(
     "has kind KIND_GPU but no GPUs are available",
     meaning="the model server sees no GPU",
     fix=(
-        start("docker run --gpus all ...", "then run nvidia-smi inside the container: it must list the GPU"),
+        run_container("--gpus all", note="then run nvidia-smi inside the container: it must list the GPU"),
         note("or set KIND_CPU in instance_group of config.pbtxt", kind=Kind.START_CONTAINER),
     ),
     stage=Stage.DRIVER,

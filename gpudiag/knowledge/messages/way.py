@@ -16,6 +16,7 @@ from gpudiag.fix import (
     reload_uvm,
     reset_gpu,
     run,
+    run_container,
     start,
 )
 from gpudiag.knowledge.fault import Confidence, Stage
@@ -63,7 +64,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     meaning="the driver's library was not found: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
         nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
-        start("docker run --gpus all ...", "if it runs in a container"),
+        run_container("--gpus all", note="if it runs in a container"),
         install_driver("or install the driver in your distribution's way; then reboot"),
     ),
     stage=Stage.DRIVER_LIBRARY,
@@ -113,7 +114,7 @@ FAMILY.fault(
     meaning="the driver's library is an empty file: a container that had a GPU left it in its image, or there is no "
     "driver on this machine, as on the login node of a cluster",
     fix=(
-        start("docker run --gpus all ...", "in a container: puts the host's library in that place"),
+        run_container("--gpus all", note="in a container: puts the host's library in that place"),
         start("srun --gres=gpu:1 ...", "on a cluster, run it on a node that has GPUs"),
         run(
             "sudo apt install --reinstall nvidia-driver-580",
@@ -156,7 +157,7 @@ FAMILY.fault(
     meaning="the driver's library libcuda.so.1 was not found, or is the stub of a CUDA toolkit, which"
     " images contain: no driver is installed, or the container was given no GPU",
     fix=(
-        start("docker run --gpus all ...", "in a container: the toolkit brings the host's library"),
+        run_container("--gpus all", note="in a container: the toolkit brings the host's library"),
         nvidia_smi("must list the GPU where the program runs"),
         check("ldconfig -p | grep libcuda.so.1; echo $LD_LIBRARY_PATH", "must not contain a folder 'stubs'"),
     ),
@@ -174,7 +175,7 @@ FAMILY.fault(
             "/etc/ld.so.conf.d, in the image too",
             kind=Kind.REMOVE,
         ),
-        start("docker run --gpus all ...", "in a container: brings the driver's own library"),
+        run_container("--gpus all", note="in a container: brings the driver's own library"),
     ),
     seen="ls, ldd",
     stage=Stage.DRIVER_LIBRARY,
