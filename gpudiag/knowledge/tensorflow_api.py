@@ -57,6 +57,27 @@ SETTERS = {
     "config.run_functions_eagerly": "run_eagerly",
 }
 """Functions that set one value, and the name of their only parameter."""
+
+
+def in_tf_config(option: str, value: object) -> str:
+    """Return the line of tf.config that does what an option of a ConfigProto does; empty if there is none."""
+    if option == "allow_growth":
+        return "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"
+    if option == "visible_device_list":
+        chosen = ", ".join(f"gpus[{entry.strip()}]" for entry in str(value).split(",") if entry.strip().isdecimal())
+        return f"gpus = tf.config.list_physical_devices('GPU'); tf.config.set_visible_devices([{chosen}], 'GPU')"
+    if option == "device_count" and isinstance(value, dict) and value.get("GPU") == 0:
+        return "tf.config.set_visible_devices([], 'GPU')"
+    if option in ("per_process_gpu_memory_fraction", "virtual_devices"):
+        return (
+            "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])"
+        )
+    if option in ("allow_soft_placement", "log_device_placement"):
+        setter = "config.set_soft" if "soft" in option else "debugging.set_log"
+        return f"tf.{setter}_device_placement({value})"
+    return ""
+
+
 DEVICE_SETTERS = frozenset({GROWTH, VISIBLE, LOGICAL})
 BEFORE_DEVICES = DEVICE_SETTERS | {
     "config.threading.set_inter_op_parallelism_threads",

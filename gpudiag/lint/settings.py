@@ -52,8 +52,11 @@ def gpu_options(session: Made) -> dict[str, Any] | None:
     config = session_config(session)
     if config is None and session.argument(2, "config") is None:
         return {}
-    if config is None:
-        return None
+    return None if config is None else options_of(config)
+
+
+def options_of(config: Made) -> dict[str, Any] | None:
+    """Return the GPU options that a ConfigProto sets, by their names; None if its GPUOptions are not known."""
     found: dict[str, Any] = {}
     inner = config.kwargs.get("gpu_options", config.options.get("gpu_options"))
     if inner is not None and not (isinstance(inner, Made) and inner.api == "GPUOptions"):
@@ -79,12 +82,12 @@ def different_options(first: Made, second: Made) -> list[str]:
         earlier = before.get(name, _GPU_OPTIONS[name])
         if UNSURE in (value, earlier) or value in (earlier, None):
             continue
-        if name != "visible_device_list" or _renumbers(str(earlier), str(value)):
+        if name != "visible_device_list" or renumbers(str(earlier), str(value)):
             differing.append(name)
     return differing
 
 
-def _renumbers(first: str, second: str) -> bool:
+def renumbers(first: str, second: str) -> bool:
     """Return whether a second visible_device_list numbers a GPU differently than the first; "" shows all GPUs."""
     lists = [[entry.strip() for entry in text.split(",")] for text in (first, second) if text]
     count = max(map(len, lists), default=0)

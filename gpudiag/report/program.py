@@ -203,7 +203,8 @@ def _functions(trace: ProgramTrace) -> list[tuple[str, str]]:
             least += "at least " if function.varies else ""
             copies = f"; {least}{_copies(function.copies)} between host and GPU in each run" if function.copies else ""
             traced = f", traced {function.traced} times" if function.traced > 1 else ""
-            where = "compiled by XLA" if function.compiled and not devices else devices or "not known"
+            none = "not known" if function.unknown_runs else "none left after optimization"
+            where = "compiled by XLA" if function.compiled and not devices else devices or none
             where = f"at most {where}" if function.varies and devices else where
             if devices and function.unknown_runs:
                 where += f", not known of {counted(function.unknown_runs, 'run', ',')}"
@@ -333,12 +334,8 @@ def _processes(trace: ProgramTrace, *, verbose: bool) -> list[tuple[str, str]]:
         )
     for process in with_tensorflow:
         if process.last_operation and trace.ended != "exit status 0":
-            lines.append(
-                (
-                    str(process.pid),
-                    f"last operation: {process.last_operation}, at {process.last_s:.1f} s of {trace.seconds:.1f}",
-                )
-            )
+            at = f", at {process.last_s:.1f} s of {trace.seconds:.1f}" if process.last_s else ""
+            lines.append((str(process.pid), f"last operation: {process.last_operation}{at}"))
         lines += [(str(process.pid), error) for error in process.errors[-3:]]
     return lines
 

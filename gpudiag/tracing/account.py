@@ -19,6 +19,8 @@ def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
     if process is None or not process.tensorflow or (seen.physical is None and not seen.devices):
         return
     ran = trace.operations(process)
+    is_known = not any(known.unknown_runs for known in trace.functions if known.process == process.pid)
+    ran_or_seen = "ran" if is_known else "was seen"
     shown = None if seen.cards is None else {card.pci for card in seen.cards}
     for card in sorted(seen.machine.values(), key=lambda card: card.index):
         devices = [device for device in process.devices if device.pci == card.pci]
@@ -26,7 +28,7 @@ def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
         operations = sum(ran.get(name, 0) for name in names)
         peak = max((device.peak_bytes for device in devices), default=0)
         if names:
-            unused = "" if operations or peak else f"no operation ran on {', '.join(names)}"
+            unused = "" if operations or peak else f"no operation {ran_or_seen} on {', '.join(names)}"
             yield GpuUse(card.index, process.pid, names, operations, peak, unused)
             continue
         setting = _hiding(trace, process.pid, is_shown=shown is not None and card.pci in shown)
@@ -35,11 +37,12 @@ def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
             yield GpuUse(card.index, process.pid, unused=why, line=setting.line, is_hidden=True)
         elif process.not_made:
             yield GpuUse(card.index, process.pid, unused=process.not_made)
+        elif not shown or card.pci not in shown:
+            yield GpuUse(card.index, process.pid, unused="the CUDA driver does not show it")
+        elif seen.layout or (seen.made and not seen.gpus):
+            yield GpuUse(card.index, process.pid, unused="TensorFlow made no device on it")
         else:
-            why = (
-                "TensorFlow made no device on it" if shown and card.pci in shown else "the CUDA driver does not show it"
-            )
-            yield GpuUse(card.index, process.pid, unused=why)
+            yield GpuUse(card.index, process.pid, unused="which GPUs the devices of TensorFlow are on is not known")
 
 
 def _hiding(trace: ProgramTrace, pid: int, *, is_shown: bool) -> Setting | None:

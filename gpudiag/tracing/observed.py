@@ -166,7 +166,7 @@ def made(notes: Notes) -> Note:
 
 def as_made(session: Note) -> Note:
     """Return the note of a session in the form of a note of the eager context."""
-    return {**session, "options": session["value"]}
+    return {"options": session["value"], **session}
 
 
 def devices_of(note: Note) -> dict[str, int]:

@@ -317,6 +317,8 @@ def _of_scope(device: str, note: Note, notes: Notes, ran: _Ran) -> Effect | None
         return Effect(
             Fate.OTHER_EFFECT, why, again.replaced(note="around what calls the model, or the function, first")
         )
+    if notes.count(note, scopes.TENSORS):  # these are there: tf.constant runs no operation
+        return None
     if not made or types - _MAKING or (device in ran.devices if is_gpu else not ran.gpus):
         return None
     on = f"operations ran on {ran.gpus or 'the CPU'}"

@@ -14,6 +14,7 @@ import msgspec
 
 from gpudiag import fix
 from gpudiag.fix import Action, edit, export, unset
+from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import ACCEPTED, ALLOCATOR, FORCE_GROWTH, GRAPH_FLAGS, misspelling_of
 from gpudiag.model.program import Booked, Setting, place
 from gpudiag.model.program import SettingFate as Fate
@@ -51,6 +52,7 @@ _CONTEXT = ("memory_growth", "visible_devices", "logical_devices")
 _GPU_OPTIONS = ("allow_growth", "per_process_gpu_memory_fraction", "allocator_type", "virtual_devices")
 """Options of a session that are fixed by the first in a process."""
 _FIRST = fix.note("move the line directly after import tensorflow, before anything that makes a tensor or a model")
+_SPAWN = edit("multiprocessing.get_context('spawn')", "start the process by it: a fork has the devices of its parent")
 _TO_MAKER = fix.note(
     "give these options to what made the devices: the first session, or config= of tf.distribute.Server"
 )
@@ -81,6 +83,8 @@ class _Steps:
     options: dict[str, Any] = field(default_factory=dict)
     """The options with which the devices were made."""
     maker: str = ""
+    given: bool = False
+    """The devices were made by a session that was given a ConfigProto: it does not read tf.config."""
     error: Note = field(default_factory=dict)
     """The first note of an error with which TensorFlow could not make its devices."""
 
@@ -109,8 +113,9 @@ class _Steps:
             self.at.setdefault("listed", note["line"])
             if "made" not in self.at:
                 self.at["made"] = note["line"]
-                self.options = dict(note["options"] if kind == "initialised" else note["value"])
+                self.options = dict(note["options"] if "options" in note else note["value"])
                 self.maker = "" if kind == "initialised" else note["what"]
+                self.given = bool(note.get("given"))
 
 
 def judged(
@@ -126,11 +131,12 @@ def judged(
 
 def _replaced(found: list[Setting]) -> Iterator[Setting]:
     """Yield the settings; one that was set again before it was read is ``replaced``, by another file ``overridden``."""
-    last = {
-        (one.what, _target(one)): number
-        for number, one in enumerate(found)
-        if one.fate not in effects.NEVER_READ and one.what in (*_READ_AT, *_CONTEXT)
-    }
+    last: dict[tuple[str, str], int] = {}
+    for number, one in enumerate(found):
+        if one.fate not in effects.NEVER_READ and one.what in (*_READ_AT, *_CONTEXT):
+            key = (one.what, _target(one))
+            if key not in last or found[last[key]].value != one.value:  # an equal one changes nothing
+                last[key] = number
     for number, one in enumerate(found):
         again = last.get((one.what, _target(one)), number)
         if one.fate not in effects.NEVER_READ and again > number:
@@ -172,11 +178,13 @@ class _Judge:
         self.steps = _Steps()
         self.final = _Steps()
         self.last_set: dict[str, Note] = {}
-        """For each variable, the last note that sets it before it is read."""
+        """For each variable, the note that sets the value with which it is read."""
         for note in notes.notes:
             self.final.follow(note)
             if note["k"] == "variable" and not self.final.has_reached(_READ_AT.get(note["name"], "made")):
-                self.last_set[note["name"]] = note
+                before = self.last_set.get(note["name"])
+                if before is None or before["value"] != note["value"]:  # an equal one changes nothing
+                    self.last_set[note["name"]] = note
         self.variables = _variables_read(notes)
 
     def settings(self) -> Iterator[Setting]:
@@ -239,14 +247,14 @@ class _Judge:
         elif name in _READ_AT:
             last = self.last_set.get(name, note)
             again = None
-            if last and last is not note:
+            if last and last is not note and not self._holds_with(last, note, name, value):
                 then = Setting(
                     name, repr(last["value"]), last["line"], Fate.NOT_CHECKED, by_import=last.get("by_import", "")
                 )
                 again = _again(line, shown, then)
             is_late = note is not None and self.steps.has_reached(_READ_AT[name])
             passed = note is not None and requests.is_passed_on(note, self.notes, self.family)
-            if (is_late or again) and passed:
+            if (is_late or again or not self.final.has_reached(_READ_AT[name])) and passed:
                 return  # it is for another program, whose process is judged by what it was started with
             if is_late and note is not None and requests.is_put_back(note, self.notes):
                 return
@@ -261,6 +269,12 @@ class _Judge:
             )
         elif value is not None and (effect := requests.of_variable(name, value, note, self.notes, self.family)):
             yield _with(one, effect)
+
+    def _holds_with(self, last: Note, note: Note | None, name: str, value: str | None) -> bool:
+        """Return whether a variable has the value of the note ``last`` from this setting on, until it is read."""
+        if note is not None:
+            return bool(last["t"] <= note["t"]) and last["value"] == value
+        return all(other["value"] == value for other in self.notes.of("variable") if other["name"] == name)
 
     def _effect_of_variable(self, name: str, value: str | None, line: str, *, by_env: bool) -> Effect:
         read_at = _READ_AT[name]
@@ -305,26 +319,49 @@ class _Judge:
                 growth = _REFUSED.items() if what == "memory_growth" else ()
                 return Effect(Fate.REFUSED, error, next((action for part, action in growth if part in error), None))
             where = self.steps.at.get("made", "")
-            return Effect(
-                Fate.TOO_LATE,
-                f"TensorFlow had made its devices{f' at {place(where)}' if where else ''}: {error}",
-                _FIRST,
-            )
+            is_fork = where == "" and self.notes.first("process").get("stage") == "initialised"
+            at = ", before this process was forked from it" if is_fork else f" at {place(where)}" if where else ""
+            return Effect(Fate.TOO_LATE, f"TensorFlow had made its devices{at}: {error}", _SPAWN if is_fork else _FIRST)
         if what not in _CONTEXT:
             return effects.of_switch(note, self.observed)
-        if self.steps.maker and what != "visible_devices":
+        if self.steps.maker and what != "visible_devices" and not self._is_repeated(note):
             where = self.steps.at["made"]
             why = f"the devices were made by {_MAKERS[self.steps.maker]} at {place(where)}, with other options"
             return Effect(Fate.IGNORED, why, _FIRST)
         if self.final.error and "made" not in self.final.at:
             return effects.of_failed_devices(note, self.final.error)
-        if not self.notes.first("initialised"):
+        if "made" not in self.final.at:
             return Effect(Fate.NOT_REACHED, "TensorFlow made no device")
-        if what == "memory_growth":
+        if not self.observed.made:
+            return self._of_unread_context(note)
+        effect = self._of_context(note)
+        if self.final.given and effect.fate in (Fate.IGNORED, Fate.OTHER_EFFECT):
+            why = f"{effect.why}: the session at {place(self.final.at['made'])} has a ConfigProto, and that holds alone"
+            return Effect(effect.fate, why, _in_config(note) or effect.instead)
+        return effect
+
+    def _is_repeated(self, note: Note) -> bool:
+        """Return whether the same was set before: TensorFlow accepts it at any time, and it changes nothing."""
+        earlier = self.notes.notes[: self.notes.notes.index(note)]
+        same = [other for other in earlier if other["k"] == "setting" and other["what"] == note["what"]]
+        return any((other["target"], other["value"]) == (note["target"], note["value"]) for other in same)
+
+    def _of_context(self, note: Note) -> Effect:
+        if note["what"] == "memory_growth":
             return self._of_growth(note)
-        if what == "visible_devices":
+        if note["what"] == "visible_devices":
             return effects.of_visible_devices(note, self.observed)
         return effects.of_logical_devices(note, self.observed)
+
+    def _of_unread_context(self, note: Note) -> Effect:
+        """Return the effect of a setting of tf.config if only a maker that does not read it made devices."""
+        maker, where = self.final.maker, place(self.final.at["made"])
+        if not maker:
+            return Effect(Fate.NOT_CHECKED, "the devices were made by the process that this one was forked from")
+        why = f"the devices were made by {_MAKERS[maker]} at {where}, which does not read tf.config"
+        if maker == "server":
+            return Effect(Fate.IGNORED, why, fix.edit_note(f"give the options as config= to the Server at {where}"))
+        return Effect(Fate.IGNORED, why, edit("tf.config.list_physical_devices('GPU')", f"at {where}"))
 
     def _of_growth(self, note: Note) -> Effect:
         forced = self.variables.get(FORCE_GROWTH)
@@ -352,9 +389,32 @@ class _Judge:
             one = Setting(note["what"], f"{name}={value}", note["line"], Fate.NOT_CHECKED, process=self.pid)
             yield _with(one, self._effect_of_option(note, name, value))
 
+    def _refused(self, note: Note, name: str) -> Effect:
+        """Return what became of an option of a session that TensorFlow refused to make."""
+        named = [option for option in note["value"] if option in note["error"]]
+        if named and name not in named:
+            return Effect(Fate.NOT_REACHED, f"TensorFlow refused {named[0]}, and the session was not made")
+        if self.notes.first("process").get("stage") in ("listed", "initialised"):
+            return Effect(Fate.REFUSED, f"in a fork of a process that uses TensorFlow: {note['error']}", _SPAWN)
+        by_list = self.steps.maker == "list_local_devices"
+        instead = _own_list(note["value"], self.steps.at["made"]) if by_list else _ONE_LIST
+        return Effect(Fate.REFUSED, note["error"], instead if "visible_device_list" in note["error"] else None)
+
+    def _of_eager_config(self, name: str, value: Any) -> Effect:
+        """Return what became of an option that enable_eager_execution was given."""
+        instead = api.in_tf_config(name, value)
+        if name in _GPU_OPTIONS and self.final.options.get(name) != value:
+            why = "eager execution is on already, and the configuration is not read"
+            return Effect(Fate.IGNORED, why, edit(instead, "directly after import tensorflow") if instead else None)
+        effect = effects.of_option(name, value, self.observed, self.observed.made, self.variables)
+        if effect.fate == Fate.OTHER_EFFECT and instead:
+            why = f"{effect.why}: eager execution is on already, and the configuration is not read"
+            return Effect(Fate.IGNORED, why, edit(instead, "directly after import tensorflow"))
+        return effect
+
     def _effect_of_option(self, note: Note, name: str, value: Any) -> Effect:
         if note["error"]:
-            return Effect(Fate.REFUSED, note["error"], _ONE_LIST if "visible_device_list" in note["error"] else None)
+            return self._refused(note, name)
         if name == "device_count":
             lower = [kind for kind in value if kind not in ("CPU", "GPU") and kind.upper() in ("CPU", "GPU")]
             if lower:
@@ -363,12 +423,7 @@ class _Judge:
                 return Effect(Fate.MISSPELT, why, edit(f"device_count={{{fixed}}}"))
         first = self.final.options
         if note["what"] == "enable_eager_execution":
-            if name in _GPU_OPTIONS and first.get(name) != value:
-                why = "eager execution is on already, and the configuration is not read"
-                return Effect(
-                    Fate.IGNORED, why, edit("tf.config.experimental.set_memory_growth(gpu, True)", "and the like")
-                )
-            return effects.of_option(name, value, self.observed, self.observed.made, self.variables)
+            return self._of_eager_config(name, value)
         if name in _GPU_OPTIONS and first.get(name) != value:
             given = ", ".join(f"{name}={first[name]}" for name in _GPU_OPTIONS if name in first)
             where = place(self.steps.at.get("made", ""))
@@ -396,6 +451,24 @@ class _Judge:
                 return Effect(Fate.IGNORED, f"{why}, on {', '.join(gpus)}", hidden)
             return Effect(Fate.NOT_CHECKED, why)
         return effects.of_option(name, value, self.observed, as_made(note), self.variables)
+
+
+def _own_list(options: Mapping[str, Any], listed_at: str) -> Action:
+    """Return how a session gets its GPUs if a listing of local devices has numbered them."""
+    wanted = str(options.get("visible_device_list", ""))
+    return export(MASK, wanted, f"in place of visible_device_list, or list the devices at {place(listed_at)} later")
+
+
+def _in_config(note: Note) -> Action | None:
+    """Return the option of a ConfigProto that does what a setting of tf.config asks for."""
+    gpus = [str(name).rpartition(":")[2] for name in note["value"]] if note["what"] == "visible_devices" else []
+    if note["what"] == "memory_growth" and note["value"]:
+        return edit("config.gpu_options.allow_growth = True", "before the session is made")
+    if gpus and note["target"].upper() == "GPU":
+        return edit(f"config.gpu_options.visible_device_list = {','.join(gpus)!r}", "before the session is made")
+    if note["what"] == "visible_devices" and note["target"].upper() == "GPU":
+        return edit("config.device_count['GPU'] = 0", "before the session is made")
+    return None
 
 
 def _when_read(name: str) -> str:

@@ -20,6 +20,8 @@ tf.keras.mixed_precision.set_global_policy("mixed_float16")
 for gpu in tf.config.list_physical_devices("GPU"):
     getattr(tf.config, "set_memory_growth", tf.config.experimental.set_memory_growth)(gpu, True)
 tf.config.run_functions_eagerly(False)
+with tf.device("/CPU:0"):
+    limits = tf.constant([1.0, 2.0])
 batch_size = 8 * tf.distribute.MirroredStrategy().num_replicas_in_sync
 
 

@@ -30,6 +30,7 @@ FOUND: dict[str, dict[str, str | tuple[str, ...]]] = {
     "too_many_replicas": {"replicas_without_own_gpu": "too_many_replicas.py:6"},
     "out_of_memory": {"program_ran_out_of_memory": "out_of_memory.py:9"},
     "values_read_in_a_loop": {"many_small_copies": "values_read_in_a_loop.py:8"},
+    "sessions_follow_config": {"forked_after_initialisation": "sessions_follow_config.py:19"},
     "session_pinned": {"gpu_asked_for_not_used": "session_pinned.py:11"},
     "string_in_xla": {"xla_cannot_compile": "AsString"},
     "model_run_eagerly": {"functions_run_eagerly": "model_run_eagerly.py:7"},
@@ -72,7 +73,7 @@ ALSO = {"growth_too_late", "growth_lost", "gpu_that_is_not_there", "fine_eager",
 """What is found in these is found in others, too."""
 LOOKED_INTO = {
     *("session_pinned", "hidden_by_import", "fine_training", "devices_mixed_up", "settings_of_each_end"),
-    "replicas_repeat",
+    *("replicas_repeat", "sessions_follow_config"),
 }
 """Of these the tests below look at more of the report."""
 MARKED = {
@@ -161,6 +162,18 @@ def test_of_a_session_the_graphs_are_known_and_the_program_gets_what_it_asked_fo
     assert set(scoped) == {("Tanh", "CPU:0", "scope")}
     copied = {copy.function: copy.bytes for copy in program.copies if copy.direction == "to host"}
     assert set(copied) == {"Session.run(MatMul)", "Session.run(MatMul, Tanh)"}
+
+
+def test_a_session_without_options_has_those_of_tf_config_and_they_may_be_set_again(tmp_path: Path) -> None:
+    report, done = _traced("sessions_follow_config", tmp_path)
+    program = _is_as_it_should("sessions_follow_config", report, done)
+    assert [setting.fate for setting in program.settings] == ["took effect"] * len(program.settings)
+    assert {setting.what for setting in program.settings} == {"memory_growth", "visible_devices"}
+    uses = {use.gpu: use for use in program.gpus}
+    assert uses[0].unused.startswith("hidden by visible_devices GPU=[GPU:1] at")
+    assert (uses[1].devices, uses[1].operations > 0) == (("GPU:0",), True)
+    runs = {function.name: function for function in program.functions}
+    assert not runs["Session.run(add)"].unknown_runs
 
 
 @pytest.mark.parametrize("name", MARKED)

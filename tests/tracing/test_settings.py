@@ -275,6 +275,39 @@ def test_each_option_of_a_session_has_its_own_end(options: Any, limits: Any, fat
     assert _fates(IMPORTED, _session("a.py:4", limits, (FIRST, SECOND), **options)) == fates
 
 
+def test_a_session_with_a_configuration_of_its_own_does_not_read_tf_config() -> None:
+    visible = {**_set("visible_devices", [TWO[1]], "GPU"), "t": 1.5}
+    growth = {**_set("memory_growth", value=True, target=TWO[1]), "t": 1.6}
+    listed = _listed(FIRST, SECOND, names=TWO)
+    own = {**_session("a.py:4", (6256, 6256), (FIRST, SECOND), per_process_gpu_memory_fraction=0.8), "given": True}
+    hidden, grown, _ = _judged(IMPORTED, listed, visible, growth, own)
+    assert (hidden.fate, grown.fate) == ("other effect", "ignored")
+    assert hidden.why.endswith("the session at a.py:4 has a ConfigProto, and that holds alone")
+    assert [setting.instead.command for setting in (hidden, grown) if setting.instead] == [
+        "config.gpu_options.visible_device_list = '1'",
+        "config.gpu_options.allow_growth = True",
+    ]
+    server = {name: value for name, value in own.items() if name not in ("devices", "given")} | {"what": "server"}
+    fates = [setting.fate for setting in _judged(IMPORTED, listed, visible, growth, server)]
+    assert fates[:2] == ["ignored", "ignored"]
+
+
+def test_of_a_session_that_was_refused_the_option_that_is_named_is_to_blame() -> None:
+    error = "AlreadyExistsError: GPU:0 is being mapped to multiple devices: for example different visible_device_list"
+    refused = {**_session("a.py:4", allow_growth=True, visible_device_list="1"), "error": error}
+    growth, shown = _judged(IMPORTED, {**refused, "devices": []})
+    assert (growth.fate, shown.fate) == ("not reached", "refused")
+    assert "refused visible_device_list" in growth.why
+
+
+def test_a_configuration_for_eager_execution_is_said_in_the_words_of_tf_config() -> None:
+    asked = {**_session("a.py:4", visible_device_list="1"), "what": "enable_eager_execution", "devices": []}
+    (shown,) = _judged(IMPORTED, LISTED, asked, _made())
+    assert shown.fate == "ignored"
+    assert shown.instead is not None
+    assert "tf.config.set_visible_devices([gpus[1]], 'GPU')" in shown.instead.command
+
+
 def test_a_variable_comes_before_a_call() -> None:
     made = _made(allow_growth=True)
     no_growth: Any = {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}
@@ -418,7 +451,7 @@ def test_a_setting_that_another_file_replaces_is_overridden_and_by_the_same_file
     again = {**_variable(MASK, "-1"), "line": "b.py:2", "by_import": "a.py:11", "t": 2.1}
     assert _ends(first, again)[0] == ("overridden", "b.py:2 sets it to '-1' later, when a.py:11 imports that file")
     assert _ends(first, {**again, "line": "a.py:12"})[0] == ("replaced", "set again at a.py:12")
-    assert _ends(first, {**again, "value": "0"})[0] == ("replaced", "set again at b.py:2")
+    assert _ends(first, {**again, "value": "0"})[0][0] == "took effect"  # the same once more changes nothing
 
 
 def test_setdefault_does_not_change_a_variable_that_is_set() -> None:

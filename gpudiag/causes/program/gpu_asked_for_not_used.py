@@ -7,15 +7,17 @@ without a warning. Only operations are counted for whose type TensorFlow has a G
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import GUIDE, MOST
 from gpudiag.fix import Action, ask, edit, note
-from gpudiag.model.program import ProgramTrace, place
+from gpudiag.model.program import GpuUse, ProgramTrace, place
 from gpudiag.model.report import Severity
+from gpudiag.text import counted
 
 CAUSE = Cause(
-    title="{count} operations that were to run on {asked} ran on {device}",
+    title="{count} asked for {asked} and ran on {device}",
     severity=Severity.WARNING,
     fix=(
         ask("gpudiag why"),
@@ -39,24 +41,30 @@ def find(program: ProgramTrace) -> Matches:
         lines[
             f"{place(placement.line)}: {placement.op}{inside} asked for {placement.asked}, ran on {placement.device}"
         ] += placement.count
-    made = sorted({device.name for process in program.processes for device in process.devices})
+    pid = max(fell, key=lambda placement: placement.count).process
+    own = [process for process in program.processes if process.pid == pid] or program.processes
+    made = sorted({device.name for process in own for device in process.devices})
     asked = ", ".join(dict.fromkeys(placement.asked for placement in fell))
     ran = ", ".join(dict.fromkeys(placement.device for placement in fell))
     gpus = [name for name in made if name.startswith("GPU")]
-    first = _first(program, gpus)
+    first = _first([use for use in program.gpus if use.process == pid] or program.gpus, gpus)
     yield Match(
         evidence=(
             *(f"{line} ({count} times)" if count > 1 else line for line, count in lines.most_common(MOST)),
             f"TensorFlow made {', '.join(made)}",
         ),
-        figures={"count": sum(placement.count for placement in fell), "asked": asked, "device": ran},
+        figures={
+            "count": counted(sum(placement.count for placement in fell), "operation", ","),
+            "asked": asked,
+            "device": ran,
+        },
         fix=(first, CAUSE.fix[1]),
     )
 
 
-def _first(program: ProgramTrace, gpus: list[str]) -> Action:
+def _first(uses: Iterable[GpuUse], gpus: list[str]) -> Action:
     """Return the first action, which depends on whether there are GPUs, and on who hides them."""
-    hidden = next((use for use in program.gpus if use.is_hidden), None)
+    hidden = next((use for use in uses if use.is_hidden), None)
     if gpus and hidden is not None:
         these = ", ".join(gpus)
         return note(f"ask for {these}: visible GPUs are numbered from 0, and GPU {hidden.gpu} is {hidden.unused}")

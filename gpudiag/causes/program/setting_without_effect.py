@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.traced import GROWTH_GUIDE
+from gpudiag.causes.shared.traced import GROWTH_GUIDE, GUIDE
 from gpudiag.fix import edit_note, export, unset
 from gpudiag.model.program import ProgramTrace, Setting, place
 from gpudiag.model.program import SettingFate as Fate
@@ -34,6 +34,19 @@ CAUSE = Cause(
     url=GROWTH_GUIDE,
     needs_gpu=False,
 )
+_PAGES = {
+    "KERAS": "https://keras.io/getting_started/#configuring-your-backend",
+    "CUDA_": "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    "visible_device": "https://www.tensorflow.org/api_docs/python/tf/config/set_visible_devices",
+    "logical_devices": f"{GUIDE}#virtual_gpus",
+    "tf.device": f"{GUIDE}#manual_device_placement",
+    "soft_device_placement": f"{GUIDE}#manual_device_placement",
+    "dtype_policy": "https://www.tensorflow.org/guide/mixed_precision",
+    "TF_CONFIG": "https://www.tensorflow.org/guide/distributed_training",
+    "XLA": "https://openxla.org/xla/tf2xla",
+    "DETERMINISTIC": "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism",
+}
+"""Parts of the names of settings, and a page about each; of other settings, the guide to memory."""
 _MOST = 24
 _OUTCOMES = {
     Fate.TOO_LATE: "comes too late to have an effect",
@@ -66,7 +79,16 @@ def find(program: ProgramTrace) -> Matches:
                 "outcome": _OUTCOMES[several[0].fate],
             },
             fix=(several[0].instead or take_out,),
+            url=_url(what, several),
         )
+
+
+def _url(what: str, several: Iterable[Setting]) -> str:
+    """Return the page about what a setting sets."""
+    for part, url in _PAGES.items():
+        if part in what or any(setting.value.startswith(part) for setting in several):
+            return url
+    return ""
 
 
 def _named(what: str, several: Iterable[Setting]) -> str:
@@ -74,4 +96,4 @@ def _named(what: str, several: Iterable[Setting]) -> str:
     if what not in ("session", "server", "enable_eager_execution"):
         return what
     options = dict.fromkeys(setting.value.partition("=")[0] for setting in several)
-    return f"{' and '.join(options)} of the {what.partition('_')[0]}"
+    return f"{' and '.join(options)} of {'' if what.startswith('enable') else 'the '}{what}"

@@ -62,7 +62,7 @@ _PROCESSES = re.compile(
 _THREADS = re.compile(r"threading\.Thread\Z")
 _WORKERS = r"(?:multiprocessing|multiprocess|billiard|concurrent\.futures)\.[\w.()]{0,80}"
 _PIPELINE, _PROCESS, _REPLICA, _THREAD = "pipeline", "process", "replica", "thread"
-_EACH = "iterable"
+_EACH, _EACH_UNPACKED = "iterable", "iterable of arguments"
 
 
 class _Caller(NamedTuple):
@@ -75,7 +75,7 @@ class _Caller(NamedTuple):
     args_at: int
     args_name: str
     """The position and the name of the argument that has the function's own; ``*``: all from there on, ``iterable``:
-    one call for each item."""
+    one call for each item; ``iterable of arguments``: one for each item, whose own items are the arguments."""
     how: str
     """Where the function runs: in a thread, a process, a replica or the pipeline of a dataset; "" for here."""
 
@@ -88,7 +88,8 @@ _CALLERS = (
     _Caller(re.compile(_WORKERS + r"Pool\Z"), 1, "initializer", 2, "initargs", _PROCESS),
     _Caller(re.compile(_WORKERS + r"ProcessPoolExecutor\Z"), 2, "initializer", 3, "initargs", _PROCESS),
     _Caller(re.compile(_WORKERS + r"Pool(?:Executor)?\(\)\.i?map(?:_\w{1,9})?\Z"), 0, "func", 1, _EACH, _PROCESS),
-    _Caller(re.compile(_WORKERS + r"Pool\(\)\.(?:apply|starmap)(?:_\w{1,9})?\Z"), 0, "func", 1, "args", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"Pool\(\)\.apply(?:_async)?\Z"), 0, "func", 1, "args", _PROCESS),
+    _Caller(re.compile(_WORKERS + r"Pool\(\)\.starmap(?:_async)?\Z"), 0, "func", 1, _EACH_UNPACKED, _PROCESS),
     _Caller(re.compile(_WORKERS + r"ProcessPoolExecutor\(\)\.submit\Z"), 0, "func", 1, "*", _PROCESS),
     _Caller(re.compile(r"distribute\.[\w.]{1,60}\(\)\.(?:experimental_)?run(?:_v2)?\Z"), 0, "fn", 1, "args", _REPLICA),
     _Caller(re.compile(r"(?:absl\.)?app\.run\Z"), 0, "main", 1, "argv", ""),
@@ -233,6 +234,8 @@ class Calls(Expressions):
         rounds = [made.args[args_at:] if args_name == "*" else known]
         if args_name == _EACH:
             rounds = [[item] for item in known[:UNROLLED]] or [[UNKNOWN]]
+        elif args_name == _EACH_UNPACKED:
+            rounds = [item.items if isinstance(item, Items) else [] for item in known[:UNROLLED]] or [[]]
         for args in rounds if isinstance(target, ProjectFunction | Method) or _is_partial(target) else ():
             self._elsewhere(target, args, how, made, node)
 

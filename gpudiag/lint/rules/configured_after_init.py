@@ -32,7 +32,7 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
 from gpudiag.lint.reading.cursor import is_eager
 from gpudiag.lint.rule import Matches, Rule, Violation
-from gpudiag.lint.settings import is_local, sets_gpu_options
+from gpudiag.lint.settings import gpu_options, is_local, renumbers, sets_gpu_options
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
@@ -64,6 +64,12 @@ def find(program: LintedProgram) -> Matches:
         name = ast.unparse(event.made.node.func)
         if event.api in _SESSIONS:
             options = [name for name in sets_gpu_options(event.made) if name != "visible_device_list"]
+            shown = (gpu_options(event.made) or {}).get("visible_device_list")
+            if isinstance(shown, str) and shown and renumbers("", shown) and not event.before("session"):
+                happens = "the GPUs are numbered already, and TensorFlow raises AlreadyExistsError for another list"
+                figures = {"what": earlier.what, "place": earlier.place(program), "happens": happens}
+                yield Violation(event, {"name": f"visible_device_list={shown!r}", **figures}, fix=(_MASK_INSTEAD,))
+                continue
             of_server = isinstance(earlier, Call) and earlier.api in api.SERVERS
             if not options or not (of_server or is_local(event.made)) or event.before("session"):
                 continue
@@ -100,6 +106,7 @@ def _enables(call: Call) -> object:
     return value.value if isinstance(value, Const) else None
 
 
+_MASK_INSTEAD = edit_note("set CUDA_VISIBLE_DEVICES before import tensorflow, or list the devices after the session")
 _SESSIONS = ("Session", "train.MonitoredTrainingSession")
 
 

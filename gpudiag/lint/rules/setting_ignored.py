@@ -31,8 +31,8 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import CLUSTER, FORCE_GROWTH
 from gpudiag.lint.program import Call, LintedProgram, Option, ProgramEvent, SetByImport, Variable
 from gpudiag.lint.rule import Matches, Rule, Violation
-from gpudiag.lint.settings import asks_for_version, is_local, session_config
-from gpudiag.lint.values import Const, Table, devices, elements
+from gpudiag.lint.settings import UNSURE, asks_for_version, is_local, options_of, session_config
+from gpudiag.lint.values import Const, Made, Table, devices, elements
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -112,7 +112,12 @@ def _eager(program: LintedProgram) -> Iterator[Ignored]:
             continue
         switched_off = any(isinstance(call, Call) and call.api in api.WITHOUT_EAGER for call in event.history())
         if not switched_off and not any(map(asks_for_version, event.guards)):
+            config = event.made.argument(0, "config")
+            given = (options_of(config) if isinstance(config, Made) and config.api == "ConfigProto" else None) or {}
+            lines = [api.in_tf_config(name, value) for name, value in given.items() if value is not UNSURE]
             fix = edit_note("use tf.config: set_memory_growth for each GPU, set_logical_device_configuration")
+            if any(lines):
+                fix = edit("; ".join(filter(None, lines)), "write it directly after import tensorflow")
             yield Ignored(event, "the config of enable_eager_execution", "TensorFlow 2 is in eager mode already", fix)
 
 

@@ -86,7 +86,7 @@ def note_graphs(name, number, graphs, asked_of, operation_of, scope="", cpu_vari
                     kernel = "strategy" if kernel == "yes" and _is_for_strategy(operation, asked) else kernel
                     key = (op, device, asked, kernel, line_of_operation(operation))
                     blamed[key] = blamed.get(key, 0) + 1
-    if not counts:
+    if not any(graph.node for graph in graphs):
         return
     jit = _wants_clusters()
     note(

@@ -65,6 +65,8 @@ class State:
         self.context = None
         self.local = None
         self.initialised = False
+        self.watches_constants = False
+        self.is_unused_fork = False
         self.gpus = ()
         self.own_devices = ""
         self.driver = None

@@ -62,7 +62,7 @@ def note_process(how: str, **more: object) -> None:
 
 def stage_of_tensorflow() -> str:
     """Return how far TensorFlow has started in this process, which decides whether a setting comes too late."""
-    if state.initialised:
+    if state.initialised or state.gpus:  # by the eager context, or by a session
         return "initialised"
     if state.context is not None and getattr(state.context, "_physical_devices", None) is not None:
         return "listed"
@@ -247,16 +247,24 @@ def forked_in_child() -> None:
     state.busy = 0
     if stage in ("initialised", "listed"):
         reopened()
-        guarded(_watch_first_use, state.context)
+        state.is_unused_fork = True
+        if state.context is not None:
+            guarded(_watch_first_use, state.context)
+
+
+def note_first_use() -> None:
+    """Note where a forked process first asks for TensorFlow's devices: they are its parent's, and it may hang there."""
+    if state.is_unused_fork:
+        state.is_unused_fork = False
+        note("used_after_fork", line=line_of_program(3))
 
 
 def _watch_first_use(context) -> None:
-    """Note when a forked process first asks for TensorFlow's devices: they are its parent's, and it may hang there."""
     ask = context.ensure_initialized
 
     def ensure_initialized():
         del context.ensure_initialized
-        note("used_after_fork", line=line_of_program(2))
+        note_first_use()
         ask()
 
     context.ensure_initialized = ensure_initialized

@@ -6,15 +6,15 @@ from _thread import get_ident
 from _weakref import ref
 
 from .lines import kind_of, line_and_caller, line_of_program
-from .notes import HEAD, guarded, missing, new_slot, note, replace, short_device, state
+from .notes import HEAD, guarded, like, missing, new_slot, note, replace, short_device, state
 
 _MOST_SCOPES = 1000
 _ASKING = frozenset(("device", "device_v2"))
 """Functions of TensorFlow through which a program makes a scope of a device."""
-MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, VARIABLES = range(6)
+MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, VARIABLES, TENSORS = range(7)
 """Words of the counter of a line that makes device scopes: how many, how often one was entered, how often something
-ran before it was left, in this process and in the thread that entered it, and how many variables were made in it: on
-GPUs in one for the CPU, and all others."""
+ran before it was left, in this process and in the thread that entered it, how many variables were made in it: on
+GPUs in one for the CPU, and all others; and how many tensors of values of Python, for which no operation runs."""
 FORGOTTEN_AT = 1
 """The word of the counter of a strategy with the time at which the program let go of it."""
 _MOST_LEAVES = 64
@@ -45,6 +45,8 @@ def watch_device_scopes(context_module) -> None:
         slot = state.scopes.get(id(self))
         if slot is not None and state.words is not None:
             state.words[slot + ENTERED] += 1
+            if not state.watches_constants:
+                guarded(_watch_constants)
             state.entered[id(self)] = _ran(), get_ident(), slot, "CPU" in self._device_name.upper()
 
     def left(self, *error):
@@ -68,10 +70,29 @@ def _count_scope(scope, device_name, frame) -> None:
         if state.words is None or not isinstance(device_name, str):
             return
         line = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
-        slot = state.slots[key] = new_slot("scope", "", device_name, "", line, "", words=6)
+        slot = state.slots[key] = new_slot("scope", "", device_name, "", line, "", words=7)
     if slot != HEAD and len(state.scopes) < _MOST_SCOPES:
         state.words[slot + MADE] += 1
         state.scopes[id(scope)] = slot
+
+
+def _watch_constants() -> None:
+    """Count the tensors that are made of values of Python in scopes, from the first scope on."""
+    module = sys.modules.get("tensorflow.python.framework.constant_op")
+    make = getattr(module, "convert_to_eager_tensor", None)
+    state.watches_constants = True
+    if make is None:
+        missing("constant_op.convert_to_eager_tensor", "tensors that are made in a scope of tf.device")
+        return
+
+    def convert_to_eager_tensor(*positional, **named):
+        if state.entered and state.words is not None:
+            slot, _ = innermost_scope()
+            if slot != HEAD:
+                state.words[slot + TENSORS] += 1
+        return make(*positional, **named)
+
+    replace(module, "convert_to_eager_tensor", like(make, convert_to_eager_tensor))
 
 
 def innermost_scope():

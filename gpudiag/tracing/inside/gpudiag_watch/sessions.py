@@ -2,8 +2,9 @@
 
 from .graphs import MOST_GRAPHS, note_graphs
 from .lines import hide_our_frames, line_of_program
-from .notes import LAST_OP, MOST_CALLED, cut, guarded, missing, new_slot, replace, state
+from .notes import LAST_OP, MOST_CALLED, cut, guarded, like, missing, new_slot, replace, state
 from .operations import sample
+from .processes import note_first_use
 from .settings import session_options, watch_method
 
 
@@ -12,6 +13,14 @@ def in_session(module) -> None:
     if cls is None:
         missing("tensorflow.python.client.session.BaseSession", "options of sessions, and where their graphs ran")
         return
+    begun = cls.__init__
+
+    def init(self, *positional, **named):
+        if state.is_unused_fork:
+            guarded(note_first_use)
+        begun(self, *positional, **named)
+
+    replace(cls, "__init__", like(begun, init))
     watch_method(cls, "__init__", session_options, "options of sessions")
     run = getattr(cls, "run", None)
     if run is None:
@@ -57,6 +66,8 @@ def _key_of(fetches):
 
 def _first_run(session, options):
     """Return options and metadata for a run whose graphs are wanted; None for one as it is."""
+    if state.is_unused_fork:
+        guarded(note_first_use)
     if state.words is None or state.looked_at >= MOST_GRAPHS or getattr(session, "_target", None):
         return None
     try:

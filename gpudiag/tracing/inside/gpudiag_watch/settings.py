@@ -94,6 +94,8 @@ def session_options(self, target="", graph=None, config=None):
         return fields
     devices = [(short_device(device.name), device.memory_limit_bytes) for device in self.list_devices()][:256]
     state.gpus = state.gpus or tuple(name for name, _ in devices if name.startswith("GPU:"))
+    if config is None:  # then TensorFlow takes what tf.config says (session.py, 2.21)
+        fields["options"] = options_of(getattr(self, "_config", None))
     return {**fields, "devices": devices, "cards": cards(), "variables": environment()}
 
 
