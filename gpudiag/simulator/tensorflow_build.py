@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -71,6 +72,10 @@ def require_cuda_wheel() -> None:
     """Raise CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
     require_linux()
     if _tensorflow_directory() is None:
+        if next(importlib.metadata.distributions(name="tensorflow"), None) is not None:
+            raise CudaWheelMissing(
+                "files of the installed TensorFlow are missing. Run 'gpudiag check host' for the fix."
+            )
         raise CudaWheelMissing("TensorFlow is not installed in this Python. Run 'pip install tensorflow'.")
     fault = cpu_only_tensorflow() or unknown_tensorflow()
     if fault:

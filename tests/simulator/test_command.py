@@ -262,6 +262,21 @@ def test_cpu_wheel_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         require_cuda_wheel()
 
 
+def test_a_tensorflow_without_its_first_file_is_not_called_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from gpudiag.simulator import CudaWheelMissing, require_cuda_wheel
+
+    (tmp_path / "tensorflow/python").mkdir(parents=True)  # a folder without __init__.py comes after each real package
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    with pytest.raises(CudaWheelMissing, match="pip install tensorflow"):
+        require_cuda_wheel()
+    (tmp_path / "tensorflow-2.21.0.dist-info").mkdir()
+    with pytest.raises(CudaWheelMissing, match=r"files of the installed TensorFlow are missing.*check host"):
+        require_cuda_wheel()
+
+
 def test_faults_of_a_forked_child_are_its_own() -> None:
     code = (
         "import ctypes, os\n"

@@ -11,13 +11,17 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.kernel_module import ModuleSettings, shown
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import configure
+from gpudiag.fix import Kind, configure, run
 from gpudiag.model.facts import DeviceNodeFacts
 
 CAUSE = Cause(
     fix=(
         configure("sudo nvidia-modprobe -u -c=0"),
-        configure("sudo systemctl enable --now nvidia-persistenced", "loads it at every boot"),
+        run(
+            "sudo apt install nvidia-modprobe",
+            "the driver's library calls it to load the module and make the file",
+            kind=Kind.INSTALL_AS_ROOT,
+        ),
     ),
     url="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
 )
