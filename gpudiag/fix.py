@@ -197,9 +197,10 @@ def new_environment(*packages: str, note: str = "", python: str = "python", fold
     return Action(command, note, kind=Kind.NEW_ENVIRONMENT, pip=packages)
 
 
-def conda_environment(*packages: str, note: str = "", python: str = "3.12") -> Action:
+def conda_environment(*packages: str, note: str = "", python: str = "3.12", name: str = "tf") -> Action:
     """Return the commands that make an environment of conda, with packages of pip in it."""
-    command = f"conda create -n tf python={python}; conda activate tf; pip install {' '.join(map(_word, packages))}"
+    pip = f"pip install {' '.join(map(_word, packages))}"
+    command = f"conda create -n {name} python={python}; conda activate {name}; {pip}"
     return Action(command, note, kind=Kind.NEW_ENVIRONMENT, pip=packages)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 from shlex import quote
+from typing import NamedTuple
 
 from gpudiag import fix
 from gpudiag.fix import Action, Kind, Where, distinct
@@ -22,21 +23,12 @@ from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
 """One of the simple commands of a line of a shell; between them are ``&&``, ``||``, ``;`` and ``|``."""
 _WORDS = re.compile(r"""(?:'[^']*'?|"[^"]*"?|\$\([^()]*\)?|[^\s'"])+""")
-_SET = re.compile(r"\w+=\S*\s+")
-_PIP = re.compile(r"(?:(?P<python>\S*python[\d.]*) -m )?pip3? (?P<verb>[a-z]+)(?P<arguments>.*)", re.DOTALL)
-_PYTHON = re.compile(r"python3?(?= |$)")
-_CONDA = re.compile(r"conda (?P<verb>install|create|env|config|activate)\b")
-_CONDA_ENVIRONMENT = re.compile(r"conda create -n (\S+) python=([\d.]+); conda activate \S+; pip install (.+)")
-_PINNED = re.compile(r"'?(?P<name>[\w.-]+)==(?P<version>[\w.+!-]+)'?")
-_AGAIN = re.compile(r"(?<!\S)--(?:force-reinstall|upgrade|ignore-installed)(?!\S)")
+_AGAIN = {"--force-reinstall", "--upgrade", "--ignore-installed"}
 _OF_THE_LOADER = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"}
-_GROUP = re.compile(r"usermod -aG (?P<group>\S+)")
-_DRIVER = re.compile(r"(?:apt install nvidia-driver-\d+\S*|ubuntu-drivers install)$")
 _OF_DOCKER_ALONE = ("Compose", "--gpus", "--ipc", "--runtime", "toolkit", "Docker", "in a container")
-_ELSEWHERE = re.compile(
-    r"(?:if (?:it|the program) runs )?in (?:a container|a pod|Kubernetes|Slurm|conda|WSL|a notebook)\b"
-)
-
+_RUNS = ("if it runs in ", "if the program runs in ", "in ")
+_ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a notebook")
+"""How a sentence begins that is about one place alone, and the places."""
 _FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
 """Options of pip, with those of uv that do the same."""
 _ADD = {"uv": "uv add", "poetry": "poetry add", "pdm": "pdm add", "pipenv": "pipenv install", "pixi": "pixi add --pypi"}
@@ -47,13 +39,13 @@ _REMOVE = {
 }
 """How tools that make an environment from a lock file add and remove a package; they would undo what pip does."""
 _FAMILIES = {
-    "Debian": re.compile("Debian|Ubuntu|Mint|Pop!_OS|Zorin|elementary|Kali"),
-    "Fedora": re.compile("Fedora|Nobara"),
-    "RHEL": re.compile("Red Hat|Rocky|Alma|CentOS|Oracle|Amazon"),
-    "Arch": re.compile("Arch|CachyOS|Manjaro|EndeavourOS|Garuda"),
-    "SUSE": re.compile("SUSE"),
-    "NixOS": re.compile("NixOS"),
-    "Alpine": re.compile("Alpine"),
+    "Debian": ("Debian", "Ubuntu", "Mint", "Pop!_OS", "Zorin", "elementary", "Kali"),
+    "Fedora": ("Fedora", "Nobara"),
+    "RHEL": ("Red Hat", "Rocky", "Alma", "CentOS", "Oracle", "Amazon"),
+    "Arch": ("Arch", "CachyOS", "Manjaro", "EndeavourOS", "Garuda"),
+    "SUSE": ("SUSE",),
+    "NixOS": ("NixOS",),
+    "Alpine": ("Alpine",),
 }
 _MANAGERS = {
     "apt": "Debian",
@@ -83,7 +75,6 @@ _RUNTIMES_OF_NOTEBOOKS = {
     "Databricks": "Databricks: restart the cluster, with a runtime for machine learning with GPUs",
 }
 """What replaces a change of the driver, or a reboot, where the machine is a service's."""
-_RAMDISK = re.compile(r"update-initramfs -u(?: -k all)?")
 _RAMDISKS = {"Fedora": "dracut --force", "RHEL": "dracut --force", "SUSE": "dracut --force", "Arch": "mkinitcpio -P"}
 """How other distributions than Debian's and Ubuntu's make the initial RAM disk again."""
 
@@ -121,7 +112,7 @@ class Place:
         runtime = None if isinstance(container, Unknown) else container.name or ""
         if not isinstance(container, Unknown) and container.kubernetes:
             runtime = "kubernetes"
-        families = (name for name, pattern in _FAMILIES.items() if pattern.search(system.os))
+        families = (family for family, names in _FAMILIES.items() if any(name in system.os for name in names))
         library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
         environment = system.python_environment
         in_conda = environment is not None and (environment.tool == "conda" or _is_in(facts, "CONDA_PREFIX"))
@@ -195,9 +186,9 @@ def fitted(action: Action, place: Place) -> Action | None:
         _refuse_what_is_so(action, place)
         if (other := _of_the_system(action, place)) is not None:
             return other
-        if (found := _CONDA_ENVIRONMENT.fullmatch(action.command)) and not place.has_conda:
-            return action.replaced(command=_environment(place, *found.groups()))
-        about_gpudiag = any(re.match(r"gpudiag\b", argument) for argument in action.pip)
+        if action.pip and action.command.startswith("conda create ") and not place.has_conda:
+            return action.replaced(command=_environment(place, action))
+        about_gpudiag = any(argument.startswith("gpudiag") for argument in action.pip)
         rewrite = partial(_rewrite, place=place, about_gpudiag=about_gpudiag)
         command = _STEP.sub(rewrite, action.command)
     except _UnfitError:
@@ -214,11 +205,12 @@ def _refuse_what_is_so(action: Action, place: Place) -> None:
         and all(value is not None and place.variables.get(name) == value for name, value in action.change.items())
     ):
         raise _UnfitError
-    if action.pip and not _AGAIN.search(action.command):
-        pins = [_PINNED.fullmatch(argument) for argument in action.pip]
-        if all(pin and place.installed.get(pin["name"].replace("_", "-").lower()) == pin["version"] for pin in pins):
+    if action.pip and _AGAIN.isdisjoint(action.pip):
+        pins = [argument.partition("==")[::2] for argument in action.pip]
+        if all(place.installed.get(name.replace("_", "-").lower()) == version for name, version in pins):
             raise _UnfitError
-    if (joined := _GROUP.search(action.command)) and joined["group"] in place.groups:
+    _, joins, group = action.command.partition("usermod -aG ")
+    if joins and group.partition(" ")[0] in place.groups:
         raise _UnfitError
 
 
@@ -229,7 +221,8 @@ def _of_the_system(action: Action, place: Place) -> Action | None:
         return fix.note(place.way_to_a_gpu)
     if place.wsl and first == "reboot":
         return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
-    installs_driver = bool(_DRIVER.match(first))
+    is_package = first.startswith("apt install nvidia-driver-") and first.count(" ") == 2
+    installs_driver = is_package or first == "ubuntu-drivers install"
     if place.wsl and installs_driver:
         text = "install the newest NVIDIA driver in Windows, none in WSL: https://www.nvidia.com/drivers"
         return fix.note(text, kind=Kind.CHANGE_DRIVER)
@@ -257,31 +250,31 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     before = step[0][: len(step[0]) - len(step[0].lstrip())]
     after = step[0][len(step[0].rstrip()) :] if text else ""
     rest = text
-    while (assigned := _SET.match(rest)) is not None:
-        rest = rest[assigned.end() :]
+    while (word := rest.partition(" "))[2] and word[0].partition("=")[0].isidentifier() and "=" in word[0]:
+        rest = word[2].lstrip()
     assignments = text[: len(text) - len(rest)]
-    sudo = ""
-    if rest.startswith("sudo "):
-        rest = rest.removeprefix("sudo ").lstrip()
-        sudo = "" if place.root or place.sudo is False else "sudo "
     if place.root or place.sudo is False:
-        rest = re.sub(r"\b(xargs|sh -c) sudo ", r"\1 ", rest)
-    if place.family in _RAMDISKS:
-        rest = _RAMDISK.sub(_RAMDISKS[place.family], rest)
+        rest = rest.replace("sudo ", "")
+    sudo = "sudo " if rest.startswith("sudo ") else ""
+    rest = rest.removeprefix(sudo)
+    if rest.startswith("update-initramfs -u"):
+        rest = _RAMDISKS.get(place.family, rest)
     environment = place.environment
     if environment is not None:
-        if about_gpudiag and environment.of_gpudiag:
-            rest = re.sub(r"^(?:\S*python[\d.]* -m )?pip3?(?= )", f"{quote(environment.of_gpudiag)} -m pip", rest)
-        elif (pip := _PIP.fullmatch(rest)) is not None:
-            rest = _pip(place, environment, rest, pip)
-        elif _PYTHON.match(rest):
-            rest = _PYTHON.sub(quote(environment.command or "python"), rest, count=1)
-        elif (conda := _CONDA.match(rest)) is not None:
-            rest = _conda(place, environment, rest, conda["verb"])
+        program, _, arguments = rest.partition(" ")
+        if (pip := _PipCommand.of(rest)) is not None:
+            of_gpudiag = environment.of_gpudiag if about_gpudiag else ""
+            rest = pip.by(f"{quote(of_gpudiag)} -m pip") if of_gpudiag else _pip(place, environment, pip)
+        elif program in ("python", "python3"):
+            rest = " ".join(filter(None, (quote(environment.command or "python"), arguments)))
+        elif program == "conda":
+            rest = _conda(place, environment, rest, arguments.partition(" ")[0])
     return f"{before}{assignments}{sudo}{rest}{after}"
 
 
 def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str) -> str:
+    if verb not in ("install", "create", "env", "config", "activate"):
+        return command
     if not place.has_conda or (verb == "install" and not place.in_conda):
         raise _UnfitError
     is_active = place.variables.get("CONDA_PREFIX", place.prefix) == place.prefix
@@ -290,33 +283,60 @@ def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str
     return command
 
 
-def _environment(place: Place, name: str, python: str, packages: str) -> str:
+def _environment(place: Place, action: Action) -> str:
     """Return how to make an environment for a Python, with packages in it, without conda."""
+    name, python, *_ = action.command.removeprefix("conda create -n ").replace(";", "").split()
+    python, packages = python.removeprefix("python="), " ".join(map(quote, action.pip))
     if place.environment and "uv" in place.environment.tools:
         return f"uv venv --python {python} {name} && uv pip install --python {name} {packages}"
     return f"python{python} -m venv {name} && {name}/bin/pip install {packages}"
 
 
-def _pip(place: Place, environment: PythonEnvironment, command: str, pip: re.Match[str]) -> str:
+class _PipCommand(NamedTuple):
+    program: str
+    """Such as ``pip`` or ``python3 -m pip``."""
+    verb: str
+    arguments: str
+
+    @classmethod
+    def of(cls, command: str) -> _PipCommand | None:
+        """Return the parts of a command of pip; None if it is another's."""
+        program, _, rest = command.partition(" ")
+        if rest.startswith("-m pip ") and "python" in PurePath(program).name:
+            program, rest = f"{program} -m pip", rest.removeprefix("-m pip ")
+        elif program not in ("pip", "pip3"):
+            return None
+        verb, _, arguments = rest.partition(" ")
+        return cls(program, verb, arguments.strip()) if verb.isalpha() else None
+
+    def by(self, program: str) -> str:
+        """Return the command with another program."""
+        return f"{program} {self.verb} {self.arguments}".rstrip()
+
+
+def _pip(place: Place, environment: PythonEnvironment, pip: _PipCommand) -> str:
     """Return a command of pip in the words of the tool that fills the environment."""
-    python, verb, arguments = pip["python"] or "", pip["verb"], pip["arguments"].strip()
-    if "/" in python and python != place.executable:
-        return command  # of another environment
+    verb, arguments = pip.verb, pip.arguments
+    if "/" in pip.program and pip.program != f"{place.executable} -m pip":
+        return pip.by(pip.program)  # of another environment
+    words = _WORDS.findall(arguments)
+    again = _AGAIN.intersection(words) - {"--upgrade"}
     tool = environment.tool
     changes = verb in ("install", "uninstall")
     if tool == "pipx":
-        return f"pipx runpip {PurePath(place.prefix).name} {verb} {arguments}".rstrip()
-    if tool in _ADD and changes and not _AGAIN.search(arguments.replace("--upgrade", "")):
-        plain = " ".join(word for word in _WORDS.findall(arguments) if word not in ("-y", "--upgrade", "--no-deps"))
-        known = f"{_ADD[tool] if verb == 'install' else _REMOVE[tool]} {plain}"
+        return pip.by(f"pipx runpip {PurePath(place.prefix).name}")
+    if tool in _ADD and changes and (tool == "uv" or not again):
+        packages = [word for word in words if not word.startswith("-")]
+        options = [_FOR_UV[word] for word in words if again and word in ("--force-reinstall", "--no-cache-dir")]
+        known = " ".join((_ADD[tool] if verb == "install" else _REMOVE[tool], *options, *packages))
         return f"cd {quote(environment.project)} && {known}" if environment.project else known
     if not environment.has_pip and "uv" in environment.tools:
         if verb not in ("install", "uninstall", "list", "show", "check", "freeze", "tree"):
             raise _UnfitError
-        words = [_FOR_UV.get(word, word) for word in _WORDS.findall(arguments)]
-        return " ".join(filter(None, (f"uv pip {verb} --python {quote(place.prefix)}", *words)))
+        options = [_FOR_UV.get(word, word) for word in words]
+        return " ".join(filter(None, (f"uv pip {verb} --python {quote(place.prefix)}", *options)))
     own = environment.command or "python"
-    program = command[: pip.start("verb") - 1] if own == "python" and "/" not in python else f"{quote(own)} -m pip"
+    program = pip.program if own == "python" and "/" not in pip.program else f"{quote(own)} -m pip"
     if not environment.has_pip:
         if tool == "system" and place.family == "Debian":
             sudo = "" if place.root or place.sudo is False else "sudo "
@@ -329,7 +349,7 @@ def _pip(place: Place, environment: PythonEnvironment, command: str, pip: re.Mat
         if tool == "system":
             arguments = f"--user {arguments}"
         else:  # somebody else's environment
-            plain = _AGAIN.sub("", arguments).strip()
+            plain = " ".join(word for word in words if word not in _AGAIN)
             return f"{quote(own)} -m venv --system-site-packages ~/tf && ~/tf/bin/pip install {plain}"
     return f"{program} {verb} {arguments}".rstrip()
 
@@ -343,10 +363,10 @@ def _is_read_only(place: Place) -> bool:
 def _with_clauses(action: Action, before: str, place: Place) -> Action:
     """Return the action with what has to be said of the command here."""
     clauses = []
-    if place.root is False and place.sudo is False and re.search(r"\bsudo ", before):
+    if place.root is False and place.sudo is False and "sudo " in before:
         clauses.append("as root")
     environment = place.environment
-    if environment is not None and any(_PIP.match(step.strip()) for step in _STEP.findall(before)):
+    if environment is not None and any(_PipCommand.of(step.strip()) for step in _STEP.findall(before)):
         if _is_read_only(place) and action.kind in (Kind.INSTALL, Kind.REMOVE):
             if place.container in ("apptainer", "singularity"):
                 note = "; ".join(filter(None, ("in %post of its definition file; then build it again", action.note)))
@@ -380,7 +400,7 @@ def _in_a_notebook(action: Action) -> Action:
         return action.replaced(command="; ".join(("import os", *lines)), note=note)
     if action.where is not Where.HERE:
         return action
-    magic = "%" if action.command.startswith("pip ") and not re.search("[;&|]", action.command) else "!"
+    magic = "%" if action.command.startswith("pip ") and not set(";&|") & set(action.command) else "!"
     return action.replaced(command=f"{magic}{action.command}")
 
 
@@ -390,9 +410,7 @@ def _in_a_notebook(action: Action) -> Action:
 def _started(action: Action, place: Place) -> Action | None:
     """Return how the runtime of this container is told what ``docker run`` is told in the action."""
     if not action.command:
-        if place.container is not None and (named := _ELSEWHERE.match(action.note)):
-            return action if _is_meant(named[0], place) else None
-        return action
+        return action if place.container is None or _is_meant(action.note, place) else None
     if not action.container or place.container is None:
         return action
     *options, image = action.container
@@ -413,9 +431,11 @@ def _started(action: Action, place: Place) -> Action | None:
     return action.replaced(command=command, note="; ".join(filter(None, (clause, note))))
 
 
-def _is_meant(words: str, place: Place) -> bool:
-    """Return whether a sentence that begins with these words is about this place."""
-    meant = words.rpartition("in ")[2]
+def _is_meant(sentence: str, place: Place) -> bool:
+    """Return whether a sentence may be about this place: some begin with the one that they are about."""
+    begin = next((words for words in _RUNS if sentence.startswith(words)), None)
+    rest = "" if begin is None else sentence.removeprefix(begin)
+    meant = next((name for name in _ELSEWHERE if rest.startswith(name)), "")
     if meant in ("a pod", "Kubernetes"):
         return place.container == "kubernetes"
     return meant != "a container" or bool(place.container)

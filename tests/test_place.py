@@ -66,6 +66,7 @@ def test_each_action_fits(name: str) -> None:
 RENDERED = (
     ("uv venv without pip", INSTALLED, "uv pip install --python PREFIX 'tensorflow[and-cuda]==2.20.0'"),
     ("uv project", INSTALLED, "cd /srv/place && uv add 'tensorflow[and-cuda]==2.20.0'"),
+    ("uv project", install("--force-reinstall", "--no-deps", "keras"), "cd /srv/place && uv add --reinstall keras"),
     ("poetry project", run("pip uninstall -y tensorflow-cpu"), "cd /srv/place && poetry remove tensorflow-cpu"),
     ("pipx", INSTALLED, "pipx runpip venv install 'tensorflow[and-cuda]==2.20.0'"),
     ("Docker", run("sudo rmmod a && sudo modprobe a"), "rmmod a && modprobe a"),

@@ -9,6 +9,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpudiag import guest
@@ -40,36 +41,51 @@ def gather(environ: Mapping[str, str] = os.environ) -> PythonEnvironment:
     prefix = Path(sys.prefix)
     library = Path(sysconfig.get_path("purelib"))
     is_own = sys.prefix != sys.base_prefix
+    lock_tool, project = _lock(prefix, environ)
     return PythonEnvironment(
-        tool=_tool(prefix, is_own=is_own),
+        tool=_tool(prefix, lock_tool, is_own=is_own),
         command=printable(_command()),
         has_pip=importlib.util.find_spec("pip") is not None,
         externally_managed=not is_own and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists(),
         writable=os.access(library, os.W_OK),
-        project=printable(str(prefix.parent)) if _lock(prefix) else "",
+        project=printable(project),
         tools=tuple(name for name in _TOOLS if shutil.which(name, path=environ.get("PATH"))),
         notebook=next((name for variable, name in _NOTEBOOKS if variable in environ), ""),
         of_gpudiag=printable(guest.home["executable"]) if guest.home else "",
     )
 
 
-def _tool(prefix: Path, *, is_own: bool) -> str:
+def _tool(prefix: Path, lock_tool: str, *, is_own: bool) -> str:
     folder = f"{prefix}/"
     for part, tool in _BY_FOLDER:
         if part in folder:
             return tool
     if (prefix / "conda-meta").is_dir():
         return "conda"
+    if lock_tool:
+        return lock_tool
     if not is_own:
         return "system"
-    if tool := _lock(prefix):
-        return tool
     return "uv venv" if re.search(r"^uv = ", read_text(prefix / "pyvenv.cfg"), re.MULTILINE) else "venv"
 
 
-def _lock(prefix: Path) -> str:
-    """Return the tool whose lock file lies beside the environment; "" if there is none."""
-    return next((tool for file, tool in _BY_LOCK if (prefix.parent / file).is_file()), "")
+def _lock(prefix: Path, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the tool that fills the environment from a lock file, and the folder of that file; both "" without one.
+
+    The file lies beside the environment, or uv was told by ``UV_PROJECT_ENVIRONMENT`` to use this one for the project
+    whose file lies in the current folder or above it; in images that is often the system's own.
+    """
+    if sys.prefix != sys.base_prefix:
+        for file, tool in _BY_LOCK:
+            if (prefix.parent / file).is_file():
+                return tool, str(prefix.parent)
+    if named := environ.get("UV_PROJECT_ENVIRONMENT"):
+        with suppress(OSError):  # the current folder was removed
+            here = Path.cwd()
+            project = next((folder for folder in (here, *here.parents) if (folder / "uv.lock").is_file()), None)
+            if project is not None and (project / named).resolve() == prefix.resolve():
+                return "uv", str(project)
+    return "", ""
 
 
 def _command() -> str:

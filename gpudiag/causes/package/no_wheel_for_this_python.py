@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Match, Matches, Program
-from gpudiag.fix import Action, Kind, ask, check, install, note, run
+from gpudiag.fix import Action, Kind, ask, check, conda_environment, install, note, run
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.python_packages import (
     GPU_PACKAGE_GONE,
@@ -227,11 +227,7 @@ def _of_another(name: str, listed: list[str], origin: Origin) -> tuple[str, Acti
         oldest, newest, first, last = span
         return (
             f"for {_NAMES[origin.system]} there are {oldest} to {newest}, for Python {first} to {last}",
-            run(
-                f"conda create -n tf python={_safe(last)}; conda activate tf; pip install {name}",
-                "has wheels",
-                kind=Kind.NEW_ENVIRONMENT,
-            ),
+            conda_environment(name, note="has wheels", python=_safe(last)),
             run(f"pip install '{name}=={listed[-1]}'", "the newest that pip lists here", kind=Kind.INSTALL)
             if listed
             else _UPGRADE,
@@ -276,8 +272,4 @@ def _environment(what: str) -> Action:
     pinned = re.search(r"(?<!>)=(\d)\.(\d{1,2})|<=?(\d)\.(\d{1,2})", what)
     release = Version(int(pinned[1] or pinned[3]), int(pinned[2] or pinned[4])) if pinned else NEWEST
     first, last = pythons(release)
-    return run(
-        f"conda create -n tf python={last}; conda activate tf; pip install '{what}'",
-        f"{release} has wheels for Python {first} to {last}",
-        kind=Kind.NEW_ENVIRONMENT,
-    )
+    return conda_environment(what, note=f"{release} has wheels for Python {first} to {last}", python=last)

@@ -14,7 +14,21 @@ from typing import NamedTuple
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.asked_name import MissingName
-from gpudiag.fix import Action, Kind, Role, ask, check, edit, edit_note, export, install, note, run, unset
+from gpudiag.fix import (
+    Action,
+    Kind,
+    Role,
+    ask,
+    check,
+    conda_environment,
+    edit,
+    edit_note,
+    export,
+    install,
+    note,
+    run,
+    unset,
+)
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
@@ -333,10 +347,12 @@ def _explain_old_or_new_keras(asked: MissingName) -> Explained | None:
             f"{asked.who} is written for Keras up to 2.3: it asks for {wanted}, which later releases of "
             "Keras do not have",
             install("--upgrade", "PACKAGE", note="a release of what asks for it that is made for tensorflow.keras"),
-            run(
-                "conda create -n old python=3.7; conda activate old; pip install keras==2.3.1 'tensorflow<2.2'",
-                "or the old pair, in its own environment",
-                kind=Kind.NEW_ENVIRONMENT,
+            conda_environment(
+                "keras==2.3.1",
+                "tensorflow<2.2",
+                note="or the old pair, in its own environment",
+                python="3.7",
+                name="old",
             ),
         )
     return None

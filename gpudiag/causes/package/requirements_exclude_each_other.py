@@ -8,7 +8,7 @@ Each release of TensorFlow accepts only a few versions of numpy, protobuf, Keras
 from __future__ import annotations
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, Kind, Role, ask, install, note, run
+from gpudiag.fix import Action, Kind, Role, ask, conda_environment, install, note, run
 from gpudiag.knowledge.messages.installing import CONDA_NOT_SOLVED, REQUIREMENTS_CONFLICT
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
@@ -79,11 +79,7 @@ def _of_python(program: LogAlone, package: str, pythons: list[str], yours: str) 
                 "a new environment",
                 kind=Kind.NEW_ENVIRONMENT,
             ),
-            run(
-                f"conda create -n tf python={yours}; conda activate tf; pip install tensorflow",
-                "or use the TensorFlow of pip in a new environment",
-                kind=Kind.NEW_ENVIRONMENT,
-            ),
+            conda_environment("tensorflow", note="or use the TensorFlow of pip in a new environment", python=yours),
         ),
     )
 

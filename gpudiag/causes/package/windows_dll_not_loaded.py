@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import libraries, unfit
-from gpudiag.fix import Action, Kind, install, run
+from gpudiag.fix import Action, Kind, conda_environment, install, run
 from gpudiag.knowledge.messages.python_packages import DLL_NOT_FOUND, DLL_NOT_LOADED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import ONE_PACKAGE, numbers
@@ -65,12 +65,7 @@ def _stated(origin: Origin) -> tuple[str, tuple[Action, ...]]:
     if origin.python and span and not numbers(span[0]) <= numbers(origin.python) <= numbers(span[1]):
         return (
             f"TensorFlow {release} has wheels for Python {span[0]} to {span[1]}, and it is {origin.python}",
-            (
-                run(
-                    f"conda create -n tf python={span[1]}; conda activate tf; pip install tensorflow=={release}.*",
-                    kind=Kind.NEW_ENVIRONMENT,
-                ),
-            ),
+            (conda_environment(f"tensorflow=={release}.*", python=span[1]),),
         )
     if release < ONE_PACKAGE and (wrong := unfit(origin)):  # it is linked with CUDA's libraries
         return wrong[1], libraries(origin)

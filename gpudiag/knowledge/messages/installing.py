@@ -181,11 +181,7 @@ FAMILY.fault(
             "shows your Python; TensorFlow 2.21 needs 3.10-3.13; 2.16-2.19: 3.9-3.12; 2.10: 3.7-3.10;"
             " 2.4: 3.6-3.8; 1.15: up to 3.7",
         ),
-        run(
-            "conda create -n tf python=3.12; conda activate tf; pip install tensorflow",
-            "use a Python that it has wheels for",
-            kind=Kind.NEW_ENVIRONMENT,
-        ),
+        conda_environment("tensorflow", note="use a Python that it has wheels for"),
     ),
     confidence=Confidence.POSSIBLE,
 )
@@ -341,11 +337,7 @@ NO_WHEEL_TO_BUILD = FAMILY.fault(
         install(
             "--upgrade", "pip", "setuptools", "wheel", note="an old pip does not find newer wheels", python="python"
         ),
-        run(
-            "conda create -n tf python=3.11; conda activate tf; pip install tensorflow",
-            "uses a Python that wheels are made for",
-            kind=Kind.NEW_ENVIRONMENT,
-        ),
+        conda_environment("tensorflow", note="uses a Python that wheels are made for", python="3.11"),
         run(
             "sudo apt install build-essential python3-dev libhdf5-dev pkg-config",
             "if you must compile (Jetson, Raspberry Pi); conda install h5py grpcio numpy brings them compiled",
