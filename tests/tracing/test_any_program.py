@@ -146,7 +146,7 @@ def test_a_module_a_file_and_a_shell_are_run(tmp_path: Path) -> None:
 
 
 def test_a_notebook_is_run_cell_by_cell(tmp_path: Path, trace: Traced) -> None:
-    first = {"cell_type": "code", "source": ["%matplotlib inline\n", "x = 20"]}
+    first = {"cell_type": "code", "source": ["%load_ext autoreload\n", "x = 20"]}
     second = {"cell_type": "code", "source": "print(x + 1)"}
     notebook = tmp_path / "a.ipynb"
     notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "x"}, first, second]}))
