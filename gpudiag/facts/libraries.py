@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from gpudiag import trust
-from gpudiag.facts import printable
+from gpudiag.facts import printable, start_files
 from gpudiag.facts.asked_loader import asked
 from gpudiag.facts.loader_cache import cached, configured
 from gpudiag.facts.requirements import recorded_libraries
@@ -101,10 +101,6 @@ _IN_HOME = (
 )
 """Folders of toolkits on shared machines (NVIDIA's HPC SDK, conda, spack, modules); the loader searches none of
 them."""
-_SHELL_FILES = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv")
-"""Shell start-up files in the home folder; programs that no shell starts, such as those of an IDE, lack their
-settings."""
-_LARGEST_SHELL_FILE = 256 << 10
 _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 
 
@@ -645,15 +641,10 @@ def _meant(value: str, home: str) -> Iterator[Path]:
 
 
 def _of_shells(home: Path) -> Iterator[Path]:
-    """Yield the folders that shell files in ``home`` add to ``LD_LIBRARY_PATH``, if that can be read without a
-    shell."""
-    for name in _SHELL_FILES:
-        try:
-            text = trust.read(home / name, _LARGEST_SHELL_FILE).decode(errors="replace")
-        except OSError:
-            continue
-        for value in re.findall(rf"^[^#\n]*\b{_VARIABLE}=[\"']?([^\"'\s]+)", text, re.MULTILINE):
-            yield from (Path(entry) for entry in value.split(":") if entry.startswith("/") and "$" not in entry)
+    """Yield the folders that start-up files in ``home`` add to ``LD_LIBRARY_PATH``, if that can be read without a
+    shell: programs that no shell starts, such as those of an IDE, lack their settings."""
+    for setting in start_files.of_user(home, os.environ, frozenset({_VARIABLE})):
+        yield from (Path(entry) for entry in setting.added.split(":") if entry.startswith("/"))
 
 
 def _libdevice(package: Path | None, root: Path, folders: list[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 
 from gpudiag import trust
@@ -25,6 +26,8 @@ _LARGEST = 256 << 10
 _MOST_SOURCED = 400
 _OF_ACTIVATION = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
 """Variables that the ``activate`` of every environment sets."""
+_BETWEEN = (";", ";;", "&", "&&", "|", "||", "then", "else", "do", "{")
+"""What stands before a command in a line of a shell."""
 _INITS = ("systemd", "init", "launchd", "runit", "openrc-init")
 _PATH = re.compile(r"(?<![\w.+@/-])(?:/[\w.+@-]{1,255}){2,99}")
 _NAME = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
@@ -87,6 +90,16 @@ def files(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str, s
                 yield file, printable(shown), kind
 
 
+def of_user(home: Path, environ: Mapping[str, str], names: frozenset[str]) -> Iterator[FileSetting]:
+    """Yield what the start-up files of shells in ``home`` set of ``names``, as :func:`of_file` does."""
+    seen: set[Path] = set()
+    for kind in (SHELL, LOGIN):
+        for pattern in _OF_THE_USER[kind]:
+            for file in sorted(home.glob(pattern))[:_MOST_FILES]:
+                found = of_file(file, printable(str(file)), kind, environ, seen, names=names)
+                yield from (setting for setting in found if setting.name in names)
+
+
 def of_file(
     file: Path,
     shown: str,
@@ -137,21 +150,30 @@ def _of_kernel(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _of_lines(text: str, *, unit: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, name and value of each assignment: ``export A=1 B="$A:2"``."""
+    """Yield line number, name and value of each assignment: ``export A=1 B="$A:2"``, ``[ -d /opt ] && export A=1``."""
     for number, line in enumerate(text.splitlines(), 1):
         wanted = _UNIT_LINE.match(line) if unit else None
         if unit and wanted is None:
             continue
         try:
-            words = shlex.split(wanted[1] if wanted else line, comments=True)
+            commands = [shlex.split(wanted[1], comments=True)] if wanted else list(_commands(line))
         except ValueError:  # a quotation that goes on
             continue
-        if words and words[0] in ("export", "declare", "typeset"):
-            words = [word for word in words[1:] if word != "-x"]
-        assignments = [_ASSIGNED.fullmatch(word) for word in words]
-        for match in assignments if all(assignments) else ():  # A=1 program sets it for that program alone
-            assert match is not None
-            yield number, match[1], match[2]
+        for words in commands:
+            exported = words[:1] and words[0] in ("export", "declare", "typeset")
+            assignments = [_ASSIGNED.fullmatch(word) for word in words[bool(exported) :] if word != "-x"]
+            for match in assignments if all(assignments) else ():  # A=1 program sets it for that program alone
+                assert match is not None
+                yield number, match[1], match[2]
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command in a line of a shell."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    for is_between, words in groupby(lexer, lambda word: word in _BETWEEN):
+        if not is_between:
+            yield list(words)
 
 
 def expanded(value: str, variables: Mapping[str, str]) -> str | None:

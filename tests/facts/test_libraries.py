@@ -218,7 +218,8 @@ def test_a_copy_that_another_user_can_write_is_not_opened(tmp_path: Path) -> Non
         (tmp_path / name / CUFFT).write_text("junk")
     (tmp_path / "open").chmod(0o777)
     bashrc = tmp_path / ".bashrc"
-    bashrc.write_text(f"export LD_LIBRARY_PATH={tmp_path}/own:{tmp_path}/open\n")
+    own_first = f"{tmp_path}/own:{tmp_path}/open"
+    bashrc.write_text(f"[ -d / ] && export LD_LIBRARY_PATH={own_first}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}; true\n")
     found = gather(HOME=str(tmp_path))["libraries"][CUFFT]
     if found["path"] is not None:
         pytest.skip("this machine has cuFFT")
