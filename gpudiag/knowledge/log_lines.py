@@ -184,12 +184,12 @@ def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
     return line, 0
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 14)
 def _may_begin(shape: str) -> bool:
     return _BEGINS.search(shape) is not None or _TELLING.search(shape) is not None
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 14)
 def _may_join(line: str, *following: str) -> bool:
     """Return whether lines that differ from these only in their digits may have a message together that none has."""
     known = set(messages_of_shape(line))
@@ -221,7 +221,7 @@ _BEFORE = 12
 """The number of lines kept before a fault, for the traceback that leads to it."""
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 14)
 def is_telling(line: str) -> bool:
     """Return whether a line of any program contains possible evidence: an error, or the mention of a GPU."""
     return _TELLING.search(line) is not None or bool(recognised(line))
