@@ -38,7 +38,7 @@ _REMOVE = {
     "pixi": "pixi remove --pypi",
 }
 """How tools that make an environment from a lock file add and remove a package; they would undo what pip does."""
-_FAMILIES = {
+FAMILIES = {
     "Debian": ("Debian", "Ubuntu", "Mint", "Pop!_OS", "Zorin", "elementary", "Kali"),
     "Fedora": ("Fedora", "Nobara"),
     "RHEL": ("Red Hat", "Rocky", "Alma", "CentOS", "Oracle", "Amazon"),
@@ -59,13 +59,14 @@ _MANAGERS = {
     "zypper": "SUSE",
 }
 """Managers of a system's packages, and the families of distributions that have them."""
-_DRIVERS = {
+DRIVERS = {
     "Fedora": fix.run("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda", "from RPM Fusion"),
     "RHEL": fix.run("sudo dnf module install nvidia-driver:latest-dkms", "from NVIDIA's repository"),
     "Arch": fix.run("sudo pacman -S nvidia-open-dkms nvidia-utils"),
     "SUSE": fix.run("sudo zypper install nvidia-open-driver-G06-signed-kmp-meta nvidia-compute-utils-G06"),
     "NixOS": fix.note(
-        'set services.xserver.videoDrivers = [ "nvidia" ] in configuration.nix, then nixos-rebuild switch'
+        'in configuration.nix: services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true; then run '
+        "nixos-rebuild switch"
     ),
 }
 """How other distributions than Debian's and Ubuntu's install the driver (their own pages, 2025)."""
@@ -79,6 +80,11 @@ _RAMDISKS = {"Fedora": "dracut --force", "RHEL": "dracut --force", "SUSE": "drac
 """How other distributions than Debian's and Ubuntu's make the initial RAM disk again."""
 
 
+def family_of(system: str) -> str:
+    """Return the family of a distribution by its name, such as ``Rocky Linux 9.4``; "" if it is none of them."""
+    return next((family for family, names in FAMILIES.items() if any(name in system for name in names)), "")
+
+
 @dataclass(frozen=True)
 class Place:
     """What an action has to fit; a value is None or empty if it is not known."""
@@ -89,7 +95,7 @@ class Place:
     root: bool | None = None
     sudo: bool | None = None
     family: str = ""
-    """The family of distributions, a key of :data:`_FAMILIES`."""
+    """The family of distributions, a key of :data:`FAMILIES`."""
     wsl: bool = False
     container: str | None = None
     """The runtime of the container; "" outside of one."""
@@ -112,7 +118,6 @@ class Place:
         runtime = None if isinstance(container, Unknown) else container.name or ""
         if not isinstance(container, Unknown) and container.kubernetes:
             runtime = "kubernetes"
-        families = (family for family, names in _FAMILIES.items() if any(name in system.os for name in names))
         library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
         environment = system.python_environment
         in_conda = environment is not None and (environment.tool == "conda" or _is_in(facts, "CONDA_PREFIX"))
@@ -124,7 +129,7 @@ class Place:
             prefix=system.prefix,
             root=system.root,
             sudo=system.sudo,
-            family=next(families, ""),
+            family=family_of(system.os),
             wsl=system.wsl,
             container=runtime,
             has_gpus=bool(runtime and library and facts.given_a_gpu and not _lacks_devices(facts)),
@@ -229,8 +234,8 @@ def _of_the_system(action: Action, place: Place) -> Action | None:
     families = _MANAGERS.get(first.partition(" ")[0], place.family)
     if not place.family or place.family in families.split():
         return None
-    if installs_driver and place.family in _DRIVERS:
-        other = _DRIVERS[place.family]
+    if installs_driver and place.family in DRIVERS:
+        other = DRIVERS[place.family]
         here = fitted(other.replaced(role=action.role if other.command else other.role, kind=action.kind), place)
         return here and here.replaced(note="; ".join(filter(None, (here.note, action.note))))
     packages = " ".join(word for word in first.split()[2:] if not word.startswith("-"))

@@ -14,6 +14,7 @@ from examples import examples
 from examples.facts import example_with_gpus
 from gpudiag import catalogue
 from gpudiag.cause import Evidence
+from gpudiag.causes.shared.machine import install_command
 from gpudiag.fix import Action, export, install, install_driver, note, reboot, run, run_container, unset
 from gpudiag.model import codec
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
@@ -119,3 +120,22 @@ def test_a_service_of_notebooks_is_asked_for_a_machine_with_a_gpu() -> None:
     assert "Change runtime type" in colab.way_to_a_gpu
     assert fitted_all((install_driver(), reboot()), colab) == (note(colab.way_to_a_gpu),)
     assert Place.of(PLACES["venv"].of(example_with_gpus())).way_to_a_gpu == ""
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        ("Fedora Linux 41", "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+        ("Arch Linux", "sudo pacman -S nvidia-dkms linux-headers"),
+        ("Debian GNU/Linux 12", "sudo apt install linux-headers-"),
+        ("NixOS 24.11", "hardware.graphics.enable"),
+        ("Void Linux", "install NVIDIA's driver for Void Linux"),
+    ],
+)
+def test_a_driver_is_installed_as_the_distribution_does(system: str, expected: str) -> None:
+    facts = example_with_gpus()
+    assert not isinstance(facts.system, Unknown)
+    facts = replace(facts, system=replace(facts.system, os=system))
+    action = install_command(facts)
+    assert action.text.startswith(expected) or expected in action.note
+    assert fitted(action, Place.of(facts)) is not None

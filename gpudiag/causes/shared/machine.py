@@ -11,10 +11,10 @@ from gpudiag.fix import Action, Kind, note, run
 from gpudiag.knowledge.message import Event, Message
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
+from gpudiag.place import DRIVERS, family_of
 
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
-_ARCH = "Arch|CachyOS|Manjaro|EndeavourOS"
 _OWN_DRIVERS = ("nvidia", "nouveau")
 """Kernel drivers that make a GPU one of this machine's; any other, such as vfio-pci, keeps it for something else."""
 
@@ -76,30 +76,23 @@ def operating_system(facts: Facts) -> tuple[str, str]:
 
 def uses_apt(facts: Facts) -> bool:
     """Return True on Debian and its derivatives."""
-    return re.search("Ubuntu|Debian|Mint|Pop!_OS", operating_system(facts)[0]) is not None
+    return family_of(operating_system(facts)[0]) == "Debian"
 
 
 def install_command(facts: Facts) -> Action:
     """Return the command that installs NVIDIA's driver on this distribution."""
     name, kernel = operating_system(facts)
-    for pattern, command, source in (
-        ("Ubuntu|Mint", "sudo ubuntu-drivers install", ""),
-        (
-            "Debian",
-            f"sudo apt install linux-headers-{kernel} nvidia-driver firmware-misc-nonfree",
-            "non-free enabled",
-        ),
-        ("Fedora", "sudo dnf install akmod-nvidia", "from RPM Fusion"),
-        ("Red Hat|Rocky|Alma|CentOS", "sudo dnf module install nvidia-driver:latest-dkms", "NVIDIA's repository"),
-        (_ARCH, f"sudo pacman -S nvidia-dkms {_headers(kernel)}", ""),
-        ("SUSE", "sudo zypper install nvidia-open-driver-G06-signed-kmp-default nvidia-compute-utils-G06", ""),
-    ):
-        if re.search(pattern, name):
-            return run(command, source, kind=Kind.CHANGE_DRIVER)
-    if "NixOS" in name:
-        lines = 'services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true;'
-        return note(f"in configuration.nix: {lines}", kind=Kind.CHANGE_DRIVER)
-    return note(f"install NVIDIA's driver for {name}: {INSTALLATION}", kind=Kind.CHANGE_DRIVER)
+    family, change = family_of(name), Kind.CHANGE_DRIVER
+    if "Ubuntu" in name or "Mint" in name:
+        return run("sudo ubuntu-drivers install", kind=change)
+    if "Debian" in name:
+        packages = f"linux-headers-{kernel} nvidia-driver firmware-misc-nonfree"
+        return run(f"sudo apt install {packages}", "non-free enabled", kind=change)
+    if family == "Arch":
+        return run(f"sudo pacman -S nvidia-dkms {_headers(kernel)}", kind=change)
+    if family in DRIVERS:
+        return DRIVERS[family].replaced(kind=change)
+    return note(f"install NVIDIA's driver for {name}: {INSTALLATION}", kind=change)
 
 
 def build_command(facts: Facts) -> Action:
@@ -109,7 +102,7 @@ def build_command(facts: Facts) -> Action:
         return run(
             f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}", kind=Kind.CHANGE_DRIVER
         )
-    if re.search(_ARCH, name):
+    if family_of(name) == "Arch":
         return run(
             f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL
         )
