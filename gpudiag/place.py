@@ -199,7 +199,8 @@ def fitted(action: Action, place: Place) -> Action | None:
     except _UnfitError:
         return None
     action = _with_clauses(action.replaced(command=command), action.command, place)
-    return _in_a_notebook(action) if place.environment and place.environment.notebook else action
+    notebook = place.environment.notebook if place.environment else ""
+    return _in_a_notebook(action, notebook, is_root=bool(place.root)) if notebook else action
 
 
 def _refuse_what_is_so(action: Action, place: Place) -> None:
@@ -387,15 +388,19 @@ def _with_clauses(action: Action, before: str, place: Place) -> Action:
 
 _CELL = "in a cell, before TensorFlow is imported: restart the kernel first"
 _SERVER = "in the shell that starts the notebook's server: a cell is too late for it"
+_HUB = "as an entry of c.Spawner.environment in jupyterhub_config.py: the hub starts this server, and no shell"
+_OF_A_TERMINAL = {Kind.CONFIGURE, Kind.INSTALL_AS_ROOT, Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER, Kind.RESET_GPU}
+"""Kinds of commands that ask for a password, unless root types them: a cell has nobody who could answer."""
 
 
-def _in_a_notebook(action: Action) -> Action:
+def _in_a_notebook(action: Action, notebook: str, *, is_root: bool) -> Action:
     """Return the action as a cell of a notebook, which has no shell whose variables last.
 
     The loader reads its variables when a process starts, so no cell can set them.
     """
     if action.kind is Kind.SET_VARIABLE and (not action.change or action.change.keys() & _OF_THE_LOADER):
-        return action.replaced(note="; ".join(filter(None, (_SERVER, action.note))))
+        server = _HUB if notebook == "JupyterHub" else _SERVER
+        return action.replaced(note="; ".join(filter(None, (server, action.note))))
     if action.change:
         lines = [
             f"os.environ[{name!r}] = {value!r}" if value is not None else f"os.environ.pop({name!r}, None)"
@@ -405,6 +410,8 @@ def _in_a_notebook(action: Action) -> Action:
         return action.replaced(command="; ".join(("import os", *lines)), note=note)
     if action.where is not Where.HERE:
         return action
+    if (action.kind in _OF_A_TERMINAL and not is_root) or "systemctl edit" in action.command:
+        return action.replaced(note="; ".join(filter(None, ("in a terminal", action.note))))
     magic = "%" if action.command.startswith("pip ") and not set(";&|") & set(action.command) else "!"
     return action.replaced(command=f"{magic}{action.command}")
 

@@ -83,6 +83,7 @@ PLACES = {
     "not root, without sudo": Staged(_environment("venv", writable=False), sudo=False),
     "read-only image": Staged(_environment("system", writable=False), root=True, sudo=False, runtime="docker"),
     "Colab": Staged(_environment("system", notebook="Colab"), root=True, sudo=True),
+    "JupyterHub": Staged(_environment("venv", notebook="JupyterHub")),
     "Fedora": Staged(_environment("venv", "python3"), os="Fedora Linux 41"),
 }
 

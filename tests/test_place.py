@@ -15,7 +15,19 @@ from examples.facts import example_with_gpus
 from gpudiag import catalogue
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import install_command
-from gpudiag.fix import Action, export, install, install_driver, note, reboot, run, run_container, unset
+from gpudiag.fix import (
+    Action,
+    configure,
+    export,
+    install,
+    install_driver,
+    note,
+    prepend,
+    reboot,
+    run,
+    run_container,
+    unset,
+)
 from gpudiag.model import codec
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
 from gpudiag.place import Place, fitted, fitted_all
@@ -76,6 +88,8 @@ RENDERED = (
     ("Kubernetes", GIVEN, 'resources: {limits: {nvidia.com/gpu: 1}}, env: [{name: A, value: "b"}]'),
     ("read-only image", INSTALLED, "RUN pip install 'tensorflow[and-cuda]==2.20.0'"),
     ("Colab", export("A", "b"), "import os; os.environ['A'] = 'b'"),
+    ("Colab", run("sudo ldconfig"), "!ldconfig"),
+    ("JupyterHub", configure("sudo ldconfig"), "sudo ldconfig"),
     ("Fedora", install_driver(), "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
     ("WSL", reboot(), "wsl.exe --shutdown"),
     ("not root, without sudo", run("sudo ldconfig"), "ldconfig"),
@@ -139,3 +153,10 @@ def test_a_driver_is_installed_as_the_distribution_does(system: str, expected: s
     action = install_command(facts)
     assert action.text.startswith(expected) or expected in action.note
     assert fitted(action, Place.of(facts)) is not None
+
+
+def test_a_hub_sets_the_variables_of_its_servers() -> None:
+    hub = Place.of(PLACES["JupyterHub"].of(example_with_gpus()))
+    action = fitted(prepend("LD_LIBRARY_PATH", "/opt/lib"), hub)
+    assert action is not None
+    assert "c.Spawner.environment" in action.note

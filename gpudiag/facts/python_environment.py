@@ -50,9 +50,14 @@ def gather(environ: Mapping[str, str] = os.environ) -> PythonEnvironment:
         writable=os.access(library, os.W_OK),
         project=printable(project),
         tools=tuple(name for name in _TOOLS if shutil.which(name, path=environ.get("PATH"))),
-        notebook=next((name for variable, name in _NOTEBOOKS if variable in environ), ""),
+        notebook=_notebook(environ),
         of_gpudiag=printable(guest.home["executable"]) if guest.home else "",
     )
+
+
+def _notebook(environ: Mapping[str, str]) -> str:
+    name = next((name for variable, name in _NOTEBOOKS if variable in environ), "")
+    return "JupyterHub" if name == "Jupyter" and "JUPYTERHUB_USER" in environ else name
 
 
 def _tool(prefix: Path, lock_tool: str, *, is_own: bool) -> str:

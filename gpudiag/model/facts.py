@@ -52,7 +52,8 @@ class PythonEnvironment(Record):
     tools: tuple[str, ...] = ()
     """Those of conda, mamba, pipx, poetry and uv that are on PATH."""
     notebook: str = ""
-    """The service that runs the notebook of this process: ``Colab``, ``Kaggle``, ``Databricks`` or ``Jupyter``."""
+    """The service that runs the notebook of this process: ``Colab``, ``Kaggle``, ``Databricks``, ``JupyterHub`` or
+    ``Jupyter``."""
     of_gpudiag: str = ""
     """The interpreter that gpudiag itself is installed for, if that is another one."""
 

@@ -21,3 +21,10 @@ def test_uv_is_told_which_environment_a_project_has(tmp_path: Path, monkeypatch:
     assert (named.tool, named.project) == ("uv", str(tmp_path))
     for other in ({}, {"UV_PROJECT_ENVIRONMENT": ".venv"}):
         assert gather(other).project == ""
+
+
+def test_a_hub_is_known_from_a_server_of_ones_own() -> None:
+    kernel = {"JPY_PARENT_PID": "7"}
+    assert gather(kernel).notebook == "Jupyter"
+    assert gather({**kernel, "JUPYTERHUB_USER": "someone"}).notebook == "JupyterHub"
+    assert gather({"JUPYTERHUB_USER": "someone"}).notebook == ""
