@@ -90,7 +90,7 @@ FIX_ALLOCATORS = frozenset({"device_lib.list_local_devices", "test.is_gpu_availa
 
 Measured with 2.21; ``test.gpu_device_name`` calls ``device_lib.list_local_devices``.
 """
-SERVERS = frozenset({"train.Server", "distribute.Server", "train.Server.create_local_server"})
+SERVERS = frozenset(f"{of}.Server{how}" for of in ("train", "distribute") for how in ("", ".create_local_server"))
 """Calls that make the GPU devices of a process with the options of their own ``config``, or with the defaults."""
 STRATEGIES = frozenset(
     f"distribute.{name}"

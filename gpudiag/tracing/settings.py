@@ -327,7 +327,8 @@ class _Judge:
         if self.steps.maker and what != "visible_devices" and not self._is_repeated(note):
             where = self.steps.at["made"]
             why = f"the devices were made by {_MAKERS[self.steps.maker]} at {place(where)}, with other options"
-            return Effect(Fate.IGNORED, why, _FIRST)
+            by_listing = self.steps.maker == "list_local_devices"
+            return Effect(Fate.IGNORED, why, _list_only(where) if by_listing else _FIRST)
         if self.final.error and "made" not in self.final.at:
             return effects.of_failed_devices(note, self.final.error)
         if "made" not in self.final.at:
@@ -361,7 +362,7 @@ class _Judge:
         why = f"the devices were made by {_MAKERS[maker]} at {where}, which does not read tf.config"
         if maker == "server":
             return Effect(Fate.IGNORED, why, fix.edit_note(f"give the options as config= to the Server at {where}"))
-        return Effect(Fate.IGNORED, why, edit("tf.config.list_physical_devices('GPU')", f"at {where}"))
+        return Effect(Fate.IGNORED, why, _list_only(self.final.at["made"]))
 
     def _of_growth(self, note: Note) -> Effect:
         forced = self.variables.get(FORCE_GROWTH)
@@ -432,6 +433,8 @@ class _Judge:
                 return Effect(Fate.IGNORED, why, _TO_MAKER)
             why = f"the devices were made at {where}, with {given or 'other options'}; later options are not read"
             by_session = self.steps.maker == "session"
+            if self.steps.maker == "list_local_devices":
+                return Effect(Fate.IGNORED, why, _list_only(self.steps.at["made"]))
             if self.steps.maker == "server":
                 return Effect(Fate.IGNORED, why, fix.note(f"give these options as config= to the Server at {where}"))
             before = (
@@ -451,6 +454,11 @@ class _Judge:
                 return Effect(Fate.IGNORED, f"{why}, on {', '.join(gpus)}", hidden)
             return Effect(Fate.NOT_CHECKED, why)
         return effects.of_option(name, value, self.observed, as_made(note), self.variables)
+
+
+def _list_only(line: str) -> Action:
+    """Return what lists the GPUs and makes no devices, in place of what made them at a line."""
+    return edit("tf.config.list_physical_devices('GPU')", f"at {place(line)}: it lists the GPUs and makes no devices")
 
 
 def _own_list(options: Mapping[str, Any], listed_at: str) -> Action:

@@ -9,6 +9,7 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpudiag.causes.program import processes_on_one_gpu, program_ran_out_of_memory
@@ -332,6 +333,11 @@ def test_only_processes_that_use_a_gpu_share_it_and_a_parent_that_does_is_to_hid
     assert match.fix[0] is not None
     assert match.fix[0].command == "tf.config.set_visible_devices([], 'GPU')"
     assert not list(processes_on_one_gpu.find(ProgramTrace(("python",), "exit status 0", 9.0, (idle, first))))
+    ended = msgspec.structs.replace(first, seen_s=1.3)
+    for began, matches in ((1.2, 1), (1.4, 0)):  # one worker of a pool after another
+        then = msgspec.structs.replace(second, began_s=began, made_s=1.6, seen_s=1.9)
+        found = processes_on_one_gpu.find(ProgramTrace(("python",), "exit status 0", 9.0, (idle, ended, then)))
+        assert len(list(found)) == matches
 
 
 def test_a_peak_is_told_of_what_the_card_has_if_the_limit_is_more() -> None:

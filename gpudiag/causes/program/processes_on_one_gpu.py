@@ -138,7 +138,7 @@ def _overlap(first: Process, other: Process) -> bool:
 
 
 def _first(process: Process) -> float:
-    return process.made_s - _MAKING_S if process.made_s else process.began_s
+    return max(process.began_s, process.made_s - _MAKING_S)
 
 
 def _last(process: Process) -> float:

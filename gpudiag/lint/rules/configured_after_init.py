@@ -27,7 +27,7 @@ from __future__ import annotations
 import ast
 import re
 
-from gpudiag.fix import edit_note
+from gpudiag.fix import Action, edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
 from gpudiag.lint.reading.cursor import is_eager
@@ -74,7 +74,9 @@ def find(program: LintedProgram) -> Matches:
             if not options or not (of_server or is_local(event.made)) or event.before("session"):
                 continue
             name = options[0]
-        fix = edit_note(f"move {earlier.what} behind it, or give the options to what makes the devices first")
+        fix: Action = edit_note(f"move {earlier.what} behind it, or give the options to what makes the devices first")
+        if isinstance(earlier, Call) and earlier.api in api.FIX_ALLOCATORS:
+            fix = edit(_LISTS, f"in place of {earlier.what}: it lists the GPUs and makes no devices")
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
         happens = "the GPUs are made with default options, and it has no effect any more"
         yield Violation(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)
@@ -106,6 +108,7 @@ def _enables(call: Call) -> object:
     return value.value if isinstance(value, Const) else None
 
 
+_LISTS = "tf.config.list_physical_devices('GPU')"
 _MASK_INSTEAD = edit_note("set CUDA_VISIBLE_DEVICES before import tensorflow, or list the devices after the session")
 _SESSIONS = ("Session", "train.MonitoredTrainingSession")
 
