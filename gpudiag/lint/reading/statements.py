@@ -331,9 +331,11 @@ class Statements(Calls):
         )
         self.functions.append(function)
         self.scope[statement.name] = function
-        for decorator, node in zip(given, statement.decorator_list, strict=True):
+        for decorator, node in reversed([*zip(given, statement.decorator_list, strict=True)]):
             if isinstance(decorator, ProjectFunction):
-                self.follow(decorator, [function], {}, node)
+                result = self.follow(decorator, [self.scope[statement.name]], {}, node)
+                if isinstance(result, ProjectFunction):
+                    self.scope[statement.name] = result
 
     def _class(self, statement: ast.ClassDef) -> None:
         for decorator in statement.decorator_list:
@@ -349,6 +351,9 @@ class Statements(Calls):
             if function.node in statement.body:
                 function.scopes = scopes
                 function.owner = None if "staticmethod" in function.decorators else me
+                kept = made.namespace.get(function.node.name)
+                if isinstance(kept, ProjectFunction) and kept.node not in statement.body:
+                    made.namespace[function.node.name] = function  # what its decorator returns does not take self
         self.scope[statement.name] = made
 
     _STATEMENTS: dict[type[ast.stmt], Callable[[Any, Any], bool | None]] = {
