@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
+from gpudiag.knowledge.log import needed_parts
 from gpudiag.knowledge.releases import (
     GENERATIONS,
     NEWEST,
@@ -31,6 +32,8 @@ _NAMED = re.compile(
 _DESCRIBED = re.compile(r"\bv(?P<major>[12])\.(?P<minor>\d{1,2})\.\d(?:\.\d)?(?:-rc\d)?-\d{1,6}-g[0-9a-f]{8}")
 """The form of ``tf.version.GIT_VERSION``."""
 _LEAST, _MOST = OLDEST, NEWEST
+_LONG = 1 << 14
+"""From this many letters on, to search for a pattern takes longer than to find out which parts it needs."""
 
 
 def _between(first: str, last: str) -> tuple[Version, Version]:
@@ -174,6 +177,16 @@ class Origin:
         self._installed = release
 
     @cached_property
+    def _lower(self) -> str:
+        return self._text.lower()
+
+    def _has(self, pattern: re.Pattern[str]) -> bool:
+        """Return whether a pattern is in the text; parts that it needs are looked for first if the text is long."""
+        groups = needed_parts(pattern.pattern) if len(self._text) > _LONG else ()
+        is_possible = all(any(part in self._lower for part in parts) for parts in groups)
+        return is_possible and pattern.search(self._text) is not None
+
+    @cached_property
     def stated(self) -> StatedFacts:
         """The statements beside the log."""
         return StatedFacts(self._lines)
@@ -198,7 +211,7 @@ class Origin:
     def _hinted(self) -> tuple[Version, Version]:
         first, last = _LEAST, _MOST
         for pattern, (oldest, newest) in _HINTS:
-            if pattern.search(self._text) and max(first, oldest) <= min(last, newest):
+            if self._has(pattern) and max(first, oldest) <= min(last, newest):
                 first, last = max(first, oldest), min(last, newest)
         by_then = released_by(max(_DATE.findall(self._text), default=""))
         return first, max(first, min(last, by_then))  # a release candidate is older than its release
@@ -253,69 +266,69 @@ class Origin:
     def windows(self) -> bool:
         said = self.stated.system
         of_form = said is not None and re.match(r"(?i)win(?:dows|10|11|\b)", said.value) is not None
-        return (of_form or _WINDOWS.search(self._text) is not None) and not self.wsl
+        return (of_form or self._has(_WINDOWS)) and not self.wsl
 
     @cached_property
     def mac(self) -> bool:
-        return not self.windows and not self.wsl and _MAC.search(self._text) is not None
+        return not self.windows and not self.wsl and self._has(_MAC)
 
     @cached_property
     def jetson(self) -> bool:
-        return _JETSON.search(self._text) is not None
+        return self._has(_JETSON)
 
     @cached_property
     def linux(self) -> bool:
-        return not (self.windows or self.mac) and _LINUX.search(self._text) is not None
+        return not (self.windows or self.mac) and self._has(_LINUX)
 
     @cached_property
     def wsl(self) -> bool:
-        return _WSL.search(self._text) is not None
+        return self._has(_WSL)
 
     @cached_property
     def wsl_1(self) -> bool:
-        return _WSL_1.search(self._text) is not None
+        return self._has(_WSL_1)
 
     @cached_property
     def nix(self) -> bool:
-        return _NIX.search(self._text) is not None
+        return self._has(_NIX)
 
     @cached_property
     def conda(self) -> bool:
-        return _CONDA.search(self._text) is not None
+        return self._has(_CONDA)
 
     @cached_property
     def container(self) -> bool:
-        return _CONTAINER.search(self._text) is not None
+        return self._has(_CONTAINER)
 
     @cached_property
     def pod(self) -> bool:
         """True if the program ran in a pod of Kubernetes."""
-        return _POD.search(self._text) is not None
+        return self._has(_POD)
 
     @cached_property
     def singularity(self) -> bool:
-        return _SINGULARITY.search(self._text) is not None
+        return self._has(_SINGULARITY)
 
     @cached_property
     def colab(self) -> bool:
-        return _COLAB.search(self._text) is not None
+        return self._has(_COLAB)
 
     @cached_property
     def notebook(self) -> bool:
-        return _NOTEBOOK.search(self._text) is not None
+        return self._has(_NOTEBOOK)
 
     @cached_property
     def is_own_build(self) -> bool:
         """True if the log shows that this TensorFlow was built from source."""
-        return _OWN_BUILD.search(self._text) is not None
+        return self._has(_OWN_BUILD)
 
     @cached_property
     def musl(self) -> bool:
-        return _MUSL.search(self._text) is not None
+        return self._has(_MUSL)
 
     @cached_property
     def jax(self) -> bool:
-        return _JAX.search(self._text) is not None
+        return self._has(_JAX)
 
     def __str__(self) -> str:
         oldest, newest = self.releases

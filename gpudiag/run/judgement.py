@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ WATCHED_S = 1.0
 REST = "the rest of the diagnosis"
 
 
-class JudgedSubject(Record):
+class JudgedSubject(Record, dict=True):
     """A report or a log that is judged."""
 
     facts: Facts
@@ -61,7 +61,7 @@ class JudgedSubject(Record):
     limits: Limits = Limits()
     program: ProgramTrace | None = None
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         return Evidence(self.facts, self.gpus, self.rows, self.lines, self.limits, traced=self.program)
 
