@@ -145,6 +145,15 @@ _CGROUPS = _on_host(
 _OPEN_TO_ALL = _on_host("sudo chmod 0666 {files}", "or opens the files to everybody, until the next start of the host")
 _JOIN = run_container("--group-add $(stat -c %g /dev/nvidiactl)", note="run it on the host: the number is the host's")
 
+_SPECIFICATION = _on_host(
+    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "names the libraries that the host has now"
+)
+_ANEW = note(
+    "remove this container, and create it again: it keeps the libraries that it was created with",
+    kind=Kind.START_CONTAINER,
+    where=Where.HOST,
+)
+
 SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "apptainer",
@@ -185,6 +194,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         _on_host("sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml", "then: toolbox enter"),
         start=_podman,
         files=("run/.toolboxenv",),
+        renew=(_SPECIFICATION, _ANEW),
     ),
     Sandbox(
         "docker",
@@ -193,6 +203,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             _GPUS, image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
         ),
         files=(".dockerenv",),
+        renew=(_ANEW,),
         names=("docker",),
         rules=(_AGAIN, _LINKS, _CGROUPS),
         join=(_JOIN,),
@@ -207,6 +218,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of Podman",
         start=_podman,
         files=("run/.containerenv",),
+        renew=(_SPECIFICATION, _ANEW),
         names=("libpod", "overlay-containers"),
         rules=(
             start("podman run --device nvidia.com/gpu=all ...", "passes the devices and their rules in"),
@@ -227,6 +239,13 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this pod",
         start=_kubernetes,
         names=("kubelet", "kubepods"),
+        renew=(
+            run(
+                "kubectl delete pod POD",
+                "its successor gets the libraries that the host has now",
+                kind=Kind.START_CONTAINER,
+            ),
+        ),
         rules=(
             run("kubectl delete pod POD", "its successor gets its GPUs again", kind=Kind.START_CONTAINER),
             _LINKS,
@@ -240,6 +259,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of containerd",
         start=partial(_like_docker, program="nerdctl"),
         names=("cri-containerd", "containerd"),
+        renew=(_ANEW,),
         rules=(_LINKS, _CGROUPS),
         join=(_JOIN,),
     ),

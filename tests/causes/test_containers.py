@@ -1,4 +1,4 @@
-"""Containers in which nothing is wrong."""
+"""Containers in which nothing is wrong, and those with the libraries of another driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pytest
 from conftest import Gpudiag
 from corpus.containers import NO_GPU_AT_ALL, machine
 from examples import evidence
+from examples.machines import example_driver, example_evidence, example_facts
 from gpudiag.model import codec
+from gpudiag.model.facts import ContainerFacts, NvmlFacts
 from gpudiag.model.report import Report
 from gpudiag.run.diagnosis import diagnose
 
@@ -59,3 +61,22 @@ def test_a_driver_library_off_the_loaders_path_is_said_to_be_there() -> None:
     (cause,) = diagnose(evidence("devices_without_library", "off the loader's path")).causes
     assert "/.singularity.d/libs, where the loader does not look" in cause.cause
     assert [action.command for action in cause.fix] == ["export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"]
+
+
+@pytest.mark.parametrize(
+    ("library", "first"),
+    [
+        pytest.param("515.43.04", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", id="older"),
+        pytest.param("535.104.05", "sudo reboot", id="newer"),
+    ],
+)
+def test_a_container_is_created_again_if_its_libraries_are_older_than_the_module(library: str, first: str) -> None:
+    facts = example_facts(
+        driver=example_driver("515.65.01", libcuda=f"/usr/lib/x86_64-linux-gnu/libcuda.so.{library}"),
+        nvml=NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ()),
+        container=ContainerFacts("podman", ("/run/.containerenv",), False, None),
+    )
+    causes = diagnose(example_evidence(facts, cuinit="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")).causes
+    match = next(cause for cause in causes if cause.cause_id == "library_and_module_differ")
+    assert next(action.command for action in match.fix if action.command) == first
+    assert (first == "sudo reboot") is any(action.kind.name == "REBOOT" for action in match.fix)

@@ -1,7 +1,8 @@
-"""files of TensorFlow were overwritten by another distribution
+"""files of TensorFlow are not those that pip installed
 
-pip recorded the hash of each file that it installed, and files of TensorFlow no longer have theirs. A distribution
-with the same folder was installed over it and its metadata is gone, or somebody edited them.
+pip recorded the hash and the size of each file that it installed, and files of TensorFlow no longer have theirs. A
+distribution with the same folder was installed over it and its metadata is gone, a full disk cut them, or somebody
+edited them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gpudiag.model.facts import Facts, TensorflowFacts
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
-    title="files of {name} {version} were overwritten by another distribution",
+    title="files of {name} {version} are not those that pip installed",
     severity=Severity.WARNING,
     fix=(install("--force-reinstall", "--no-deps", "{name}=={version}"),),
     url=INSTALLATION,

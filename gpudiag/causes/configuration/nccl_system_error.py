@@ -52,7 +52,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGp
             evidence=(
                 f"log: {failed}",
                 *([f"log: {named}"] if named else []),
-                f"network interfaces: {' '.join(network) or 'not known'}",
+                *([f"network interfaces: {' '.join(network)}"] if network else []),
             ),
             confidence=Confidence.POSSIBLE,
             figures={"which": "NCCL's own line names it" if named else "the log does not say which"},

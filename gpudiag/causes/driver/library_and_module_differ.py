@@ -3,8 +3,9 @@
 An upgrade of the driver's packages, most often an unattended one in the night, replaces the libraries at once and the
 kernel module at the next start. Until then nvidia-smi says "Driver/library version mismatch", cuInit fails with
 CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on. In a
-container the image has the libraries of another driver, or the container was started before the upgrade; if the host's
-own two differ, it is the host that has to start again.
+container the image has the libraries of another driver. If they are older than the module, the container was created
+before the upgrade, or by a CDI specification that was written before it: a new container gets those of the host. If
+they are newer, the host has not started again since the upgrade.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ _VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
 
 def find(two: TwoVersions) -> Matches:
     sandbox = sandbox_of(two.facts)
-    if sandbox is not None and sandbox.renew:
-        yield two.match(sandbox.renew)
+    if sandbox is not None and sandbox.renew and not two.in_image and two.library_is_older is not False:
+        is_known = two.library_is_older
+        yield two.match((*sandbox.renew, *([] if is_known else [reboot("if nvidia-smi fails on the host, too")])))
     elif not two.in_image:
         yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))
 

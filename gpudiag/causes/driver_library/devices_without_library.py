@@ -57,7 +57,11 @@ def find(inside: InContainer, facts: Facts, driver: DriverFacts) -> Matches:
         ),
         figures={
             "devices": " ".join(inside.gpus),
-            "where": f"in {PurePath(copy.path).parent}, where the loader does not look" if copy else "not",
+            "where": f"in {PurePath(copy.path).parent}, where the loader does not look"
+            if copy
+            else f"not: {_CAPABILITIES}={capabilities} leaves out compute"
+            if left_out and capabilities
+            else "not",
         },
         about=(_CAPABILITIES,) if left_out and not copy else (),
         fix=(add,) if add else (inside.start(**({_CAPABILITIES: "compute,utility"} if left_out else {})), CAUSE.fix[1]),

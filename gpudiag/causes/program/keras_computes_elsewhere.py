@@ -26,6 +26,8 @@ CAUSE = Cause(
     url="https://keras.io/getting_started/#configuring-your-backend",
     needs_gpu=False,
 )
+_OTHER_BACKENDS = ("jax", "torch", "numpy", "openvino")
+"""What Keras 3.14 can compute with besides TensorFlow (keras/src/backend/__init__.py)."""
 _CUDA_FOR_JAX = re.compile(r"jax-cuda\d+-(?:plugin|pjrt)")
 
 
@@ -45,8 +47,8 @@ def find(
             )
             return
     backend = environment.keras_backend if environment else ""
-    if program is not None or environment is None or tensorflow is None or backend in ("", "tensorflow"):
-        return
+    if program is not None or environment is None or tensorflow is None or backend not in _OTHER_BACKENDS:
+        return  # with a name that Keras does not know nothing computes: it cannot be imported
     if any(package.name == "keras" and package.version.startswith("2.") for package in tensorflow.companions):
         return  # Keras 2 reads no such setting
     device, why = _installed_for(backend, tensorflow.frameworks)

@@ -12,6 +12,7 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import Action, check, export, run, unset
 from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
+from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 from gpudiag.provenance import off_the_loaders_path
@@ -64,6 +65,13 @@ class TwoVersions:
     def in_image(self) -> bool:
         """True if this is a container whose image contains libraries of a driver."""
         return bool(container(self.facts) and self.driver.packages)
+
+    @property
+    def library_is_older(self) -> bool | None:
+        """Whether the libraries are older than the module; None if one of the versions is not known."""
+        if not all(map(IN_PACKAGE.fullmatch, (self.library, self.module))) or self.library == self.module:
+            return None
+        return numbers(self.library) < numbers(self.module)
 
     @property
     def hold(self) -> Action | None:
