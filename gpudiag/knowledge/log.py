@@ -259,6 +259,7 @@ def _is_reason(event: Event, line: str, statement: str) -> bool:
     return _RAISES.search(line.partition(statement)[0]) is None
 
 
+@lru_cache(maxsize=1 << 8)
 def shape(line: str) -> str:
     """Return a line with zeros as its digits."""
     return line.encode("utf-8", "surrogatepass").translate(_ZEROS).decode("utf-8", "surrogatepass")

@@ -176,12 +176,12 @@ def _joined(line: str, following: Iterable[str]) -> tuple[str, int]:
     """Return ``line`` joined with its parts in the ``following`` lines, and the number of these parts."""
     if len(line) < _WRAPPED_FROM or not (_may_begin(shape(line)) or recognised(line)):
         return line, 0
-    if not _may_join(shape(line), *map(shape, following)):
+    if not (least := _least_parts(shape(line), *map(shape, following))):
         return line, 0
     known = {event.message for event in recognised(line)}
     for parts, part, wholes in _wholes(line, following):
         known |= {event.message for event in recognised(part)}
-        for whole in wholes:
+        for whole in wholes if parts >= least else ():
             if may_have_other(whole, known) and any(event.message not in known for event in recognised(whole)):
                 return whole, parts
     return line, 0
@@ -197,14 +197,17 @@ def _may_begin(shape: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _may_join(line: str, *following: str) -> bool:
-    """Return whether lines that differ from these only in their digits may have a message together that none has."""
+def _least_parts(line: str, *following: str) -> int:
+    """Return how many of the following lines at least have a message with ``line`` that none of them has; 0 if none do.
+
+    So it is for all lines that differ from these only in their digits.
+    """
     known = set(messages_of_shape(line))
-    for _, part, wholes in _wholes(line, following):
+    for parts, part, wholes in _wholes(line, following):
         known |= messages_of_shape(part)
         if any(may_have_other(whole, known, of_its_shape=True) for whole in wholes):
-            return True
-    return False
+            return parts
+    return 0
 
 
 def _wholes(line: str, following: Iterable[str]) -> Iterator[tuple[int, str, tuple[str, str]]]:
