@@ -136,6 +136,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("the package, its build not known", _with(build=None), fires=False),
         Example("a build of one's own", _with(module_path="/src/tensorflow/__init__.py"), fires=False),
     ),
+    "tensorflow_hidden_here": (
+        Example("in the working directory", _hiding()),
+        Example("which a program has taken", _hiding(_NO_CONFIG), fires=False),
+        Example("none", _with(), fires=False),
+    ),
     "module_shadowed": (
         Example("its file is named", _with(_shadowing(_NO_TYPING), variables={PATH: "/home/someone/project"})),
         Example("in the traceback", _with(_shadowing(_NO_ARRAY, '  File "/home/someone/numpy.py", line 1'))),
