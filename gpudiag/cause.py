@@ -25,6 +25,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from gpudiag import fix, provenance
 from gpudiag.fix import Action, Kind, Role, Where, fill_in
+from gpudiag.knowledge import owner
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Event
@@ -405,15 +406,22 @@ class CatalogueCause:
             seen = (*seen, f"{name} is set in a Python that was started without it, too")
             trial = None if first.change is None else FixAttempt(first.change)
         seen, actions = _with_provenance(match, evidence.facts, seen, actions)
+        url = match.url or declared.url
+        stage, said = match.stage or self.stage, self.cause.format_map(match.figures)
+        by = evidence.origin.owner_of(next(iter(seen), "")) if evidence.lines and evidence.is_log_alone else None
+        if by is not None and by is not owner.TENSORFLOW:
+            said = owner.sentence(by, said)
+            actions = [*owner.actions(by, actions, stage, "\n".join((said, *seen)))]
+            url = owner.page(by, url)
         quoted = (event for line in seen for event in recognised(line))
         return RootCause(
             cause_id=self.id,
-            stage=match.stage or self.stage,
+            stage=stage,
             confidence=match.confidence,
-            cause=self.cause.format_map(match.figures),
+            cause=said,
             evidence=seen,
             fix=fitted_all(actions, evidence.place),
-            url=match.url or declared.url,
+            url=url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,
             gpus=match.gpus,

@@ -151,6 +151,14 @@ class Action(Record):
         """Return True if both do the same, whatever is said beside their commands."""
         return self.command == other.command if self.command else self == other
 
+    def names(self, subject: re.Pattern[str]) -> bool:
+        """Return True if the command has a subject, such as a product or a package."""
+        return subject.search(self.command) is not None
+
+    def is_said_of(self, subject: re.Pattern[str]) -> bool:
+        """Return True if the note has a subject, such as a product or a package."""
+        return subject.search(self.note) is not None
+
     def replaced(self, **fields: object) -> Action:
         """Return this action with other values of some fields."""
         return msgspec.structs.replace(self, **fields)

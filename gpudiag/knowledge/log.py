@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import re
 import string
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from importlib import import_module
-from itertools import takewhile
-from typing import Any
 
+from gpudiag.knowledge.expressions import needed_parts
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.text import one_line
 
-_parser = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-"""Parses expressions for :mod:`re`."""
 _FIELDS = {
     "": r".{0,300}?",
     "m": r".{0,1000}?",
@@ -51,6 +46,10 @@ _RAISES = re.compile(r"(?:Error|Exception): (?:[\w.]{1,60}: ){0,3}$")
 """What comes before the message of an exception."""
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 """A translation of bytes, which are translated twice as fast as text, and ten times as fast as text beyond ASCII."""
+_QUOTATION_MARKS = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201b\u02bc\u00b4", "'") | dict.fromkeys("\u201c\u201d\u201f", '"')
+)
+"""Marks that web pages and word processors put in place of plain ones."""
 _FIGURELESS = re.compile(r"\{[\d,]{1,9}\}|\\d|0-9")
 """Parts of an expression that have digits, and match any."""
 
@@ -109,7 +108,7 @@ class _Text:
         """Return the event if the text is in a line, given in its original form and as :meth:`search` takes it."""
         if (match := self.search(clean, lower)) is None:
             return None
-        fields = {name: value for name, value in match.groupdict().items() if value is not None}
+        fields = {name: _figure(value) for name, value in match.groupdict().items() if value is not None}
         return Event(self.message.codes.get(fields.get("code", ""), self.message), fields, line, match[0])
 
 
@@ -133,42 +132,13 @@ def _has_each(lower: str, groups: tuple[tuple[str, ...], ...]) -> bool:
     return True
 
 
-def needed_parts(expression: str) -> tuple[tuple[str, ...], ...]:
-    """Return parts in lower case, of which a text that ``expression`` matches has one of each group."""
-    groups = sorted(_groups(_parser.parse(expression)), key=lambda group: (-min(map(len, group)), len(group)))
-    return tuple(group for group in groups if min(map(len, group)) >= _LEAST)[:3]
+_PARTS_OF_A_VERSION = 3
 
 
-def _groups(tree: Iterable[tuple[object, Any]]) -> list[tuple[str, ...]]:
-    """Return groups of literals: each text that a parsed expression matches has one of every group."""
-    groups: list[tuple[str, ...]] = []
-    literal = ""
-    for code, value in tree:
-        name = str(code)
-        if name == "LITERAL":
-            literal += chr(value).lower()
-            continue
-        if name == "AT":  # an edge, which has no letter
-            continue
-        before, literal = literal, ""
-        ways: list[Any] = value[1] if name == "BRANCH" else []
-        beginnings = {before + _beginning(way) for way in ways}
-        if before and before not in beginnings and ways:
-            groups += [tuple(beginnings)]
-        elif before:
-            groups += [(before,)]
-        if name == "SUBPATTERN" or (name == "MAX_REPEAT" and value[0]):
-            groups += _groups(value[-1])
-        elif ways:
-            best = [max(_groups(way), key=lambda group: min(map(len, group)), default=()) for way in ways]
-            groups += [tuple({part for parts in best for part in parts})] if all(best) else []
-    return [*groups, (literal,)] if literal else groups
-
-
-def _beginning(tree: Iterable[tuple[object, Any]]) -> str:
-    """Return the literal in lower case with which a parsed expression begins; "" if it begins with none."""
-    literals = takewhile(lambda part: str(part[0]) == "LITERAL", tree)
-    return "".join(chr(value).lower() for _, value in literals)
+def _figure(value: str) -> str:
+    """Return a field; a version that is printed as a tuple, such as PyTorch's ``8, 3, 2`` of cuDNN, with points."""
+    parts = value.split(", ")
+    return ".".join(parts) if len(parts) == _PARTS_OF_A_VERSION and all(map(str.isdecimal, parts)) else value
 
 
 def words_of(line: str) -> frozenset[str]:
@@ -234,7 +204,7 @@ def recognised(line: str) -> tuple[Event, ...]:
 
     A fault that is only the reason which a harmless message gives is left out.
     """
-    clean = one_line(line)
+    clean = one_line(line if line.isascii() else line.translate(_QUOTATION_MARKS))
     texts = _matching(shape(clean))
     if not texts:
         return ()  # nearly all lines of nearly all programs

@@ -116,7 +116,10 @@ _WENT = (
     ("keras", "2.2.1", "keras.applications.imagenet_utils", "_obtain_input_shape"),
     ("keras", "3.0", "keras.preprocessing.text", "*"),
 )
-_WENT_BY_NOTES = (("tensorflow", "2.16", "tensorflow.estimator", "*"),)
+_WENT_BY_NOTES = (
+    ("tensorflow", "2.16", "tensorflow.estimator", "*"),
+    ("tensorflow", "2.16", "tensorflow.python.estimator", "*"),
+)
 """Known from the release notes alone, https://github.com/tensorflow/tensorflow/releases/tag/v2.16.1; no wheel was
 looked at."""
 _INSTEAD = {

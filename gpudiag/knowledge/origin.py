@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from gpudiag.knowledge.log import needed_parts
+from gpudiag.knowledge.expressions import needed_parts
+from gpudiag.knowledge.owner import TENSORFLOW, Owner, owner_of_line, owner_of_log
 from gpudiag.knowledge.releases import (
     GENERATIONS,
     NEWEST,
@@ -192,6 +193,20 @@ class Origin:
         return StatedFacts(self._lines)
 
     @cached_property
+    def owner(self) -> Owner | None:
+        """The framework, program or tool whose log it is; None if no line shows one."""
+        return owner_of_log(self._lines)
+
+    def owner_of(self, line: str) -> Owner | None:
+        """Return the owner of one line, which may be shortened."""
+        return owner_of_line(line, self._lines, self.owner)
+
+    @property
+    def is_of_another(self) -> bool:
+        """True if the log is another framework's, and TensorFlow does not occur in it."""
+        return self.owner is not None and self.owner is not TENSORFLOW
+
+    @cached_property
     def named(self) -> Version | None:
         """The release that the log names, or the one installed where the log was written."""
         found = [
@@ -209,12 +224,17 @@ class Origin:
 
     @cached_property
     def _hinted(self) -> tuple[Version, Version]:
-        first, last = _LEAST, _MOST
-        for pattern, (oldest, newest) in _HINTS:
-            if self._has(pattern) and max(first, oldest) <= min(last, newest):
-                first, last = max(first, oldest), min(last, newest)
+        first, last = self._printed(_HINTS)
         by_then = released_by(max(_DATE.findall(self._text), default=""))
         return first, max(first, min(last, by_then))  # a release candidate is older than its release
+
+    def _printed(self, hints: Iterable[tuple[re.Pattern[str], tuple[Version, Version]]]) -> tuple[Version, Version]:
+        """Return the oldest and the newest release that fit all hints that the log has."""
+        first, last = _LEAST, _MOST
+        for pattern, (oldest, newest) in hints:
+            if self._has(pattern) and max(first, oldest) <= min(last, newest):
+                first, last = max(first, oldest), min(last, newest)
+        return first, last
 
     @property
     def releases(self) -> tuple[Version, Version]:
@@ -332,7 +352,12 @@ class Origin:
 
     def __str__(self) -> str:
         oldest, newest = self.releases
-        if (oldest, newest) == (_LEAST, _MOST):
+        of_tensorflow = (hint for hint in _HINTS if "ython" not in hint[0].pattern)  # any program has a Python
+        known = self.named is not None or self._printed(of_tensorflow) != (_LEAST, _MOST)
+        is_tensorflow = self.owner is TENSORFLOW or (self.owner is None and known)
+        if not is_tensorflow:
+            what = self.owner.name if self.owner else ""
+        elif (oldest, newest) == (_LEAST, _MOST):
             what = ""
         elif oldest == newest:
             what = f"TensorFlow {oldest}"
@@ -344,7 +369,11 @@ class Origin:
             what = f"TensorFlow {oldest} to {newest}"
         places = {"Windows": self.windows, "WSL": self.wsl, "macOS": self.mac, "Jetson": self.jetson}
         where = next((place for place, is_there in places.items() if is_there), "")
-        built = f"built for CUDA {self.generation.cuda} and cuDNN {self.generation.cudnn}" if self.is_one else ""
+        built = (
+            f"built for CUDA {self.generation.cuda} and cuDNN {self.generation.cudnn}"
+            if self.is_one and is_tensorflow
+            else ""
+        )
         return ", ".join(filter(None, [what, built, where]))
 
     @property

@@ -14,6 +14,7 @@ from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.causes import messages
 from gpudiag.knowledge import log
+from gpudiag.knowledge.expressions import needed_parts
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
@@ -271,7 +272,7 @@ def test_lines_with_words_of_messages_cost_little_more_than_others() -> None:
 def test_every_match_has_the_parts_that_its_pattern_needs() -> None:
     lines = [one_line(line) for printed in PRINTED.values() for _, line in printed]
     for message in PATTERNS:
-        needed = log.needed_parts(message.pattern)
+        needed = needed_parts(message.pattern)
         matches = [found[0].lower() for found in map(re.compile(message.pattern).search, lines) if found]
         assert matches, message.name
         assert all(any(part in match for part in parts) for match in matches for parts in needed), message.name

@@ -365,7 +365,7 @@ def test_a_reason_inside_of_a_harmless_message_is_no_fault_unless_it_was_raised(
         "Unable to initialize backend 'rocm': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
     )
     assert explained(f"I1204 13:13:42.884638 139807170155648 xla_bridge.py:895] {statement}").causes == ()
-    assert [cause.cause_id for cause in explained(f"RuntimeError: {statement}").causes] == ["releases_do_not_fit"]
+    assert [cause.cause_id for cause in explained(f"RuntimeError: {statement}").causes] == ["jax_platform_demanded"]
 
 
 def test_an_exception_is_shown_whatever_stands_before_it_or_in_it() -> None:

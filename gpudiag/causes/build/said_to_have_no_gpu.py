@@ -31,7 +31,7 @@ _FOR_A_GPU = ("tensorflow-gpu", "cudatoolkit", "cudnn")
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = origin.stated.complaint or _on_windows(program, origin) or _of_the_list(origin)
-    if said is None or program.first(DEVICE_CREATED):
+    if said is None or origin.is_of_another or program.first(DEVICE_CREATED):
         return
     if any(event.message.worth in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(said)):
         return

@@ -27,7 +27,7 @@ CAUSE = Cause(
 
 def find(program: Program, origin: Origin) -> Matches:
     said = program.first(NO_CUPTI)
-    if said is None:
+    if said is None or "ImportError" in said.line:  # then nothing works without it
         return
     cuda = origin.generation.cuda
     path = run(

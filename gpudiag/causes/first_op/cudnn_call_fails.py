@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for, cudnn
-from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE
+from gpudiag.causes.shared.memory import GROW, GROW_BY_VARIABLE, MOST_IS_FREE, free_share
 from gpudiag.fix import Kind, Role, ask, check, export, note, nvidia_smi
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_CALL_FAILED, CUDNN_NOT_THERE
@@ -53,6 +53,20 @@ def find(program: Program, origin: Origin) -> Matches:
     if program.first(CUDNN_OLDER) or not said:
         return
     jax = origin.jax
+    if (free := free_share(program) or 0) > MOST_IS_FREE:
+        yield Match(
+            said,
+            Confidence.POSSIBLE,
+            {
+                "why": f"though {free:.0%} of the GPU's memory is free: most likely the cuDNN that is loaded does not "
+                "fit the program or the driver"
+            },
+            fix=(
+                *_WHICH,
+                nvidia_smi("shows the driver's version and the newest CUDA that it supports"),
+            ),
+        )
+        return
     if program.first(CUDNN_NOT_THERE) and not jax:
         first, *see = cudnn(origin, origin.generation.cudnn) if origin.is_one else _WHICH
         needs = f": this one needs {built_for(origin)}" if origin.is_one else ""

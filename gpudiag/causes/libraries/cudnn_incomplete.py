@@ -77,6 +77,19 @@ def find_in_log(program: Program, origin: Origin) -> Matches:
         )
     elif said := program.first(CUDNN_PART):
         part = said["part"] or said["any"] or said["version"] or said["symbol"]
+        if behind := said["behind"]:
+            stem = behind.partition(".")[0]
+            yield Match(
+                program.said(CUDNN_PART),
+                Confidence.LIKELY,
+                {"part": f"{part.rpartition('/')[2]} needs {behind}, which was not found"},
+                fix=(
+                    check(f"ldconfig -p | grep {stem}", f"put the folder that has {behind} on LD_LIBRARY_PATH"),
+                    note(f"if it has {stem} with a number alone, make a link {behind} to it in a folder of your own"),
+                ),
+                about=(behind,),
+            )
+            return
         whole = (
             note(
                 f"install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH",

@@ -21,6 +21,7 @@ from gpudiag.knowledge.messages.memory import (
     TORCH_FULL,
 )
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -47,7 +48,9 @@ _FRAMEWORKS = {
 }
 
 
-def find(program: Program) -> Matches:
+def find(program: Program, origin: Origin) -> Matches:
+    if origin.is_of_another:
+        return
     failed = program.said(JAX_FULL, TORCH_FULL)
     made = program.said(DEVICE_CREATED, most=1)
     if not (failed and made):  # or TensorFlow is the one that found no memory

@@ -9,7 +9,16 @@ older than the one TensorFlow was built with, that is the cause and not this.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
-from gpudiag.causes.shared.memory import GROW, checked, devices_in_scope, free_bytes, holders, shared_otherwise
+from gpudiag.causes.shared.memory import (
+    GROW,
+    MOST_IS_FREE,
+    checked,
+    devices_in_scope,
+    free_bytes,
+    free_share,
+    holders,
+    shared_otherwise,
+)
 from gpudiag.fix import edit, note, nvidia_smi
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
@@ -40,6 +49,8 @@ def find(facts: Facts, program: Program, rows: Rows) -> Matches:
     # gpudiag's own probes leave room on a GPU that has some: memory is the reason only if it has none.
     said = program.said(NO_HANDLE) or (checked(rows, NO_HANDLE) if tight else ())
     if not said or shared_otherwise(program) or program.first(*_OTHER_REASONS):
+        return
+    if (free_share(program) or 0) > MOST_IS_FREE:
         return
     full = program.said(DEVICE_FULL, most=1) or program.said(POOL_FULL, most=1)
     totals = {device.pci_bus_id: device.memory_total_bytes for device in devices_in_scope(facts)}

@@ -33,6 +33,7 @@ from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.code import MODULE_LACKS, NOT_TENSORFLOW
+from gpudiag.knowledge.messages.frameworks import JAX_WITHOUT_CUDA
 from gpudiag.knowledge.messages.python_packages import (
     MODULE_NOT_THERE,
     NAME_NOT_THERE,
@@ -99,6 +100,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     for number, line in enumerate(program.lines):
         events = recognised(line)
         event = next((event for event in events if event.message in _OURS), None)
+        if any(event.message is JAX_WITHOUT_CUDA for event in events):  # a name that only the build with CUDA has
+            continue
         if event is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue
         faults = {event.message for event in events if event.message.worth is Worth.FAULT and not event.message.symptom}

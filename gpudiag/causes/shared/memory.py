@@ -203,3 +203,13 @@ def refused_with_room(facts: Facts, rows: Rows) -> tuple[str, ...]:
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices
     )
     return checked(rows, DEVICE_FULL) if room else ()
+
+
+def free_share(log: Log) -> float | None:
+    """Return how much of the GPU's memory was free when a library failed, from 0 to 1; None if no line says it."""
+    shares = [int(event["free"]) / int(event["total"]) for event in log.events if event["free"] and event["total"]]
+    return max(shares, default=None)
+
+
+MOST_IS_FREE = 0.5
+"""If a larger share is free, memory is not the reason why a library does not start."""

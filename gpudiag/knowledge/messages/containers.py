@@ -237,6 +237,29 @@ FAMILY.fault(
     url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
 )
 FAMILY.fault(
+    "cdi_out_of_date",
+    'failed to stat CDI host device "{path:q}"',
+    meaning="the CDI specification names {path}, which this machine does not have: "
+    "it is older than a change of the GPUs",
+    in_general="the CDI specification names a device file that the machine does not have",
+    fix=(configure(f"{_CDI}; nvidia-ctk cdi list", "writes it again, for the devices that are there now"),),
+    stage=Stage.CONFIGURATION,
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
+)
+FAMILY.fault(
+    "cdi_not_known_to_engine",
+    "stat nvidia.com/gpu={} no such file or directory",
+    meaning="this container engine takes a CDI device for a file: Podman knows CDI from 4.1 on, Docker from 25 on",
+    fix=(
+        check("podman --version; docker --version", "upgrade the one that starts the container"),
+        note(
+            'or let NVIDIA\'s runtime read the specification: mode = "cdi" in /etc/nvidia-container-runtime/config.toml'
+        ),
+    ),
+    stage=Stage.CONFIGURATION,
+    url="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html",
+)
+FAMILY.fault(
     "singularity_without_driver",
     "Could not find any nv files on this host",
     "Could not find any nv libraries on this host",

@@ -36,7 +36,9 @@ PROFILING_NOT_PERMITTED = FAMILY.fault(
 )
 CUDNN_PART = FAMILY.fault(
     "cudnn_part",
-    pattern=r"Could not (?:load library|locate) (?P<part>\S{0,200}?cudnn_\w{1,40}(?:\.so[.\d]{0,20}|64_\d\.dll|\.dll))|"
+    pattern=r"Could not (?:load library|locate) (?P<part>\S{0,200}?cudnn_\w{1,40}"
+    r"(?:\.so(?:\.\d{1,4}){0,4}|64_\d\.dll|\.dll))"
+    r"(?:\. Error: (?P<behind>lib(?!cudnn)\w{1,40}\.so(?:\.\d{1,4}){0,4}): cannot open)?|"
     r"Unable to load any of \{(?P<any>libcudnn_[^}]{1,200})\}|"
     r"Cannot load symbol (?P<symbol>cudnn\w{1,80})|"
     r"(?P<version>libcudnn_\w{1,40}\.so[.\d]{0,20}): (?:undefined symbol|version)",

@@ -41,6 +41,8 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     "hipErrorNoBinaryForGpu",
     "Unable to find code object for all current devices",
     "hipErrorInvalidDeviceFunction",
+    "HIP error: invalid device function",
+    "HIP error: no kernel image is available",
     "hipErrorSharedObjectInitFailed",
     "HSA_STATUS_ERROR_INVALID_ISA",
     "HSA_STATUS_ERROR_INVALID_CODE_OBJECT",

@@ -14,6 +14,17 @@ FAMILY = MessageFamily(
 )
 
 FAMILY.fault(
+    "tensorrt_older_than_gpu",
+    "(Unsupported SM",
+    "Assertion failed: Unsupported SM",
+    meaning="this TensorRT is older than the GPU, and has no code for it",
+    fix=(
+        install("--upgrade", "tensorrt", note="a release that knows this GPU; then build the engine again"),
+        nvidia_smi("shows the GPU's compute capability", "--query-gpu=name,compute_cap --format=csv"),
+    ),
+    url="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
+)
+FAMILY.fault(
     "engine_of_another_gpu",
     "The engine plan file is generated on an incompatible device",
     "Using an engine plan file across different models of devices is not recommended",

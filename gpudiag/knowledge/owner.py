@@ -1,0 +1,274 @@
+"""The owner of a log, or of one of its lines: the framework, program or tool that printed it.
+
+Most lines about CUDA are not TensorFlow's. The owner is decided before a cause is worded and a fix is chosen: a line
+may name its owner, or the nearest frame of the traceback above it does, or else the rest of the log. TensorFlow counts
+as the owner where it occurs and nothing nearer to the line names another one, and where nothing names anybody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit_note, export, fill_in, install, note
+from gpudiag.knowledge.expressions import needed_parts
+from gpudiag.knowledge.fault import Stage
+from gpudiag.record import Record
+
+
+class Owner(Record):
+    """Who printed a log, and how its users install it, give it memory and get code for their GPU."""
+
+    name: str
+    """The name in sentences, such as ``PyTorch``."""
+    url: str = "https://docs.nvidia.com/deploy/cuda-compatibility/"
+    """A page about its installation, in place of one about TensorFlow's."""
+    libraries: tuple[Action, ...] = ()
+    """How to get the CUDA libraries that fit; format strings over ``cuda``, the major version that was asked for."""
+    newer: tuple[Action, ...] = ()
+    """How to get a release with code for the GPU."""
+    memory: tuple[Action, ...] = ()
+    """How to let it take less memory of the GPU."""
+    without_xla: bool = True
+    """True if it compiles nothing with XLA."""
+
+
+_TORCH_WHEELS = "https://download.pytorch.org/whl"
+_ORT_11 = "https://aiinfra.pkgs.visualstudio.com/PublicPackages/_packaging/onnxruntime-cuda-11/pypi/simple/"
+TENSORFLOW = Owner("TensorFlow", without_xla=False)
+JAX = Owner(
+    "JAX",
+    "https://docs.jax.dev/en/latest/installation.html",
+    libraries=(
+        install("--upgrade", "jax[cuda12]", note="brings CUDA 12 and cuDNN for it; jax[cuda13] those of CUDA 13"),
+        note("unset LD_LIBRARY_PATH if it puts another CUDA before the one that jax[cuda12] brings"),
+        ask("python -c 'import jax; jax.print_environment_info()'", "the releases of jax, jaxlib and the plug-in"),
+    ),
+    newer=(install("--upgrade", "jax[cuda12]", note="jax[cuda13] if the driver is 580 or newer"),),
+    memory=(
+        export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "stops JAX from taking three quarters of the memory at once"),
+        export("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5", "or gives it a smaller share"),
+    ),
+    without_xla=False,
+)
+TORCH = Owner(
+    "PyTorch",
+    "https://pytorch.org/get-started/locally/",
+    libraries=(
+        install("--force-reinstall", "torch", note="brings the CUDA libraries that this PyTorch was built with"),
+        note("unset LD_LIBRARY_PATH if it puts another CUDA before the one that PyTorch brings"),
+        ask("python -m torch.utils.collect_env", "shows which CUDA and cuDNN PyTorch was built with"),
+    ),
+    newer=(
+        install(
+            "--force-reinstall",
+            "torch",
+            "--index-url",
+            f"{_TORCH_WHEELS}/cu128",
+            note="for compute capability 7.0 to 12.0; for 5.0 to 6.1 use cu126 instead of cu128",
+        ),
+        ask("python -c 'import torch; print(torch.__version__, torch.cuda.get_arch_list())'", "must list the GPU's"),
+    ),
+    memory=(
+        edit_note("use a smaller batch, or smaller inputs"),
+        export("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "if much is reserved but unallocated"),
+    ),
+)
+_ORT = Owner(
+    "ONNX Runtime",
+    "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
+    libraries=(
+        install("onnxruntime-gpu[cuda,cudnn]", note="brings CUDA 12 and cuDNN 9; program: onnxruntime.preload_dlls()"),
+        install("onnxruntime-gpu", "--index-url", _ORT_11, note="if CUDA 11 is to be used", role=Role.ALTERNATIVE),
+        note("the table of releases: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"),
+    ),
+    newer=(install("--upgrade", "onnxruntime-gpu"),),
+)
+_CUPY = Owner(
+    "CuPy",
+    "https://docs.cupy.dev/en/stable/install.html",
+    libraries=(
+        install("cupy-cuda{cuda}x[ctk]", note="for CUDA {cuda}, with its libraries; uninstall the other cupy first"),
+        ask("python -c 'import cupy; cupy.show_config()'", "shows which CUDA CuPy was built for, and where it looks"),
+    ),
+    newer=(install("--upgrade", "cupy-cuda{cuda}x"),),
+    memory=(edit_note("free unused blocks: cupy.get_default_memory_pool().free_all_blocks()"),),
+)
+_PADDLE = Owner(
+    "PaddlePaddle",
+    "https://www.paddlepaddle.org.cn/install/quick",
+    libraries=(
+        check("ldconfig -p | grep -e libcudnn -e libcublas", "put the folder of the library on LD_LIBRARY_PATH"),
+        note(
+            "or install the paddlepaddle-gpu for this CUDA, which brings its libraries: "
+            "https://www.paddlepaddle.org.cn/install/quick",
+            kind=Kind.INSTALL,
+        ),
+        ask("python -c 'import paddle; paddle.utils.run_check()'", "must find the GPU"),
+    ),
+)
+_TENSORRT = Owner(
+    "TensorRT",
+    "https://docs.nvidia.com/deeplearning/tensorrt/latest/",
+    newer=(install("--upgrade", "tensorrt", note="a release that knows this GPU"),),
+)
+_LITE = Owner("TensorFlow Lite")
+_ANY_LIBRARIES = (
+    check("ldconfig -p | grep -e libcudart -e libcublas; ls -d /usr/local/cuda*", "shows which CUDA is there"),
+    note(
+        "put the lib64 of CUDA {cuda} on LD_LIBRARY_PATH, "
+        "or install a release of the program for the CUDA that is there"
+    ),
+)
+_KINDS: dict[str, tuple[Owner, str]] = {
+    # What follows external/org_tensorflow/ is XLA inside of JAX, whose own tree has no such folder.
+    "jax": (
+        JAX,
+        r"\bjax(?:lib|_plugins|_cuda\d+_p\w+)?\b(?!\.js)|\bJAX\b|XLA_PYTHON_CLIENT|XlaRuntimeError|JAX_PLATFORMS|"
+        r"No GPU/TPU found, falling back|external/org_tensorflow/\S{0,200}|external/xla/|\bxla_bridge\b",
+    ),
+    "torch": (
+        TORCH,
+        r"\btorch(?:vision|audio|_xla)?\b|\bPyTorch\b|\bc10::|THCudaCheck|PYTORCH_|TORCH_|\bvllm\b|"
+        r"CUDA kernel errors might be async|CUDA out of memory\. Tried to allocate|"
+        r"The NVIDIA driver on your system is too old|Found no NVIDIA driver on your system",
+    ),
+    "onnxruntime": (_ORT, r"(?i:onnx ?runtime)"),
+    "tensorrt": (_TENSORRT, r"\[TRT\]|\[TensorRT\]|\bnvinfer1?\b|tensorrt_llm|\btrtexec\b"),
+    "cupy": (_CUPY, r"\bcupyx?\b(?!-cuda)|\bCuPy\b"),
+    "paddle": (_PADDLE, r"\b[Pp]addle(?:[Pp]addle)?\b|\bdynamic_loader\.cc\b|\bDynamicLoader\.cpp\b"),
+    "triton": (Owner("Triton"), r"\btriton[./\\]|\bPTXASError\b"),
+    "numba": (Owner("Numba"), r"\bnumba\b"),
+    "mxnet": (Owner("MXNet"), r"\bmxnet\b"),
+    "lite": (_LITE, r"\bTfLite|\btflite|TensorFlow Lite|org\.tensorflow\.lite"),
+    "tensorflow": (
+        TENSORFLOW,
+        r"(?i:tensor[ _]?flow)|\btf\.(?:\w+\.|[A-Z]|function|config|keras)|\bTF_(?!CPP_)|\b(?:dso_loader|gpu_device|"
+        r"cpu_feature_guard|cuda_diagnostics)\.cc\b|Could not load dynamic library '|cuda drivers on your machine|"
+        r"\bTF-TRT\b|external/local_(?:xla|tsl)/|\[Op:__",
+    ),
+}
+_EVIDENCE = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, (_, pattern) in _KINDS.items()))
+_PARTS = {kind: needed_parts(pattern)[0] for kind, (_, pattern) in _KINDS.items()}
+"""Of the evidence of a kind, a text in lower case has one of these."""
+_ALL_PARTS = tuple(part for parts in _PARTS.values() for part in parts)
+_BLOCK = 1000
+"""Lines that are searched at once for parts of evidence, before each of them is."""
+_ENOUGH = 1000
+"""Pieces of evidence after which only TensorFlow is looked for: it is the owner if it occurs at all."""
+_PACKAGE = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,40})[/\\]")
+_FRAME = re.compile(r'^\W{0,4}File "|^\s+at |-packages[/\\]')
+_NOBODY = frozenset({"pip", "setuptools", "numpy", "scipy", "keras", "tf_keras", "IPython", "ipykernel", "nvidia"})
+"""Packages whose frames do not say who asked for a GPU."""
+_MOST_LINES_BACK = 40
+_BEGINNING = 80
+
+_OF_TENSORFLOW = re.compile(r"(?i)tensor ?flow|\btf[.-]|\bTF_|\bcudatoolkit=|\bkeras\b")
+_NVIDIA = re.compile(r"\bnvidia-\w")
+_WORD = re.compile(r"\bTensorFlow\b(?! (?:\d|Lite|Serving))")
+_MAJOR = re.compile(
+    r"(?:lib(?:cudart|cublas|cublasLt|cupti|nvrtc|nvJitLink)\.so\.|cuda[ -]?|cu(?=1[123]\b))(1[1-3])\b|"
+    r"found version (1[1-3])0\d\d"
+)
+_CODE = re.compile(r"\bcapability\b|\bsm_\d|for its GPU\b|kernel image|\bcode for\b")
+_LIBRARY_STAGES = frozenset({Stage.PACKAGE, Stage.RUNTIME_LIBRARY, Stage.LIBRARIES})
+_NEWEST_CUDA = "12"
+"""The major version of CUDA that most frameworks' packages are built for, if the log names none."""
+
+
+def kinds(text: str) -> Counter[str]:
+    """Count the pieces of evidence in a text by the kind of their owner."""
+    return Counter(found.lastgroup for found in _EVIDENCE.finditer(text) if found.lastgroup)
+
+
+def owner_of_log(lines: Sequence[str]) -> Owner | None:
+    """Return the owner of a whole log: TensorFlow if it occurs, or else who occurs most; None if nobody does."""
+    counted = Counter[str]()
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        lower = "\n".join(block).lower()
+        sought = _PARTS["tensorflow"] if counted.total() > _ENOUGH else _ALL_PARTS
+        parts = [part for part in sought if part in lower]
+        for line in block if parts else ():
+            if any(part in line.lower() for part in parts):
+                counted += kinds(line)
+        if counted["tensorflow"]:
+            return TENSORFLOW
+    if counted:
+        return _KINDS[counted.most_common(1)[0][0]][0]
+    text = "\n".join(lines)
+    linked = "cannot open shared object file" in text and "eras" not in text
+    package = next((name for name in reversed(_PACKAGE.findall(text)) if linked and name not in _NOBODY), "")
+    return Owner(package) if package else None
+
+
+def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owner | None:
+    """Return the owner of a ``line`` of a log, or of an excerpt from one."""
+    if named := _only(line):
+        return named
+    place = next((at for at, whole in enumerate(lines) if line[:_BEGINNING] in whole or whole.endswith(line)), None)
+    for above in reversed(lines[max(place - _MOST_LINES_BACK, 0) : place] if place is not None else ()):
+        if _FRAME.search(above) and (named := _only(above)):
+            return named
+    return of_log
+
+
+def _only(line: str) -> Owner | None:
+    """Return the one owner that a line names; None if it names none or several."""
+    named = kinds(line)
+    if named["lite"] and set(named) <= {"lite", "tensorflow"}:
+        return _LITE
+    if named["paddle"] or named["onnxruntime"]:  # "Paddle2ONNX", and paths in an environment named after torch
+        named.pop("torch", None)
+    return _KINDS[next(iter(named))][0] if len(named) == 1 else None
+
+
+def sentence(owner: Owner, text: str) -> str:
+    """Return a sentence of a cause that was written for TensorFlow, for the owner of the log."""
+    said = _WORD.sub(owner.name, text)
+    return re.sub(r"\bXLA\b(?!_)", owner.name, said) if owner.without_xla else said
+
+
+def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) -> tuple[Action, ...]:
+    """Return a fix that was written for TensorFlow, for the owner of the log.
+
+    What would install or configure TensorFlow goes, and the owner's own way takes its place. ``evidence`` is the
+    sentence of the cause and its lines: it says which CUDA was asked for.
+    """
+    everything = tuple(fix)
+    kept = [left for action in everything if (left := _kept(owner, action, stage)) is not None]
+    if _CODE.search(evidence):
+        brings = owner.newer
+    elif stage is Stage.MEMORY:
+        brings = owner.memory
+    else:
+        brings = (owner.libraries or _ANY_LIBRARIES) if stage in _LIBRARY_STAGES or stage is Stage.FIRST_OP else ()
+    if list(everything) == kept and stage not in _LIBRARY_STAGES:
+        brings = ()  # the fix was nobody's own
+    found = _MAJOR.search(evidence)
+    cuda = next(filter(None, found.groups()), _NEWEST_CUDA) if found else _NEWEST_CUDA
+    own = tuple(fill_in(action, {"cuda": cuda}) for action in brings)
+    if not (own or kept):
+        return (note(f"see {owner.url} for the CUDA and the driver that {owner.name} needs"),)
+    return distinct((*own, *kept))
+
+
+def _kept(owner: Owner, action: Action, stage: Stage) -> Action | None:
+    if owner is _LITE:
+        return action
+    if action.names(_OF_TENSORFLOW):
+        return None
+    own = action.replaced(note=sentence(owner, action.note))
+    if own.is_said_of(_OF_TENSORFLOW):
+        if not action.command or action.kind in (Kind.INSTALL, Kind.NEW_ENVIRONMENT, Kind.START_CONTAINER):
+            return None
+        return own.replaced(note="")
+    if owner.libraries and stage in _LIBRARY_STAGES and action.kind is Kind.INSTALL and action.names(_NVIDIA):
+        return None
+    return own
+
+
+def page(owner: Owner, url: str) -> str:
+    """Return the address of a page about a cause, for the owner of the log."""
+    return owner.url if "tensorflow.org" in url else url

@@ -1,0 +1,52 @@
+"""Whose log it is, and that nothing of TensorFlow is said where TensorFlow does not occur."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudiag.knowledge.origin import Origin
+from gpudiag.run import why
+
+CUPY = """Traceback (most recent call last):
+  File "/venv/lib64/python3.9/site-packages/cupy/__init__.py", line 17, in <module>
+    from cupy import _core  # NOQA
+ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"""
+TORCH = """/venv/lib/python3.8/site-packages/torch/cuda/__init__.py:143: UserWarning:
+NVIDIA GeForce RTX 3090 with CUDA capability sm_86 is not compatible with the current PyTorch installation."""
+JAX = """2024-08-20 16:26:58.037892: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:439] \
+Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR
+2024-08-20 16:26:58.037952: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] \
+Memory usage: 46637514752 bytes free, 47587131392 bytes total.
+jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: DNN library initialization failed."""
+TENSORFLOW = "2024-08-20 16:26:57.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
+
+
+@pytest.mark.parametrize(
+    ("log", "name", "word"),
+    [  # cupy/cupy#8226, NVIDIA-AI-IOT/torch2trt#850, jax-ml/jax#23145
+        (CUPY, "CuPy", "cupy-cuda12x"),
+        (CUPY.replace("so.12", "so.11.0"), "CuPy", "cupy-cuda11x"),
+        (TORCH, "PyTorch", "download.pytorch.org"),
+        (JAX, "JAX", "jax[cuda12]"),
+    ],
+)
+def test_a_cause_and_its_fix_are_those_of_the_framework_that_wrote_the_log(log: str, name: str, word: str) -> None:
+    diagnosis = why.explained(tuple(log.splitlines()), ("gpudiag", "why")).diagnosis
+    said = " ".join((diagnosis.origin, *(f"{each.cause} {each.fix} {each.url}" for each in diagnosis.causes)))
+    assert diagnosis.origin == name
+    assert word in said
+    assert "tensorflow" not in said.lower()
+
+
+def test_the_nearest_frame_decides_where_several_frameworks_occur() -> None:
+    origin = Origin((TENSORFLOW, *CUPY.splitlines()))
+    assert origin.owner is not None
+    assert origin.owner.name == "TensorFlow"
+    by = origin.owner_of(CUPY.splitlines()[-1])
+    assert by is not None
+    assert by.name == "CuPy"
+    assert not origin.is_of_another
+
+
+def test_a_python_alone_says_nothing_of_tensorflow() -> None:
+    assert str(Origin(('  File "/usr/lib/python3.10/runpy.py", line 196, in _run',))) == ""
