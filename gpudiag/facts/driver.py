@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, read_text
 from gpudiag.model.facts import DriverFacts
+from gpudiag.trust import distrust
 
 _LIBRARY = "libcuda.so.1"
 _FIRST_CALLS = ("cuInit", "nvmlInit_v2", "nvmlInit")
@@ -24,6 +26,9 @@ _PACKAGE = re.compile(
 )
 _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
 """The fabric manager's program, with its name as the kernel cuts it to 15 characters."""
+_FABRIC_MANAGER_VERSION = re.compile(r"interface version (\d+\.[\d.]+\d) don't match with driver version")
+_RELEASE = re.compile(r"\b\d{3}\.\d+(?:\.\d+)?\b")
+_FABRIC_LOG_CHARACTERS = 64 << 10
 _WSL_LIBRARY = "usr/lib/wsl/lib/libcuda.so.1"
 _WINDOWS_DRIVER = ("usr/lib/wsl/drivers/nv*/libcuda*", "mnt/c/Windows/System32/nvidia-smi.exe")
 
@@ -50,6 +55,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
             found["name"]: found["version"] for found in _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
         },
         fabric_manager=_fabric_manager(root),
+        fabric_manager_version=_fabric_manager_version(root),
         wsl_library=f"/{_WSL_LIBRARY}" if (root / _WSL_LIBRARY).exists() else None,
         windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
         open_module=_is_open(root),
@@ -125,6 +131,24 @@ def _fabric_manager(root: Path) -> str:
     if any(read_text(file).strip() == name for file in root.glob("proc/[0-9]*/comm")):
         return "running"
     return "stopped" if (root / program).exists() else "absent"
+
+
+def _fabric_manager_version(root: Path) -> str | None:
+    """Return the version in Fabric Manager's log, or what its program answers: it was installed by any package."""
+    versions = _FABRIC_MANAGER_VERSION.findall(read_text(root / "var/log/fabricmanager.log")[-_FABRIC_LOG_CHARACTERS:])
+    if versions:
+        return printable(versions[-1])
+    program = root / _FABRIC_MANAGER[0]
+    if root != Path("/") or not program.exists() or distrust(program):
+        return None
+    try:
+        done = subprocess.run(
+            [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2, check=False
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return None
+    answer = _RELEASE.search(done.stdout)
+    return None if answer is None else answer[0]
 
 
 def _windows_driver(root: Path) -> str | None:

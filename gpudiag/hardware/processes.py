@@ -38,6 +38,19 @@ _RANKS = (
     "SLURM_PROCID",
 )
 """Variables with the number of a process in its run."""
+_FRAMEWORKS = (
+    ("libtensorflow_framework", "TensorFlow"),
+    ("libtensorflow_cc", "TensorFlow"),
+    ("/jaxlib/", "JAX"),
+    ("xla_cuda_plugin", "JAX"),
+    ("libtorch_cuda", "PyTorch"),
+    ("libmxnet", "MXNet"),
+    ("libpaddle", "PaddlePaddle"),
+    ("libonnxruntime_providers_cuda", "ONNX Runtime"),
+    ("libggml-cuda", "llama.cpp"),
+)
+"""Parts of the paths of libraries that one framework alone has."""
+_MOST_MAPS = 4 << 20
 _LOOKS, _PAUSE_S = 4, 0.05
 """A process that reads a disk waits in the kernel, too, for a moment: only one that always does is stuck."""
 _MOST_ENVIRONMENT = 1 << 20
@@ -68,6 +81,7 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         rank=next((printable(f"{name}={theirs[name]}") for name in _RANKS if name in theirs), None),
         run=_run(theirs, environ, related=parent in own[1:]),
         is_ancestor=pid in own,
+        uses=_framework(folder),
     )
 
 
@@ -105,6 +119,14 @@ def _ancestors(root: Path) -> tuple[int, ...]:
             break
         pids.append(int(parent))
     return tuple(pids)
+
+
+def _framework(folder: Path) -> str | None:
+    """Return the framework whose library a process has mapped."""
+    with suppress(OSError), (folder / "maps").open(errors="replace") as file:
+        maps = file.read(_MOST_MAPS)
+        return next((name for part, name in _FRAMEWORKS if part in maps), None)
+    return None
 
 
 def _state(folder: Path, status: Mapping[str, str]) -> str | None:

@@ -287,6 +287,8 @@ class DriverFacts(FactFamily, tag="driver"):
     """Installed packages of NVIDIA's driver and their versions, if dpkg manages packages."""
     fabric_manager: str | None = None
     """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None: not known."""
+    fabric_manager_version: str | None = None
+    """The version that Fabric Manager's own log, or its program, gives; None: not known."""
     wsl_library: str | None = None
     """The path of ``libcuda.so.1`` in the folder that Windows provides to WSL, even if the loader does not find it
     there."""
@@ -331,6 +333,8 @@ class ProcessIdentity(Record):
     that one parent started."""
     is_ancestor: bool = False
     """True if it is this process, or has started it."""
+    uses: str | None = None
+    """The framework whose library it has loaded, such as ``PyTorch``, if this user may read its maps."""
 
     @property
     def words(self) -> str:
@@ -339,6 +343,7 @@ class ProcessIdentity(Record):
         known = (
             f"of {self.user}" if self.user else None,
             self.command,
+            f"which uses {self.uses}" if self.uses else None,
             f"since {self.started_at}" if self.started_at else None,
             self.job,
             self.rank,

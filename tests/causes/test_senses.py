@@ -269,7 +269,8 @@ def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
     found = diagnose(NO_GPU.on(nvml=lost, driver=driver(kernel_log=(xid,))))
     assert found.causes[0].cause_id == "gpu_lost"
     assert f"kernel log: {xid}" in found.causes[0].evidence
-    assert found.causes[0].fix[0].note == "Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus"
+    assert "Xid 79: the GPU does not answer any more: it has fallen off the PCIe bus" in found.causes[0].cause
+    assert found.causes[0].fix[0].command == "sudo reboot"
     unreadable = diagnose(NO_GPU.on(nvml=lost))
     assert fix_line(unreadable.causes[0].fix[0]) == "sudo dmesg | grep -i xid  # shows which fault it is"
 

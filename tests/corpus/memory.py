@@ -136,7 +136,7 @@ ITEMS = (
         67,
         "Almost no memory left for TF",
         rule="little_memory_left",
-        fix="nvidia-smi",
+        fix="fuser -v /dev/nvidia*",
         machine=_NEARLY_ALL_TAKEN,
     ),
 )

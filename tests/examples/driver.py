@@ -37,8 +37,10 @@ def _compat(error: str, libcuda: str = _COMPAT_LIBCUDA, path: str = "/usr/local/
     return example_evidence(facts, cuinit=error)
 
 
-def _fabric(error: str = _NOT_READY, state: str = "absent", packages: dict[str, str] | None = None) -> Evidence:
-    driver = example_driver(fabric_manager=state, packages=packages or {})
+def _fabric(
+    error: str = _NOT_READY, state: str = "absent", packages: dict[str, str] | None = None, version: str | None = None
+) -> Evidence:
+    driver = example_driver(fabric_manager=state, packages=packages or {}, fabric_manager_version=version)
     return example_evidence(example_facts(8, driver=driver, device_nodes=_SWITCH), cuinit=error)
 
 
@@ -136,6 +138,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("stopped", _fabric(state="stopped")),
         Example("running", _fabric(state="running")),
         Example("of another version", _fabric(state="stopped", packages={"nvidia-fabricmanager-535": "535.54.03-1"})),
+        Example("of another version, of no package", _fabric(state="stopped", version="535.54.03")),
         Example("in a container", example_evidence(example_facts(container=DOCKER), cuinit=_NOT_READY)),
         Example("in a log", example_evidence(example_facts(), lines=(f"E ] failed call to cuInit: {_NOT_READY}",))),
         Example("without NVSwitch", _without_switch("NVIDIA GeForce RTX 4090")),

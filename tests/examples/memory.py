@@ -149,7 +149,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "memory_shared_with_framework": (
         Example("JAX finds none", _log(_machine(0), _made(38000), _JAX)),
         Example("PyTorch finds none", _log(_machine(0), _made(38000), _TORCH)),
-        Example("TensorFlow finds none", _log(_machine(0), _JAX_FRAME, _FROM_DEVICE)),
+        Example("TensorFlow finds none", _log(_machine(0), _made(38000), _JAX_FRAME, _FROM_DEVICE)),
+        Example(
+            "JAX finds none, and TensorFlow is not there", _log(_machine(0), _JAX_FRAME, _FROM_DEVICE), fires=False
+        ),
         Example("JAX alone", _log(_machine(0), _JAX), fires=False),
         Example("TensorFlow alone", _log(_machine(0), _made(38000), _FROM_DEVICE), fires=False),
     ),
@@ -161,7 +164,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a large reserve", _log(_machine(0, TF_DEVICE_MIN_SYS_MEMORY_IN_MB="38000"))),
         Example("in the log, of another day", _log(_machine(0), _made(900), _OOM)),
         Example("a small pool, and enough", _log(_machine(0), _made(900)), fires=False),
+        Example("another job has three quarters", _log(_machine(30))),
         Example("half is left", _log(_machine(20)), fires=False),
+        Example("the display has three quarters", _log(_machine(30, computes=False)), fires=False),
         Example("a small reserve", _log(_machine(0, TF_DEVICE_MIN_SYS_MEMORY_IN_MB="3000")), fires=False),
         Example("hidden", _log(_machine(38, 0, CUDA_VISIBLE_DEVICES="1")), fires=False),
     ),

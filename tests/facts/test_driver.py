@@ -123,6 +123,11 @@ def test_fabric_manager(tmp_path: Path) -> None:
     assert driver.gather(tmp_path, ABSENT).fabric_manager == "stopped"
     put(tmp_path, "proc/4242/comm", "nv-fabricmanage\n")
     assert driver.gather(tmp_path, ABSENT).fabric_manager == "running"
+    assert driver.gather(tmp_path, ABSENT).fabric_manager_version is None
+    # https://github.com/dstackai/dstack/issues/2348
+    said = "fabric manager NVIDIA GPU driver interface version 535.183.01 don't match with driver version 550.127.05.\n"
+    put(tmp_path, "var/log/fabricmanager.log", f"[ERROR] {said}")
+    assert driver.gather(tmp_path, ABSENT).fabric_manager_version == "535.183.01"
 
 
 def test_wsl(tmp_path: Path) -> None:

@@ -40,6 +40,15 @@ def test_what_is_said_of_a_process(tmp_path: Path) -> None:
     assert found == ProcessIdentity("root", "python train.py ...", "2023-11-14 23:13 UTC", True, None, parent=1)
 
 
+def test_the_framework_that_it_has_loaded(tmp_path: Path) -> None:
+    maps = tmp_path / "proc/77/maps"
+    maps.parent.mkdir(parents=True)
+    maps.write_text("7f0000000000-7f0000001000 r-xp 00000000 08:01 42 /venv/lib/jaxlib/libjax_common.so\n")
+    found = holder(tmp_path)
+    assert found.uses == "JAX"
+    assert "python train.py ..., which uses JAX" in found.words
+
+
 @pytest.mark.parametrize(
     ("parent", "cgroup", "gone"),
     [(1, "/user.slice/session-3.scope", True), (1, "/system.slice/serve.service", False), (50, "/", False)],

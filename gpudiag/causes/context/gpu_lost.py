@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.cause import Cause, Match, Matches, Program
+from gpudiag.cause import Cause, Fix, Match, Matches, Program
 from gpudiag.causes.shared.devices import ChosenGpus
-from gpudiag.causes.shared.gpu_state import KernelLog, addresses
+from gpudiag.causes.shared.gpu_state import AFTER_SLEEP, KernelLog, KernelReason, addresses
+from gpudiag.causes.shared.last_resort import code_in_row
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.causes.shared.variables import Errors
-from gpudiag.fix import Kind, Role, check, note, reset_gpu
+from gpudiag.fix import Action, Kind, Role, check, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -48,36 +49,63 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     raised = [error.text for error in errors if error.stage is not Stage.PACKAGE] + failed
     said = Log((*raised, *map(text, devices_log(gpus.rows)), *program.lines))
     words = list(dict.fromkeys(event.line for event in said.all(GPU_FAILED, CUDA_UNKNOWN)))
-    if not lost and not words:
-        return
     broken_at = None if broken is None else broken.stage
     failing = gpus.failing if raised and not lost else []
+    reason = kernel.reason([gpu.pci_bus_id for gpu in gpus.gpus if gpu.index in lost] or addresses(failing))
+    if reason is None:
+        reason = kernel.reason(addresses(gpus.gpus))
+    if reason is not None and not reason.is_likely:
+        reason = None
+    if not lost and not words and not (reason and _failed_on(reason, gpus)):
+        return
+    named = bool(lost) or said.first(GPU_FAILED) is not None
+    slept = () if named or reason else kernel.slept
+    if broken_at is Stage.DRIVER and not (named or reason or program.first(CUDA_UNKNOWN)):
+        return  # no GPU was asked: nothing shows that one of them fails
+    if reason and not lost and not failing:
+        failing = [gpu for gpu in gpus.gpus if gpu.pci_bus_id in reason.gpus]
     indices: list[int | str] = [*lost, *(gpu.index for gpu in failing)]
     unusable = [gpu for gpu in gpus.gpus if str(gpu.index) in map(str, indices)]
     other = gpus.without(unusable) if indices else None
+    who = f"GPU {' and '.join(map(str, indices))}" if indices else "a GPU"
     does = "does not answer" if lost else "fails when it is used"
-    named = bool(lost) or said.first(GPU_FAILED) is not None
-    reason = kernel.reason([gpu.pci_bus_id for gpu in unusable])
-    certain = reason is not None and reason.confidence is Confidence.LIKELY
     yield Match(
         evidence=(
             *(f"NVML: GPU {index}: {why}" for index, why in lost.items()),
             *words[:1],
-            *kernel.last("Xid", "fallen off the bus", "RmInitAdapter"),
+            *(reason.lines if reason else kernel.last("Xid", "fallen off the bus", "RmInitAdapter")),
+            *slept,
         ),
-        confidence=Confidence.PROVED if lost else Confidence.LIKELY if named else Confidence.POSSIBLE,
+        confidence=Confidence.PROVED
+        if lost
+        else Confidence.LIKELY
+        if named or reason or slept
+        else Confidence.POSSIBLE,
         figures={
-            "who": f"GPU {' and '.join(map(str, indices))} {does}" if indices else f"a GPU {does}",
-            "what": "it, its power or its connection has failed"
+            "who": f"the kernel's log names a fault of {who}" if reason and not lost else f"{who} {does}",
+            "what": reason.meaning
+            if reason
+            else "it, its power or its connection has failed"
             if named
+            else "this machine was suspended, which the module nvidia_uvm often does not survive"
+            if slept
             else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
         },
-        fix=(
-            note(reason.meaning) if certain and reason else CAUSE.fix[0],
-            other,
-            *(reason.fix if certain and reason else (gpus.reset(indices), CAUSE.fix[3])),
-        ),
-        tried=other,
+        fix=_fix(reason, other, AFTER_SLEEP if slept else (CAUSE.fix[0], other, gpus.reset(indices), CAUSE.fix[3])),
+        tried=None if slept else other,
         gpus=addresses(failing),
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )
+
+
+def _failed_on(reason: KernelReason, gpus: ChosenGpus) -> bool:
+    """Return whether a probe met an error of NVIDIA's driver or libraries on a GPU that the kernel's line names."""
+    named = {gpu.uuid for gpu in gpus.gpus if gpu.pci_bus_id in reason.gpus}
+    return any(named & {*row.devices} and code_in_row(row) is not None for row in gpus.rows)
+
+
+def _fix(reason: KernelReason | None, other: Action | None, otherwise: Fix) -> Fix:
+    """Return the fix that the kernel's line asks for, if there is one; another GPU that can be used comes first."""
+    if reason is None:
+        return otherwise
+    return (other, *reason.fix) if other is not None and other.change else (*reason.fix, other)

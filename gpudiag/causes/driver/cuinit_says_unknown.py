@@ -41,7 +41,7 @@ CAUSE = Cause(
 
 def find(program: Program, facts: Facts, kernel: KernelLog) -> Matches:
     reason = kernel.reason() if lost_gpus(facts) else None
-    if reason is not None and reason.confidence is Confidence.LIKELY:
+    if reason is not None and reason.is_likely:
         return  # the kernel's log says why: a GPU has failed
     if said := program.said(CUINIT_UNKNOWN):
         yield Match(said, Confidence.LIKELY)

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import NoDevice
-from gpudiag.causes.shared.gpu_state import KernelLog
+from gpudiag.causes.shared.gpu_state import AFTER_SLEEP, KernelLog
 from gpudiag.fix import kernel_log, reboot, reload_uvm
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
-    title="CUDA finds no GPU, though NVML reports {gpus} and nothing hides them",
+    title="CUDA finds no GPU, though NVML reports {gpus} and nothing hides them{why}",
     fix=(
         reload_uvm("if no GPU is in use"),
         kernel_log(),
@@ -39,7 +39,15 @@ def find(gpu: NoDevice, facts: Facts, kernel: KernelLog) -> Matches:
     visible = mask_in_force(facts).devices
     if gpu.with_all_files and any(device.mig_mode != "enabled" or device.mig_uuids for device in visible):
         # nvidia_uvm often does not survive a suspend: cuInit then says CUDA_ERROR_UNKNOWN, and NVML works.
-        slept = kernel.last("PM: suspend exit", "PM: hibernation") if "ERROR_UNKNOWN" in gpu.error else ()
+        reason = kernel.reason([device.pci_bus_id for device in visible])
+        if reason is not None and reason.is_likely:
+            return  # the kernel's log names the fault of a GPU: another cause says which
+        slept = kernel.slept if "ERROR_UNKNOWN" in gpu.error else ()
         match = gpu.match(Confidence.LIKELY if slept else Confidence.POSSIBLE)
-        reason = None if slept else kernel.reason([device.pci_bus_id for device in visible])
-        yield replace(match, evidence=(*match.evidence, *slept, *(reason.lines if reason else ())))
+        why = "; this machine was suspended, which the module nvidia_uvm often does not survive" if slept else ""
+        yield replace(
+            match,
+            evidence=(*slept, *match.evidence, *(reason.lines if reason and not slept else ())),
+            figures={**match.figures, "why": why},
+            fix=(*AFTER_SLEEP, CAUSE.fix[2]) if slept else (),
+        )

@@ -45,6 +45,8 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
     module = driver.kernel_module or ""
     package, version = next((entry for entry in driver.packages.items() if "fabricmanager" in entry[0]), ("", ""))
     of_package = IN_PACKAGE.match(version)
+    installed = of_package[1] if of_package else driver.fabric_manager_version
+    found = f"{package} {version}" if package else f"version {installed}" if installed else ""
     switches = [node.path for node in nodes.nodes if node.path.startswith("/dev/nvidia-nvswitch")]
     joined = any(_JOINED.search(device.name) for device in whole.nvml.devices)
     sure = Confidence.PROVED if switches else Confidence.LIKELY if joined else Confidence.POSSIBLE
@@ -56,8 +58,8 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
     if whole.container:
         state, do = "cannot be seen from inside this container", do.replaced(where=Where.HOST)
         sure = Confidence.LIKELY if switches or joined else Confidence.POSSIBLE
-    elif of_package and of_package[1] != module:
-        state = f"is of version {of_package[1]}, and the driver of version {module}"
+    elif installed and installed != module:
+        state = f"is of version {installed}, and the driver of version {module}"
     elif driver.fabric_manager == "absent":
         state = "is not installed"
     elif driver.fabric_manager == "stopped":
@@ -72,7 +74,7 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
         evidence=(
             f"the CUDA driver: {said[0]}",
             f"NVSwitch: {', '.join(switches) or 'no device file'}; kernel module {module or 'not known'}",
-            f"Fabric Manager: {driver.fabric_manager or 'not known'}{f', {package} {version}' if package else ''}",
+            f"Fabric Manager: {driver.fabric_manager or 'not known'}{found and f', {found}'}",
         ),
         confidence=sure,
         figures={

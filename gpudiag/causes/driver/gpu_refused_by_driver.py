@@ -42,7 +42,7 @@ CAUSE = Cause(
 
 def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, kernel: KernelLog) -> Matches:
     reason = kernel.reason(gpu.nodes.pci_gpus) if gpu is not None else None
-    certain = reason is not None and reason.confidence is Confidence.LIKELY
+    certain = reason is not None and reason.is_likely
     silent = gpu is not None and not gpu.nvml.devices and (gpu.nvml.error is None or certain)
     if gpu is not None and gpu.with_all_files and silent and gpu.nodes.pci_gpus:
         found = gpu.match(Confidence.LIKELY)

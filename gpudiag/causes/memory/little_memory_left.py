@@ -8,8 +8,18 @@ tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, if it is set, is the reserve.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
-from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
-from gpudiag.fix import edit_note, nvidia_smi, unset
+from gpudiag.causes.shared.memory import (
+    command_for_holders,
+    described,
+    devices_in_scope,
+    free_bytes,
+    gib,
+    holders,
+    holding,
+    largest_holder,
+    shared_otherwise,
+)
+from gpudiag.fix import edit_note, export, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -18,7 +28,7 @@ from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
-    title="GPU {gpu} has {left} of its {total} left for TensorFlow",
+    title="GPU {gpu} has {left} of its {total} left for TensorFlow{holder}",
     fix=(
         nvidia_smi("shows what holds the memory: end it, or wait for it"),
         edit_note("or use another GPU, or smaller batches"),
@@ -31,6 +41,8 @@ CAUSE = Cause(
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8
 """The part of a GPU's memory below which hardly any program can do its work."""
+_SHARED = 1 / 3
+"""The part below which a program that was written for the whole GPU may not fit beside the one that holds the rest."""
 
 
 def find(facts: Facts, log: Unprovoked, program: Program) -> Matches:
@@ -43,19 +55,24 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
     left = {}
     for device in devices_in_scope(facts):
         free = free_bytes(device) - (reserve if reserve < free_bytes(device) else 0)
-        if free < device.memory_total_bytes * _LITTLE:
+        if free < device.memory_total_bytes * (_SHARED if largest_holder(device) else _LITTLE):
             left[device] = free
     if not left:
         return []
     device = min(left, key=lambda gpu: left[gpu])
     reserved = left[device] < free_bytes(device)
     release = unset(_RESERVE) if reserved else None
+    holder = None if reserved else largest_holder(device)
+    held = None if holder is None else holding(holder)
+    ends = held.fix if held else (command_for_holders(facts, [device]),) if holder else CAUSE.fix[:1]
+    room = [gpu.uuid for gpu in devices_in_scope(facts) if gpu not in left]
+    other = export("CUDA_VISIBLE_DEVICES", ",".join(room), "or use only GPUs that are free") if room else None
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
-            figures=_left(device, left[device]),
-            fix=(release or CAUSE.fix[0], CAUSE.fix[1]),
+            figures={**_left(device, left[device]), "holder": f": {described(holder)}" if holder else ""},
+            fix=(release, CAUSE.fix[1]) if release else (*ends, other, CAUSE.fix[1]),
             tried=release,
         )
     ]
@@ -78,4 +95,4 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
 
 
 def _left(device: NvmlDevice, left: int) -> dict[str, Figure]:
-    return {"gpu": device.index, "left": gib(left), "total": gib(device.memory_total_bytes)}
+    return {"gpu": device.index, "left": gib(left), "total": gib(device.memory_total_bytes), "holder": ""}

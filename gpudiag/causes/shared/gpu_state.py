@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudiag.cause import Evidence, Rows
 from gpudiag.causes.shared.machine import stage_of_driver
-from gpudiag.fix import Action, fill_in
+from gpudiag.fix import Action, check, configure, fill_in, reload_uvm
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages import kernel as kernel_messages
@@ -125,13 +125,25 @@ class KernelLog(tuple[str, ...]):
             return None
         lines = [best.line, *(event.line for event in events if _doubt(event) > _doubt(best))]
         # Several faults lead to such a line, but one that names the GPU, and no program, is about this one.
-        names_gpu = bool(gpus) and _names(set(map(str.lower, _PCI.findall(best.line))), gpus)
-        certain = _doubt(best) == 0 or (_doubt(best) == 1 and names_gpu and best.message not in _XIDS)
+        named = set(map(str.lower, _PCI.findall(best.line)))
+        names = tuple(gpu for gpu in gpus if _names(named, (gpu,)))
+        certain = _doubt(best) == 0 or (bool(names) and best.message not in _XIDS)
         return KernelReason(
-            best, tuple(dict.fromkeys(lines))[:3], Confidence.LIKELY if certain else Confidence.POSSIBLE
+            best, tuple(dict.fromkeys(lines))[:3], Confidence.LIKELY if certain else Confidence.POSSIBLE, names
         )
 
+    @property
+    def slept(self) -> tuple[str, ...]:
+        """The lines that show that the machine was suspended since it started, as evidence."""
+        return self.last("PM: suspend exit", "PM: hibernation")
 
+
+AFTER_SLEEP = (
+    reload_uvm("end the programs and containers that use a GPU first: it cannot be unloaded while one does"),
+    check("sudo fuser -v /dev/nvidia-uvm", "shows who uses it"),
+    configure("sudo systemctl enable nvidia-suspend nvidia-resume", "keeps it from happening again"),
+)
+"""How CUDA is made to work again after the machine was suspended."""
 _SOURCE = "kernel log: "
 _PCI = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}", re.IGNORECASE)
 _XIDS = frozenset((xid_messages.XID, *xid_messages.BY_NUMBER.values()))
@@ -159,6 +171,12 @@ class KernelReason:
     lines: tuple[str, ...]
     """The line that names it, and lines that follow from it, as evidence."""
     confidence: Confidence
+    gpus: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs asked about that the line names."""
+
+    @property
+    def is_likely(self) -> bool:
+        return self.confidence is Confidence.LIKELY
 
     @property
     def meaning(self) -> str:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from gpudiag.cause import Match, Rows
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.causes.shared.steps import FirstFailed, devices_log
-from gpudiag.fix import Action, check, configure, kernel_log, nvidia_smi, reboot, reload_uvm
-from gpudiag.knowledge.codes import code_in
+from gpudiag.fix import Action, check, fill_in, kernel_log, nvidia_smi, reboot, reload_uvm
+from gpudiag.knowledge.codes import code_in, meaning_of
 from gpudiag.knowledge.log_lines import is_error, text
 from gpudiag.knowledge.message import Event
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -78,11 +78,6 @@ MEANINGS = (
         check("nvidia-smi -q | grep -i licen", "and: sudo systemctl status nvidia-gridd"),
     ),
     Meaning(
-        r"MPS_\w+",
-        "the MPS daemon that this process must use does not serve it",
-        configure("echo quit | nvidia-cuda-mps-control", "or unset CUDA_MPS_PIPE_DIRECTORY: works without the daemon"),
-    ),
-    Meaning(
         "OPERATING_SYSTEM|NOT_PERMITTED",
         "the operating system refused what the driver asked for: permissions, seccomp, limits",
         check("ls -l /dev/nvidia*; ulimit -a"),
@@ -109,6 +104,9 @@ def match(
     said = next((text for text in (step.evidence, *log) if CODE.search(text)), step.evidence)
     code = CODE.search(said)
     meaning = next((entry for entry in MEANINGS if code and re.fullmatch(entry.codes, code["name"])), OTHERWISE)
+    event = code_in(said) if meaning is OTHERWISE else None
+    words = meaning.text if event is None else meaning_of(event)
+    own = () if event is None else tuple(fill_in(action, event.fields) for action in event.message.fix)
     driver = []
     if whole is not None:
         module, gpus = whole.driver.kernel_module or "not known", counted(len(whole.nvml.devices), "GPU")
@@ -118,9 +116,9 @@ def match(
         confidence=Confidence.POSSIBLE,
         figures={
             "code": code[0] if code else step.evidence,
-            "meaning": f": {meaning.text}" if meaning.text else "",
+            "meaning": f": {words}" if words else "",
         },
-        fix=(*before, FIRST, meaning.look, *LAST),
+        fix=(*own, *before, FIRST, meaning.look, *LAST),
     )
 
 

@@ -70,6 +70,23 @@ def holders(device: NvmlDevice) -> str:
     )
 
 
+def largest_holder(device: NvmlDevice) -> GpuProcess | None:
+    """Return the process of another program that holds at least a quarter of a GPU's memory, the largest; None if none
+    is known."""
+    least = device.memory_total_bytes / 4
+    others = (process for process in device.processes if process.computes and (process.used_bytes or 0) >= least)
+    return max(others, key=lambda process: process.used_bytes or 0, default=None)
+
+
+def described(process: GpuProcess) -> str:
+    """Return a process with its program and the framework that it has loaded, and how much memory it holds."""
+    holder = process.holder
+    known = () if holder is None else filter(None, (holder.command, holder.uses, holder.job))
+    named = ", ".join(known)
+    held = "some of it" if process.used_bytes is None else gib(process.used_bytes)
+    return f"process {process.pid}{f' ({named})' if named else ''} holds {held}"
+
+
 def _who(holder: ProcessIdentity | None) -> str:
     return f" ({holder.words})" if holder is not None and holder.words else ""
 
@@ -133,6 +150,9 @@ def holding(process: GpuProcess) -> Holding | None:
     if (holder.command or "").startswith("nvidia-cuda-mps"):
         clients = check("echo ps | nvidia-cuda-mps-control", "lists the clients: the memory is theirs")
         return Holding("it is the server of MPS, for its clients", (clients,), True)
+    if (holder.command or "").partition(" ")[0] in ("ollama", "ollama_llama_server"):
+        unload = check("ollama ps", "shows its model, and until when it stays loaded: ollama stop MODEL unloads it")
+        return Holding("it is Ollama, which keeps a model loaded", (unload,))
     if "ipykernel" in (holder.command or ""):
         shut = note("in Jupyter: Kernel, Shut Down Kernel, of the notebook that is not needed")
         return Holding("it is a notebook's kernel", (shut,), True)
