@@ -67,14 +67,18 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         return ProcessIdentity(state=DEAD)
     cgroup = _text(folder / "cgroup")
     parent = int(status["PPid"]) if status.get("PPid", "").isdecimal() else None
+    job = next((name.format(match[1]) for shape, name in _JOBS if (match := _search(shape, cgroup))), None)
     own = _ancestors(root)
     theirs = _environment(folder)
     return ProcessIdentity(
         user=_user(status.get("Uid", "").split()),
         command=_command_of(folder) or printable(status.get("Name", "")),
         started_at=_started(root, folder),
-        parent_gone=parent == 1 and pid != 1 and ".service" not in cgroup if parent is not None else None,
-        job=next((name.format(match[1]) for shape, name in _JOBS if (match := _search(shape, cgroup))), None),
+        # What a container or a job has started may have the first process as its parent, too.
+        parent_gone=parent == 1 and pid != 1 and job is None and ".service" not in cgroup
+        if parent is not None
+        else None,
+        job=job,
         state=_state(folder, status),
         parent=parent,
         parent_command=_command_of(root / f"proc/{parent}") if parent else None,

@@ -184,6 +184,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "tensorflow.python.framework.errors_impl.NotFoundError: /usr/lib/horovod/mpi_lib.so: undefined symbol: "
                 "_ZN10tensorflow14kernel_factory17OpKernelRegistrar12InitInternalE",
             ),
+            "a file of TensorFlow": (
+                "tensorflow.python.framework.errors_impl.NotFoundError: /opt/conda/lib/python3.6/site-packages/"
+                "tensorflow/core/kernels/libtfkernel_sobol_op.so: undefined symbol: _ZN10tensorflow8OpKernel5TraceEv",
+            ),
         },
         {"another library": ("ImportError: /usr/lib/libfoo.so: undefined symbol: _ZN3foo3barEv",)},
     ),

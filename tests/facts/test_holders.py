@@ -51,7 +51,12 @@ def test_the_framework_that_it_has_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("parent", "cgroup", "gone"),
-    [(1, "/user.slice/session-3.scope", True), (1, "/system.slice/serve.service", False), (50, "/", False)],
+    [
+        (1, "/user.slice/session-3.scope", True),
+        (1, "/system.slice/serve.service", False),
+        (1, f"/system.slice/docker-{'ab' * 32}.scope", False),
+        (50, "/", False),
+    ],
 )
 def test_a_service_was_not_left_behind(tmp_path: Path, parent: int, cgroup: str, gone: bool) -> None:
     assert holder(tmp_path, parent, cgroup).parent_gone is gone

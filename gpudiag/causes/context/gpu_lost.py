@@ -51,9 +51,9 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     words = list(dict.fromkeys(event.line for event in said.all(GPU_FAILED, CUDA_UNKNOWN)))
     broken_at = None if broken is None else broken.stage
     failing = gpus.failing if raised and not lost else []
-    reason = kernel.reason([gpu.pci_bus_id for gpu in gpus.gpus if gpu.index in lost] or addresses(failing))
-    if reason is None:
-        reason = kernel.reason(addresses(gpus.gpus))
+    lost_addresses = [gpu.pci_bus_id for gpu in gpus.gpus if gpu.index in lost]
+    # Asked about no GPU, the log answers for any: a line about a GPU that is hidden here says nothing of these.
+    reason = kernel.reason(lost_addresses or addresses(failing) or addresses(gpus.gpus))
     if reason is not None and not reason.is_likely:
         reason = None
     if not lost and not words and not (reason and _failed_on(reason, gpus)):

@@ -23,7 +23,7 @@ from gpudiag.fix import edit_note, export, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.report import Figure
 
@@ -74,6 +74,8 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
             figures={**_left(device, left[device]), "holder": f": {described(holder)}" if holder else ""},
             fix=(release, CAUSE.fix[1]) if release else (*ends, other, CAUSE.fix[1]),
             tried=release,
+            # Beside another program the GPU can be used, if not by a program that needs all of it.
+            stage=None if left[device] < device.memory_total_bytes * _LITTLE else Stage.CONFIGURATION,
         )
     ]
 

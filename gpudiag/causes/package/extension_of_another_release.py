@@ -10,7 +10,7 @@ import re
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
-from gpudiag.fix import Action, Kind, Role, install, run
+from gpudiag.fix import Action, Kind, Role, install, note, run
 from gpudiag.knowledge.messages.python_packages import FRAMEWORK_NOT_THERE, MACOS_OLDER, UNDEFINED_OF_TENSORFLOW
 from gpudiag.knowledge.names import distribution_of
 from gpudiag.knowledge.origin import Origin
@@ -35,6 +35,13 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\w{1,100})[\\/]")
+_OF_TENSORFLOW = re.compile(
+    r"(?:site|dist)-packages[\\/]tensorflow(?:_core)?[\\/]|(?:^|[\\/])(?:_pywrap_tensorflow|libtensorflow_|libtfkernel_)"
+)
+_LEFT_OVER = (
+    install("--force-reinstall", "--no-cache-dir", "tensorflow", note="puts all files of one release there; or"),
+    note("make a new environment for TensorFlow: this one has files of two releases, or of pip and conda"),
+)
 _OF_NO_PACKAGE = ("tensorflow", "tensorflow_core", "nvidia", "usr", "home", "opt")
 
 
@@ -44,6 +51,14 @@ def find(program: ImportLog, origin: Origin) -> Matches:
     if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):
         file = said["file"].rpartition("/")[2]
         inside = [name for name in _INSTALLED.findall(said["file"]) if name not in _OF_NO_PACKAGE]
+        if _OF_TENSORFLOW.search(said["file"]):
+            yield Match(
+                program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE),
+                Confidence.LIKELY,
+                {"file": f"TensorFlow's own {file}"},
+                fix=_LEFT_OVER,
+            )
+            return
         file = file or "an extension of TensorFlow"
         first, second = _fix(distribution_of(inside[-1]) if inside else "PACKAGE", file, origin)
         yield Match(

@@ -146,6 +146,8 @@ def without(entries: Iterable[str], folders: Sequence[str]) -> Action:
     return export(PATH, rest, f"without {' and '.join(folders)}") if rest else unset(PATH)
 
 
+_ENVIRONMENTS = re.compile(r"/(?:envs|mini(?:conda|forge)\d?|anaconda\d?|conda|mambaforge|(?:site|dist)-packages)/")
+"""Folders that environments of Python and conda are in."""
 RENEW_CACHE = configure("sudo ldconfig", "makes the loader's cache again")
 
 
@@ -192,6 +194,8 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     before = secure or ((RENEW_CACHE,) if len(stale) == len(folders) else ())
     names = [library.soname for library, _ in found]
     rest = (cause.fix[1], another_release(facts, names)) if packaged else () if stale else cause.fix[1:]
+    if not packaged and any(_is_in_environment(folder, facts) for folder in folders):
+        rest = ()  # for all programs, it would put the environment's libssl and libstdc++ before the system's
     yield Match(
         evidence=tuple(shown),
         figures={
@@ -204,6 +208,14 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
         fix=(*before, *(() if secure else (first,)), *rest),
         tried=None if secure else first,
         stage=Stage.RUNTIME_LIBRARY if runtime else None,
+    )
+
+
+def _is_in_environment(folder: str, facts: Facts) -> bool:
+    """Return whether a folder is in an environment of Python or conda, which has copies of the system's libraries."""
+    prefixes = [facts.variables.get(name, "") for name in ("CONDA_PREFIX", "VIRTUAL_ENV")]
+    return bool(_ENVIRONMENTS.search(folder)) or any(
+        f"{folder}/".startswith(f"{prefix}/") for prefix in prefixes if prefix
     )
 
 

@@ -128,7 +128,7 @@ FAMILY.fault(
         check(
             "ldconfig -p | grep -e cudnn -e cublas; echo $LD_LIBRARY_PATH", "the folder of the library must be there"
         ),
-        note("paddlepaddle-gpu brings cuDNN and CUDA since 2.6: https://www.paddlepaddle.org.cn/install/quick"),
+        note("newer releases of paddlepaddle-gpu bring cuDNN and CUDA: https://www.paddlepaddle.org.cn/install/quick"),
         ask("python -c 'import paddle; paddle.utils.run_check()'", "must find the GPU"),
     ),
     seen="PaddlePaddle",
