@@ -110,9 +110,7 @@ def other_use(gpu: Gpu, facts: Facts) -> str | None:
             if computing:
                 first = computing[0]
                 who = f" ({first.holder.words})" if first.holder is not None and first.holder.words else ""
-                more = f" and {len(computing) - 1} more" if computing[1:] else ""
-                used, total = device.memory_used_bytes / (1 << 30), device.memory_total_bytes / (1 << 30)
-                return f"process {first.pid}{who}{more}; {used:.1f} of {total:.1f} GiB are in use"
+                return f"process {first.pid}{who}" + (f" and {len(computing) - 1} more" if computing[1:] else "")
             if not device.processes and device.memory_used_bytes > IDLE_BYTES:
                 return f"a process that NVML does not list ({device.memory_used_bytes / (1 << 30):.1f} GiB in use)"
     return None

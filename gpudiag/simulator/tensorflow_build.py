@@ -72,7 +72,7 @@ def require_cuda_wheel() -> None:
     """Raise CudaWheelMissing if this interpreter's TensorFlow cannot see a simulated GPU."""
     require_linux()
     if _tensorflow_directory() is None:
-        if next(importlib.metadata.distributions(name="tensorflow"), None) is not None:
+        if any(True for _ in importlib.metadata.distributions(name="tensorflow")):
             raise CudaWheelMissing(
                 "files of the installed TensorFlow are missing. Run 'gpudiag check host' for the fix."
             )
