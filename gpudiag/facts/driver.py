@@ -28,7 +28,8 @@ _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
 """The fabric manager's program, with its name as the kernel cuts it to 15 characters."""
 _FABRIC_MANAGER_VERSION = re.compile(r"interface version (\d+\.[\d.]+\d) don't match with driver version")
 _RELEASE = re.compile(r"\b\d{3}\.\d+(?:\.\d+)?\b")
-_FABRIC_LOG_CHARACTERS = 64 << 10
+_FABRIC_LOG_BYTES = 64 << 10
+"""How much of the end of Fabric Manager's log is read."""
 _WSL_LIBRARY = "usr/lib/wsl/lib/libcuda.so.1"
 _WINDOWS_DRIVER = ("usr/lib/wsl/drivers/nv*/libcuda*", "mnt/c/Windows/System32/nvidia-smi.exe")
 
@@ -135,8 +136,11 @@ def _fabric_manager(root: Path) -> str:
 
 def _fabric_manager_version(root: Path) -> str | None:
     """Return the version in Fabric Manager's log, or what its program answers: it was installed by any package."""
-    versions = _FABRIC_MANAGER_VERSION.findall(read_text(root / "var/log/fabricmanager.log")[-_FABRIC_LOG_CHARACTERS:])
-    if versions:
+    written = ""
+    with suppress(OSError), (root / "var/log/fabricmanager.log").open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - _FABRIC_LOG_BYTES))
+        written = log.read(_FABRIC_LOG_BYTES).decode(errors="replace")
+    if versions := _FABRIC_MANAGER_VERSION.findall(written):
         return printable(versions[-1])
     program = root / _FABRIC_MANAGER[0]
     if root != Path("/") or not program.exists() or distrust(program):

@@ -27,7 +27,7 @@ class Owner(Record):
     libraries: tuple[Action, ...] = ()
     """How to get the CUDA libraries that fit; format strings over ``cuda``, the major version that was asked for."""
     newer: tuple[Action, ...] = ()
-    """How to get a release with code for the GPU."""
+    """How to get a release that has machine code for the user's GPU."""
     memory: tuple[Action, ...] = ()
     """How to let it take less memory of the GPU."""
     without_xla: bool = True
@@ -66,7 +66,7 @@ TORCH = Owner(
             "torch",
             "--index-url",
             f"{_TORCH_WHEELS}/cu128",
-            note="for compute capability 7.0 to 12.0; for 5.0 to 6.1 use cu126 instead of cu128",
+            note="for Turing and newer cards; for older ones try cu126 in place of cu128",
         ),
         ask("python -c 'import torch; print(torch.__version__, torch.cuda.get_arch_list())'", "must list the GPU's"),
     ),

@@ -374,3 +374,30 @@ def test_odd_and_healthy(name: str, tmp_path: Path) -> None:
     nvml = devices(card())
     on_bus = pci(nvml.devices[0].pci_bus_id, "0x20b0", "nvidia")
     assert examine(tmp_path, {**loaded(), **on_bus, **ODD[name]}, nvml, cuinit="") == []
+
+
+UNKNOWN_ERROR = "CUDA_ERROR_UNKNOWN: unknown error"
+
+
+def gpu_lost(*log: str) -> RootCause:
+    """Return the cause on a machine whose first GPU gives no context, by such a kernel's log."""
+    causes = diagnose(Seen(raised=UNKNOWN_ERROR).on(nvml=devices(card()), kernel=KernelFacts(log=log))).causes
+    return next(cause for cause in causes if cause.cause_id == "gpu_lost")
+
+
+def test_a_gpu_that_failed_and_that_the_log_names_is_the_head() -> None:
+    address = devices(card()).devices[0].pci_bus_id
+    found = gpu_lost(f"NVRM: GPU {address}: RmInitAdapter failed! (0x26:0x56:1463)")
+    assert found.cause.startswith("the kernel's log names a fault of GPU 0: ")
+    assert found.confidence.value == "likely"
+    assert any("RmInitAdapter" in line for line in found.evidence)
+    other = gpu_lost("NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x26:0x56:1463)")
+    assert other.confidence.value == "possible"
+    assert "the kernel's log names" not in other.cause
+
+
+def test_a_suspend_before_the_error_is_said_with_what_loads_the_module_again() -> None:
+    found = gpu_lost("PM: suspend exit")
+    assert "this machine was suspended" in found.cause
+    assert found.fix[0].kind is Kind.RELOAD_DRIVER
+    assert not any(action.kind in (Kind.RESET_GPU, Kind.REBOOT) for action in found.fix)

@@ -68,6 +68,7 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     unusable = [gpu for gpu in gpus.gpus if str(gpu.index) in map(str, indices)]
     other = gpus.without(unusable) if indices else None
     who = f"GPU {' and '.join(map(str, indices))}" if indices else "a GPU"
+    is_likely = bool(named or reason or slept)
     does = "does not answer" if lost else "fails when it is used"
     yield Match(
         evidence=(
@@ -76,20 +77,10 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
             *(reason.lines if reason else kernel.last("Xid", "fallen off the bus", "RmInitAdapter")),
             *slept,
         ),
-        confidence=Confidence.PROVED
-        if lost
-        else Confidence.LIKELY
-        if named or reason or slept
-        else Confidence.POSSIBLE,
+        confidence=Confidence.PROVED if lost else Confidence.LIKELY if is_likely else Confidence.POSSIBLE,
         figures={
             "who": f"the kernel's log names a fault of {who}" if reason and not lost else f"{who} {does}",
-            "what": reason.meaning
-            if reason
-            else "it, its power or its connection has failed"
-            if named
-            else "this machine was suspended, which the module nvidia_uvm often does not survive"
-            if slept
-            else "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect",
+            "what": _what(reason, is_named=named, has_slept=bool(slept)),
         },
         fix=_fix(reason, other, AFTER_SLEEP if slept else (CAUSE.fix[0], other, gpus.reset(indices), CAUSE.fix[3])),
         tried=None if slept else other,
@@ -102,6 +93,16 @@ def _failed_on(reason: KernelReason, gpus: ChosenGpus) -> bool:
     """Return whether a probe met an error of NVIDIA's driver or libraries on a GPU that the kernel's line names."""
     named = {gpu.uuid for gpu in gpus.gpus if gpu.pci_bus_id in reason.gpus}
     return any(named & {*row.devices} and code_in_row(row) is not None for row in gpus.rows)
+
+
+def _what(reason: KernelReason | None, *, is_named: bool, has_slept: bool) -> str:
+    if reason is not None:
+        return reason.meaning
+    if is_named:
+        return "it, its power or its connection has failed"
+    if has_slept:
+        return "this machine was suspended, which the module nvidia_uvm often does not survive"
+    return "CUDA has no name for the error, and a GPU, power or connection that has failed is the first suspect"
 
 
 def _fix(reason: KernelReason | None, other: Action | None, otherwise: Fix) -> Fix:

@@ -52,8 +52,8 @@ _VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
 def find(two: TwoVersions) -> Matches:
     sandbox = sandbox_of(two.facts)
     if sandbox is not None and sandbox.renew and not two.in_image and two.library_is_older is not False:
-        is_known = two.library_is_older
-        yield two.match((*sandbox.renew, *([] if is_known else [reboot("if nvidia-smi fails on the host, too")])))
+        otherwise = None if two.library_is_older else reboot("if nvidia-smi fails on the host, too")
+        yield two.match((*sandbox.renew, otherwise))
     elif not two.in_image:
         yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))
 

@@ -58,8 +58,8 @@ def find(program: Program, origin: Origin) -> Matches:
             said,
             Confidence.POSSIBLE,
             {
-                "why": f"though {free:.0%} of the GPU's memory is free: most likely the cuDNN that is loaded does not "
-                "fit the program or the driver"
+                "why": f"though {free:.0%} of the GPU's memory is free: the cuDNN that is loaded may not fit the "
+                "program or the driver"
             },
             fix=(
                 *_WHICH,

@@ -24,7 +24,7 @@ from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import Facts, NvmlDevice
+from gpudiag.model.facts import Facts, GpuProcess, NvmlDevice
 from gpudiag.model.report import Figure
 
 CAUSE = Cause(
@@ -71,7 +71,7 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
-            figures={**_left(device, left[device]), "holder": f": {described(holder)}" if holder else ""},
+            figures={**_left(device, left[device]), "holder": _words(holder) if holder else ""},
             fix=(release, CAUSE.fix[1]) if release else (*ends, other, CAUSE.fix[1]),
             tried=release,
             # Beside another program the GPU can be used, if not by a program that needs all of it.
@@ -94,6 +94,10 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
         seen = (text(made.line), *failed, holders(device))
         return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, CAUSE.fix[1]))]
     return []
+
+
+def _words(holder: GpuProcess) -> str:
+    return f": process {described(holder)} holds {gib(holder.used_bytes or 0)}"
 
 
 def _left(device: NvmlDevice, left: int) -> dict[str, Figure]:

@@ -16,6 +16,7 @@ from gpudiag.causes.shared.memory import (
     GROW_BY_VARIABLE,
     checked,
     command_for_holders,
+    described,
     devices_in_scope,
     holders,
     holding,
@@ -25,7 +26,7 @@ from gpudiag.causes.shared.memory import (
 from gpudiag.fix import check, edit_note, export
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts, GpuProcess
+from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
@@ -65,7 +66,7 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={
-            "who": f"process {', '.join(map(_named, processes.values()))}" if processes else "another process",
+            "who": f"process {', '.join(map(described, processes.values()))}" if processes else "another process",
             "why": f"; {'the largest: ' if len(processes) > 1 else ''}{held.words}" if held else "",
         },
         fix=(
@@ -75,9 +76,3 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         ),
         tried=other if here and taken and uuids else None,
     )
-
-
-def _named(process: GpuProcess) -> str:
-    known = () if process.holder is None else filter(None, (process.holder.command, process.holder.uses))
-    named = ", ".join(known)
-    return f"{process.pid} ({named})" if named else str(process.pid)

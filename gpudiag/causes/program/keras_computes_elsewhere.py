@@ -27,7 +27,7 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _OTHER_BACKENDS = ("jax", "torch", "numpy", "openvino")
-"""What Keras 3.14 can compute with besides TensorFlow (keras/src/backend/__init__.py)."""
+"""The back ends of Keras besides TensorFlow (keras/src/backend/__init__.py of 3.15.1)."""
 _CUDA_FOR_JAX = re.compile(r"jax-cuda\d+-(?:plugin|pjrt)")
 
 

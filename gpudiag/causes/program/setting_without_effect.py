@@ -46,7 +46,7 @@ _PAGES = {
     "XLA": "https://openxla.org/xla/tf2xla",
     "DETERMINISTIC": "https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_op_determinism",
 }
-"""Parts of the names of settings, and a page about each; of other settings, the guide to memory."""
+"""Pages about settings, by a part of the setting's name. A setting without one has the guide to memory."""
 _MOST = 24
 _OUTCOMES = {
     Fate.TOO_LATE: "comes too late to have an effect",

@@ -134,14 +134,16 @@ class KernelLog(tuple[str, ...]):
 
     @property
     def slept(self) -> tuple[str, ...]:
-        """The lines that show that the machine was suspended since it started, as evidence."""
+        """The kernel's lines about a suspend since the machine was started, as evidence."""
         return self.last("PM: suspend exit", "PM: hibernation")
 
 
 AFTER_SLEEP = (
     reload_uvm("end the programs and containers that use a GPU first: it cannot be unloaded while one does"),
     check("sudo fuser -v /dev/nvidia-uvm", "shows who uses it"),
-    configure("sudo systemctl enable nvidia-suspend nvidia-resume", "keeps it from happening again"),
+    configure(
+        "sudo systemctl enable nvidia-suspend nvidia-resume", "NVIDIA's services that prepare the driver for a suspend"
+    ),
 )
 """How CUDA is made to work again after the machine was suspended."""
 _SOURCE = "kernel log: "

@@ -79,12 +79,10 @@ def largest_holder(device: NvmlDevice) -> GpuProcess | None:
 
 
 def described(process: GpuProcess) -> str:
-    """Return a process with its program and the framework that it has loaded, and how much memory it holds."""
+    """Return the number of a process with its program, the framework that it has loaded and its job or container."""
     holder = process.holder
-    known = () if holder is None else filter(None, (holder.command, holder.uses, holder.job))
-    named = ", ".join(known)
-    held = "some of it" if process.used_bytes is None else gib(process.used_bytes)
-    return f"process {process.pid}{f' ({named})' if named else ''} holds {held}"
+    known = "" if holder is None else ", ".join(filter(None, (holder.command, holder.uses, holder.job)))
+    return f"{process.pid} ({known})" if known else str(process.pid)
 
 
 def _who(holder: ProcessIdentity | None) -> str:
@@ -232,4 +230,4 @@ def free_share(log: Log) -> float | None:
 
 
 MOST_IS_FREE = 0.5
-"""If a larger share is free, memory is not the reason why a library does not start."""
+"""If a larger share of the memory was free, memory is not blamed for a library that did not start."""

@@ -77,7 +77,7 @@ def _count_scope(scope, device_name, frame) -> None:
 
 
 def _watch_constants() -> None:
-    """Count the tensors that are made of values of Python in scopes, from the first scope on."""
+    """From the first device scope on, count the tensors that a program makes of Python values in such scopes."""
     module = sys.modules.get("tensorflow.python.framework.constant_op")
     make = getattr(module, "convert_to_eager_tensor", None)
     state.watches_constants = True
