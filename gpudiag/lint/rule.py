@@ -101,6 +101,8 @@ class Rule:
     url: str = "https://www.tensorflow.org/guide/gpu"
     cause: str = ""
     """The cause of the catalogue that explains the rule."""
+    raises: tuple[str, ...] = ()
+    """The exceptions with which a line ends the program if the rule is right about it."""
 
 
 @dataclass(frozen=True)

@@ -384,6 +384,17 @@ class Process(Record):
         return tuple(device for device in self.devices if device.name.startswith("GPU"))
 
 
+class FailedLine(Record):
+    """A line of the program at which it ended with an exception, as ``gpudiag lint`` explains the line."""
+
+    line: str
+    text: str
+    """The statement."""
+    rule: str
+    message: str
+    fix: tuple[Action, ...] = ()
+
+
 class ProgramTrace(Record):
     """What a program did with its GPUs."""
 
@@ -409,6 +420,8 @@ class ProgramTrace(Record):
     """The use of each GPU of the machine by each process in which TensorFlow listed or made devices."""
     raised: tuple[str, ...] = ()
     """The traceback of the exception that ended the program, in lines; empty if none did, or it is not known."""
+    failed_lines: tuple[FailedLine, ...] = ()
+    """The lines of the program in that traceback that ``gpudiag lint`` explains, the innermost first."""
 
     @property
     def with_tensorflow(self) -> tuple[Process, ...]:

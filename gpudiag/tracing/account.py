@@ -41,6 +41,8 @@ def uses(trace: ProgramTrace, seen: Observed) -> Iterator[GpuUse]:
             yield GpuUse(card.index, process.pid, unused="the CUDA driver does not show it")
         elif seen.layout or (seen.made and not seen.gpus):
             yield GpuUse(card.index, process.pid, unused="TensorFlow made no device on it")
+        elif not seen.made:
+            yield GpuUse(card.index, process.pid, unused="TensorFlow made no devices")
         else:
             yield GpuUse(card.index, process.pid, unused="which GPUs the devices of TensorFlow are on is not known")
 

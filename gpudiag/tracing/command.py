@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from gpudiag import foreground
 from gpudiag.errors import UsageError
 from gpudiag.folders import Folder
 from gpudiag.hardware.peers import asked
 from gpudiag.model.program import ProgramTrace
-from gpudiag.tracing import gather, notes, peers, sampler
+from gpudiag.tracing import failed_lines, gather, notes, peers, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import FOLDER
 
 INSIDE = Path(__file__).parent / "inside"
@@ -102,6 +104,8 @@ def _run(
     trace = gather.gathered(
         processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked, answers=answers
     )
+    if trace.raised:
+        trace = msgspec.structs.replace(trace, failed_lines=failed_lines.read(trace.raised))
     return Ran(outcome.status, trace)
 
 

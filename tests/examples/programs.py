@@ -19,6 +19,7 @@ from gpudiag.model.program import (
     ClusterTask,
     Copies,
     DeviceBlock,
+    FailedLine,
     Function,
     GpuUse,
     Holder,
@@ -42,6 +43,10 @@ PROCESS = Process(
 TRACE = ProgramTrace(("python", "train.py"), "exit status 0", 10.0, (PROCESS,))
 """A program that did nothing wrong."""
 LINE = "/home/you/train.py:12"
+
+
+_FAILED = FailedLine(LINE, "tf.config.set_memory_growth(gpus[1], True)", "index_beyond_mask", "GPU 1 is hidden")
+_RAISED = (f'  File "{LINE[:-3]}", line 12, in <module>', "    " + _FAILED.text, "IndexError: list index out of range")
 
 
 def _of(**changed: Any) -> Evidence:
@@ -428,6 +433,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a batch", _of(replicas=(replace(_REPLICAS, same=((LINE, LINE, "(32, 10)"),)),))),
         Example("its own part for each", _of(replicas=(_REPLICAS,)), fires=False),
     ),
+    "line_cannot_work": (
+        Example("as lint explains it", _of(raised=_RAISED, failed_lines=(_FAILED,))),
+        Example("lint does not know the line", _of(raised=_RAISED), fires=False),
+    ),
     "every_gpu_hidden": (
         Example("by an import", _of(processes=(_CPU_PROCESS,), settings=(_HIDES,), gpus=(_HIDDEN,))),
         Example(
@@ -436,8 +445,18 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 processes=(_CPU_PROCESS,),
                 settings=(replace(_HIDES, by_import=""),),
                 gpus=(_HIDDEN,),
+                replicas=(replace(_REPLICAS, devices=("GPU:0", "GPU:1"), made=("CPU:0",)),),
+            ),
+        ),
+        Example(
+            "a strategy that takes what is visible",
+            _of(
+                processes=(_CPU_PROCESS,),
+                settings=(replace(_HIDES, by_import=""),),
+                gpus=(_HIDDEN,),
                 replicas=(replace(_REPLICAS, devices=("CPU:0",), made=("CPU:0",)),),
             ),
+            fires=False,
         ),
         Example(
             "by the program, which asks for none",

@@ -15,6 +15,7 @@ from gpudiag.fix import edit
 from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.placement import NO_SUCH_ELEMENT
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Severity
 from gpudiag.probes.discovery import trace
 
@@ -33,7 +34,9 @@ CAUSE = Cause(
 _OF_GPUS = re.compile(r"(?i)(?:gpu|device)\w{0,60}(?:\([^()]{0,200}\))?\[")
 
 
-def find(program: Program, traced: trace.Reading | None) -> Matches:
+def find(program: Program, traced: trace.Reading | None, watched: ProgramTrace | None) -> Matches:
+    if watched is not None and watched.failed_lines:  # line_cannot_work says which line hides the GPU
+        return
     for _, error, statement in statements(program, NO_SUCH_ELEMENT, _OF_GPUS):
         if statement:
             yield Match(

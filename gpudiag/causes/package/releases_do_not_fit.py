@@ -198,6 +198,18 @@ def _explain_private_part(asked: MissingName) -> Explained:
     )
 
 
+def _explain_no_module(asked: MissingName) -> Explained:
+    """Explain a module of TensorFlow that a program imports, and that is none: a name perhaps, or of other releases."""
+    return _explained(
+        f"the program imports {asked.module}, which is no module of the TensorFlow that is installed",
+        edit(
+            f"import tensorflow as tf; tf{asked.module.removeprefix('tensorflow')}",
+            "in place of the import: much of TensorFlow is a name, and no module",
+        ),
+        install("tensorflow==X.Y", note="or the release that the program was written for"),
+    )
+
+
 def _explain_own_file(asked: MissingName) -> Explained:
     """Explain a name that is missing because a file of the program has the name of a package."""
     top, distribution = asked.top, asked.distribution
@@ -499,6 +511,11 @@ CASES = (
         lambda asked: asked.lacks_module and "." not in asked.module.removeprefix("google."),
         _explain_not_installed,
         ("protobuf-not-there-071", "simple-serving-module"),
+    ),
+    Case(
+        lambda asked: asked.distribution == "tensorflow" and asked.lacks_module and asked.is_asked_by_program,
+        _explain_no_module,
+        (),
     ),
     Case(
         lambda asked: (

@@ -3,7 +3,8 @@
 CUDA_VISIBLE_DEVICES and tf.config.set_visible_devices hold for the process, whichever file sets them: a helper
 function, or a module that is imported, sets them for the whole process. TensorFlow then computes on the CPU without a
 warning. This cause is reported if an import hides the GPUs, if the process was given a GPU of its own, or if the
-program asks for GPUs by a strategy for several, by an option of their memory, or by mixed precision.
+program asks for GPUs by a strategy that names some, by an option of their memory, or by mixed precision.
+MirroredStrategy() asks for none: it takes what is visible.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ CAUSE = Cause(
     unless={"gpu_asked_for_not_used": "the operations that were for a GPU are named"},
 )
 _FOR_GPUS = ("memory_growth", "logical_devices", "dtype_policy", "tensor_float_32", FORCE_GROWTH, ALLOCATOR)
-_FOR_SEVERAL = ("MirroredStrategy", "MultiWorkerMirroredStrategy", "CentralStorageStrategy")
 _FIRST = edit("tf.config.list_physical_devices('GPU')[:1]", "the GPU that CUDA_VISIBLE_DEVICES leaves is the first")
 
 
@@ -75,7 +75,7 @@ def _asked(program: ProgramTrace, process: Process, hiding: Setting) -> list[str
     strategies = [
         f"{place(strategy.line)}: {strategy.strategy} on {', '.join(strategy.devices)}"
         for strategy in program.replicas
-        if strategy.process == process.pid and strategy.strategy in _FOR_SEVERAL
+        if strategy.process == process.pid and any(device.startswith("GPU") for device in strategy.devices)
     ]
     return strategies + [
         f"{place(setting.line)}: {setting.what} {setting.value}"

@@ -47,6 +47,12 @@ class MissingName:
                 return distribution_of(inside[-1])
         return ""
 
+    @cached_property
+    def is_asked_by_program(self) -> bool:
+        """True if the last frame above the error is of no installed package."""
+        frame = next((found for line in reversed(self.before) if (found := _FRAME.search(line))), None)
+        return frame is not None and not _INSTALLED.search(frame["file"])
+
     @property
     def who(self) -> str:
         return self.asker or "the program"

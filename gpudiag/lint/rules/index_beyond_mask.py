@@ -47,6 +47,7 @@ RULE = Rule(
     fix=(edit_note("take the first GPU, gpus[0], or leave the mask out"),),
     words=(MASK, "set_visible_devices", "rank()", "gpu:", "GPU:"),
     cause="gpus_renumbered",
+    raises=("IndexError",),
 )
 _DIVIDED = re.compile(r"_device_configuration|virtual_devices")
 """Signs of logical devices, which have numbers of their own."""
@@ -64,9 +65,8 @@ def find(program: LintedProgram) -> Matches:
             if beyond is not None:
                 count, shown, by = beyond
                 what = f"{name} is beyond {shown} of {by.place(program)}"
-                yield Violation(
-                    event, {"what": what, "why": _NUMBERS}, fix=(edit_note(f"use a number from 0 to {count - 1}"),)
-                )
+                instead = f"write 0, or leave {shown} out" if count == 1 else f"use a number from 0 to {count - 1}"
+                yield Violation(event, {"what": what, "why": _NUMBERS}, fix=(edit_note(instead),))
     yield from _by_the_same_number(program)
     yield from _not_counted(program)
     yield from _of_all_machines(program)

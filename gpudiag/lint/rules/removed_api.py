@@ -38,6 +38,7 @@ RULE = Rule(
     words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",
+    raises=("AttributeError", "ImportError", "ModuleNotFoundError"),
 )
 _OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
 """Options of sessions: a session without any of them is ignored, because old code is not always about GPUs."""
