@@ -125,6 +125,8 @@ class Action(Record):
     container: tuple[str, ...] = ()
     """The options of ``docker run``, each with its value, and at the end the image, if the command starts a container:
     every runtime is told them in its own words."""
+    boot: str = ""
+    """The words that the command adds to the kernel's command line, as GRUB of Debian does it."""
 
     @property
     def clause(self) -> str:
@@ -237,6 +239,12 @@ def reboot(note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action("sudo reboot", note, role, Where.HERE, Kind.REBOOT)
 
 
+def boot_with(words: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that adds words to the kernel's command line, for the next start of the machine."""
+    command = f"""sudo sed -i 's/^GRUB_CMDLINE_LINUX="/&{words} /' /etc/default/grub && sudo update-grub"""
+    return Action(command, note, role, Where.HERE, Kind.CHANGE_DRIVER, boot=words)
+
+
 def install_driver(note: str = "", *, role: Role = Role.FIX, where: Where = Where.HERE) -> Action:
     """Return the command that installs NVIDIA's driver."""
     return Action("sudo apt install nvidia-driver-580", note, role, where, Kind.CHANGE_DRIVER)
@@ -316,6 +324,7 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
         change=change,
         pip=tuple(argument.format_map(figures) for argument in action.pip),
         container=tuple(option.format_map(figures) for option in action.container),
+        boot=action.boot.format_map(figures),
     )
 
 

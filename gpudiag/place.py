@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from gpudiag import fix
 from gpudiag.fix import Action, Kind, Where, distinct
+from gpudiag.knowledge import managers
+from gpudiag.knowledge.managers import CONDAS, Manager
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
@@ -31,13 +33,6 @@ _ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a 
 """How a sentence begins that is about one place alone, and the places."""
 _FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
 """Options of pip, with those of uv that do the same."""
-_ADD = {"uv": "uv add", "poetry": "poetry add", "pdm": "pdm add", "pipenv": "pipenv install", "pixi": "pixi add --pypi"}
-_REMOVE = {
-    **{tool: f"{tool} remove" for tool in ("uv", "poetry", "pdm")},
-    "pipenv": "pipenv uninstall",
-    "pixi": "pixi remove --pypi",
-}
-"""How tools that make an environment from a lock file add and remove a package; they would undo what pip does."""
 FAMILIES = {
     "Debian": ("Debian", "Ubuntu", "Mint", "Pop!_OS", "Zorin", "elementary", "Kali"),
     "Fedora": ("Fedora", "Nobara"),
@@ -48,17 +43,22 @@ FAMILIES = {
     "Alpine": ("Alpine",),
 }
 _MANAGERS = {
-    "apt": "Debian",
-    "apt-get": "Debian",
-    "apt-mark": "Debian",
-    "prime-select": "Debian",
-    "ubuntu-drivers": "Debian",
-    "dnf": "Fedora RHEL",
-    "yum": "Fedora RHEL",
-    "pacman": "Arch",
-    "zypper": "SUSE",
+    program: families
+    for programs, families in (
+        ("apt apt-get apt-mark apt-key apt-file dpkg prime-select ubuntu-drivers update-grub", "Debian"),
+        ("dnf yum akmods grubby", "Fedora RHEL"),
+        ("rpm dracut", "Fedora RHEL SUSE"),
+        ("pacman mkinitcpio", "Arch"),
+        ("zypper", "SUSE"),
+    )
+    for program in programs.split()
 }
-"""Managers of a system's packages, and the families of distributions that have them."""
+"""Programs that manage a system's packages and its start, and the families of distributions that have them."""
+_GRUB = {
+    "Arch": "grub-mkconfig -o /boot/grub/grub.cfg",
+    "SUSE": "grub2-mkconfig -o /boot/grub2/grub.cfg",
+}
+"""How other distributions than Debian's and Ubuntu's write GRUB's menu again."""
 DRIVERS = {
     "Fedora": fix.run("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda", "from RPM Fusion"),
     "RHEL": fix.run("sudo dnf module install nvidia-driver:latest-dkms", "from NVIDIA's repository"),
@@ -104,9 +104,11 @@ class Place:
     groups: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     has_conda: bool = True
-    """True if conda is there, or the active environment, which has TensorFlow, is one of conda's."""
+    """True if a program of conda is there, or the active environment, which has TensorFlow, is one of conda's."""
     in_conda: bool = False
     """True if TensorFlow is in an environment of conda."""
+    is_vgpu: bool = False
+    """True in a virtual machine that was given a part of a GPU (vGPU): its driver is not that of the whole card."""
     installed: Mapping[str, str] = field(default_factory=dict)
     """The versions of installed packages, by name."""
 
@@ -123,7 +125,7 @@ class Place:
         in_conda = environment is not None and (environment.tool == "conda" or _is_in(facts, "CONDA_PREFIX"))
         return cls(
             environment=environment,
-            has_conda=environment is None or in_conda or "conda" in environment.tools,
+            has_conda=environment is None or in_conda or not set(CONDAS).isdisjoint(environment.tools),
             in_conda=in_conda,
             executable=system.executable,
             prefix=system.prefix,
@@ -135,8 +137,14 @@ class Place:
             has_gpus=bool(runtime and library and facts.given_a_gpu and not _lacks_devices(facts)),
             groups=() if isinstance(nodes, Unknown) else nodes.groups,
             variables=facts.variables,
+            is_vgpu=any(device.state.virtualization == "vgpu" for device in facts.nvml_devices if device.state),
             installed=_installed(facts),
         )
+
+    @property
+    def manager(self) -> Manager | None:
+        """What fills the environment, if that is more than pip."""
+        return managers.BY_NAME.get(self.environment.tool) if self.environment else None
 
     @property
     def way_to_a_gpu(self) -> str:
@@ -189,11 +197,17 @@ def fitted(action: Action, place: Place) -> Action | None:
         if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM or not action.command:
             return action
         _refuse_what_is_so(action, place)
+        if action.boot:
+            action = _boot(action, place)
         if (other := _of_the_system(action, place)) is not None:
             return other
         if action.pip and action.command.startswith("conda create ") and not place.has_conda:
             return action.replaced(command=_environment(place, action))
         about_gpudiag = any(argument.startswith("gpudiag") for argument in action.pip)
+        pip = _PipCommand.of(action.command)
+        if pip and pip.verb == "uninstall" and place.manager and place.manager.is_fixed:
+            packages = " ".join(word for word in pip.arguments.split() if not word.startswith("-"))
+            return fix.note(f"take {packages} out of what {place.manager.name} makes this environment from")
         rewrite = partial(_rewrite, place=place, about_gpudiag=about_gpudiag)
         command = _STEP.sub(rewrite, action.command)
     except _UnfitError:
@@ -222,32 +236,52 @@ def _refuse_what_is_so(action: Action, place: Place) -> None:
 
 def _of_the_system(action: Action, place: Place) -> Action | None:
     """Return what replaces a command of a package manager or a start that this system does not have."""
-    first = action.command.removeprefix("sudo ")
     if place.way_to_a_gpu and action.kind.is_of_the_host:
         return fix.note(place.way_to_a_gpu)
-    if place.wsl and first == "reboot":
+    if place.wsl and action.kind is Kind.REBOOT:
         return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
-    is_package = first.startswith("apt install nvidia-driver-") and first.count(" ") == 2
-    installs_driver = is_package or first == "ubuntu-drivers install"
-    if place.wsl and installs_driver:
+    if place.wsl and action.kind in (Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER):
         text = "install the newest NVIDIA driver in Windows, none in WSL: https://www.nvidia.com/drivers"
         return fix.note(text, kind=Kind.CHANGE_DRIVER)
-    families = _MANAGERS.get(first.partition(" ")[0], place.family)
-    if not place.family or place.family in families.split():
+    programs = [_program(step) for step in _STEP.findall(action.command)]
+    managers_of = {families for program in programs if (families := _MANAGERS.get(program))}
+    changes_driver = action.kind is Kind.CHANGE_DRIVER
+    if place.is_vgpu and changes_driver and managers_of:
+        text = "install the driver for vGPU guests that fits the host's release: whoever runs the host has it"
+        return fix.note(text, kind=Kind.CHANGE_DRIVER)
+    if not place.family or all(place.family in families.split() for families in managers_of):
         return None
-    if installs_driver and place.family in DRIVERS:
+    if changes_driver and place.family in DRIVERS:
         other = DRIVERS[place.family]
         here = fitted(other.replaced(role=action.role if other.command else other.role, kind=action.kind), place)
         return here and here.replaced(note="; ".join(filter(None, (here.note, action.note))))
+    if changes_driver:
+        return fix.note("install NVIDIA's driver as this system does", kind=action.kind)
+    first = action.command.removeprefix("sudo ")
     packages = " ".join(word for word in first.split()[2:] if not word.startswith("-"))
-    if " install " in action.command and ";" not in action.command and "&" not in action.command and packages:
-        name = families.split()[0]
+    if " install " in action.command and len(programs) == 1 and packages:
+        name = managers_of.pop().split()[0]
         return fix.note(f"install {packages} (the name on {name}) from this system's packages", kind=action.kind)
     raise _UnfitError
 
 
+def _program(step: str) -> str:
+    """Return the program that a simple command starts, after assignments and ``sudo``."""
+    return next((word for word in step.split() if word != "sudo" and "=" not in word), "")
+
+
 def _also(note: str) -> str:
     return f"; {note}" if note else ""
+
+
+def _boot(action: Action, place: Place) -> Action:
+    """Return how the boot loader of this system is told words for the kernel's command line."""
+    if place.family == "NixOS":
+        text = f'in configuration.nix: boot.kernelParams = [ "{action.boot}" ]; then run nixos-rebuild boot'
+        return fix.note(f"{text}{_also(action.note)}", kind=action.kind)
+    if place.family in ("Fedora", "RHEL"):
+        return action.replaced(command=f"sudo grubby --update-kernel=ALL --args={action.boot}")
+    return action.replaced(command=action.command.replace("update-grub", _GRUB.get(place.family, "update-grub")))
 
 
 def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
@@ -264,6 +298,8 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     sudo = "sudo " if rest.startswith("sudo ") else ""
     rest = rest.removeprefix(sudo)
     if rest.startswith("update-initramfs -u"):
+        if place.family in ("NixOS", "Alpine"):
+            raise _UnfitError
         rest = _RAMDISKS.get(place.family, rest)
     environment = place.environment
     if environment is not None:
@@ -273,20 +309,26 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
             rest = pip.by(f"{quote(of_gpudiag)} -m pip") if of_gpudiag else _pip(place, environment, pip)
         elif program in ("python", "python3"):
             rest = " ".join(filter(None, (quote(environment.command or "python"), arguments)))
-        elif program == "conda":
+        elif program in CONDAS:
             rest = _conda(place, environment, rest, arguments.partition(" ")[0])
     return f"{before}{assignments}{sudo}{rest}{after}"
 
 
 def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str) -> str:
-    if verb not in ("install", "create", "env", "config", "activate"):
-        return command
-    if not place.has_conda or (verb == "install" and not place.in_conda):
+    manager = place.manager
+    if verb == "install" and manager and manager.add_of_conda:
+        packages = [word for word in _WORDS.findall(command)[2:] if not word.startswith("-")]
+        channel = next((word for word in packages if f"-c {word} " in command), "")
+        return " ".join((manager.add_of_conda, *(word for word in packages if word != channel)))
+    if not place.has_conda or (verb in ("install", "remove") and not place.in_conda):
         raise _UnfitError
     is_active = place.variables.get("CONDA_PREFIX", place.prefix) == place.prefix
     if verb == "install" and environment.tool == "conda" and not is_active:
-        return command.replace("conda install", f"conda install -p {quote(place.prefix)}", 1)
-    return command
+        command = command.replace("conda install", f"conda install -p {quote(place.prefix)}", 1)
+    program = next((name for name in CONDAS if name in environment.tools), "conda")
+    if program == "micromamba" and verb == "env":
+        raise _UnfitError
+    return f"{program}{command.removeprefix('conda')}"
 
 
 def _environment(place: Place, action: Action) -> str:
@@ -296,6 +338,22 @@ def _environment(place: Place, action: Action) -> str:
     if place.environment and "uv" in place.environment.tools:
         return f"uv venv --python {python} {name} && uv pip install --python {name} {packages}"
     return f"python{python} -m venv {name} && {name}/bin/pip install {packages}"
+
+
+def _on_top(place: Place, own: str, words: list[str]) -> str:
+    """Return how to make an environment that has the packages of this one, and those in ``words`` before them.
+
+    TensorFlow finds NVIDIA's packages beside itself alone, so it is installed with them.
+    """
+    packages = [word for word in words if not word.startswith("-")]
+    of_nvidia = any("nvidia-" in package for package in packages)
+    is_tensorflow = any(package.strip("'\"").startswith("tensorflow") for package in packages)
+    if of_nvidia and not is_tensorflow:
+        version = place.installed.get("tensorflow", "")
+        packages.insert(0, quote(f"tensorflow=={version}" if version else "tensorflow"))
+    again = "--ignore-installed " if of_nvidia or is_tensorflow else ""
+    install = f"~/tf/bin/pip install {again}{' '.join(packages)}"
+    return f"{own} -m venv --system-site-packages ~/tf && {install}"
 
 
 class _PipCommand(NamedTuple):
@@ -326,21 +384,27 @@ def _pip(place: Place, environment: PythonEnvironment, pip: _PipCommand) -> str:
     if "/" in pip.program and pip.program != f"{place.executable} -m pip":
         return pip.by(pip.program)  # of another environment
     words = _WORDS.findall(arguments)
-    again = _AGAIN.intersection(words) - {"--upgrade"}
-    tool = environment.tool
+    again = "--force-reinstall" in words
+    tool, manager = environment.tool, place.manager
     changes = verb in ("install", "uninstall")
     if tool == "pipx":
         return pip.by(f"pipx runpip {PurePath(place.prefix).name}")
-    if tool in _ADD and changes and (tool == "uv" or not again):
+    if manager and manager.add and changes and (manager.again or not again):
         packages = [word for word in words if not word.startswith("-")]
-        options = [_FOR_UV[word] for word in words if again and word in ("--force-reinstall", "--no-cache-dir")]
-        known = " ".join((_ADD[tool] if verb == "install" else _REMOVE[tool], *options, *packages))
+        options = [manager.again] if again else []
+        known = " ".join((manager.add if verb == "install" else manager.remove, *options, *packages))
         return f"cd {quote(environment.project)} && {known}" if environment.project else known
     if not environment.has_pip and "uv" in environment.tools:
         if verb not in ("install", "uninstall", "list", "show", "check", "freeze", "tree"):
             raise _UnfitError
         options = [_FOR_UV.get(word, word) for word in words]
         return " ".join(filter(None, (f"uv pip {verb} --python {quote(place.prefix)}", *options)))
+    return _plain_pip(place, environment, pip, words)
+
+
+def _plain_pip(place: Place, environment: PythonEnvironment, pip: _PipCommand, words: list[str]) -> str:
+    """Return a command of pip as this environment lets pip do it."""
+    verb, arguments, tool = pip.verb, pip.arguments, environment.tool
     own = environment.command or "python"
     program = pip.program if own == "python" and "/" not in pip.program else f"{quote(own)} -m pip"
     if not environment.has_pip:
@@ -349,14 +413,15 @@ def _pip(place: Place, environment: PythonEnvironment, pip: _PipCommand) -> str:
             program = f"{sudo}apt install python3-pip && {program}"
         else:
             program = f"{quote(own)} -m ensurepip && {quote(own)} -m pip"
-    if environment.externally_managed and changes:
-        arguments = f"--break-system-packages {arguments}"
-    if not environment.writable and verb == "install" and not _is_read_only(place):
-        if tool == "system":
+    is_fixed = bool(place.manager and place.manager.is_fixed)
+    if verb == "install" and not _is_read_only(place):
+        of_the_system = environment.externally_managed and not place.container
+        if of_the_system or is_fixed or not (environment.writable or tool == "system"):
+            return _on_top(place, quote(own), words)
+        if not environment.writable:
             arguments = f"--user {arguments}"
-        else:  # somebody else's environment
-            plain = " ".join(word for word in words if word not in _AGAIN)
-            return f"{quote(own)} -m venv --system-site-packages ~/tf && ~/tf/bin/pip install {plain}"
+    if environment.externally_managed and verb in ("install", "uninstall"):
+        arguments = f"--break-system-packages {arguments}"
     return f"{program} {verb} {arguments}".rstrip()
 
 
@@ -378,9 +443,10 @@ def _with_clauses(action: Action, before: str, place: Place) -> Action:
                 note = "; ".join(filter(None, ("in %post of its definition file; then build it again", action.note)))
                 return action.replaced(note=note, where=Where.IMAGE)
             return action.replaced(command=f"RUN {action.command}", where=Where.IMAGE)
-        if environment.externally_managed and action.kind is Kind.INSTALL and not place.container:
-            own = f"{quote(environment.command)} -m venv ~/tf, then ~/tf/bin/pip install"
-            clauses.append(f"better in an environment of its own: {own}")
+        if "-m venv --system-site-packages ~/tf " in action.command:
+            clauses.append("then run the program with ~/tf/bin/python")
+        elif place.manager and place.manager.keep and action.kind is Kind.INSTALL:
+            clauses.append(place.manager.keep)
     if not clauses:
         return action
     return action.replaced(note="; ".join(filter(None, (*clauses, action.note))))

@@ -10,7 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpudiag.fix import Action, Kind, Where
+from gpudiag.knowledge.managers import BY_NAME
 from gpudiag.model.facts import ContainerFacts, Facts, PythonEnvironment, Unknown
+from gpudiag.place import family_of
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,19 @@ PLACES = {
     "uv venv without pip": Staged(_environment("uv venv", has_pip=False, tools=("uv",))),
     "uv project": Staged(_environment("uv", has_pip=False, tools=("uv",), project="/srv/place")),
     "poetry project": Staged(_environment("poetry", has_pip=False, tools=("poetry",), project="/srv/place")),
+    "pdm project": Staged(_environment("pdm", project="/srv/place")),
+    "pipenv": Staged(_environment("pipenv", project="/srv/place")),
+    "pixi": Staged(_environment("pixi", has_pip=False, project="/srv/place")),
+    "rye": Staged(_environment("rye", has_pip=False, tools=("uv",), project="/srv/place")),
+    "hatch": Staged(_environment("hatch")),
+    "micromamba": Staged(_environment("conda", tools=("micromamba",))),
+    "Nix": Staged(_environment("Nix", "python3", has_pip=False, writable=False), os="NixOS 24.11"),
+    "EasyBuild": Staged(_environment("EasyBuild", writable=False), sudo=False, slurm="4711", os="Rocky Linux 9.4"),
+    "Spack": Staged(_environment("Spack", "python3", writable=False), sudo=False, os="SUSE Linux Enterprise 15"),
+    "Arch": Staged(_environment("system", externally_managed=True, writable=False), os="Arch Linux"),
+    "openSUSE": Staged(_VENV, os="openSUSE Tumbleweed"),
+    "Alpine": Staged(_environment("system", "python3"), True, False, "docker", os="Alpine Linux v3.20"),
+    "SageMaker": Staged(_environment("conda", tools=("conda",), notebook="SageMaker"), os="Amazon Linux 2"),
     "pipx": Staged(_environment("pipx", "EXECUTABLE", tools=("pipx",))),
     "Docker": Staged(_environment("system", "python3"), root=True, sudo=False, runtime="docker"),
     "rootless podman": Staged(_environment("system", "python3"), root=True, sudo=False, runtime="podman"),
@@ -89,7 +104,15 @@ PLACES = {
 
 _AT = r"(?:^|[;&|] *|\w+=\S+ )"
 _PIP = re.compile(rf"{_AT}(?:sudo )?(?P<program>(?:\S+ -m )?pip3?) (?P<verb>\w+)(?P<rest>[^;&|]*)")
-_APT = re.compile(rf"{_AT}(?:sudo )?(?:apt|apt-get|ubuntu-drivers|update-initramfs|prime-select)\b")
+_OF_SYSTEMS = (
+    ("Debian", "apt|apt-get|apt-mark|dpkg|dpkg-reconfigure|ubuntu-drivers|update-initramfs|prime-select|update-grub"),
+    ("Fedora RHEL", "dnf|yum|akmods|grubby"),
+    ("Fedora RHEL SUSE", "rpm|dracut|grub2-mkconfig"),
+    ("Arch", "pacman|mkinitcpio"),
+    ("SUSE", "zypper"),
+)
+"""Programs of systems, each with the families that have them."""
+_PROGRAMS = [(families.split(), re.compile(rf"{_AT}(?:sudo )?(?:{names})\b")) for families, names in _OF_SYSTEMS]
 
 
 def misfits(action: Action, place: Staged, facts: Facts) -> Iterator[str]:
@@ -125,10 +148,14 @@ def _of_programs(command: str, place: Staged, *, in_conda: bool) -> Iterator[str
         yield "conda is not there"
     if re.search(rf"{_AT}conda install", command) and env.tool != "conda" and not in_conda:
         yield "conda install outside of conda"
-    if re.search(rf"{_AT}python ", command) and env.command != "python":
+    if re.search(rf"{_AT}python ", command) and not command.startswith("ssh ") and env.command != "python":
         yield "python is another or none"
-    if _APT.search(command) and "Ubuntu" not in place.os:
-        yield "apt is not there"
+    for families, programs in _PROGRAMS:
+        if programs.search(command) and family_of(place.os) not in families:
+            yield f"the command is of {families[0]}"
+    manager = BY_NAME.get(env.tool)
+    if manager and manager.is_fixed and re.search(r"--user|--break-system-packages", command):
+        yield "nobody adds packages to this environment"
     if place.wsl and re.search("nvidia-driver-|sudo reboot", command) and "purge" not in command:
         yield "the driver is Windows's"
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from places import PLACES, misfits
+from test_fix import Figure, declared
 
 from examples import examples
 from examples.facts import example_with_gpus
@@ -17,6 +20,7 @@ from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.fix import (
     Action,
+    Where,
     configure,
     export,
     install,
@@ -73,6 +77,28 @@ def test_each_action_fits(name: str) -> None:
         facts = place.of(of_machine)
         for action in fitted_all(fix, Place.of(facts)):
             wrong += [f"{why}: {source}: {action.command}" for why in misfits(action, place, facts)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_declared_action_fits(name: str) -> None:
+    """The fixes of messages and findings, too, and those of machines that no example is."""
+    place = PLACES[name]
+    facts = place.of(example_with_gpus())
+    here, wrong = Place.of(facts), []
+    executable: Any = facts.system.executable  # type: ignore[union-attr]
+    figures = defaultdict[str, Any](Figure, python=executable, executable=executable)
+    for source, declared_fix in declared():
+        filled = (
+            action.replaced(
+                command=action.command.format_map(figures),
+                pip=tuple(argument.format_map(figures) for argument in action.pip),
+            )
+            for action in declared_fix
+        )
+        for action in filter(None, (fitted(action, here) for action in filled)):
+            if action.where is not Where.SCHEDULER:
+                wrong += [f"{why}: {source}: {action.command}" for why in misfits(action, place, facts)]
     assert wrong == []
 
 

@@ -37,8 +37,8 @@ class PythonEnvironment(Record):
     """How packages get into the environment of the interpreter, and how a user starts it."""
 
     tool: str
-    """The tool that fills the environment: ``venv``, ``conda``, ``uv``, ``poetry``, ``pdm``, ``pipenv``, ``pipx``,
-    ``pixi`` or ``uv tool``; ``uv venv`` for one that uv made without a project, ``system`` for a Python without an
+    """The tool that fills the environment: one of :mod:`gpudiag.knowledge.managers`, such as ``conda``, ``uv`` or
+    ``poetry``; ``venv``; ``uv venv`` for one that uv made without a project; ``system`` for a Python without an
     environment of its own."""
     command: str
     """The shortest word that starts the interpreter in the caller's shell, such as ``python3``, or else its path."""
@@ -50,10 +50,10 @@ class PythonEnvironment(Record):
     project: str = ""
     """The folder with the lock file that the environment is made from; "" if there is none."""
     tools: tuple[str, ...] = ()
-    """Those of conda, mamba, pipx, poetry and uv that are on PATH."""
+    """Those of conda, mamba, micromamba, pipx, poetry and uv that the caller's shell has."""
     notebook: str = ""
-    """The service that runs the notebook of this process: ``Colab``, ``Kaggle``, ``Databricks``, ``JupyterHub`` or
-    ``Jupyter``."""
+    """The service that runs the notebook of this process: ``Colab``, ``Kaggle``, ``Databricks``, ``SageMaker``,
+    ``Vertex AI``, ``JupyterHub`` or ``Jupyter``."""
     of_gpudiag: str = ""
     """The interpreter that gpudiag itself is installed for, if that is another one."""
 

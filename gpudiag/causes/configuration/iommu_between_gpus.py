@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus
-from gpudiag.fix import Kind, check, export, note
+from gpudiag.fix import boot_with, check, export
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.collectives import GPUS_EXCHANGE
 from gpudiag.model import report
@@ -22,10 +22,7 @@ CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
         export("NCCL_P2P_DISABLE", "1", "confirms the cause if the program then runs, more slowly"),
-        note(
-            "boot with iommu=pt or {off}: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        boot_with("iommu=pt", "then reboot; or with {off}"),
         check("sudo lspci -vvv | grep ACSCtl", "must show SrcValid-; if not, switch ACS off in the firmware"),
     ),
     url=NCCL + "#pci-access-control-services-acs",

@@ -66,11 +66,11 @@ def find(whole: WholeDriver, none: NoneListed | None, kernel: KernelLog) -> Matc
             "state": "loaded" if driver.kernel_module else "installed",
         },
         fix=(
-            run(f"sudo apt install {package}", kind=Kind.INSTALL_AS_ROOT)
+            run(f"sudo apt install {package}", kind=Kind.CHANGE_DRIVER)
             if uses_apt(whole.facts)
             else note(
                 f"install the {'proprietary' if is_open else 'open'} module of the driver, such as {package}",
-                kind=Kind.INSTALL,
+                kind=Kind.CHANGE_DRIVER,
             ),
             *CAUSE.fix[1:],
         ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import WholeDriver
-from gpudiag.fix import Kind, note, run
+from gpudiag.fix import Kind, boot_with, note
 from gpudiag.model.diagnosis import Stage
 
 CAUSE = Cause(
@@ -27,11 +27,7 @@ CAUSE = Cause(
             "pciPassthru.use64bitMMIO=TRUE; QEMU: machine q35)",
             kind=Kind.CHANGE_DRIVER,
         ),
-        run(
-            "sudo grubby --update-kernel=ALL --args=pci=realloc",
-            "lets the kernel move the regions; on Ubuntu: GRUB_CMDLINE_LINUX",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        boot_with("pci=realloc", "then reboot: lets the kernel move the regions"),
     ),
     url="https://download.nvidia.com/XFree86/Linux-x86_64/560.35.03/README/commonproblems.html",
 )

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.multi_gpu import NCCL
-from gpudiag.fix import Kind, check, export, note, nvidia_smi
+from gpudiag.fix import boot_with, check, export, nvidia_smi
 
 CAUSE = Cause(
     title="data copied {way} is corrupted, and no error is raised",
     unfit=True,
     fix=(
-        note(
-            "boot with iommu=pt: GRUB_CMDLINE_LINUX in /etc/default/grub, sudo update-grub, reboot",
-            kind=Kind.CHANGE_DRIVER,
-        ),
+        boot_with("iommu=pt", "then reboot"),
         check("sudo lspci -vvv | grep ACSCtl", "must show SrcValid-; if not, switch ACS off in the firmware"),
         export("NCCL_P2P_DISABLE", "1", "use this until then: NCCL works, but more slowly"),
     ),

@@ -309,10 +309,8 @@ FAMILY.fault(
             "ldconfig -p | grep {library}; find / -name '{library}*' 2>/dev/null",
             "shows whether the file exists anywhere",
         ),
-        check(
-            "apt-file search {library} || dnf provides '*/{library}'",
-            "shows which system package contains it: install that package",
-        ),
+        check("apt-file search {library}", "shows which system package contains it: install that package"),
+        check("dnf provides '*/{library}'", "shows the same on Fedora, Rocky Linux and their relatives"),
         install("tensorflow[and-cuda]", note="if it is a library of CUDA"),
     ),
     confidence=Confidence.POSSIBLE,

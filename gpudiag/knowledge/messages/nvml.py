@@ -115,9 +115,11 @@ FAMILY.fault(
             "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             note="if it runs in a container, with the NVIDIA runtime",
         ),
-        check(
-            "ldconfig -p | grep libcuda.so.1; sudo apt install libnvidia-compute-580",
+        check("ldconfig -p | grep libcuda.so.1", "must show the library"),
+        run(
+            "sudo apt install libnvidia-compute-580",
             "use this outside a container; take your driver's number",
+            kind=Kind.INSTALL_AS_ROOT,
         ),
     ),
     stage=Stage.DRIVER_LIBRARY,

@@ -94,9 +94,10 @@ FAMILY.fault(
     "the CUDA that this TensorFlow uses",
     fix=(
         check(
-            "pip list | grep -i -e cudnn -e cublas; dpkg -l | grep -i cudnn",
+            "pip list | grep -i -e cudnn -e cublas",
             "shows for which CUDA it is built (cu11, cu12, +cuda12.1)",
         ),
+        check("dpkg -l | grep -i cudnn", "shows the same of the system's packages"),
         install(
             "nvidia-cudnn-cu11==8.6.*",
             note="fits TensorFlow 2.12-2.14, which uses CUDA 11.8; with apt: libcudnn8=8.6*+cuda11.8",
