@@ -174,6 +174,20 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "it does not", _of(processes=(PROCESS, replace(_FORKED, used_after_fork="", operations=0))), fires=False
         ),
         Example("before", _of(processes=(PROCESS, replace(_FORKED, forked_when="imported"))), fires=False),
+        Example(
+            "something else had used CUDA",
+            _of(
+                processes=(
+                    PROCESS,
+                    replace(
+                        _FORKED,
+                        forked_when="imported",
+                        operations=0,
+                        not_made="InternalError: CUDA error: Failed call to cuDeviceGet: CUDA_ERROR_NOT_INITIALIZED: ",
+                    ),
+                )
+            ),
+        ),
     ),
     "processes_on_one_gpu": (
         Example("two ranks", _of(processes=(PROCESS, _RANK))),

@@ -23,13 +23,16 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _STEPS = {"initialised": "made its devices", "listed": "listed its devices"}
+_INHERITED = "CUDA_ERROR_NOT_INITIALIZED"
+"""The answer of CUDA in a fork of a process that has used it, by whatever: TensorFlow's state does not show that."""
 
 
 def find(program: ProgramTrace) -> Matches:
     forked = [
         process
         for process in program.processes
-        if process.forked_when in _STEPS and (process.used_after_fork or process.operations)
+        if (process.forked_when in _STEPS and (process.used_after_fork or process.operations))
+        or (process.forked_when and _INHERITED in process.not_made)
     ]
     if not forked:
         return
@@ -40,8 +43,9 @@ def find(program: ProgramTrace) -> Matches:
     yield Match(
         evidence=(
             f"{len(forked)} forked of process {first.parent}{made}",
-            f"TensorFlow is used in the fork at {place(first.used_after_fork)}",
+            *([f"TensorFlow is used in the fork at {place(first.used_after_fork)}"] if first.used_after_fork else []),
+            *([first.not_made] if first.not_made else []),
             *([f"{len(hung)} of them ended no operation"] if hung else []),
         ),
-        figures={"step": _STEPS[first.forked_when]},
+        figures={"step": _STEPS.get(first.forked_when, "used CUDA")},
     )
