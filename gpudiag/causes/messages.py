@@ -16,17 +16,18 @@ from gpudiag.causes.shared.advice import FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER
 from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.fix import fill_in
 from gpudiag.knowledge.log import recognised
-from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.log_lines import fatal_line, text
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
-from gpudiag.knowledge.messages.misleading import CUINIT_303
+from gpudiag.knowledge.messages.misleading import CUINIT_303, NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LIBCUDA
 from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
+from gpudiag.knowledge.messages.system import FAMILY as SYSTEM
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Figure
 
-_OF_NO_DRIVER = (NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
+_OF_NO_DRIVER = (NO_CUDA_DRIVERS, NO_LIBCUDA, CUINIT_303, DRIVER_LIBRARY_NOT_OPENED, MODULE_SILENT, NO_KERNEL_DRIVER)
 _MOST = 4
 """The most faults that are named; if a log has more, most of them follow from one."""
 
@@ -66,8 +67,17 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, 
     for event in _explained(program, origin):
         if not any(event.message.fix[0].does_the_same(other.message.fix[0]) for other in events):
             events.append(event)
-    for event in ([event for event in events if not event.message.symptom] or events)[:_MOST]:
+    ending = of_the_end(program)
+    named = [event for event in events if not event.message.symptom or event.message in ending]
+    for event in (named or events)[:_MOST]:
         yield all_of_them()[event.message.name], _match(event, origin)
+
+
+def of_the_end(program: Program) -> frozenset[Message]:
+    """Return the operating system's reasons in the fatal line that ended the program: no earlier error explains it."""
+    line = fatal_line(program.lines)
+    messages = frozenset(event.message for event in recognised(line)) if line else frozenset[Message]()
+    return messages & frozenset(SYSTEM.messages)
 
 
 def _explained(program: Program, origin: Origin) -> Iterator[Event]:

@@ -6,7 +6,7 @@ import re
 
 from gpudiag.knowledge.codes import cut
 
-_NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
+FUNCTION_NODE = re.compile(r"\{\{function_node [^{}]{0,300}\}\} ?")
 """TensorFlow's internal name of an operation that was called eagerly; it adds nothing to the message."""
 
 
@@ -21,7 +21,7 @@ _ABOUT_A_GRAPH = (
 )
 
 
-def _of_a_graph(message: str) -> str:
+def of_a_graph(message: str) -> str:
     """Return the error of a failed graph, without the lines that locate the operation in the graph; "" if not known.
 
     TensorFlow wraps the error, and repeats it if several operations failed: ``2 root error(s) found.``, then
@@ -29,13 +29,20 @@ def _of_a_graph(message: str) -> str:
     """
     if not message.startswith(_ABOUT_A_GRAPH[0]):
         return ""
-    lines = (line.strip() for line in message.splitlines())
-    reasons = (line for line in lines if line and not line.startswith(_ABOUT_A_GRAPH) and "root error(s)" not in line)
-    first = next(reasons, "")
+    first, is_code = "", False
+    for line in message.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith(_ABOUT_A_GRAPH) or "root error(s)" in line:
+            is_code = stripped.startswith('File "')
+        elif is_code and line[:1] == " ":
+            is_code = False  # the source line of a frame
+        else:
+            first = stripped
+            break
     return first.partition(": ")[2] if first.startswith("(0) ") else first
 
 
 def brief(type_: str, message: str) -> str:
     """Return an exception's type and message on one line of at most 200 characters; a code is never cut."""
-    reason = _of_a_graph(message) or _NODE.sub("", message)
+    reason = of_a_graph(message) or FUNCTION_NODE.sub("", message)
     return cut(" ".join(f"{type_}: {reason}".split()).removesuffix(" name:"), 200)

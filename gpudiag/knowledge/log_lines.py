@@ -296,6 +296,11 @@ class LogExcerpt:
         return (*self._beginning, *(self._middle[at] for at in sorted(self._middle)), *self._end)
 
 
+def fatal_line(lines: Sequence[str]) -> str:
+    """Return the last line that TensorFlow logged as fatal, with which it ends the process; "" if there is none."""
+    return next((line for line in reversed(lines) if any(entry.level == "F" for entry in parse([line]))), "")
+
+
 def is_error(line: str) -> bool:
     """Return whether TensorFlow logged a line as an error."""
     return any(entry.level in "EF" for entry in parse([line]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.log import recognised
@@ -34,6 +35,15 @@ _WORK = re.compile(
 )
 """Lines that programs print when a step is done; the heading of an epoch does not count, because it comes before the
 first step."""
+_DONE = re.compile(
+    r"\bTensorBoard \d[\d.]{1,12} at http|^Serving TensorBoard on |^Successfully installed |"
+    r"(?i:^.{0,80}\b(?:done|finished|completed|saved|created|processed|wrote)\b(?!.{0,200}(?:\bnot\b|error|fail)))"
+)
+"""Lines of programs that need no GPU and run, and of those that have done their work."""
+_FAILED = re.compile(r"^(?:\S{0,80}(?:Error|Exception)\b|Traceback |.*(?:core dumped|Killed|Aborted)\b)")
+_LOGGED = re.compile(r"\.cc:\d{1,5}\]")
+_SAYS_GPU = re.compile(r"(?i)gpu|cuda|nvidia")
+_BEGINNING = 80
 _SPEAKER = re.compile(r"\[[^\]]{1,40}\]|\([^)]{1,40}\)|[\w.-]{1,40}(?= ?\|)")
 """The prefix that a launcher puts before each line of one of its processes."""
 _STAGES = tuple(Stage)
@@ -49,6 +59,7 @@ def evidence_lines(lines: Sequence[str]) -> tuple[str, ...]:
     if not faults:
         return tuple(lines)
     progress = _Progress(lines, min(faults))
+    without_gpu = ended_without_gpu(lines)
     of_host = _is_host_full(faults.values())
 
     hidden = {
@@ -56,6 +67,7 @@ def evidence_lines(lines: Sequence[str]) -> tuple[str, ...]:
         for at, events in faults.items()
         if all(_is_quoted(event) or progress.overcame(event.message, at) for event in events)
         or (of_host and any(map(_names_no_allocator, events)))
+        or (at < without_gpu and all(event.message.stage in _BEFORE_DEVICES for event in events))
     }
     return tuple("" if at in hidden else line for at, line in enumerate(lines))
 
@@ -78,6 +90,30 @@ def _is_host_full(faults: Iterable[Sequence[Event]]) -> bool:
 def _names_no_allocator(event: Event) -> bool:
     """Return whether a line reports a lack of memory without the allocator's name, which is in other lines."""
     return event.message is OOM_HINT or (event.message is POOL_FULL and not event["code"])
+
+
+def ended_without_gpu(lines: Sequence[str]) -> int:
+    """Return the number of the line in which a program shows that it needs no GPU, or was done without one; 0 if none.
+
+    It comes after every line of a fault before TensorFlow has its devices, no error comes after it, and no line of the
+    program itself names a GPU.
+    """
+    done = next((at for at in range(len(lines) - 1, 0, -1) if _DONE.search(lines[at])), 0)
+    if not done or any(map(_FAILED.match, lines[done:])):
+        return 0
+    said = [line for line in lines if not _LOGGED.search(line)]
+    return 0 if any(map(_SAYS_GPU.search, said)) else done
+
+
+def not_needed(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the notice for a missing GPU that the program did not need."""
+    done = ended_without_gpu(lines)
+    events = (event for line in lines[:done] for event in _faults(line) if event.message.stage in _BEFORE_DEVICES)
+    return tuple(
+        f'"{event.text}": the program did without a GPU ("{one_line(lines[done])[:_BEGINNING]}"), and no line of its '
+        "own asks for one"
+        for event in islice(events, 1)
+    )
 
 
 class _Progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -14,6 +14,8 @@ from gpudiag.causes.shared.without_gpu import is_without_gpu, of_no_gpu
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log, suspicious
 from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
+from gpudiag.knowledge.relevance import not_needed
 from gpudiag.model.diagnosis import Confidence, Diagnosis, Failed, RootCause, Stage, Step
 from gpudiag.record import Record
 from gpudiag.run import consistency
@@ -69,9 +71,13 @@ def look(part: str, evidence: Evidence) -> PartResult:
         elif part == _HARMLESS:
             log = evidence.program if evidence.lines else _of_trace(evidence).worrying
             without = of_no_gpu(evidence.program, evidence.origin) if evidence.lines else ()
+            if evidence.lines != evidence.program.lines:
+                without += not_needed(evidence.lines)
             result = PartResult(lines=(*log.named(Worth.HARMLESS), *without))
         elif part == _MISLEADING:
             log = evidence.program if evidence.lines else _of_trace(evidence)
+            if evidence.lines and is_without_gpu(log, evidence.origin):
+                log = Log(line for line in log.lines if NO_CUDA_DRIVERS.texts[0] not in line)
             result = PartResult(lines=log.named(Worth.MISLEADING))
         elif part == _SUSPICIOUS:
             no_gpu = is_without_gpu(evidence.program, evidence.origin)
@@ -101,7 +107,8 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
     rules = [rule for rule in _applicable(evidence) if rule.id in results and matched.isdisjoint(rule.declared.unless)]
     ranked = _without_weaker(rules, results, log_alone=evidence.is_log_alone)
     named = results[_NAMED].causes if _NAMED in results else ()
-    causes = _with_what_lines_name([match for match in ranked if not match[0].declared.last_resort], named)
+    ending = {message.name for message in messages.of_the_end(evidence.program) if evidence.is_log_alone}
+    causes = _with_what_lines_name([match for match in ranked if not match[0].declared.last_resort], named, ending)
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage not in _OFF_THE_WAY), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
@@ -111,6 +118,8 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
     if not first and (broken_at is not None or evidence.is_log_alone or failed):
         last = _in_order(match for match in ranked if match[0].declared.last_resort)
         first = [cause for cause in last if broken_at is None or cause.stage is broken_at][:1]
+    if decisive := [cause for cause in first if not ending.isdisjoint(cause.explains)]:
+        first = decisive
     folded = [cause for cause in causes if cause not in first]
     first = consistency.without_contradictions(first)
     explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []
@@ -175,15 +184,19 @@ def _without_weaker(
 
 
 def _with_what_lines_name(
-    found: Sequence[tuple[CatalogueCause, RootCause]], named: Sequence[RootCause]
+    found: Sequence[tuple[CatalogueCause, RootCause]], named: Sequence[RootCause], ending: Set[str]
 ) -> list[RootCause]:
-    """Return the causes in order; a cause named only by log lines is added if no other cause explains its lines."""
+    """Return the causes in order; a cause named only by log lines is added if no other cause explains its lines.
+
+    A symptom is added if nothing else was found, or if it has one of the messages of the ``ending``.
+    """
     explained = {message for _, cause in found for message in cause.explains}
     table = messages.all_of_them()
     by_themselves = [
         (table[cause.cause_id], cause)
         for cause in named
-        if explained.isdisjoint(cause.explains) and not (found and table[cause.cause_id].declared.symptom)
+        if explained.isdisjoint(cause.explains)
+        and not (found and table[cause.cause_id].declared.symptom and ending.isdisjoint(cause.explains))
     ]
     return _in_order((*found, *by_themselves))
 

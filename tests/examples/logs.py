@@ -34,6 +34,10 @@ _NO_DRIVER = (
     "W tensorflow/stream_executor/cuda/cuda_driver.cc:269] failed call to cuInit: UNKNOWN ERROR (303)",
 )
 _SKIPPED = "W tensorflow/core/common_runtime/gpu/gpu_device.cc:1850] Cannot dlopen some GPU libraries."
+_MADE = (
+    "I0000 00:00:1.1 1 gpu_device.cc:2022] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 38197 MB "
+    "memory:  -> device: 0, name: NVIDIA A100-SXM4-40GB, pci bus id: 0000:07:00.0, compute capability: 8.0"
+)
 _PLACED = (
     "InvalidArgumentError: Cannot assign a device for operation init: Operation was explicitly assigned to "
     "/device:GPU:0 but available devices are [ /job:localhost/replica:0/task:0/device:CPU:0{} ]. Make sure"
@@ -730,6 +734,44 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "InvalidArgumentError: 'visible_device_list' listed an invalid Device id '2' but visible device count "
                 "is 2",
                 "[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
+            ),
+        },
+    ),
+    "program_error": _both(
+        {
+            "a graph's arguments": (
+                "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:",
+                "",
+                "Detected at node 'model/reshape/Reshape' defined at (most recent call last):",
+                '    File "train.py", line 12, in <module>',
+                "      model.fit(data)",
+                "Node: 'model/reshape/Reshape'",
+                "only one input size may be -1, not both 0 and 1",
+            ),
+            "an operation's, as TensorFlow logs it": (
+                "2024-03-01 10:00:00.1: W tensorflow/core/framework/op_kernel.cc:1839] OP_REQUIRES failed at "
+                "xla_ops.cc:602 : INVALID_ARGUMENT: Expected size[2] in [0, 3], but got 4",
+            ),
+            "Python's, after the GPU was made": (
+                _MADE,
+                "Traceback (most recent call last):",
+                '  File "/home/u/train.py", line 55, in <module>',
+                '    frame = pd.DataFrame({"y": y})',
+                "ValueError: Data must be 1-dimensional",
+            ),
+        },
+        {
+            "a data set has ended": (
+                "W tensorflow/core/framework/local_rendezvous.cc:404] Local rendezvous is aborting with status: "
+                "OUT_OF_RANGE: End of sequence",
+            ),
+            "an error inside of CUDA": (
+                "tensorflow.python.framework.errors_impl.InternalError: CUDA runtime failed [Op:MatMul]",
+            ),
+            "releases that do not fit": (
+                "Traceback (most recent call last):",
+                '  File "/usr/lib/python3/site-packages/keras/src/x.py", line 5, in f',
+                "AttributeError: 'Dense' object has no attribute 'frobnicate'",
             ),
         },
     ),

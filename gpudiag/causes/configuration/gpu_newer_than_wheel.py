@@ -46,7 +46,8 @@ _NEWER = "10.0 or 12.0"
 
 def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
     found = rows.found("discovery.device_details", "ptx_only")
-    in_log = program.all(NO_MACHINE_CODE) or program.all(KERNEL_NOT_COMPILED)
+    old_driver = any("UNSUPPORTED_PTX" in event.text for event in program.all(PTX_REFUSED))
+    in_log = program.all(NO_MACHINE_CODE) or ([] if old_driver else program.all(KERNEL_NOT_COMPILED))
     if not found and not in_log:
         return
     # A kernel of TensorFlow's own that the driver cannot compile is of a GPU that is newer than the wheel's PTX.

@@ -17,11 +17,12 @@ from gpudiag.model.report import Severity
 CAUSE = Cause(
     severity=Severity.WARNING,
     fix=(
+        note("start the program again, in a notebook its kernel: in this process every further call fails"),
+        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation that failed"),
         note(
             "update the NVIDIA driver; on Windows, raise the limit of its watchdog for the display (TdrDelay), too",
             kind=Kind.CONFIGURE,
         ),
-        check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation that failed"),
         kernel_log(
             "look for an Xid: 13 and 31 are faults of a program; 48, 63, 64, 79, 94 and 95 are faults of the GPU"
         ),

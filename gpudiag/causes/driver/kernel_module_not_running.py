@@ -12,7 +12,12 @@ import re
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.without_gpu import is_without_gpu
 from gpudiag.fix import Kind, Role, check, note, run, run_container
-from gpudiag.knowledge.messages.programs_and_drivers import GPU_HELD_BY_MODULE, MODULE_SILENT, MODULE_UNSIGNED
+from gpudiag.knowledge.messages.programs_and_drivers import (
+    GPU_HELD_BY_MODULE,
+    MODULE_SILENT,
+    MODULE_UNSIGNED,
+    NO_CUDA_DEVICE,
+)
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
@@ -79,6 +84,7 @@ def find(program: Program, origin: Origin) -> Matches:
             said,
             Confidence.LIKELY,
             {"why": "it is not loaded, not built for this kernel, or refused"},
+            explains=program.all(NO_CUDA_DEVICE),
             fix=(
                 *((_GIVEN,) if any(map(_NAMED_BY_ID.search, said)) else ()),
                 run(

@@ -12,7 +12,13 @@ from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, run_container
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
-from gpudiag.knowledge.messages.programs_and_drivers import MASK_IN_CODE, NO_CUDA_DEVICE, NO_DEVICE_FILE, NO_LIBCUDA
+from gpudiag.knowledge.messages.programs_and_drivers import (
+    MASK_IN_CODE,
+    MODULE_SILENT,
+    NO_CUDA_DEVICE,
+    NO_DEVICE_FILE,
+    NO_LIBCUDA,
+)
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 
@@ -56,7 +62,7 @@ _LOOK = check(
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.said(NO_CUDA_DEVICE)
-    if not said or program.first(NO_LIBCUDA):
+    if not said or program.first(NO_LIBCUDA, MODULE_SILENT):
         return
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
     fix: tuple[Action, ...]

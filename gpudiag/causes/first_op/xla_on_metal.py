@@ -30,5 +30,8 @@ CAUSE = Cause(
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.said(PLATFORM_MISSING, NO_XLA_COMPILER)
-    if said and origin.mac:
-        yield Match(said, Confidence.LIKELY, {"what": "by the optimizer, most likely"})
+    # Keras' optimizer asks for the platform of the GPU's plug-in by its address; XLA's own are asked for by name.
+    of_plugin = not origin.linux and any("platform with id" in line and "_step_xla_" in line for line in said)
+    if said and (origin.mac or of_plugin):
+        confidence = Confidence.LIKELY if origin.mac else Confidence.POSSIBLE
+        yield Match(said, confidence, {"what": "the optimizer asks for it, most likely"})

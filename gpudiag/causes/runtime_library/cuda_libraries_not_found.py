@@ -11,7 +11,7 @@ import re
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.causes.shared.advice import BUILT_FOR, libraries, unfit
-from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME
+from gpudiag.causes.shared.without_gpu import MEANT_FOR_A_GPU, RUNTIME, is_without_gpu
 from gpudiag.fix import Action, Kind, Role, check, install, note, prepend, run_container
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Event
@@ -79,6 +79,8 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     )
     names += list(dict.fromkeys(f"{event['library']}.so.{event['version']}" for event in linked))
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
+    if not (names or linked or program.first(LIBRARIES_MISSING)) and is_without_gpu(program, origin):
+        return
     only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
     if program.first(*OF_OTHER_GPUS) and not linked and all(map(RUNTIME.match, names)):
         return

@@ -7,7 +7,7 @@ import re
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Worth
-from gpudiag.knowledge.messages.misleading import CUINIT_303
+from gpudiag.knowledge.messages.misleading import CUINIT_303, LIBRARIES_ABOVE, NO_CUDA_DRIVERS
 from gpudiag.knowledge.messages.owners import OF_OTHER_GPUS
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.knowledge.origin import Origin
@@ -32,14 +32,21 @@ def is_without_gpu(log: Log, origin: Origin) -> bool:
     if origin.stated.has_no_gpu or log.first(*OF_OTHER_GPUS):
         return True
     no_runtime = any(RUNTIME.match(event["library"]) for event in log.all(LIBRARY_NOT_OPENED))
+    no_runtime = no_runtime or log.first(NO_CUDA_DRIVERS) is not None
     return (no_runtime or bool(_of_no_driver(log))) and not _is_meant(log, origin, no_runtime=no_runtime)
 
 
 def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
-    """Return the notice for a missing driver that is not needed."""
+    """Return the notice for a missing driver, or a missing CUDA, that is not needed."""
     said = _of_no_driver(log)
-    if not said or not is_without_gpu(log, origin):
+    if not (said or log.first(NO_CUDA_DRIVERS)) or not is_without_gpu(log, origin):
         return ()
+    if not said:
+        said = tuple(event.text for event in log.all(NO_CUDA_DRIVERS))
+        return (
+            f'"{one_line(said[0])}": a TensorFlow with GPU support says so wherever it finds no CUDA, and nothing '
+            "in the log asks for a GPU: it uses the CPU. To use a GPU: pip install 'tensorflow[and-cuda]'",
+        )
     return (
         f'"{one_line(said[0])}": there is no NVIDIA driver, and nothing in the log asks for a GPU: TensorFlow uses the '
         "CPU. To use a GPU it needs the driver; in a container, docker run --gpus all",
@@ -61,7 +68,7 @@ def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
     # An image without CUDA that is started without a GPU is one for the CPU.
     if origin.container and not (no_runtime and any(map(_STARTS_CONTAINER.search, log.lines))):
         return True
-    if any(map(MEANT_FOR_A_GPU.search, log.lines)):
+    if log.first(LIBRARIES_ABOVE) or any(map(MEANT_FOR_A_GPU.search, log.lines)):
         return True
     if not origin.windows and any(map(_DRIVER_AT_WORK.search, log.lines)):
         return True

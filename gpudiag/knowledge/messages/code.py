@@ -20,6 +20,8 @@ NO_MACHINE_CODE = FAMILY.fault(
 KERNEL_NOT_COMPILED = FAMILY.fault(
     "kernel_not_compiled",
     "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+    "'cuModuleGetFunction(&function, module, kernel_name)' failed with 'CUDA_ERROR_INVALID_HANDLE'",
+    "'cuLaunchKernel({}' failed with 'CUDA_ERROR_INVALID_HANDLE'",
     seen="2.14-2.21",
 )
 PTX_REFUSED = FAMILY.fault(

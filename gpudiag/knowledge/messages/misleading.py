@@ -37,7 +37,7 @@ CUINIT_303 = FAMILY.misleading(
     ),
     stage=Stage.DRIVER_LIBRARY,
 )
-FAMILY.misleading(
+LIBRARIES_ABOVE = FAMILY.misleading(
     "libraries_mentioned_above",
     "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above",
     meaning="the missing libraries are not named in this log: TF_CPP_VMODULE=dso_loader=1 makes TensorFlow name them",

@@ -313,6 +313,7 @@ FAMILY.harmless(
     "Attempting to use a delegate that only supports static-sized tensors",
     "tcmalloc: large alloc {:d} bytes",
     "Corrupt JPEG data: {}",
+    "DLC loaded in light mode; you cannot use any GUI",
     "libpng warning: {}",
     "Found untraced functions such as {}",
     "Limited tf.compat.v2.summary API due to missing TensorBoard installation",

@@ -63,6 +63,40 @@ NO_KERNEL_FOR_GPU = FAMILY.fault(
     ),
     seen="0.6-2.21",
 )
+FAMILY.fault(
+    "no_kernel_for_cpu",
+    "because no supported kernel for CPU devices is available",
+    meaning="the program puts an operation on the CPU, for which TensorFlow has a kernel only on other devices",
+    fix=(
+        edit(
+            "tf.config.set_soft_device_placement(True)",
+            "in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
+        ),
+        edit_note("or take the operation out of with tf.device('/CPU:0')"),
+        ask("gpudiag check", "if it needs a GPU and TensorFlow lists none: says why"),
+    ),
+    seen="0.6-2.21",
+)
+FAMILY.fault(
+    "assigned_to_missing_device",
+    "Cannot assign a device for operation {operation:s} Operation was explicitly assigned to {device:s}",
+    "Cannot assign a device for operation {operation:s} {}was explicitly assigned to {device:s}",
+    meaning="the program assigns an operation to {device}, which TensorFlow does not have where it runs",
+    in_general="the program assigns an operation to a device that TensorFlow does not have where it runs",
+    fix=(
+        edit(
+            "tf.config.set_soft_device_placement(True)",
+            "uses another device; in TensorFlow 1: tf.ConfigProto(allow_soft_placement=True) for the session",
+        ),
+        ask(
+            "python -c 'import tensorflow as tf; print(tf.config.list_physical_devices())'",
+            "lists the devices that there are",
+        ),
+        ask("gpudiag check", "if a GPU is missing from that list: says why"),
+    ),
+    symptom=True,
+    seen="0.6-2.21",
+)
 NEEDS_GPU = FAMILY.fault(
     "needs_gpu",
     pattern=r"No OpKernel was registered to support Op '?(?P<op>Cudnn\w{1,60})",

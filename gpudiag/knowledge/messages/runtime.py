@@ -301,6 +301,7 @@ FAMILY.fault(
     "Detected unsupported operations when trying to compile graph {where:s} on {:w}: {what}",
     "Detected unsupported operations when trying to compile graph on {:w}: {what}",
     "Detected unsupported operations when trying to compile graph",
+    "No registered '{what:q}' OpKernel for XLA_{:w}_JIT devices compatible with node",
     meaning="XLA cannot compile an operation of this function for the GPU; the line names it",
     fix=(
         edit_note("run without XLA: model.compile(..., jit_compile=False), tf.function without jit_compile=True"),
@@ -741,13 +742,31 @@ FAMILY.fault(
     "Could not find device for node: {}",
     "No supported device found in available devices",
     "No registered '{op:q}' OpKernel for '{device:q}' devices compatible with node",
-    meaning="an operation has no kernel for the devices that TensorFlow has here: it needs a GPU, or the CPU",
+    "No registered '{op:q}' OpKernel for {device:w} devices compatible with node",
+    meaning="an operation has no kernel for the device and the type of data that the program asks for; 'device=' in "
+    "the lines below it names those that have one",
     fix=(
-        edit("tf.config.set_soft_device_placement(True)"),
+        edit("tf.cast(x, tf.float32)", "if your device is listed there with other types"),
+        edit("tf.config.set_soft_device_placement(True)", "if only another device, such as the CPU, is listed"),
         ask("gpudiag check", "if it needs a GPU: says why there is none"),
     ),
     stage=Stage.CONFIGURATION,
-    confidence=Confidence.POSSIBLE,
+    symptom=True,
+    seen="1.x-2.21",
+)
+FAMILY.fault(
+    "no_kernel_for_type",
+    "(OpKernel was found, but attributes didn't match) Requested Attributes: {attributes}",
+    "(OpKernel was found, but attributes didn't match)",
+    meaning="the program calls an operation with a type or attribute for which TensorFlow has no kernel: the kernels "
+    "of this operation are for others, and the GPU is not at fault",
+    fix=(
+        edit("tf.cast(x, tf.float32)", "the lines 'device=' below name the types that have a kernel"),
+        edit("with tf.device('/CPU:0'):", "if only the CPU has a kernel for this type"),
+    ),
+    symptom=True,
+    stage=Stage.CONFIGURATION,
+    seen="1.10-2.21",
 )
 FAMILY.fault(
     "capabilities_of_binary",

@@ -6,7 +6,7 @@ many open files: 'x'``; TensorFlow prints the file and the words.
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, check, configure, edit_note, note, run, run_container
+from gpudiag.fix import Action, Kind, check, configure, edit_note, note, run, run_container, start
 from gpudiag.knowledge.fault import Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -45,6 +45,7 @@ _ROWS: tuple[tuple[str, int, str, str, tuple[Action, ...]], ...] = (
         "Resource temporarily unavailable",
         "the system gives the program no more threads or processes: a limit is reached",
         (
+            start('ulimit -u "$(ulimit -Hu)"', "raises this shell's limit to the most that is allowed to you"),
             check(
                 "ulimit -u; cat /sys/fs/cgroup/pids.max", "shows the limits; in a container: docker run --pids-limit=-1"
             ),

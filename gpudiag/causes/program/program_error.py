@@ -1,0 +1,181 @@
+"""the program ended with an error of its own: its data, shapes or arguments are wrong, and not the GPU
+
+TensorFlow's status code says whose fault an error is. INVALID_ARGUMENT and OUT_OF_RANGE mean that an operation was
+given what it cannot compute: shapes that do not fit, an index outside of a table, a record or an image that cannot be
+read. The same operation fails on the CPU, often with a better sentence. An exception that Python raises in the program
+after TensorFlow has made its GPUs is the program's, too. It counts only if no line of the log names another fault.
+"""
+
+from __future__ import annotations
+
+from gpudiag.cause import Cause, LogAlone, Match, Matches
+from gpudiag.fix import Action, check, edit, edit_note
+from gpudiag.knowledge.codes import cut
+from gpudiag.knowledge.log import recognised
+from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.way import DEVICE_CREATED
+from gpudiag.knowledge.raised import RaisedError, last_error
+from gpudiag.model.diagnosis import Confidence
+
+CAUSE = Cause(
+    title="{whose}: {error}{although}",
+    fix=(
+        edit("model.compile(..., run_eagerly=True)", "makes the traceback name your line: print the shapes before it"),
+        check("CUDA_VISIBLE_DEVICES=-1 python program.py", "if it ends so on the CPU too, the GPU is not the reason"),
+    ),
+    url="https://www.tensorflow.org/api_docs/python/tf/errors",
+    needs_gpu=False,
+    last_resort=True,
+)
+_OF_ARGUMENTS = ("INVALID_ARGUMENT", "OUT_OF_RANGE")
+_OF_THE_PROGRAM = (*_OF_ARGUMENTS, "FAILED_PRECONDITION", "UNIMPLEMENTED", "ALREADY_EXISTS", "DATA_LOSS")
+_BUILTIN = frozenset(
+    name
+    for names in (
+        "ArithmeticError AssertionError AttributeError EOFError FileExistsError FileNotFoundError FloatingPointError",
+        "IndexError IsADirectoryError JSONDecodeError KeyError LookupError NameError NotADirectoryError",
+        "NotImplementedError OverflowError ParserError RecursionError StopIteration TypeError UnboundLocalError",
+        "UnicodeDecodeError ValueError ZeroDivisionError",
+    )
+    for name in names.split()
+)
+"""Exceptions of Python that say nothing about the machine."""
+_OF_RELEASES = ("AttributeError", "TypeError", "NotImplementedError", "AssertionError")
+"""Exceptions that installed packages also raise if their releases do not fit each other."""
+_OF_A_GPU = ("cuda", "gpu", "nvidia", "cudnn", "cublas", "driver", "memory", "device", "rocm", "nccl")
+_ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("cannot batch tensors", "cannot add tensor to the batch", "cannot copy tensor", "batch of tensors"),
+        "make the elements equal before batch(): tf.image.resize, or dataset.padded_batch in place of batch",
+    ),
+    (
+        ("input to reshape", "only one input size may be -1", "reshape cannot infer", "requires a multiple of"),
+        "give reshape the size that the data have; if only the last batch is smaller: batch(n, drop_remainder=True)",
+    ),
+    (
+        ("slice index", "expected size[", "expected begin[", "index out of range", "out of bounds", "is not in [0"),
+        "an index or slice ends behind the tensor: print the tensor's shape and the index before it, and limit one",
+    ),
+    (
+        (
+            "unknown image file format",
+            "input is empty",
+            "invalid jpeg",
+            "invalid png",
+            "expected image (jpeg",
+            "jpeg data",
+            "unsupported bmp",
+            "decode",
+        ),
+        "a file of the data is no image that TensorFlow reads: try each with tf.io.decode_image, and remove what fails",
+    ),
+    (
+        (
+            "can't parse serialized",
+            "could not parse example",
+            "required but could not be found",
+            "data types don't match",
+        ),
+        "the records have other names, types or lengths than the features that the program asks for: compare both",
+    ),
+    (
+        ("end of sequence", "ran out of data"),
+        "the data end before the steps: dataset.repeat(), or a smaller steps_per_epoch",
+    ),
+    (("must feed a value for placeholder",), "pass a value for that placeholder in feed_dict of session.run"),
+    (
+        ("not enough time for target transition", "sequence_length", "saw a non-null label", "no valid path found"),
+        "for CTC: the labels must be shorter than the outputs, and num_classes one more than the largest label",
+    ),
+    (("assertion failed",), "compare the values behind 'assertion failed' with what the assertion demands"),
+    (
+        ("nan", "not finite", "infinity"),
+        "values became NaN or infinite: lower the learning rate, and look for NaN in the data",
+    ),
+    (
+        ("tf function", "pyfunc", "generator", "traceback"),
+        "the generator or Python function of the data set raised: call it without tf.data to see its error",
+    ),
+    (
+        ("expected to be a", "cannot compute", "to be a float", "cast", "dtype", "string to"),
+        "convert the data to the type that the operation expects: tf.cast(x, tf.float32)",
+    ),
+    (
+        ("uninitialized", "not been initialized", "not initialized"),
+        "initialise it first: session.run(tf.compat.v1.global_variables_initializer()), tables_initializer for tables",
+    ),
+    (
+        ("shape", "dimension", "rank", "size", "length", "must match", "inputs should match", "must be equal"),
+        "make the shapes fit that the sentence names: print(model.input_shape, x.shape, y.shape)",
+    ),
+)
+"""What helps, by parts of a sentence in lower case; the first that fits."""
+
+
+def find(program: LogAlone) -> Matches:
+    error = last_error(program.lines)
+    if error is None:
+        return
+    devices = list(dict.fromkeys(f"GPU:{event['number']}" for event in program.all(DEVICE_CREATED)))
+    lower = error.sentence.lower()
+    if error.status:
+        if error.status not in _OF_THE_PROGRAM or _names_gpu(lower):
+            return
+        whose = "the program gives an operation what it cannot compute"
+        if error.status not in _OF_ARGUMENTS:
+            whose = "the program asks TensorFlow for what it cannot do"
+        confidence = Confidence.LIKELY if error.status in _OF_ARGUMENTS else Confidence.POSSIBLE
+    else:
+        is_known = error.type in _BUILTIN
+        of_release = error.type in _OF_RELEASES and bool(error.package)
+        if not is_known or ((_names_gpu(lower) or of_release) and not devices):
+            return
+        whose = f"the program ended with {'an' if error.type[0] in 'AEIOU' else 'a'} {error.type} of its own"
+        confidence = Confidence.LIKELY if devices and not of_release else Confidence.POSSIBLE
+    known = [event.message for event in recognised(error.line)]
+    if any(message.worth is Worth.HARMLESS for message in known) and not error.type:
+        return
+    if any(message.worth is Worth.FAULT and message.fix for message in known):
+        return  # a message of the table says more
+    yield Match(
+        evidence=tuple(dict.fromkeys(filter(None, (cut(_shown(error), 300), error.place)))),
+        confidence=confidence,
+        figures={
+            "whose": whose,
+            "error": cut(error.sentence, 200) or error.type,
+            "although": _although(error, devices),
+        },
+        fix=_fix(error),
+    )
+
+
+def _names_gpu(lower: str) -> bool:
+    return any(word in lower for word in _OF_A_GPU)
+
+
+def _shown(error: RaisedError) -> str:
+    named = error.type or error.status
+    where = f" (node {error.node})" if error.node else ""
+    return f"{named}: {error.sentence}{where}"
+
+
+def _although(error: RaisedError, devices: list[str]) -> str:
+    if devices:
+        return f"; TensorFlow had made its GPU before ({', '.join(devices)})"
+    return (
+        "; the GPU is not at fault" if error.status in _OF_ARGUMENTS else "; no line of the log names a fault of a GPU"
+    )
+
+
+def _fix(error: RaisedError) -> tuple[Action, ...]:
+    lower = error.sentence.lower()
+    advice = next((text for parts, text in _ADVICE if any(part in lower for part in parts)), "")
+    look = f"correct the program at {error.place}" if error.place else ""
+    if not error.status:
+        return (edit_note(look or "correct the program at the line that the traceback names last"),)
+    return (
+        *((edit_note(advice),) if advice else ()),
+        *((edit_note(look),) if look and not advice else ()),
+        *CAUSE.fix[: 1 if error.node else 0],
+        CAUSE.fix[1],
+    )
