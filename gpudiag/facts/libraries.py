@@ -28,6 +28,7 @@ import msgspec
 from gpudiag import trust
 from gpudiag.facts import printable, start_files
 from gpudiag.facts.asked_loader import asked
+from gpudiag.facts.driver_search import Search
 from gpudiag.facts.loader_cache import cached, configured
 from gpudiag.facts.requirements import recorded_libraries
 from gpudiag.hardware import cuda, elf, file_state
@@ -58,15 +59,7 @@ _DEFAULT_FOLDER = "default folder"
 _SIMULATED = "simulated machine"
 _OPENER = "libtensorflow_framework.so.2"
 _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
-_DRIVER_FOLDERS = (
-    "usr/lib/wsl/lib",
-    "usr/local/nvidia/lib64",  # Kubernetes on Google's cloud
-    "usr/lib64-nvidia",  # Colab
-    "run/opengl-driver/lib",  # NixOS
-    ".singularity.d/libs",  # https://github.com/apptainer/singularity/issues/4783
-    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",  # https://github.com/NVIDIA/k8s-device-plugin/issues/204
-)
-"""Folders into which systems and container runtimes put the driver's libraries, where the loader may not look."""
+_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 _TOOLKITS = (
     "CUDA_HOME",
     "CUDA_PATH",
@@ -158,6 +151,13 @@ def _gather(root: Path, crashed: Mapping[str, str], announce: Callable[[str], ob
     names = SONAMES if os.name == "posix" else ()
     loader.ask([name for name in names if not _is_loaded(name)])
     libraries = tuple(_library(name, loader, packaged, searched, simulated) for name in names)
+    search = Search(root, [library.soname for library in libraries if library.error and library.soname in _DRIVER])
+    libraries = tuple(
+        _found_elsewhere(library, search.files[library.soname], loader, packaged)
+        if library.soname in search.files
+        else library
+        for library in libraries
+    )
     # Last, because a library that was opened serves those that need it.
     sources = (_VARIABLE, _RUNPATH, *((_CACHE, _DEFAULT_FOLDER) if simulated is None else ()))
     libraries = tuple(
@@ -178,6 +178,7 @@ def _gather(root: Path, crashed: Mapping[str, str], announce: Callable[[str], ob
         plugins_lack={name: file for plugin in _plugins() for name, file in loader.lacking(plugin).items()},
         configured=loader.configured,
         secure=_secure(Path(sys.executable)),
+        walked=search.walked,
     )
 
 
@@ -465,6 +466,23 @@ def _library(name: str, loader: _Loader, packaged: _Packaged, folders: list[Path
     )
 
 
+def _found_elsewhere(library: Library, files: Mapping[Path, str], loader: _Loader, packaged: _Packaged) -> Library:
+    """Return a library of the driver that was not opened, with the ``files`` of it where the loader does not look."""
+    known = {os.path.realpath(path) for path in (library.path, *(copy.path for copy in library.copies)) if path}
+    copies, states = list(library.copies), {state.path: state for state in library.files}
+    for file, place in files.items():
+        if (real := os.path.realpath(file)) in known:
+            continue
+        known.add(real)
+        if not _is_file(file):
+            if (state := loader.look(file, packaged)) is not None:
+                states.setdefault(state.path, state)
+            continue
+        words = _why_not_opened(file, loader, on_path=False)
+        copies.append(LibraryCopy(printable(str(file)), _version(file, None), None, words, place))
+    return msgspec.structs.replace(library, copies=tuple(copies), files=tuple(states.values()))
+
+
 def _faults(
     name: str, path: Path | None, loader: _Loader, packaged: _Packaged, simulated: Path | None
 ) -> Iterator[FileState]:
@@ -622,7 +640,6 @@ def _folders(root: Path) -> Iterator[Path]:
     for pattern in _IN_HOME if home else ():
         yield from sorted((root / f".{home}").glob(pattern))
     yield from _of_shells(root / f".{home}") if home else ()
-    yield from (root / folder for folder in _DRIVER_FOLDERS)
     yield from _meant(os.environ.get(_VARIABLE, ""), home or "~")
 
 

@@ -616,6 +616,8 @@ class LibraryCopy(Record):
     """Its distribution and version, such as ``nvidia-cudnn-cu12 9.3.0.75``; None if no distribution has it."""
     error: str | None
     """The loader's message if it cannot be opened by its path; None if it can be opened."""
+    named_by: str = ""
+    """What names its folder, of a library that the loader does not find: a start-up file with the line, a mount."""
 
 
 class Library(Record):
@@ -690,6 +692,9 @@ class LibraryFacts(FactFamily, tag="libraries"):
     secure: str = ""
     """Why the loader ignores ``LD_LIBRARY_PATH`` (it is in secure-execution mode): what is special about the file of
     this Python, such as ``file capabilities``; "" if it does not."""
+    walked: tuple[str, ...] = ()
+    """Folders that were looked through, with all below, for a library of the driver that cannot be opened; none if
+    each opens, if no driver and no device is here, or if it took too long."""
 
 
 class PathAttempt(Record):

@@ -60,7 +60,7 @@ def test_several_gpus_that_work_have_notes_alone(gpudiag: Gpudiag) -> None:
 def test_a_driver_library_off_the_loaders_path_is_said_to_be_there() -> None:
     (cause,) = diagnose(evidence("devices_without_library", "off the loader's path")).causes
     assert "/.singularity.d/libs, where the loader does not look" in cause.cause
-    assert [action.command for action in cause.fix] == ["export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"]
+    assert cause.fix[0].command == "export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_a_package_is_found_by_its_record_and_its_copy_is_opened_where_the_loade
     if found["path"] is not None:
         pytest.skip("this machine has cuFFT")
     assert found["copies"] == [
-        {"path": str(file), "version": "11.3.0.4", "owner": "nvidia-cufft-cu12 11.3.0.4", "error": None}
+        {"path": str(file), "version": "11.3.0.4", "owner": "nvidia-cufft-cu12 11.3.0.4", "error": None, "named_by": ""}
     ]
     found = gather(tmp_path, LD_LIBRARY_PATH=str(file.parent))["libraries"][CUFFT]
     assert (found["owner"], found["version"], found["copies"]) == ("nvidia-cufft-cu12 11.3.0.4", "11.3.0.4", [])

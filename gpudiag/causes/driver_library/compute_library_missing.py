@@ -7,16 +7,13 @@ that only draws, does not need it. nvidia-smi works, because it needs NVML alone
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.files import shown
-from gpudiag.causes.shared.libraries import COMPUTE, cure_of_the_driver, good_copy, seen, stale_cache
+from gpudiag.causes.shared.libraries import COMPUTE, answer_of_nvml, cure_of_the_driver, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.causes.shared.whereabouts import locate
 from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts
-from gpudiag.text import counted
 
 CAUSE = Cause(
     title="the driver's compute library libcuda.so.1 {where}, though the driver's kernel module {module} runs",
@@ -37,23 +34,15 @@ def find(facts: Facts, signs: Signs) -> Matches:
     runs = driver.kernel_module is not None or bool(facts.nvml_devices)
     if not runs or container(facts) or (library is not None and library.instead is not None):
         return  # not loaded, given to a container, or hidden: each is another cause
-    copy = good_copy(library) if library else None
-    where = f"is in {PurePath(copy.path).parent}, where the loader does not look" if copy else "is not here"
-    if copy is None and library is not None and library.path is not None:
-        where = f"cannot be opened ({library.path})"
-    elif copy is None and library is not None and library.files:
-        where = f"cannot be used: {library.files[0].sentence}"
-    stale = stale_cache(facts, str(PurePath(copy.path).parent)) if copy else ""
-    cure = cure_of_the_driver(facts, COMPUTE, copy)
+    found = locate(facts, COMPUTE)
     yield Match(
         evidence=(
             seen(library) if library and library.error else f"{COMPUTE}: {driver.libcuda_error}",
-            *(shown([library]) if library else ()),
-            *([stale] if stale else []),
-            f"kernel module {driver.kernel_module or 'not known'}; "
-            f"NVML reports {counted(len(facts.nvml_devices), 'GPU')}",
+            *found.evidence,
+            f"kernel module {driver.kernel_module or 'not known'}; {answer_of_nvml(facts)}",
         ),
-        figures={"module": driver.kernel_module or "", "where": where},
-        fix=(cure,),
-        tried=cure if copy and cure.change else None,
+        confidence=found.confidence,
+        figures={"module": driver.kernel_module or "", "where": found.words},
+        fix=found.fix or (cure_of_the_driver(facts, COMPUTE, None),),
+        tried=found.tried,
     )

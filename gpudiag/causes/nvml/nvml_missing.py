@@ -8,23 +8,22 @@ capability `utility`: images that ask for `compute` alone do not get it.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.files import shown as faulty_files
 from gpudiag.causes.shared.libraries import (
     NVML,
     cure_of_the_driver,
-    good_copy,
     needs_nvml,
     tensorflow_version,
 )
 from gpudiag.causes.shared.signs import Signs
+from gpudiag.causes.shared.whereabouts import locate
 from gpudiag.fix import Action, note, run_container
-from gpudiag.model.facts import Facts, LibraryCopy, Unknown
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.discovery import trace
 
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 
 CAUSE = Cause(
-    title="NVML (libnvidia-ml.so.1) was not found, and TensorFlow {tensorflow} lists no GPU without it",
+    title="NVML (libnvidia-ml.so.1) {where}, and TensorFlow {tensorflow} lists no GPU without it",
     fix=(
         run_container(
             "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -46,20 +45,20 @@ def find(facts: Facts, signs: Signs, traced: trace.Reading | None) -> Matches:
     library = facts.library(NVML)
     capabilities = facts.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     shown = [f"{NVML}: {library.error}" if library and library.error else f"{NVML} cannot be opened"]
-    shown += faulty_files([library]) if library else ()
+    found = locate(facts, NVML)
+    shown += found.evidence
     shown += [] if capabilities is None else [f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"]
-    copy = good_copy(library) if library and library.error else None
-    cure = _cure_of_nvml(facts, copy)
     yield Match(
         evidence=tuple(shown),
-        figures={"tensorflow": tensorflow_version(facts)},
-        fix=(cure,),
-        tried=cure if copy and cure.change else None,
+        confidence=found.confidence,
+        figures={"tensorflow": tensorflow_version(facts), "where": found.words},
+        fix=found.fix or (_cure_of_nvml(facts),),
+        tried=found.tried,
     )
 
 
-def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> Action:
-    if copy is None and not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
+def _cure_of_nvml(facts: Facts) -> Action:
+    if not isinstance(facts.container, Unknown) and facts.container.runtime is not None:
         if facts.container.kubernetes:
             return note("set NVIDIA_DRIVER_CAPABILITIES=compute,utility in the pod's env, or in its image")
         return run_container(
@@ -67,4 +66,4 @@ def _cure_of_nvml(facts: Facts, copy: LibraryCopy | None) -> Action:
             note="or with "
             """--gpus 'all,"capabilities=compute,utility"'""",
         )
-    return cure_of_the_driver(facts, NVML, copy)
+    return cure_of_the_driver(facts, NVML, None)

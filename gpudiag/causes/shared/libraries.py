@@ -14,6 +14,7 @@ from gpudiag.model.facts import SLOW_S, Facts, Library, LibraryCopy, TimedCall, 
 from gpudiag.model.report import Gpu
 from gpudiag.probes.discovery import trace
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, unopened
+from gpudiag.text import counted
 
 PATH = "LD_LIBRARY_PATH"
 COMPUTE = "libcuda.so.1"
@@ -194,7 +195,7 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     before = secure or ((RENEW_CACHE,) if len(stale) == len(folders) else ())
     names = [library.soname for library, _ in found]
     rest = (cause.fix[1], another_release(facts, names)) if packaged else () if stale else cause.fix[1:]
-    if not packaged and any(_is_in_environment(folder, facts) for folder in folders):
+    if not packaged and any(is_in_environment(folder, facts) for folder in folders):
         rest = ()  # for all programs, it would put the environment's libssl and libstdc++ before the system's
     yield Match(
         evidence=tuple(shown),
@@ -211,7 +212,7 @@ def off_the_path(facts: Facts, cause: Cause, *, runtime: bool, packaged: bool | 
     )
 
 
-def _is_in_environment(folder: str, facts: Facts) -> bool:
+def is_in_environment(folder: str, facts: Facts) -> bool:
     """Return whether a folder is in an environment of Python or conda, which has copies of the system's libraries."""
     prefixes = [facts.variables.get(name, "") for name in ("CONDA_PREFIX", "VIRTUAL_ENV")]
     return bool(_ENVIRONMENTS.search(folder)) or any(
@@ -272,6 +273,14 @@ def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> A
             return command
     of = f"of the driver {module or ''}".strip()
     return note(f"install {soname} {of}, from where the driver was installed", kind=Kind.INSTALL)
+
+
+def answer_of_nvml(facts: Facts) -> str:
+    """Return what NVML says of the machine's GPUs, or why it says nothing."""
+    nvml = facts.nvml
+    if isinstance(nvml, Unknown) or (nvml.error and not nvml.devices):
+        return f"NVML: {'not known' if isinstance(nvml, Unknown) else nvml.error}"
+    return f"NVML reports {counted(len(nvml.devices), 'GPU')}"
 
 
 def tensorflow_version(facts: Facts) -> str:

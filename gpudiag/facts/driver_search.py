@@ -1,0 +1,151 @@
+"""Looks for the driver's libraries where the loader does not: the whole of what a statement "is not here" needs.
+
+Container runtimes, distributions and clusters put them into folders of their own, and a variable or a link that is lost
+on the way hides them. They are looked for only where a GPU's driver is in the kernel or a device is here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gpudiag import trust
+from gpudiag.facts import read_text, start_files
+from gpudiag.text import printable
+
+_PLACES = (
+    "usr/lib/wsl/lib",
+    "usr/lib64-nvidia",  # Colab
+    "run/opengl-driver/lib",  # NixOS
+    ".singularity.d/libs",  # https://github.com/apptainer/singularity/issues/4783
+    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",  # https://github.com/NVIDIA/k8s-device-plugin/issues/204
+    "run/nvidia/driver/usr/lib64",
+    "home/kubernetes/bin/nvidia/lib64",  # nodes of Google's cloud
+    "var/lib/snapd/lib/gl",
+    "cvmfs/software.eessi.io/host_injections/nvidia/*/*/host",  # https://github.com/EESSI/software-layer/issues/381
+)
+"""Folders outside those that are walked."""
+_WALKED = ("usr/lib", "usr/lib64", "usr/local", "opt", "lib64")
+_SKIPPED = re.compile(
+    r"(?:site|dist)-packages|python[\d.]+|node_modules|share|include|src|doc|kernel|firmware|debug|locale|stubs|compat"
+    r"|i386-linux-gnu|\..*"
+)
+"""Folders without a driver, or with one for linking, or for another kernel module (CUDA's forward compatibility)."""
+_MOST_FOLDERS = 20_000
+_MOST_SECONDS = 3.0
+_DEEPEST = 7
+_CDI = ("etc/cdi/*", "var/run/cdi/*", "run/cdi/*")
+_IN_CDI = re.compile(r"(/[^\s\"':]{1,500})/lib(?:cuda|nvidia-ml)\.so\.[\d.]{1,20}")
+_LARGEST = 1 << 20
+_SIGNS = ("dev/nvidiactl", "dev/dxg", "dev/nvidia0", "proc/driver/nvidia/version")
+_VARIABLE = "LD_LIBRARY_PATH"
+_REMOTE = ("nfs", "nfs4", "autofs", "cifs", "proc", "sysfs", "devpts", "cgroup2", "cgroup", "mqueue", "lustre")
+
+
+class Search:
+    """The files of the driver's libraries under ``root``, by the name that programs open, such as ``libcuda.so.1``."""
+
+    def __init__(self, root: Path, names: Sequence[str], environ: Mapping[str, str] = os.environ) -> None:
+        self._root = root
+        self._stems = {name.removesuffix("1"): name for name in names}
+        self.files: dict[str, dict[Path, str]] = {name: {} for name in names}
+        """The files, links to nothing included, each with the place that names its folder; "" for none."""
+        self.walked: tuple[str, ...] = ()
+        """The folders that were looked through to the end, with those below; none if that took too long."""
+        if not names or not any(os.path.lexists(root / sign) for sign in _SIGNS):
+            return
+        for folder, place in self._named(environ):
+            self._look(folder, place)
+        for pattern in _PLACES:
+            for folder in sorted(root.glob(pattern)):
+                self._look(folder, "")
+        tops = [root / name for name in _WALKED if (root / name).is_dir() and not (root / name).is_symlink()]
+        if self._walk(tops):
+            self.walked = tuple(printable(f"/{top.relative_to(root)}") for top in tops) or ("/",)
+
+    def _look(self, folder: Path, place: str) -> None:
+        try:
+            names = os.listdir(folder)  # noqa: PTH208  # names alone
+        except OSError:
+            return
+        self._take(folder, names, place)
+
+    def _take(self, folder: Path, names: Sequence[str], place: str) -> None:
+        for stem, name in self._stems.items():
+            # The name itself, or else the file that lacks a link of this name.
+            versions = [name] if name in names else sorted(n for n in names if re.fullmatch(rf"{stem}\d[\d.]+", n))
+            for version in versions[-1:]:
+                self.files[name].setdefault(folder / version, place)
+
+    def _named(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+        """Yield the folders that mounts, specifications of devices, start-up files and the first process name."""
+        for line in read_text(self._root / "proc/self/mountinfo").splitlines():
+            fields = line.split()
+            if len(fields) > 4 and not {*fields[fields.index("-") + 1 :][:1]} & {*_REMOTE}:
+                point = Path(fields[4])
+                is_library = point.name.startswith(tuple(self._stems))
+                for folder in (point.parent,) if is_library else (point, point / "lib64", point / "lib"):
+                    if is_library or folder.name.startswith(("lib", "nvidia")):
+                        yield folder, f"{point} is mounted" if is_library else ""
+        for pattern in _CDI:
+            for file in sorted(self._root.glob(pattern)):
+                try:
+                    text = trust.read(file, _LARGEST).decode(errors="replace")
+                except OSError:
+                    continue
+                for folder in dict.fromkeys(_IN_CDI.findall(text)):
+                    yield self._root / folder.lstrip("/"), printable(str(file))
+        seen: set[Path] = set()
+        files = list(start_files.files(self._root, environ))
+        scripts = sorted(self._root.glob(".singularity.d/env/*.sh"))
+        files += [(file, printable(f"/{file.relative_to(self._root)}"), start_files.SHELL) for file in scripts]
+        for file, shown, kind in files:
+            for setting in start_files.of_file(file, shown, kind, environ, seen, names=frozenset({_VARIABLE})):
+                if setting.name == _VARIABLE:
+                    yield from self._entries(setting.added, f"{setting.file} line {setting.line}")
+        yield from self._entries(_of_first_process(self._root), "the first process of this container")
+
+    def _entries(self, value: str, place: str) -> Iterator[tuple[Path, str]]:
+        for entry in value.split(":"):
+            if entry.startswith("/"):
+                yield Path(entry), place
+                if self._root != Path("/"):
+                    yield self._root / entry.lstrip("/"), place
+
+    def _walk(self, tops: list[Path]) -> bool:
+        """Look through the folders below ``tops``; return whether that came to its end."""
+        ends = time.monotonic() + _MOST_SECONDS
+        pending = [(str(top), 1) for top in reversed(tops)]
+        for _ in range(_MOST_FOLDERS):
+            if not pending:
+                return True
+            if time.monotonic() > ends:
+                return False
+            folder, depth = pending.pop()
+            names = []
+            try:
+                with os.scandir(folder) as found:
+                    for entry in found:
+                        if entry.name.startswith("lib") and ".so." in entry.name:
+                            names.append(entry.name)
+                        elif (
+                            depth < _DEEPEST
+                            and not _SKIPPED.fullmatch(entry.name)
+                            and entry.is_dir(follow_symlinks=False)
+                        ):
+                            pending.append((entry.path, depth + 1))
+            except OSError:  # closed to this user, or gone
+                continue
+            self._take(Path(folder), names, "")
+        return False
+
+
+def _of_first_process(root: Path) -> str:
+    try:
+        text = os.fsdecode((root / "proc/1/environ").read_bytes())
+    except OSError:
+        return ""
+    return dict(line.partition("=")[::2] for line in text.split("\0") if line).get(_VARIABLE, "")
