@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit_note, export, fill_in, install, note
+from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit_note, export, fill_in, install, note, run
+from gpudiag.knowledge import sonames
 from gpudiag.knowledge.expressions import needed_parts
 from gpudiag.knowledge.fault import Stage
 from gpudiag.record import Record
@@ -26,6 +27,10 @@ class Owner(Record):
     """A page about its installation, in place of one about TensorFlow's."""
     libraries: tuple[Action, ...] = ()
     """How to get the CUDA libraries that fit; format strings over ``cuda``, the major version that was asked for."""
+    by_cuda: Mapping[str, tuple[Action, ...]] = {}
+    """The same for a library of this major version of CUDA; the library's own package is next, or first for others."""
+    extends: str = ""
+    """The framework that it is an extension of: it must be built for the CUDA of that one."""
     newer: tuple[Action, ...] = ()
     """How to get a release that has machine code for the user's GPU."""
     memory: tuple[Action, ...] = ()
@@ -37,9 +42,15 @@ class Owner(Record):
 _TORCH_WHEELS = "https://download.pytorch.org/whl"
 _ORT_11 = "https://aiinfra.pkgs.visualstudio.com/PublicPackages/_packaging/onnxruntime-cuda-11/pypi/simple/"
 TENSORFLOW = Owner("TensorFlow", without_xla=False)
+_JAX_12 = install("--upgrade", "jax[cuda12]", note="brings CUDA 12 and cuDNN 9 with it; needs driver 525 or newer")
 JAX = Owner(
     "JAX",
     "https://docs.jax.dev/en/latest/installation.html",
+    by_cuda={
+        "11": (_JAX_12,),
+        "12": (_JAX_12,),
+        "13": (install("--upgrade", "jax[cuda13]", note="brings CUDA 13 and cuDNN 9; needs driver 580 or newer"),),
+    },
     libraries=(
         install("--upgrade", "jax[cuda12]", note="brings CUDA 12 and cuDNN for it; jax[cuda13] those of CUDA 13"),
         note("unset LD_LIBRARY_PATH if it puts another CUDA before the one that jax[cuda12] brings"),
@@ -52,11 +63,13 @@ JAX = Owner(
     ),
     without_xla=False,
 )
+_TORCH_AGAIN = install("--force-reinstall", "torch", note="installs PyTorch with the CUDA that it was built with")
 TORCH = Owner(
     "PyTorch",
     "https://pytorch.org/get-started/locally/",
+    by_cuda=dict.fromkeys(("10", "11", "12", "13"), (_TORCH_AGAIN,)),
     libraries=(
-        install("--force-reinstall", "torch", note="brings the CUDA libraries that this PyTorch was built with"),
+        _TORCH_AGAIN,
         note("unset LD_LIBRARY_PATH if it puts another CUDA before the one that PyTorch brings"),
         ask("python -m torch.utils.collect_env", "shows which CUDA and cuDNN PyTorch was built with"),
     ),
@@ -75,21 +88,43 @@ TORCH = Owner(
         export("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "if much is reserved but unallocated"),
     ),
 )
+# What the extras bring was asked of pip on 2026-11-28: CUDA 12 up to 1.26.0, and CUDA 13 in 1.31.1.
+_PRELOAD = "call onnxruntime.preload_dlls() before the first session"
+_ORT_12 = install("onnxruntime-gpu[cuda,cudnn]==1.26.*", note=f"brings CUDA 12 and cuDNN 9; {_PRELOAD}")
+_ORT_13 = install("--upgrade", "onnxruntime-gpu[cuda,cudnn]", note=f"brings CUDA 13 and cuDNN 9; {_PRELOAD}")
 _ORT = Owner(
     "ONNX Runtime",
     "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
+    by_cuda={
+        "11": (install("onnxruntime-gpu", "--extra-index-url", _ORT_11, note="the build for CUDA 11 and cuDNN 8"),),
+        "12": (_ORT_12,),
+        "13": (_ORT_13,),
+    },
     libraries=(
-        install("onnxruntime-gpu[cuda,cudnn]", note="brings CUDA 12 and cuDNN 9; program: onnxruntime.preload_dlls()"),
-        install("onnxruntime-gpu", "--index-url", _ORT_11, note="if CUDA 11 is to be used", role=Role.ALTERNATIVE),
+        _ORT_12,
+        _ORT_13.replaced(role=Role.ALTERNATIVE),
         note("the table of releases: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"),
     ),
     newer=(install("--upgrade", "onnxruntime-gpu"),),
 )
+# Asked of pip on 2026-11-28: 14.2.0 for CUDA 12 and 13 has the extra, cupy-cuda11x ended with 13.6.0 and has none.
+_CUPY_WHOLE = install("cupy-cuda{cuda}x[ctk]", note="brings CUDA {cuda}; uninstall the other cupy first")
 _CUPY = Owner(
     "CuPy",
     "https://docs.cupy.dev/en/stable/install.html",
+    by_cuda={
+        "11": (
+            _CUPY_WHOLE.replaced(
+                command="pip uninstall -y cupy-cuda11x; pip install 'cupy-cuda12x[ctk]'",
+                note="brings CUDA 12, for driver 525 or newer; no cupy-cuda11x brings CUDA",
+                pip=(),
+            ),
+        ),
+        "12": (_CUPY_WHOLE,),
+        "13": (_CUPY_WHOLE,),
+    },
     libraries=(
-        install("cupy-cuda{cuda}x[ctk]", note="for CUDA {cuda}, with its libraries; uninstall the other cupy first"),
+        _CUPY_WHOLE,
         ask("python -c 'import cupy; cupy.show_config()'", "shows which CUDA CuPy was built for, and where it looks"),
     ),
     newer=(install("--upgrade", "cupy-cuda{cuda}x"),),
@@ -113,7 +148,34 @@ _TENSORRT = Owner(
     "https://docs.nvidia.com/deeplearning/tensorrt/latest/",
     newer=(install("--upgrade", "tensorrt", note="a release that knows this GPU"),),
 )
+_CTRANSLATE = Owner(
+    "CTranslate2",
+    "https://opennmt.net/CTranslate2/installation.html",
+    libraries=(
+        note(
+            "or a ctranslate2 for what is there: 3.24.0 for CUDA 11 and cuDNN 8, 4.4.0 for CUDA 12 and cuDNN 8, "
+            "newer ones for CUDA 12 and cuDNN 9 (https://github.com/SYSTRAN/faster-whisper)",
+            kind=Kind.INSTALL,
+        ),
+    ),
+)
+_NUMBA = Owner(
+    "Numba",
+    "https://nvidia.github.io/numba-cuda/user/installation.html",
+    libraries=(
+        install("numba-cuda[cu{cuda}]", note="brings the libraries of CUDA {cuda} that Numba needs"),
+        run(
+            "conda install -c conda-forge numba-cuda 'cuda-version={cuda}'",
+            "in an environment of conda",
+            kind=Kind.INSTALL,
+            role=Role.ALTERNATIVE,
+        ),
+        note("with a toolkit of its own, CUDA_HOME must name its folder, the one that has nvvm"),
+    ),
+)
 _LITE = Owner("TensorFlow Lite")
+ANYBODY = Owner("the program")
+"""Whoever asked for one of NVIDIA's libraries, if a log does not say who it was."""
 _ANY_LIBRARIES = (
     check("ldconfig -p | grep -e libcudart -e libcublas; ls -d /usr/local/cuda*", "shows which CUDA is there"),
     note(
@@ -134,12 +196,17 @@ _KINDS: dict[str, tuple[Owner, str]] = {
         r"CUDA kernel errors might be async|CUDA out of memory\. Tried to allocate|"
         r"The NVIDIA driver on your system is too old|Found no NVIDIA driver on your system",
     ),
-    "onnxruntime": (_ORT, r"(?i:onnx ?runtime)"),
+    "onnxruntime": (_ORT, r"(?i:onnx ?runtime)|\bCUDAExecutionProvider\b"),
     "tensorrt": (_TENSORRT, r"\[TRT\]|\[TensorRT\]|\bnvinfer1?\b|tensorrt_llm|\btrtexec\b"),
     "cupy": (_CUPY, r"\bcupyx?\b(?!-cuda)|\bCuPy\b"),
     "paddle": (_PADDLE, r"\b[Pp]addle(?:[Pp]addle)?\b|\bdynamic_loader\.cc\b|\bDynamicLoader\.cpp\b"),
     "triton": (Owner("Triton"), r"\btriton[./\\]|\bPTXASError\b"),
-    "numba": (Owner("Numba"), r"\bnumba\b"),
+    "numba": (_NUMBA, r"\bnumba\b|\bNvvmSupportError\b"),
+    "ctranslate2": (
+        _CTRANSLATE,
+        r"\b(?:ctranslate2|CTranslate2|faster[-_]whisper|whisperx)\b|Library \S{1,60} is not found or cannot be loaded",
+    ),
+    "llama": (Owner("llama.cpp"), r"\bllama[._]cpp\b|\blibllama\b|\blibggml|\bggml[_-]"),
     "mxnet": (Owner("MXNet"), r"\bmxnet\b"),
     "lite": (_LITE, r"\bTfLite|\btflite|TensorFlow Lite|org\.tensorflow\.lite"),
     "tensorflow": (
@@ -161,6 +228,7 @@ _PACKAGE = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,40})[/\\]")
 _FRAME = re.compile(r'^\W{0,4}File "|^\s+at |-packages[/\\]')
 _NOBODY = frozenset({"pip", "setuptools", "numpy", "scipy", "keras", "tf_keras", "IPython", "ipykernel", "nvidia"})
 """Packages whose frames do not say who asked for a GPU."""
+_NOT_OPENED = "cannot open shared object file"
 _MOST_LINES_BACK = 40
 _BEGINNING = 80
 
@@ -168,13 +236,11 @@ _OF_TENSORFLOW = re.compile(r"(?i)tensor ?flow|\btf[.-]|\bTF_|\bcudatoolkit=|\bk
 _NVIDIA = re.compile(r"\bnvidia-\w")
 _WORD = re.compile(r"\bTensorFlow\b(?! (?:\d|Lite|Serving))")
 _MAJOR = re.compile(
-    r"(?:lib(?:cudart|cublas|cublasLt|cupti|nvrtc|nvJitLink)\.so\.|cuda[ -]?|cu(?=1[123]\b))(1[1-3])\b|"
+    r"(?:cuda[ -]?|cu(?=1[123]\b))(1[1-3])\b|"
     r"found version (1[1-3])0\d\d"
 )
 _CODE = re.compile(r"\bcapability\b|\bsm_\d|for its GPU\b|kernel image|\bcode for\b")
 _LIBRARY_STAGES = frozenset({Stage.PACKAGE, Stage.RUNTIME_LIBRARY, Stage.LIBRARIES})
-_NEWEST_CUDA = "12"
-"""The major version of CUDA that most frameworks' packages are built for, if the log names none."""
 
 
 def kinds(text: str) -> Counter[str]:
@@ -198,7 +264,7 @@ def owner_of_log(lines: Sequence[str]) -> Owner | None:
     if counted:
         return _KINDS[counted.most_common(1)[0][0]][0]
     text = "\n".join(lines)
-    linked = "cannot open shared object file" in text and "eras" not in text
+    linked = _NOT_OPENED in text and "eras" not in text
     package = next((name for name in reversed(_PACKAGE.findall(text)) if linked and name not in _NOBODY), "")
     return Owner(package) if package else None
 
@@ -209,9 +275,13 @@ def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owne
         return named
     place = next((at for at, whole in enumerate(lines) if line[:_BEGINNING] in whole or whole.endswith(line)), None)
     for above in reversed(lines[max(place - _MOST_LINES_BACK, 0) : place] if place is not None else ()):
-        if _FRAME.search(above) and (named := _only(above)):
+        if not _FRAME.search(above):
+            continue
+        if named := _only(above):
             return named
-    return of_log
+        if of_log is TORCH and _NOT_OPENED in line and (package := _PACKAGE.search(above)):
+            return Owner(package[1], extends=TORCH.name)
+    return of_log or (ANYBODY if sonames.named(line) else None)
 
 
 def _only(line: str) -> Owner | None:
@@ -247,11 +317,29 @@ def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) ->
     if list(everything) == kept and stage not in _LIBRARY_STAGES:
         brings = ()  # the fix was nobody's own
     found = _MAJOR.search(evidence)
-    cuda = next(filter(None, found.groups()), _NEWEST_CUDA) if found else _NEWEST_CUDA
+    library = next(iter(sonames.named(evidence)), None)
+    cuda = (library and library.cuda) or (found and next(filter(None, found.groups()), "")) or sonames.NEWEST_CUDA
+    if found and library is None and brings is owner.libraries:
+        brings = (*owner.by_cuda.get(cuda, ()), *brings)
+    if library is not None and brings and brings is not owner.memory and brings is not owner.newer:
+        brings = (*owner.by_cuda.get(cuda, ()), *_of_extension(owner), *library.actions(cuda), *owner.libraries)
+        kept = [action for action in kept if not (action.kind is Kind.INSTALL and action.names(_NVIDIA))]
     own = tuple(fill_in(action, {"cuda": cuda}) for action in brings)
     if not (own or kept):
         return (note(f"see {owner.url} for the CUDA and the driver that {owner.name} needs"),)
     return distinct((*own, *kept))
+
+
+def _of_extension(owner: Owner) -> tuple[Action, ...]:
+    """Return how to get an extension that is built for the CUDA of its framework."""
+    if not owner.extends:
+        return ()
+    package = owner.name.replace("_", "-")
+    options = ("--force-reinstall", "--no-cache-dir", "--no-deps", "--no-build-isolation")
+    return (
+        install(*options, package, note=f"must be the build for the CUDA of the installed {owner.extends}"),
+        ask("python -c 'import torch; print(torch.__version__, torch.version.cuda)'", "shows which CUDA that is"),
+    )
 
 
 def _kept(owner: Owner, action: Action, stage: Stage) -> Action | None:

@@ -96,10 +96,48 @@ FAMILY.fault(
     in_general="Windows does not find a DLL that a runtime's own DLL needs",
     fix=(
         ask("where cudart64_*.dll cublasLt64_*.dll cudnn64_*.dll", "shows which CUDA and cuDNN are on PATH"),
-        install("onnxruntime-gpu[cuda,cudnn]", note="in Python: brings both; call onnxruntime.preload_dlls() first"),
         note("the table of releases: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"),
     ),
     seen="ONNX Runtime on Windows",
+    stage=Stage.RUNTIME_LIBRARY,
+)
+FAMILY.fault(
+    "library_of_program_missing",
+    "Library {library:s} is not found or cannot be loaded",
+    'which depends on "{library:q}" which is missing',
+    "Could not locate {library:s}. Please make sure it is in your library path",
+    meaning="{library} was not found: the program was built for the CUDA or cuDNN of this number, and no other helps",
+    in_general="a library of CUDA was not found: the program was built for the release in its number",
+    fix=(ask("pip list", "shows which CUDA the installed packages bring: nvidia-...-cu11, cu12, or no suffix for 13"),),
+    seen="CTranslate2, ONNX Runtime, cuDNN",
+    stage=Stage.RUNTIME_LIBRARY,
+)
+FAMILY.fault(
+    "onnx_provider_not_created",
+    "Failed to create CUDAExecutionProvider. Require cuDNN {}.* and CUDA {}.*",
+    "Failed to create CUDAExecutionProvider",
+    meaning="ONNX Runtime cannot use CUDA: it does not find the CUDA and cuDNN of the releases that it was built for",
+    fix=(ask("python -c 'import onnxruntime as o; o.preload_dlls(); o.print_debug_info()'", "shows what it loads"),),
+    seen="ONNX Runtime",
+    symptom=True,
+    stage=Stage.RUNTIME_LIBRARY,
+)
+FAMILY.fault(
+    "numba_finds_no_nvvm",
+    "libNVVM cannot be found",
+    "library nvvm not found",
+    meaning="Numba does not find CUDA's compiler (libNVVM), which the driver does not bring",
+    fix=(ask("numba -s", "shows under CUDA Information where it looks, and what it finds"),),
+    seen="Numba",
+    stage=Stage.RUNTIME_LIBRARY,
+)
+FAMILY.fault(
+    "cupy_not_imported",
+    "Failed to import CuPy",
+    meaning="CuPy cannot be imported: the libraries of the CUDA that it was built for were not found",
+    fix=(ask("pip list", "must have one cupy alone"),),
+    seen="CuPy",
+    symptom=True,
     stage=Stage.RUNTIME_LIBRARY,
 )
 FAMILY.fault(

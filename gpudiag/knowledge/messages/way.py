@@ -61,6 +61,7 @@ DRIVER_LIBRARY_NOT_OPENED = FAMILY.fault(
     "Could not dlopen library 'libcuda.so.1'",
     "libcuda.so.1: cannot open shared object file",
     "open shared object file libcuda.so.1",
+    "Failed to dlopen libcuda.so",
     meaning="the driver's library was not found: no NVIDIA driver is installed, or the container was given no GPU",
     fix=(
         nvidia_smi("must work; if the machine has no NVIDIA GPU, there is nothing to fix"),
@@ -88,10 +89,8 @@ FAMILY.fault(
     "Could not load library libcublasLt.so.{major:d}. Error: {}",
     "Could not load library libcublas.so.{major:d}. Error: {}",
     "Could not load library libnvrtc.so.{major:d}. Error: {}",
-    meaning="the loaded cuDNN is built for CUDA {major}, whose libraries were not found: it does not "
-    "fit the CUDA that this TensorFlow uses",
-    in_general="the loaded cuDNN is built for a CUDA whose libraries were not found: it does not fit "
-    "the CUDA that this TensorFlow uses",
+    meaning="a library that is loaded, such as cuDNN, was built for CUDA {major}, whose libraries were not found",
+    in_general="a library that is loaded, such as cuDNN, was built for a CUDA whose libraries were not found",
     fix=(
         check(
             "pip list | grep -i -e cudnn -e cublas",
