@@ -125,6 +125,8 @@ class Action(Record):
     container: tuple[str, ...] = ()
     """The options of ``docker run``, each with its value, and at the end the image, if the command starts a container:
     every runtime is told them in its own words."""
+    first: dict[str, str] | None = None
+    """The folders that the command puts before those of lists such as ``LD_LIBRARY_PATH``, if it does nothing else."""
     boot: str = ""
     """The words that the command adds to the kernel's command line, as GRUB of Debian does it."""
 
@@ -191,7 +193,8 @@ def export(name: str, value: str, note: str = "", *, role: Role = Role.FIX) -> A
 
 def prepend(name: str, value: str, note: str = "", *, role: Role = Role.FIX) -> Action:
     """Return the command that puts folders before those of a list such as ``LD_LIBRARY_PATH``."""
-    return Action(f"export {name}={_word(value)}:${name}", note, role, Where.HERE, Kind.SET_VARIABLE)
+    command = f"export {name}={_word(value)}:${name}"
+    return Action(command, note, role, Where.HERE, Kind.SET_VARIABLE, first={name: value})
 
 
 def install(*arguments: str, note: str = "", role: Role = Role.FIX, python: str = "") -> Action:
@@ -324,6 +327,7 @@ def fill_in(action: Action, figures: Mapping[str, Any]) -> Action:
         change=change,
         pip=tuple(argument.format_map(figures) for argument in action.pip),
         container=tuple(option.format_map(figures) for option in action.container),
+        first=action.first and {name: folders.format_map(figures) for name, folders in action.first.items()},
         boot=action.boot.format_map(figures),
     )
 

@@ -16,10 +16,11 @@ from shlex import quote
 from typing import NamedTuple
 
 from gpudiag import fix
-from gpudiag.fix import Action, Kind, Where, distinct
-from gpudiag.knowledge import managers
+from gpudiag.fix import Action, Kind, Role, Where, distinct
+from gpudiag.knowledge import managers, starters
 from gpudiag.knowledge.managers import CONDAS, Manager
 from gpudiag.knowledge.sandboxes import BY_NAME
+from gpudiag.knowledge.starters import Starter
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
 _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
@@ -94,6 +95,11 @@ class Place:
     prefix: str = ""
     root: bool | None = None
     sudo: bool | None = None
+    node: str = ""
+    started_by: tuple[Starter, ...] = ()
+    """What started this process besides a shell, the innermost first."""
+    unit: str = ""
+    """The unit of systemd that this process is in."""
     family: str = ""
     """The family of distributions, a key of :data:`FAMILIES`."""
     wsl: bool = False
@@ -131,6 +137,9 @@ class Place:
             prefix=system.prefix,
             root=system.root,
             sudo=system.sudo,
+            node=system.hostname.partition(".")[0],
+            started_by=_started_by(facts, system.started_by),
+            unit="" if isinstance(container, Unknown) else container.sandbox_name,
             family=family_of(system.os),
             wsl=system.wsl,
             container=runtime,
@@ -145,6 +154,21 @@ class Place:
     def manager(self) -> Manager | None:
         """What fills the environment, if that is more than pip."""
         return managers.BY_NAME.get(self.environment.tool) if self.environment else None
+
+    @property
+    def starter(self) -> Starter | None:
+        """What decides which variables the program gets, if that is not a shell or a job's script."""
+        return next((starter for starter in self.started_by if starter.place), None)
+
+    @property
+    def job(self) -> Starter | None:
+        """The scheduler whose job this process is in."""
+        return next((starter for starter in self.started_by if starter.elsewhere), None)
+
+    @property
+    def may_be_root(self) -> bool:
+        """False if this user surely cannot do what needs root: who runs a job of a cluster does not administer it."""
+        return self.root is not False or not (self.sudo is False or self.job)
 
     @property
     def way_to_a_gpu(self) -> str:
@@ -167,6 +191,13 @@ def _is_in(facts: Facts, variable: str) -> bool:
     return any(distribution.location.startswith(folder) for distribution in known.distributions)
 
 
+def _started_by(facts: Facts, names: tuple[str, ...]) -> tuple[Starter, ...]:
+    """Return what started the process; reports of older versions name Slurm alone, among the facts of the container."""
+    in_slurm = not isinstance(facts.container, Unknown) and facts.container.slurm_job is not None
+    of_slurm = ("Slurm",) if in_slurm and "Slurm" not in names else ()
+    return tuple(starters.BY_NAME[name] for name in (*of_slurm, *names) if name in starters.BY_NAME)
+
+
 def _installed(facts: Facts) -> dict[str, str]:
     known = facts.tensorflow
     if isinstance(known, Unknown):
@@ -185,8 +216,22 @@ def fitted_all(actions: Iterable[Action], place: Place) -> tuple[Action, ...]:
     What is so already, or cannot be done there, is left out, unless nothing else would be left.
     """
     general = tuple(actions)
-    kept = distinct(new for action in general if (new := fitted(action, place)) is not None)
-    return kept or general
+    pairs = [(new, action) for action in general if (new := fitted(action, place)) is not None]
+    if not place.may_be_root:
+        pairs = sorted(pairs, key=lambda pair: _is_asked(pair[1], place))
+        if pairs and pairs[0][0].role is Role.ALTERNATIVE:
+            pairs[0] = (pairs[0][0].replaced(role=Role.FIX), pairs[0][1])
+    kept = [new for new, _ in pairs]
+    if place.job and any(action.kind in _OF_THIS_NODE and _is_asked(action, place) for _, action in pairs):
+        command = place.job.elsewhere.format(node=place.node or "NODE")
+        kept.insert(0, fix.start(command, "another node has no such fault; report this one to its administrators"))
+    return distinct(kept) or general
+
+
+def _is_asked(action: Action, place: Place) -> bool:
+    """Return whether somebody else has to be asked for the action, since this user is not root and cannot be."""
+    needs_root = action.kind.is_of_the_host or "sudo " in action.command
+    return needs_root and not place.may_be_root and action.where is Where.HERE and action.role is not Role.CHECK
 
 
 def fitted(action: Action, place: Place) -> Action | None:
@@ -194,8 +239,11 @@ def fitted(action: Action, place: Place) -> Action | None:
     try:
         if action.where is Where.SCHEDULER:
             return _started(action, place)
-        if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM or not action.command:
+        if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM:
             return action
+        if not action.command:
+            is_new = _is_asked(action, place) and not action.note.startswith(_ASKS)
+            return action.replaced(note=f"{_asked(place)}: {action.note}") if is_new else action
         _refuse_what_is_so(action, place)
         if action.boot:
             action = _boot(action, place)
@@ -212,9 +260,11 @@ def fitted(action: Action, place: Place) -> Action | None:
         command = _STEP.sub(rewrite, action.command)
     except _UnfitError:
         return None
-    action = _with_clauses(action.replaced(command=command), action.command, place)
+    if place.starter and (own := _set_by(place.starter, action, place)):
+        return own
+    action = _with_clauses(action.replaced(command=command), action, place)
     notebook = place.environment.notebook if place.environment else ""
-    return _in_a_notebook(action, notebook, is_root=bool(place.root)) if notebook else action
+    return _in_a_notebook(action, place, notebook) if notebook else action
 
 
 def _refuse_what_is_so(action: Action, place: Place) -> None:
@@ -293,7 +343,7 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     while (word := rest.partition(" "))[2] and word[0].partition("=")[0].isidentifier() and "=" in word[0]:
         rest = word[2].lstrip()
     assignments = text[: len(text) - len(rest)]
-    if place.root or place.sudo is False:
+    if place.root or not place.may_be_root:
         rest = rest.replace("sudo ", "")
     sudo = "sudo " if rest.startswith("sudo ") else ""
     rest = rest.removeprefix(sudo)
@@ -319,7 +369,7 @@ def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str
     if verb == "install" and manager and manager.add_of_conda:
         packages = [word for word in _WORDS.findall(command)[2:] if not word.startswith("-")]
         channel = next((word for word in packages if f"-c {word} " in command), "")
-        return " ".join((manager.add_of_conda, *(word for word in packages if word != channel)))
+        return _of_project(environment, manager.add_of_conda, *(word for word in packages if word != channel))
     if not place.has_conda or (verb in ("install", "remove") and not place.in_conda):
         raise _UnfitError
     is_active = place.variables.get("CONDA_PREFIX", place.prefix) == place.prefix
@@ -329,6 +379,12 @@ def _conda(place: Place, environment: PythonEnvironment, command: str, verb: str
     if program == "micromamba" and verb == "env":
         raise _UnfitError
     return f"{program}{command.removeprefix('conda')}"
+
+
+def _of_project(environment: PythonEnvironment, *words: str) -> str:
+    """Return a command that is typed in the folder of the environment's project."""
+    command = " ".join(words)
+    return f"cd {quote(environment.project)} && {command}" if environment.project else command
 
 
 def _environment(place: Place, action: Action) -> str:
@@ -392,8 +448,7 @@ def _pip(place: Place, environment: PythonEnvironment, pip: _PipCommand) -> str:
     if manager and manager.add and changes and (manager.again or not again):
         packages = [word for word in words if not word.startswith("-")]
         options = [manager.again] if again else []
-        known = " ".join((manager.add if verb == "install" else manager.remove, *options, *packages))
-        return f"cd {quote(environment.project)} && {known}" if environment.project else known
+        return _of_project(environment, manager.add if verb == "install" else manager.remove, *options, *packages)
     if not environment.has_pip and "uv" in environment.tools:
         if verb not in ("install", "uninstall", "list", "show", "check", "freeze", "tree"):
             raise _UnfitError
@@ -409,7 +464,7 @@ def _plain_pip(place: Place, environment: PythonEnvironment, pip: _PipCommand, w
     program = pip.program if own == "python" and "/" not in pip.program else f"{quote(own)} -m pip"
     if not environment.has_pip:
         if tool == "system" and place.family == "Debian":
-            sudo = "" if place.root or place.sudo is False else "sudo "
+            sudo = "" if place.root or not place.may_be_root else "sudo "
             program = f"{sudo}apt install python3-pip && {program}"
         else:
             program = f"{quote(own)} -m ensurepip && {quote(own)} -m pip"
@@ -431,10 +486,12 @@ def _is_read_only(place: Place) -> bool:
     return bool(place.container and environment and not environment.writable)
 
 
-def _with_clauses(action: Action, before: str, place: Place) -> Action:
-    """Return the action with what has to be said of the command here."""
-    clauses = []
-    if place.root is False and place.sudo is False and "sudo " in before:
+def _with_clauses(action: Action, general: Action, place: Place) -> Action:
+    """Return the action with what has to be said of the command here; ``general`` is the one before it was fitted."""
+    clauses, before = [], general.command
+    if _is_asked(general, place):
+        clauses.append(f"{_asked(place)} to run it as root")
+    elif not place.may_be_root and "sudo " in before:
         clauses.append("as root")
     environment = place.environment
     if environment is not None and any(_PipCommand.of(step.strip()) for step in _STEP.findall(before)):
@@ -452,21 +509,73 @@ def _with_clauses(action: Action, before: str, place: Place) -> Action:
     return action.replaced(note="; ".join(filter(None, (*clauses, action.note))))
 
 
+_ASKS = ("ask ", "have ")
+_OF_THIS_NODE = (Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.REPLACE_HARDWARE)
+"""Kinds of actions for faults that one node of a cluster has, and others do not."""
+
+
+def _asked(place: Place) -> str:
+    """Return whom to ask for what needs root."""
+    return f"ask the administrators of {place.node}" if place.job and place.node else "ask an administrator"
+
+
+# --- variables
+
+
+def _values(action: Action, place: Place) -> dict[str, str | None]:
+    """Return what the variables are after the action, if it does nothing else."""
+    if action.first:
+        values = place.variables
+        return {name: ":".join(filter(None, (new, values.get(name)))) for name, new in action.first.items()}
+    return dict(action.change or {})
+
+
+def _set_by(starter: Starter, action: Action, place: Place) -> Action | None:
+    """Return how what starts the program is told the variables of the action; None if the action sets none."""
+    values = _values(action, place)
+    if not values:
+        return None
+    taken = [name for name, value in values.items() if value is None]
+    if taken:
+        text = f"take {' and '.join(taken)} out of {starter.place}: {starter.name} starts the program"
+        return fix.note(f"{text}{_also(action.note)}", kind=action.kind)
+    told = [
+        starter.setting(name, value or "", place.unit, of_loader=name in _OF_THE_LOADER)
+        for name, value in values.items()
+    ]
+    commands, notes = (list(dict.fromkeys(filter(None, texts))) for texts in zip(*told, strict=True))
+    note = "; ".join((*notes, *filter(None, [action.note])))
+    if not commands:
+        return fix.note(note, kind=action.kind)
+    asks = () if place.may_be_root else (f"{_asked(place)} to do it",) if "sudo " in commands[0] else ()
+    plain = place.root or not place.may_be_root
+    command = " && ".join(command.replace("sudo ", "") if plain else command for command in commands)
+    return action.replaced(command=command, note="; ".join((*asks, note)), change=None, first=None)
+
+
+_KERNEL = "then choose the kernel gpu: a cell is too late for what the loader reads"
 _CELL = "in a cell, before TensorFlow is imported: restart the kernel first"
 _SERVER = "in the shell that starts the notebook's server: a cell is too late for it"
-_HUB = "as an entry of c.Spawner.environment in jupyterhub_config.py: the hub starts this server, and no shell"
+_HUB = "for all users, it is an entry of c.Spawner.environment in jupyterhub_config.py"
 _OF_A_TERMINAL = {Kind.CONFIGURE, Kind.INSTALL_AS_ROOT, Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER, Kind.RESET_GPU}
 """Kinds of commands that ask for a password, unless root types them: a cell has nobody who could answer."""
 
 
-def _in_a_notebook(action: Action, notebook: str, *, is_root: bool) -> Action:
+def _in_a_notebook(action: Action, place: Place, notebook: str) -> Action:
     """Return the action as a cell of a notebook, which has no shell whose variables last.
 
-    The loader reads its variables when a process starts, so no cell can set them.
+    The loader reads its variables when a process starts, so no cell can set them; Jupyter starts each kernel with
+    those that it was installed with.
     """
-    if action.kind is Kind.SET_VARIABLE and (not action.change or action.change.keys() & _OF_THE_LOADER):
-        server = _HUB if notebook == "JupyterHub" else _SERVER
-        return action.replaced(note="; ".join(filter(None, (server, action.note))))
+    is_root = bool(place.root)
+    values = _values(action, place)
+    if action.kind is Kind.SET_VARIABLE and (not values or values.keys() & _OF_THE_LOADER):
+        if not values or None in values.values() or not notebook.startswith("Jupyter"):
+            return action.replaced(note="; ".join(filter(None, (_SERVER, action.note))))
+        options = " ".join(f"--env {name} {quote(value or '')}" for name, value in values.items())
+        python = quote(place.executable or "python")
+        note = "; ".join(filter(None, (_KERNEL, _HUB if notebook == "JupyterHub" else "", action.note)))
+        return action.replaced(command=f"!{python} -m ipykernel install --user --name gpu {options}", note=note)
     if action.change:
         lines = [
             f"os.environ[{name!r}] = {value!r}" if value is not None else f"os.environ.pop({name!r}, None)"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudiag.fix import Action, Kind, Where
 from gpudiag.knowledge.managers import BY_NAME
+from gpudiag.knowledge.starters import STARTERS
 from gpudiag.model.facts import ContainerFacts, Facts, PythonEnvironment, Unknown
 from gpudiag.place import family_of
 
@@ -27,6 +28,7 @@ class Staged:
     os: str = "Ubuntu 24.04.1 LTS"
     wsl: bool = False
     slurm: str | None = None
+    started_by: tuple[str, ...] = ()
 
     def can_be(self, facts: Facts) -> bool:
         """Return whether the machine may be such a place: one in a container is in no other runtime's."""
@@ -47,6 +49,7 @@ class Staged:
             "root": self.root,
             "sudo": self.sudo,
             "python_environment": environment,
+            "started_by": self.started_by,
         }
         old = facts.container
         container = ContainerFacts(self.runtime, (), self.kubernetes, self.slurm)
@@ -87,6 +90,14 @@ PLACES = {
     "Arch": Staged(_environment("system", externally_managed=True, writable=False), os="Arch Linux"),
     "openSUSE": Staged(_VENV, os="openSUSE Tumbleweed"),
     "Alpine": Staged(_environment("system", "python3"), True, False, "docker", os="Alpine Linux v3.20"),
+    "RStudio Server": Staged(_VENV, started_by=("RStudio Server",)),
+    "RStudio": Staged(_VENV, started_by=("RStudio",)),
+    "PyCharm": Staged(_VENV, started_by=("PyCharm",)),
+    "VS Code": Staged(_VENV, started_by=("VS Code",)),
+    "unit": Staged(_VENV, started_by=("systemd",)),
+    "cron": Staged(_VENV, sudo=False, started_by=("cron",)),
+    "GitHub Actions": Staged(_environment("system", writable=False), started_by=("GitHub Actions",)),
+    "LSF": Staged(_environment("EasyBuild", writable=False), os="Rocky Linux 9.4", started_by=("LSF",)),
     "SageMaker": Staged(_environment("conda", tools=("conda",), notebook="SageMaker"), os="Amazon Linux 2"),
     "pipx": Staged(_environment("pipx", "EXECUTABLE", tools=("pipx",))),
     "Docker": Staged(_environment("system", "python3"), root=True, sudo=False, runtime="docker"),
@@ -115,6 +126,14 @@ _OF_SYSTEMS = (
 _PROGRAMS = [(families.split(), re.compile(rf"{_AT}(?:sudo )?(?:{names})\b")) for families, names in _OF_SYSTEMS]
 
 
+_STARTERS = {starter.name for starter in STARTERS if starter.place}
+
+
+def sets_one(action: Action) -> bool:
+    """Return whether it is known what the action sets, and to what."""
+    return bool(action.change or action.first)
+
+
 def misfits(action: Action, place: Staged, facts: Facts) -> Iterator[str]:
     """Yield why an action cannot be done at the place, or why it is so already."""
     if action.where is Where.SCHEDULER:
@@ -127,6 +146,8 @@ def misfits(action: Action, place: Staged, facts: Facts) -> Iterator[str]:
         folder = facts.variables.get("CONDA_PREFIX", "/no conda")
         in_conda = any(distribution.location.startswith(folder) for distribution in locations)
         yield from _of_programs(action.command, place, in_conda=in_conda)
+        if _STARTERS.intersection(place.started_by) and re.match("export |unset ", action.command) and sets_one(action):
+            yield "no shell starts the program"
         if place.environment.notebook and re.match("export |unset ", action.command) and not action.note:
             yield "a cell has no shell"
         change = action.change or {"": None}
@@ -138,7 +159,7 @@ def _of_rights(command: str, place: Staged) -> Iterator[str]:
     if re.search(r"\bsudo\b", command):
         if place.root:
             yield "sudo for root"
-        elif not place.sudo:
+        elif not place.sudo or place.slurm or "LSF" in place.started_by:
             yield "sudo is not there"
 
 

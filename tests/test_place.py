@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace as replaced_place
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.fix import (
     Action,
+    Kind,
+    Role,
     Where,
     configure,
     export,
@@ -28,6 +31,7 @@ from gpudiag.fix import (
     note,
     prepend,
     reboot,
+    reset_gpu,
     run,
     run_container,
     unset,
@@ -118,6 +122,32 @@ RENDERED = (
     ("JupyterHub", configure("sudo ldconfig"), "sudo ldconfig"),
     ("Fedora", install_driver(), "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
     ("WSL", reboot(), "wsl.exe --shutdown"),
+    ("PyCharm", export("A", "b"), "in PyCharm: Run, Edit Configurations, Environment variables: A=b"),
+    ("VS Code", prepend("A", "/opt/lib"), "echo A=/opt/lib >> .env"),
+    ("RStudio", export("A", "b c"), "echo 'A=b c' >> ~/.Renviron"),
+    ("RStudio", prepend("LD_LIBRARY_PATH", "/opt/lib"), "LD_LIBRARY_PATH=/opt/lib rstudio"),
+    (
+        "RStudio Server",
+        prepend("LD_LIBRARY_PATH", "/opt/lib"),
+        "echo rsession-ld-library-path=/opt/lib | sudo tee -a /etc/rstudio/rserver.conf && sudo rstudio-server restart",
+    ),
+    ("unit", export("A", "b"), "sudo systemctl edit ollama.service"),
+    ("cron", unset("A"), "take A out of crontab -e: cron starts the program"),
+    ("GitHub Actions", export("A", "b"), 'echo A=b >> "$GITHUB_ENV"'),
+    (
+        "JupyterHub",
+        prepend("LD_LIBRARY_PATH", "/opt/lib"),
+        "!EXECUTABLE -m ipykernel install --user --name gpu --env LD_LIBRARY_PATH /opt/lib",
+    ),
+    ("hatch", INSTALLED, "pip install 'tensorflow[and-cuda]==2.20.0'"),
+    ("pixi", run("conda install -c conda-forge cudnn=9.1"), "cd /srv/place && pixi add cudnn=9.1"),
+    ("micromamba", run("conda install -c conda-forge cudnn"), "micromamba install -c conda-forge cudnn"),
+    (
+        "EasyBuild",
+        install("nvidia-cudnn-cu12==9.3.*"),
+        "python -m venv --system-site-packages ~/tf && "
+        "~/tf/bin/pip install --ignore-installed tensorflow==2.21.0 'nvidia-cudnn-cu12==9.3.*'",
+    ),
     ("not root, without sudo", run("sudo ldconfig"), "ldconfig"),
 )
 
@@ -126,7 +156,29 @@ RENDERED = (
 def test_an_action_is_in_the_words_of_the_place(name: str, action: Action, command: str) -> None:
     facts = PLACES[name].of(example_with_gpus())
     assert not isinstance(facts.system, Unknown)
-    assert fitted(action, Place.of(facts)).command == command.replace("PREFIX", facts.system.prefix)  # type: ignore[union-attr]
+    named = command.replace("PREFIX", facts.system.prefix).replace("EXECUTABLE", facts.system.executable)
+    action_here = fitted(action, replaced_place(Place.of(facts), unit="ollama.service"))
+    assert action_here is not None
+    assert named in (action_here.command, action_here.note)
+
+
+def test_what_another_has_to_be_asked_for_comes_last() -> None:
+    slurm = Place.of(PLACES["Slurm"].of(example_with_gpus()))
+    reset, hide = reset_gpu("0"), export("CUDA_VISIBLE_DEVICES", "1", role=Role.ALTERNATIVE)
+    other, own, asked = fitted_all((reset, hide), slurm)
+    assert other.command == f"sbatch --exclude={slurm.node} SCRIPT"
+    assert own == hide.replaced(role=Role.FIX)
+    assert asked.command == "nvidia-smi --gpu-reset -i 0"
+    assert asked.note == f"ask the administrators of {slurm.node} to run it as root"
+    plain = Place.of(PLACES["venv"].of(example_with_gpus()))
+    assert fitted_all((reset, hide), plain) == (reset, hide)
+    told = note("reseat the card", kind=Kind.REPLACE_HARDWARE)
+    assert fitted(told, slurm) == told.replaced(note=f"ask the administrators of {slurm.node}: reseat the card")
+
+
+def test_a_part_of_a_gpu_has_a_driver_of_its_own() -> None:
+    guest = replaced_place(Place.of(PLACES["venv"].of(example_with_gpus())), is_vgpu=True)
+    assert "fits the host's release" in fitted_all((install_driver(),), guest)[0].note
 
 
 def test_what_is_so_already_is_left_out() -> None:

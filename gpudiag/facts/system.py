@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, python_environment
+from gpudiag.facts.limits import control_group
+from gpudiag.knowledge import starters
+from gpudiag.knowledge.sandboxes import of_unit
 from gpudiag.model.facts import SystemFacts
 
 
@@ -36,7 +39,14 @@ def gather(root: Path = Path("/")) -> SystemFacts:
         root=os.geteuid() == 0 if hasattr(os, "geteuid") else None,
         sudo=shutil.which("sudo") is not None,
         python_environment=python_environment.gather(),
+        started_by=starters.names(os.environ, _unit(root)),
     )
+
+
+def _unit(root: Path) -> str:
+    """Return the unit of systemd that this process is in; "" if it is in none that is a service."""
+    sandbox, name = of_unit(control_group(root, "devices") or "") or ("", "")
+    return name if sandbox == "systemd" else ""
 
 
 def _distribution(root: Path) -> str:

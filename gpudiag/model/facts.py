@@ -86,6 +86,8 @@ class SystemFacts(FactFamily, tag="system"):
     sudo: bool | None = None
     """True if the command sudo is on PATH; None: not known."""
     python_environment: PythonEnvironment | None = None
+    started_by: Momentary[tuple[str, ...]] = ()
+    """What started this process besides a shell, the innermost first: names of :mod:`gpudiag.knowledge.starters`."""
 
 
 class ProvenanceKind(str, Enum):
