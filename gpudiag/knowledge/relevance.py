@@ -42,7 +42,8 @@ _DONE = re.compile(
 """Lines of programs that need no GPU and run, and of those that have done their work."""
 _FAILED = re.compile(r"^(?:\S{0,80}(?:Error|Exception)\b|Traceback |.*(?:core dumped|Killed|Aborted)\b)")
 _LOGGED = re.compile(r"\.cc:\d{1,5}\]")
-_SAYS_GPU = re.compile(r"(?i)gpu|cuda|nvidia")
+_SAYS_GPU = re.compile(r"(?i)gpu|cuda|nvidia|\bepoch\b|\bloss\b")
+"""Words of a program that a GPU was meant for; a training is one: without a GPU it was too slow for most."""
 _BEGINNING = 80
 _SPEAKER = re.compile(r"\[[^\]]{1,40}\]|\([^)]{1,40}\)|[\w.-]{1,40}(?= ?\|)")
 """The prefix that a launcher puts before each line of one of its processes."""
