@@ -23,6 +23,8 @@ _INVISIBLE = (
 )
 _UNPRINTABLE = re.compile(f"[{_INVISIBLE}]")
 
+_PLAIN_WORD = re.compile(r"(?:the|an?|this|these|no|in|on|at|part|one|two|several|every|each|some) ")
+
 
 def printable(text: str) -> str:
     """Return ``text`` with undecodable bytes of the operating system as escapes: JSON has no lone surrogates."""
@@ -149,3 +151,8 @@ def _is_unicode(stream: TextIO | None) -> bool:
 
 def _encoding(stream: TextIO | None) -> str:
     return getattr(stream, "encoding", None) or "utf-8"  # a StringIO has none
+
+
+def capitalised(text: str) -> str:
+    """Return a sentence with a capital letter, unless it begins with a name, such as that of a file or a command."""
+    return text[:1].upper() + text[1:] if _PLAIN_WORD.match(text) else text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gpudiag.fix import Action, Kind, Where, configure, note, run, run_container, start
+from gpudiag.fix import Action, Kind, Role, Where, configure, note, run, run_container, start
 
 _Start = Callable[[Sequence[str], str], tuple[str, str]]
 """Takes options of ``docker run``, each with its value, and the image; returns a command and what is said about it."""
@@ -130,8 +130,8 @@ class Sandbox:
     """How its security profile lets the devices in; SELinux and AppArmor have their own words otherwise."""
 
 
-def _on_host(command: str, note_: str = "") -> Action:
-    return configure(command, note_, where=Where.HOST)
+def _on_host(command: str, note_: str = "", role: Role = Role.FIX) -> Action:
+    return configure(command, note_, role=role, where=Where.HOST)
 
 
 _AGAIN = run(
@@ -142,7 +142,9 @@ _CGROUPS = _on_host(
     "sudo nvidia-ctk config --in-place --set nvidia-container-cli.no-cgroups=false",
     "if no container ever got its GPUs: true is only for rootless containers",
 )
-_OPEN_TO_ALL = _on_host("sudo chmod 0666 {files}", "or opens the files to everybody, until the next start of the host")
+_OPEN_TO_ALL = _on_host(
+    "sudo chmod 0666 {files}", "opens the files to everybody, until the next start of the host", Role.ALTERNATIVE
+)
 _JOIN = run_container("--group-add $(stat -c %g /dev/nvidiactl)", note="run it on the host: the number is the host's")
 
 _SPECIFICATION = _on_host(
@@ -231,7 +233,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         ),
         security=(
             start("podman run --security-opt=label=disable --device nvidia.com/gpu=all ..."),
-            _on_host("sudo setsebool -P container_use_devices on", "or allows it for all containers"),
+            _on_host("sudo setsebool -P container_use_devices on", "allows it for all containers", Role.ALTERNATIVE),
         ),
     ),
     Sandbox(

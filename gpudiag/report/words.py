@@ -42,7 +42,7 @@ from gpudiag.model.report import (
 from gpudiag.place import Place
 from gpudiag.probes import listing
 from gpudiag.report import accounts, program
-from gpudiag.text import counted, listed, one_line, plain
+from gpudiag.text import capitalised, counted, listed, one_line, plain
 
 NO_CAUSE = "No cause was found: TensorFlow lists its GPUs here"
 GAPS = 110
@@ -304,7 +304,8 @@ def headline(report: Report) -> str:
         return "The log shows no fault" if report.lines and (diagnosis.harmless or diagnosis.misleading) else ""
     fails = diagnosis.broken_at is Stage.FIRST_OP  # its devices were made
     if diagnosis.causes:
-        return one_line(f"{opening(report, diagnosis.causes[0])}{diagnosis.causes[0].cause}")
+        begins = opening(report, diagnosis.causes[0])
+        return one_line(f"{begins}{diagnosis.causes[0].cause}" if begins else capitalised(diagnosis.causes[0].cause))
     if report.facts.without_gpu:
         nodes, tensorflow = report.facts.device_nodes, report.facts.tensorflow
         amd = not isinstance(nodes, Unknown) and "AMD" in nodes.other_gpus.values()

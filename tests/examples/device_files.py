@@ -100,6 +100,8 @@ _MIG = replace(example_gpu(), mig_mode="enabled")
 _JOB = ContainerFacts(None, (), False, "17")
 _ALLOCATED = EnvironmentFacts({"SLURM_JOB_ID": "17", "SLURM_JOB_GPUS": "0"})
 _OPEN = _machine(*_ALL, cuinit="")
+_IN_GVISOR = ContainerFacts("docker", ("/.dockerenv",), False, None, sandbox="gvisor")
+"""As in https://github.com/google/gvisor/issues/9846."""
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "device_files_missing": _no_device_cases(
         Example("none", _machine()),
@@ -131,6 +133,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "driver_shows_no_gpu": _no_device_cases(
         Example("no device", _machine(*_ALL)),
         Example("unknown error", _machine(*_ALL, cuinit=_UNKNOWN_ERROR)),
+        Example("in a container of gVisor", _machine(*_ALL, container=_IN_GVISOR)),
+        Example(
+            "in any other container",
+            _machine(*_ALL, container=replace(_IN_GVISOR, sandbox=None)),
+            fires=False,
+        ),
         Example("hidden", _machine(*_ALL, environment=EnvironmentFacts({_MASK: "-1"})), fires=False),
         Example("MIG without an instance", _machine(*_ALL, nvml=NvmlFacts(None, MODULE, "12.2", (_MIG,))), fires=False),
         Example("not ready", _machine(*_ALL, cuinit="CUDA_ERROR_SYSTEM_NOT_READY"), fires=False),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpudiag.cause import Cause, Matches
+from gpudiag.cause import Cause, Fix, Matches
 from gpudiag.causes.shared.device_files import NoDevice
 from gpudiag.causes.shared.gpu_state import AFTER_SLEEP, KernelLog
-from gpudiag.fix import kernel_log, reboot, reload_uvm
+from gpudiag.fix import Where, check, kernel_log, reboot, reload_uvm, run_container
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.visibility import mask_in_force
 
 CAUSE = Cause(
@@ -42,6 +43,11 @@ def find(gpu: NoDevice, facts: Facts, kernel: KernelLog) -> Matches:
         reason = kernel.reason([device.pci_bus_id for device in visible])
         if reason is not None and reason.is_likely:
             return  # the kernel's log names the fault of a GPU: another cause says which
+        if not isinstance(facts.container, Unknown) and facts.container.sandbox == "gvisor":
+            match = gpu.match(Confidence.LIKELY)
+            why = "; gVisor passes on only those calls to the driver that it knows"
+            yield replace(match, figures={**match.figures, "why": why}, fix=_of_gvisor(facts))
+            return
         slept = kernel.slept if "ERROR_UNKNOWN" in gpu.error else ()
         match = gpu.match(Confidence.LIKELY if slept else Confidence.POSSIBLE)
         why = "; this machine was suspended, which the module nvidia_uvm often does not survive" if slept else ""
@@ -51,3 +57,16 @@ def find(gpu: NoDevice, facts: Facts, kernel: KernelLog) -> Matches:
             figures={**match.figures, "why": why},
             fix=(*AFTER_SLEEP, CAUSE.fix[2]) if slept else (),
         )
+
+
+def _of_gvisor(facts: Facts) -> Fix:
+    module = "" if isinstance(facts.driver, Unknown) else facts.driver.kernel_module or ""
+    release = (
+        f"must list the driver {module}; a newer release of runsc knows more" if module else "must list the driver"
+    )
+    return (
+        check("runsc nvproxy list-supported-drivers", release, where=Where.HOST),
+        *BY_NAME["gvisor"].rules,
+        BY_NAME["gvisor"].give,
+        run_container("--runtime=runc", "--gpus all", image="IMAGE", note="starts the container without gVisor"),
+    )

@@ -18,6 +18,7 @@ from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import Action, Kind, Where, check, configure, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.way import SYSTEM_NOT_READY
+from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -82,11 +83,11 @@ def find(whole: WholeDriver, listing: Listing, program: Program) -> Matches:
             if switches or joined
             else "a service of the driver, and no NVSwitch is seen whose Fabric Manager that would be"
         },
-        fix=_fix(do, is_expected=bool(switches or joined), has_switches=bool(switches)),
+        fix=_fix(do, whole, is_expected=bool(switches or joined), has_switches=bool(switches)),
     )
 
 
-def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
+def _fix(do: Action, whole: WholeDriver, *, is_expected: bool, has_switches: bool) -> Fix:
     """Return ``do`` and what follows it if a Fabric Manager is expected; otherwise, checks of the driver's services."""
     if is_expected:
         first = (do, configure("sudo systemctl enable --now nvidia-fabricmanager"))
@@ -100,4 +101,10 @@ def _fix(do: Action, *, is_expected: bool, has_switches: bool) -> Fix:
         "sudo nvidia-smi conf-compute -srs 1", "if nvidia-smi conf-compute -f shows: CC status: ON"
     )
     state = "must show: Completed, Success" + ("" if is_expected else "; N/A: there is none")
-    return (*first, None if has_switches else confidential, check("nvidia-smi -q | grep -A 2 Fabric", state))
+    devices = whole.nvml.devices
+    # Confidential computing began with compute capability 9.0 (Hopper).
+    is_older = bool(devices) and all(numbers(device.compute_capability or "9") < (9,) for device in devices)
+    actions = (*first, *(() if has_switches or is_older else (confidential,)))
+    if whole.container:
+        actions = tuple(action.replaced(where=Where.HOST) for action in actions)
+    return (*actions, check("nvidia-smi -q | grep -A 2 Fabric", state))

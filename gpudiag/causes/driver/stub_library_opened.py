@@ -8,7 +8,8 @@ and cuInit says CUDA_ERROR_STUB_LIBRARY. The driver itself can be in order: nvid
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.driver import not_the_drivers_own
+from gpudiag.causes.shared.driver import link_into, not_the_drivers_own, who_names
+from gpudiag.causes.shared.libraries import COMPUTE, PATH, without
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import unset
 from gpudiag.model.facts import Facts, Unknown
@@ -29,10 +30,23 @@ def find(facts: Facts, error: CuInitFailed) -> Matches:
         return
     folder, away = not_the_drivers_own(facts, _STUBS)
     path = None if isinstance(driver, Unknown) else driver.libcuda_path
+    link = link_into(facts, _STUBS)
+    library = facts.library(COMPUTE)
+    found_by = f", found by {library.source}" if link and library is not None and library.source else ""
     yield Match(
-        evidence=(f"libcuda.so.1 is {path or 'not known'}", f"cuInit: {error}"),
-        figures={"where": f", from {folder}" if folder else ""},
+        evidence=(
+            *([f"{link} is a link to {path}{found_by}"] if link else [f"libcuda.so.1 is {path or 'not known'}"]),
+            *who_names(facts, folder),
+            f"cuInit: {error}",
+        ),
+        figures={
+            "where": f", to which the link {link} in {library.source} leads,"
+            if link and library
+            else f", from {folder}"
+            if folder
+            else ""
+        },
         about=(folder,) if folder else (),
-        fix=(away,),
-        tried=away,
+        fix=(away, without(facts.variables.get(PATH, "").split(":"), [folder]) if link and found_by else None),
+        tried=None if link else away,
     )

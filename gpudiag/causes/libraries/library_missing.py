@@ -9,6 +9,7 @@ noexec. The loader passes over some of these without a word, and says "No such f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
@@ -25,7 +26,7 @@ from gpudiag.causes.shared.libraries import (
     with_cuda,
 )
 from gpudiag.fix import edit_note, install
-from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.facts import Facts, Library, Unknown
 from gpudiag.probes.host.libraries import PACKAGES, RUNTIME, installed, requirement, unopened
 from gpudiag.provenance import off_the_loaders_path
 
@@ -58,9 +59,10 @@ def find(facts: Facts) -> Matches:
     ]
     absent = [library for library in missing if installed(facts, library.soname) is None]
     is_bare = not any(installed(facts, name) for name in PACKAGES)
+    if is_bare and any(library.soname == RUNTIME and not good_copy(library) for library in unopened(facts)):
+        return  # no package of CUDA is installed: that the runtime is missing says it, with the same fix
     needed = [with_cuda(facts)] if absent and is_bare else [requirement(facts, library.soname) for library in absent]
     again = dict.fromkeys(f"{package.name}=={package.version}" for package in damaged)
-    packages = dict.fromkeys(PACKAGES[library.soname.partition(".")[0]] for library in missing)
     ignored, secure = secure_loader(facts)
     configured = {} if isinstance(facts.libraries, Unknown) else facts.libraries.configured
     unowned = dict.fromkeys(str(PurePath(state.path).parent) for state in states(missing) if not state.owner)
@@ -69,7 +71,7 @@ def find(facts: Facts) -> Matches:
         evidence=(*map(seen, missing), *shown(missing), *ignored),
         figures={
             "names": ", ".join(library.soname for library in missing),
-            "problem": problem(missing, f"was not found: the library of {', '.join(packages)} is missing"),
+            "problem": problem(missing, _not_found(missing, absent)),
         },
         about=tuple(library.soname for library in missing),
         fix=(
@@ -84,3 +86,12 @@ def find(facts: Facts) -> Matches:
             *secure,
         ),
     )
+
+
+def _not_found(missing: Sequence[Library], absent: Sequence[Library]) -> str:
+    """Return the end of a sentence on libraries that are nowhere; the packages of ``absent`` are not installed."""
+    verb = "was" if len(missing) == 1 else "were"
+    packages = list(dict.fromkeys(PACKAGES[library.soname.partition(".")[0]] for library in absent))
+    if not packages:
+        return f"{verb} not found, though the package is installed"
+    return f"{verb} not found: {', '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed"

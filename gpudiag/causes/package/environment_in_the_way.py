@@ -14,7 +14,7 @@ from gpudiag.fix import Action, ask, distinct, unset
 from gpudiag.model.diagnosis import Bisection, BisectionOutcome, Confidence, EnvironmentChange
 
 CAUSE = Cause(
-    title="{what}: TensorFlow {works} as soon as {then}",
+    title="{what}",
     fix=(unset("LD_PRELOAD"),),
     url="https://www.debuggingbook.org/html/DeltaDebugger.html",
     needs_gpu=False,
@@ -27,8 +27,9 @@ def find(bisection: Bisection) -> Matches:
         return
     missing = changes[0].missing
     whole = bisection.outcome is BisectionOutcome.FOUND
-    gone = "set" if missing else "gone"
-    verb = ("is" if len(changes) == 1 else "are") + (" missing" if missing else " in the way")
+    what, verb = _joined([change.what for change in changes]), "is" if len(changes) == 1 else "are"
+    works = f"TensorFlow {'gets its GPU' if bisection.wanted else 'can be imported'}"
+    gone = "it is gone" if len(changes) == 1 else "they are gone"
     unsure = "" if whole else "; the time was up before it was known which of it is needed"
     yield Match(
         evidence=(
@@ -38,9 +39,9 @@ def find(bisection: Bisection) -> Matches:
         ),
         confidence=Confidence.PROVED if whole else Confidence.LIKELY,
         figures={
-            "what": f"{_joined([change.what for change in changes])} {verb}",
-            "works": "gets its GPU" if bisection.wanted else "can be imported",
-            "then": f"{'it is' if len(changes) == 1 else 'they are'} {gone}",
+            "what": f"{works} with {what}, which {verb} not set here"
+            if missing
+            else f"{what} {verb} in the way: {works} as soon as {gone}",
         },
         fix=_lines(changes),
     )

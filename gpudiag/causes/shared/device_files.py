@@ -10,7 +10,7 @@ from gpudiag.causes.shared.machine import WholeDriver, kept_for_others, on_the_b
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
 from gpudiag.text import counted
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
@@ -21,7 +21,7 @@ _UVM_FILE = "/dev/nvidia-uvm"
 
 @dataclass(frozen=True)
 class NoDevice:
-    """CUDA finds no GPU, though the driver runs, outside a container.
+    """CUDA finds no GPU, though the driver runs, outside a container, or in one of gVisor's.
 
     The device files may be made at the first use of CUDA, so that they count only if CUDA has failed. Files that may
     not be opened, and a GPU that is kept for something else, are other causes.
@@ -39,7 +39,7 @@ class NoDevice:
     @classmethod
     def of(cls, evidence: Evidence) -> NoDevice | None:
         known, error = WholeDriver.of(evidence), cuinit_error(evidence.listing)
-        if known is None or known.container or not error or known.driver.kernel_module is None:
+        if known is None or not error or known.driver.kernel_module is None:
             return None
         nodes, signs = known.nodes, Signs.of(evidence)
         if (signs is not None and signs.shut_files) or kept_for_others(nodes):
@@ -47,6 +47,11 @@ class NoDevice:
         paths = [node.path for node in nodes.nodes]
         missing = [] if any(map(_GPU_FILE.fullmatch, paths)) else ["/dev/nvidia0"]
         missing += [] if _CONTROL_FILE in paths else [_CONTROL_FILE]
+        inside = known.facts.container
+        # gVisor's containers have the device files of the host, and a kernel of their own in place of its driver.
+        in_gvisor = not isinstance(inside, Unknown) and inside.sandbox == "gvisor" and not missing
+        if known.container and not in_gvisor:
+            return None
         return cls(known.facts, error, known.driver, known.nvml, nodes, tuple(missing))
 
     @property

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from shlex import quote
 
 from gpudiag.cause import Evidence, Fix, Match
+from gpudiag.causes.shared.libraries import COMPUTE, PATH
 from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, check, export, run, unset
+from gpudiag.fix import Action, Kind, check, export, run, unset
 from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
-from gpudiag.provenance import off_the_loaders_path
+from gpudiag.provenance import off_the_loaders_path, sentence
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
@@ -100,18 +102,37 @@ class TwoVersions:
 
 
 def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, Action]:
-    """Return libcuda's folder, "" if ``part`` is not in its name, and how to remove it from the path."""
+    """Return libcuda's folder, "" if ``part`` is not in its name, and how to remove it from the path.
+
+    If a link in an entry of ``LD_LIBRARY_PATH`` leads there, it is that entry, and the link is removed.
+    """
     driver = facts.driver
     path = "" if isinstance(driver, Unknown) else driver.libcuda_path or ""
-    entries = facts.variables.get("LD_LIBRARY_PATH", "").split(":")
+    entries = facts.variables.get(PATH, "").split(":")
+    if (link := link_into(facts, part)) is not None:
+        return str(PurePath(link).parent), run(f"rm {quote(link)}", f"a link to {path}", kind=Kind.REMOVE)
     rest = [entry for entry in entries if part not in entry]
     folder = path.rpartition("/")[0] if part in path else next((entry for entry in entries if part in entry), "")
     if len(rest) < len(entries):
-        name = "LD_LIBRARY_PATH"
-        return folder, export(name, ":".join(rest)) if any(rest) else unset(name)
+        return folder, export(PATH, ":".join(rest)) if any(rest) else unset(PATH)
     if folder:
         configured = {} if isinstance(facts.libraries, Unknown) else facts.libraries.configured
         if folder in configured:
             return folder, off_the_loaders_path(folder, configured[folder])
         return folder, check(f"grep -rn {quote(folder)} /etc/ld.so.conf /etc/ld.so.conf.d", "take the folder out there")
     return "", check(f"ls -l {path}", "if it is not the driver's own: remove it, or take its folder out of the way")
+
+
+def link_into(facts: Facts, part: str) -> str | None:
+    """Return the link by which the loader takes libcuda.so.1 from a folder with ``part`` in its name."""
+    library = facts.library(COMPUTE)
+    if library is None or library.path is None or library.file is None:
+        return None
+    return library.path if part in library.file and part not in library.path else None
+
+
+def who_names(facts: Facts, folder: str) -> tuple[str, ...]:
+    """Return the lines of evidence on what makes the loader search ``folder``."""
+    environment = facts.environment
+    named = () if isinstance(environment, Unknown) else environment.provenance
+    return tuple(sentence(found) for found in named if found.name == PATH and found.entry == folder)

@@ -19,6 +19,11 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Action, Kind, note, run
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, KernelFacts, ModuleSetting
+from gpudiag.place import family_of
+
+_KEY = "/var/lib/dkms/mok.pub"
+_KEYS = {"Fedora": "/etc/pki/akmods/certs/public_key.der"}
+"""The key with which a distribution signs the modules that it builds, if that is not dkms's: Fedora has akmods."""
 
 
 class IdleGpu(WholeDriver):
@@ -41,7 +46,7 @@ class IdleGpu(WholeDriver):
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),
                 "kernel": kernel,
-                "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else "/var/lib/dkms/mok.pub",
+                "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else _KEYS.get(family_of(name), _KEY),
             },
             fix=fix,
             stage=Stage.DRIVER_LIBRARY if self.driver.libcuda_path is None else Stage.DRIVER,

@@ -255,19 +255,18 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
     return found is None or (int(found[1]), int(found[2])) >= (2, 21)
 
 
-def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None) -> Action:
-    """Return the command that installs a library of the driver, or that points to a good ``copy``."""
+def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None, *, again: bool = False) -> Action:
+    """Return the command that installs a library of the driver, ``again`` or not, or points to ``copy``."""
     if copy is not None:
         folder = str(PurePath(copy.path).parent)
         return RENEW_CACHE if stale_cache(facts, folder) else put_first(facts, [folder])
     module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
     system = "" if isinstance(facts.system, Unknown) else facts.system.os
+    apt = f"sudo apt-get install{' --reinstall' if again else ''}"
     if module and "Ubuntu" in system:
-        return run(f"sudo apt-get install libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL_AS_ROOT)
+        return run(f"{apt} libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL_AS_ROOT)
     if "Debian" in system:
-        return run(
-            f"sudo apt-get install {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL_AS_ROOT
-        )
+        return run(f"{apt} {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL_AS_ROOT)
     for names, command in _LIBRARIES_OF_THE_DRIVER:
         if names.search(system):
             return command

@@ -28,11 +28,6 @@ _NEWER_LIBC = re.compile(r"version `(?P<symbol>GLIBC_(?P<release>[\d.]+))' not f
 _PASSED_OVER = re.compile("not opened|.*wrong ELF class")
 _LIBCS = (("2.31", "Ubuntu 20.04"), ("2.35", "Ubuntu 22.04"), ("2.36", "Debian 12"), ("2.39", "Ubuntu 24.04"))
 """The glibc of images that TensorFlow's users build on, the oldest first."""
-_REINSTALLED = (
-    ("apt-get install", "apt-get install --reinstall"),
-    ("dnf install", "dnf reinstall"),
-    ("zypper install", "zypper install --force"),
-)
 _READ_ONLY = ("apptainer", "singularity")
 _TRUSTED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 _ALTERNATIVES = run(
@@ -221,8 +216,4 @@ def _mended(facts: Facts, library: Library, path: str, container: str | None) ->
         mount = (f"-v {top}:{top}:ro",) if top else ()
         why = f"and with {top}, to which the link leads" if top else "brings the host's file again"
         return (run_container("--gpus all", *mount, image="IMAGE", note=why),)
-    again = cure_of_the_driver(facts, library.soname, None)
-    command = next(
-        (again.command.replace(old, new) for old, new in _REINSTALLED if old in again.command), again.command
-    )
-    return (again.replaced(command=command),)
+    return (cure_of_the_driver(facts, library.soname, None, again=True),)

@@ -16,7 +16,12 @@ What to do
 
 from __future__ import annotations
 
+import os
+import sys
 from itertools import islice
+from pathlib import Path
+
+import msgspec
 
 from gpudiag import fix, probe
 from gpudiag.knowledge import log_lines
@@ -25,6 +30,7 @@ from gpudiag.knowledge.log_lines import Line
 from gpudiag.model.facts import Facts
 from gpudiag.model.visibility import least_visible
 from gpudiag.probe import SEE_THE_CAUSE, Context, Findings, Raised, fail
+from gpudiag.text import printable
 
 PROBE = probe.Probe(quick=True, as_user=True)
 
@@ -58,6 +64,9 @@ class Reading(probe.Reading):
     """Libraries that TensorFlow tried to open and could not, each with the loader's message."""
     lines: tuple[Line, ...]
     """The other lines of TensorFlow's log, from the import on."""
+    hidden: dict[str, str] = {}
+    """Modules that the import of TensorFlow loaded, and that programs started in the working directory do not get:
+    each with the file there that has its name."""
 
     def figure(self) -> str:
         return ", not opened: ".join(
@@ -70,7 +79,34 @@ def measure(ctx: Context) -> Reading:
     imported = ctx.import_log()
     with ctx.placements() as printed:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
-    return read_log((*imported, *printed.lines), len(listed), raised)
+    reading = read_log((*imported, *printed.lines), len(listed), raised)
+    return msgspec.structs.replace(reading, hidden=hidden_in(Path.cwd()))
+
+
+_OF_THE_START = ("encodings", "codecs", "io", "abc", "site", "stat", "posixpath", "genericpath", "os", "zipimport")
+"""Modules that Python loads before it looks into the folder of a program."""
+_OF_GPUDIAG = ("gpudiag", "msgspec", "elftools", "packaging")
+
+
+def hidden_in(folder: Path) -> dict[str, str]:
+    """Return the modules of this process that a file in ``folder`` hides from programs there, each with the file."""
+    hidden = {}
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208  # names alone
+    except OSError:
+        return {}
+    for name in names:
+        stem = name.removesuffix(".py")
+        module = sys.modules.get(stem)
+        if module is None or stem in (*_OF_THE_START, *_OF_GPUDIAG) or not stem.isidentifier():
+            continue
+        file = folder / name if name.endswith(".py") else folder / name / "__init__.py"
+        # What has no file is built in, or frozen: no folder is searched for it.
+        own = getattr(module, "__file__", None)
+        origin = getattr(getattr(module, "__spec__", None), "origin", None)
+        if own and origin not in ("built-in", "frozen") and file.is_file() and not file.samefile(own):
+            hidden[stem] = printable(str(file))
+    return hidden
 
 
 def read_log(printed: tuple[str, ...], listed: int, raised: Raised | None) -> Reading:
