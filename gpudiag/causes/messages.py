@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 from gpudiag.cause import CatalogueCause, Cause, Match, Matches, Program
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.advice import FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import fill_in
+from gpudiag.fix import Action, Kind, distinct, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import fatal_line, text
 from gpudiag.knowledge.message import Event, Message, Worth
@@ -24,6 +25,7 @@ from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LI
 from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
 from gpudiag.knowledge.messages.system import FAMILY as SYSTEM
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
+from gpudiag.knowledge.messages.xid import RECOVERIES, XIDS
 from gpudiag.knowledge.origin import Origin
 from gpudiag.model.report import Figure
 
@@ -69,8 +71,18 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, 
             events.append(event)
     ending = of_the_end(program)
     named = [event for event in events if not event.message.symptom or event.message in ending]
+    required = next((_match(event, origin).fix for event in events if event.message in RECOVERIES), ())
+    if required and any(event.message in XIDS for event in named):  # the Xid says what failed, the driver what helps
+        named = [event for event in named if event.message not in RECOVERIES]
     for event in (named or events)[:_MOST]:
-        yield all_of_them()[event.message.name], _match(event, origin)
+        match = _match(event, origin)
+        if required and event.message in XIDS:
+            match = replace(match, fix=distinct((*required, *(a for a in match.fix if a and not _restarts(a)))))
+        yield all_of_them()[event.message.name], match
+
+
+def _restarts(action: Action) -> bool:
+    return action.kind in (Kind.REBOOT, Kind.RESET_GPU)
 
 
 def of_the_end(program: Program) -> frozenset[Message]:

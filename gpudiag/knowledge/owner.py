@@ -84,7 +84,7 @@ TORCH = Owner(
         ask("python -c 'import torch; print(torch.__version__, torch.cuda.get_arch_list())'", "must list the GPU's"),
     ),
     memory=(
-        edit_note("use a smaller batch, or smaller inputs"),
+        edit_note("use a smaller batch, smaller inputs, or a model of half precision"),
         export("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "if much is reserved but unallocated"),
     ),
 )
@@ -281,7 +281,7 @@ def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owne
             return named
         if of_log is TORCH and _NOT_OPENED in line and (package := _PACKAGE.search(above)):
             return Owner(package[1], extends=TORCH.name)
-    return of_log or (ANYBODY if sonames.named(line) else None)
+    return of_log or (ANYBODY if sonames.named(line) or "for CUDA runtime version" in line else None)
 
 
 def _only(line: str) -> Owner | None:

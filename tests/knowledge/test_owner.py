@@ -50,3 +50,29 @@ def test_the_nearest_frame_decides_where_several_frameworks_occur() -> None:
 
 def test_a_python_alone_says_nothing_of_tensorflow() -> None:
     assert str(Origin(('  File "/usr/lib/python3.10/runpy.py", line 196, in _run',))) == ""
+
+
+GSP = "NVRM: Xid (PCI:0000:9b:00): 119, pid=1230, Timeout after 6s of waiting for RPC response from GPU2 GSP!"
+REQUIRED = "NVRM: Xid (PCI:0000:9b:00): 154, GPU recovery action changed from 0x0 (None) to 0x{} ({})"
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.70 GiB. GPU 0 has a total capacity of 23.64 GiB "
+    "of which 1.02 GiB is free. {}Of the allocated memory 2.93 GiB is allocated by PyTorch, and {} is reserved by "
+    "PyTorch but unallocated."
+)
+OTHER = "Process 493 has 12.02 GiB memory in use. Including non-PyTorch memory, this process has 3 GiB memory in use. "
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "first"),
+    [
+        ((GSP,), "xid_119", "sudo nvidia-smi --gpu-reset -i 0000:9b:00.0"),
+        ((GSP, REQUIRED.format(2, "Node Reboot Required")), "xid_119", "sudo reboot"),
+        ((REQUIRED.format(2, "OS Reboot"),), "recovery_by_reboot", "sudo reboot"),
+        ((FULL.format(OTHER, "16.91 MiB"),), "torch_full_by_another", "kill 493"),
+        ((FULL.format("", "2.30 GiB"),), "torch_fragmented", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+    ],
+)
+def test_what_the_event_itself_says_decides_what_is_done_first(lines: tuple[str, ...], cause: str, first: str) -> None:
+    (found,) = why.explained(lines, ("gpudiag", "why")).diagnosis.causes
+    assert found.cause_id == cause
+    assert first in found.fix[0].command

@@ -9,6 +9,7 @@ GPU keeps TensorFlow from all the others. The kernel log has an Xid that names t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudiag.cause import Cause, Fix, Match, Matches, Program
 from gpudiag.causes.shared.devices import ChosenGpus
@@ -18,7 +19,9 @@ from gpudiag.causes.shared.steps import FirstFailed, devices_log
 from gpudiag.causes.shared.variables import Errors
 from gpudiag.fix import Action, Kind, Role, check, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log, text
+from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, GPU_FAILED
+from gpudiag.knowledge.messages.xid import RECOVERIES, XIDS
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.missing import lost_gpus
 
@@ -70,6 +73,11 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     who = f"GPU {' and '.join(map(str, indices))}" if indices else "a GPU"
     is_likely = bool(named or reason or slept)
     does = "does not answer" if lost else "fails when it is used"
+    stated = None if gpus.gpus else _stated(program, XIDS)
+    required = None if gpus.gpus else _stated(program, RECOVERIES)
+    otherwise: Fix = (CAUSE.fix[0], other, gpus.reset(indices), CAUSE.fix[3])
+    if named and not gpus.gpus:  # a log alone: no GPU can be chosen, and dmesg is what it may be
+        otherwise = (CAUSE.fix[3], CAUSE.fix[0])
     yield Match(
         evidence=(
             *(f"NVML: GPU {index}: {why}" for index, why in lost.items()),
@@ -80,13 +88,19 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
         confidence=Confidence.PROVED if lost else Confidence.LIKELY if is_likely else Confidence.POSSIBLE,
         figures={
             "who": f"the kernel's log names a fault of {who}" if reason and not lost else f"{who} {does}",
-            "what": _what(reason, is_named=named, has_slept=bool(slept)),
+            "what": _what(reason or stated, is_named=named, has_slept=bool(slept)),
         },
-        fix=_fix(reason, other, AFTER_SLEEP if slept else (CAUSE.fix[0], other, gpus.reset(indices), CAUSE.fix[3])),
+        fix=_fix(reason or required or stated, other, AFTER_SLEEP if slept else otherwise),
         tried=None if slept else other,
         gpus=addresses(failing),
         stage=broken_at if broken_at in _WHERE_IT_SHOWS else Stage.CONFIGURATION,
     )
+
+
+def _stated(program: Program, messages: Iterable[Message]) -> KernelReason | None:
+    """Return what the program's own log has of the kernel's messages."""
+    event = program.first(*messages)
+    return KernelReason(event, (event.line,), Confidence.LIKELY) if event else None
 
 
 def _failed_on(reason: KernelReason, gpus: ChosenGpus) -> bool:

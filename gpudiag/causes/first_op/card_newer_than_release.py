@@ -59,7 +59,7 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         NO_CODE_FOR_GPU,
         STRAY_ACCESS,
     )
-    if not origin.stated.cards:
+    if not origin.stated.cards or origin.is_of_another:
         return
     card, line = origin.stated.cards[0]
     cuda, release = _libraries(origin)

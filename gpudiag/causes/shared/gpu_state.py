@@ -127,7 +127,7 @@ class KernelLog(tuple[str, ...]):
         # Several faults lead to such a line, but one that names the GPU, and no program, is about this one.
         named = set(map(str.lower, _PCI.findall(best.line)))
         names = tuple(gpu for gpu in gpus if _names(named, (gpu,)))
-        certain = _doubt(best) == 0 or (bool(names) and best.message not in _XIDS)
+        certain = _doubt(best) == 0 or (bool(names) and best.message not in xid_messages.XIDS)
         return KernelReason(
             best, tuple(dict.fromkeys(lines))[:3], Confidence.LIKELY if certain else Confidence.POSSIBLE, names
         )
@@ -148,8 +148,7 @@ AFTER_SLEEP = (
 """How CUDA is made to work again after the machine was suspended."""
 _SOURCE = "kernel log: "
 _PCI = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}", re.IGNORECASE)
-_XIDS = frozenset((xid_messages.XID, *xid_messages.BY_NUMBER.values()))
-_OF_THE_KERNEL = frozenset((*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *_XIDS))
+_OF_THE_KERNEL = frozenset((*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *xid_messages.XIDS))
 
 
 def _names(named: set[str], gpus: Sequence[str]) -> bool:

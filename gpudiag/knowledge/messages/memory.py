@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import check, edit, edit_note, export, nvidia_smi
+from gpudiag.fix import Kind, Role, check, edit, edit_note, export, nvidia_smi, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 
@@ -115,12 +115,39 @@ TORCH_FULL = FAMILY.fault(
     "OutOfMemoryError: Allocation on device",
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
-    meaning="PyTorch finds no memory on the GPU: another process holds it, or the batch is too large for what is left",
+    meaning="PyTorch finds too little free memory on the GPU: the program needs more than the GPU has, or another "
+    "process holds it",
     fix=(
+        edit_note("use a smaller batch, smaller inputs, or a model of half precision"),
         nvidia_smi(
             "shows memory and processes: end the others; a notebook keeps its memory until its kernel is restarted"
         ),
-        edit_note("use a smaller batch, or smaller inputs"),
+    ),
+    confidence=Confidence.POSSIBLE,
+    seen="PyTorch",
+)
+FAMILY.fault(
+    "torch_full_by_another",
+    "CUDA out of memory. Tried to allocate {}Process {pid:d} has {held:v} GiB memory in use. {}this process has",
+    meaning="another process, {pid}, holds {held} GiB of the GPU's memory, and PyTorch finds too little",
+    in_general="another process holds the GPU's memory, and PyTorch finds too little",
+    fix=(
+        run("kill {pid}", "if it is yours and no longer needed: ps -p {pid} shows what it is", kind=Kind.END_PROCESS),
+        export("CUDA_VISIBLE_DEVICES", "1", "or another GPU that is free, by nvidia-smi"),
+        edit_note("or use a smaller batch beside it"),
+    ),
+    seen="PyTorch",
+)
+FAMILY.fault(
+    "torch_fragmented",
+    "CUDA out of memory. Tried to allocate {} and {pieces:v} GiB is reserved by PyTorch but unallocated",
+    meaning="PyTorch holds {pieces} GiB of the GPU's memory that no tensor uses: it is fragmented into pieces that "
+    "are too small",
+    in_general="PyTorch holds memory of the GPU that no tensor uses, fragmented into pieces that are too small",
+    fix=(
+        export("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "lets PyTorch join the pieces; Linux"),
+        export("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128", "with PyTorch before 2.1", role=Role.ALTERNATIVE),
+        edit_note("or use a smaller batch, or smaller inputs"),
     ),
     confidence=Confidence.POSSIBLE,
     seen="PyTorch",

@@ -55,6 +55,21 @@ NO_CODE_FOR_AMD_GPU = FAMILY.fault(
     stage=Stage.FIRST_OP,
 )
 FAMILY.fault(
+    "rocm_bitcode_missing",
+    "bitcode module is required by this HLO module but was not found at",
+    meaning="XLA does not find ROCm's bitcode files: the package rocm-device-libs is missing, or ROCm lies elsewhere",
+    fix=(
+        run(
+            "sudo apt install rocm-device-libs",
+            "puts them into /opt/rocm/amdgcn/bitcode; they must be of the installed ROCm",
+            kind=Kind.INSTALL_AS_ROOT,
+        ),
+        export("ROCM_PATH", "/opt/rocm", "or the folder that has amdgcn/bitcode, if ROCm is installed elsewhere"),
+        _FITTING,
+    ),
+    stage=Stage.FIRST_OP,
+)
+FAMILY.fault(
     "rocblas_files_elsewhere",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: No such file or directory{}",
     "rocBLAS error: Cannot read {folder:s}/TensileLibrary.dat: Illegal seek{}",

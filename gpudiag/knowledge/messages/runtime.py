@@ -368,7 +368,6 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "jit_failed",
-    "bitcode module is required by this HLO module but was not found at",
     "Failed to compile generated PTX with ptxas",
     "Generating device code failed",
     "Lowering to GPU kernels failed",

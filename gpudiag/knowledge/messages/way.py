@@ -296,8 +296,8 @@ GPU_FAILED = FAMILY.fault(
     "fallen off the bus",
     meaning="the GPU, its memory, its power or its connection has failed",
     fix=(
-        check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
         reboot(),
+        check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
         reset_gpu("0", "if no process uses the failing GPU", role=Role.ALTERNATIVE),
         note(
             "if it comes again: check power, seat and temperature, and have the GPU replaced",

@@ -1,7 +1,8 @@
 """Xid: the errors that NVIDIA's kernel module writes into the kernel log when something fails on a GPU.
 
-The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.04); the meanings are from NVIDIA's
-catalogue of Xids, in our own words.
+The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.04); the meanings, and what is done first
+(restart the program, reset the GPU, reboot, nothing), are from NVIDIA's catalogue of Xids, in our own words
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, and ``xiderrorsmapping.csv`` of NVSentinel).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ FAMILY = MessageFamily(
     url="https://docs.nvidia.com/deploy/xid-errors/",
 )
 
+_AGAIN = note("start the program again: NVIDIA asks for nothing more at first")
 _PROGRAM = (
+    _AGAIN,
     check("CUDA_LAUNCH_BLOCKING=1 python program.py", "makes the traceback name the operation that failed"),
     note("test the GPU if other programs fail on it, too: sudo dcgmi diag -r 3"),
 )
@@ -71,10 +74,10 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     (
         "32 80",
         "commands for the GPU were damaged on their way: the driver, memory of the host, or PCIe",
-        _LOST,
+        (_AGAIN, *_UPDATE),
         Confidence.POSSIBLE,
     ),
-    ("38", "the firmware of the driver failed", (*_RESET[:1], *_UPDATE), Confidence.LIKELY),
+    ("38", "the firmware of the driver failed", (_AGAIN, *_UPDATE), Confidence.LIKELY),
     (
         "43 174",
         "the driver ended what a program ran on the GPU; the program, as a rule, is at fault",
@@ -84,19 +87,22 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     (
         "45",
         "the driver cleaned up after a program that ended or failed; another Xid before it names the fault",
-        (note("look at the Xid before this one; alone it only says that a program was ended"),),
+        (
+            _AGAIN,
+            note("look at the Xid before this one; alone it only says that a program was ended"),
+        ),
         Confidence.POSSIBLE,
     ),
-    ("44", "the GPU failed while it changed from one program to another", (*_RESET[:1], *_UPDATE), Confidence.POSSIBLE),
+    ("44", "the GPU failed while it changed from one program to another", (_AGAIN, *_UPDATE), Confidence.POSSIBLE),
     ("48 140 171 172", "memory of the GPU has an error that cannot be corrected", _RESET, Confidence.LIKELY),
     (
         "56 57 16 19",
         "the GPU's display or its memory failed",
-        _LOST,
+        _UPDATE,
         Confidence.POSSIBLE,
     ),
     ("58 175 90", "the GPU's memory system has failed", _RESET, Confidence.LIKELY),
-    ("59 61 62 122 123 124", "the GPU's power controller has failed", _LOST, Confidence.LIKELY),
+    ("59 61 62 122 123 124", "the GPU's power controller has failed", (*_RESET, *_LOST[1:]), Confidence.LIKELY),
     (
         "63 156 160",
         "a bad place of the GPU's memory was retired; this takes effect after a reset",
@@ -118,13 +124,13 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     (
         "39 40 41 70 71 72 75 76 77 85 126 127 128 129 130 131 132 133 134 135",
         "an engine of the GPU that copies memory has failed",
-        _RESET,
+        (_AGAIN, *_RESET),
         Confidence.POSSIBLE,
     ),
     (
         "68 83 84 88 89 96 97 98 47 65 73 142 82 99 100 101 102 103 104 105 86 139 20 21 22 27 28 29 34 35 36 42",
         "an engine of the GPU for video has failed",
-        _UPDATE,
+        (_AGAIN, *_UPDATE),
         Confidence.POSSIBLE,
     ),
     ("69", "the GPU refused commands of the program or of the driver", _PROGRAM, Confidence.POSSIBLE),
@@ -143,11 +149,16 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
     ("79", "the GPU does not answer any more: it has fallen off the PCIe bus", _LOST, Confidence.LIKELY),
     ("81", "the GPU's VGA unit has failed", _LOST, Confidence.POSSIBLE),
     ("87", "the driver reports on itself", _UPDATE, Confidence.POSSIBLE),
-    ("92", "the GPU's memory has many errors that could be corrected", _RESET, Confidence.POSSIBLE),
+    (
+        "92",
+        "the GPU's memory has many errors that could be corrected",
+        (note("nothing has to be done now; if it comes often, reset the GPU and watch its memory"), *_RESET[1:]),
+        Confidence.POSSIBLE,
+    ),
     (
         "94",
         "memory of the GPU has an error that was contained: only the program that used it was ended",
-        (note("start the program again"), *_RESET),
+        (note("start the program again; the GPU can be reset when no program uses it"), *_RESET),
         Confidence.LIKELY,
     ),
     (
@@ -157,20 +168,15 @@ _ROWS: tuple[tuple[str, str, tuple[Action, ...], Confidence], ...] = (
         Confidence.LIKELY,
     ),
     ("109", "the GPU did not change from one program to another in time", _RESET, Confidence.POSSIBLE),
-    ("110 33 60 169", "the GPU's security processor has failed", _LOST, Confidence.LIKELY),
+    ("110 33 60 169", "the GPU's security processor has failed", (*_RESET, *_LOST[1:]), Confidence.LIKELY),
     ("119 120 158", "the GPU's system processor (GSP) does not answer the driver", _GSP, Confidence.LIKELY),
     ("121 173", "the link between the GPU and its CPU has an error", _LOST, Confidence.LIKELY),
     ("125 93", "the GPU's settings memory (InfoROM) is damaged or worn out", _UPDATE, Confidence.LIKELY),
-    ("136", "an NVLink connection could not be trained", _NVLINK, Confidence.LIKELY),
+    ("136", "an NVLink connection could not be trained", (*_RESET[:1], *_NVLINK), Confidence.LIKELY),
     ("138 141 159", "a part of the GPU has failed", _RESET, Confidence.POSSIBLE),
     ("143", "the GPU could not be initialised", _LOST, Confidence.LIKELY),
     ("151", "the confidential computing keys could not be renewed", _RESET[:1], Confidence.LIKELY),
-    (
-        "154",
-        "the driver says what must be done before the GPU is used again: the end of the line names it",
-        _RESET,
-        Confidence.LIKELY,
-    ),
+    ("154", "the driver says what the GPU needs: the end of the line names it", _RESET, Confidence.LIKELY),
     ("167 176", "the GPU's PCIe connection has failed", _LOST, Confidence.LIKELY),
     ("168", "the GPU has less memory than it should have", _RESET, Confidence.LIKELY),
 )
@@ -188,6 +194,38 @@ def _rows() -> dict[str, Message]:
 
 
 BY_NUMBER = _rows()
+_REQUIRED = "Xid 154: the driver says what the GPU needs before it is used again: {code}"
+_BY_ACTION = {
+    action: message
+    for actions, message in (
+        (
+            actions,
+            FAMILY.fault(f"recovery_by_{name}", meaning=_REQUIRED, in_general=f"Xid 154 asks for: {name}", fix=fix),
+        )
+        for name, actions, fix in (
+            ("reboot", ("Node Reboot Required", "OS Reboot", "Node Reboot"), (reboot(), *_LOST[1:])),
+            (
+                "reset",
+                ("GPU Reset Required", "GPU Reset", "PF FLR", "Drain and Reset"),
+                (reset_gpu("{gpu}.0", "when no process uses this GPU; or reboot"), *_RESET[1:]),
+            ),
+            ("drain", ("Drain P2P",), (note("end the programs that exchange data with this GPU over NVLink"),)),
+        )
+    )
+    for action in actions
+}
+RECOVERY = FAMILY.fault(
+    "recovery_action",
+    pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \((?:PCI:)?(?P<gpu>[^).]{1,60})[^)]{0,9}\): 154\b.{0,99}"
+    r"recovery action changed from .{0,40} to \w{1,9} \((?P<code>(?!None)[^)]{1,40})\)",
+    words=("recovery",),
+    codes=_BY_ACTION,
+    meaning=_REQUIRED,
+    in_general="the driver says what the GPU needs before it is used again",
+    fix=(kernel_log("shows the Xid before this one: what it needs is what helps"), *_UPDATE),
+)
+RECOVERIES = frozenset((RECOVERY, *_BY_ACTION.values()))
+"""What the driver itself asks for, whatever an Xid beside it would need."""
 XID = FAMILY.fault(
     "xid",
     pattern=r"NVRM: (?:GPU at \S{1,60} )?Xid \((?:PCI:)?(?P<gpu>[^).]{1,60})[^)]{0,9}\): (?P<code>\d{1,4})\b.{0,40}",
@@ -198,6 +236,7 @@ XID = FAMILY.fault(
     fix=(kernel_log("shows all that it reported"), *_UPDATE),
     confidence=Confidence.POSSIBLE,
 )
+XIDS = frozenset((XID, *BY_NUMBER.values()))
 INIT_FAILED = FAMILY.fault(
     "rm_init_failed",
     "NVRM: RmInitAdapter failed",
