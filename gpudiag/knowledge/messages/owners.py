@@ -166,7 +166,7 @@ LIBRARIES = {
         rf"(?<![\w./-])(?P<library>{_stems}(?:[_-]\w{{1,30}}){{0,3}}\.so[.\d]{{0,20}})"
         r"(?:'; dlerror: .{0,300}|: cannot open shared object file.{0,60}|"
         r"'? (?:does not exist|is missing|not found)\b)",
-        words=("cannot", "dlerror", "missing", "found", "exist"),
+        words=("so",),
         meaning=f"the loader does not find {{library}}, which is of {_owner}",
         in_general=f"the loader does not find a library of {_owner}",
         fix=_fix,

@@ -106,12 +106,12 @@ NAME_OF_TENSORFLOW_1 = FAMILY.fault(
     r"AUTO_REUSE|get_collection|assign|rnn_cell|dynamic_rnn|AdamOptimizer|GradientDescentOptimizer|"
     r"FileWriter|resize_bilinear|resize_images|train\.AdamOptimizer"
     r")'|No module named '(?P<module>tensorflow\.contrib)[\w.]*'",
-    words=("tensorflow",),
+    words=("attribute", "named"),
 )
 EMPTY_TENSORFLOW = FAMILY.fault(
     "empty_tensorflow",
     pattern=r"module 'tensorflow' has no attribute '(?P<name>__version__|constant|keras|Variable|test|compat)'",
-    words=("tensorflow",),
+    words=("attribute",),
 )
 FRAMEWORK_NOT_THERE = FAMILY.fault(
     "framework_not_there",
@@ -148,7 +148,7 @@ NO_WHEEL = FAMILY.fault(
     pattern=r"(?:No matching distribution found for|Could not find a version that satisfies the requirement|An error "
     r"occurred while installing) (?P<what>tensorflow(?:-gpu|-cpu|-intel)?(?:\[[\w,-]+\])?"
     r"(?:[=<>!~]=?[\w*]+(?:\.[\w*]+){0,5})?)(?![\w-])",
-    words=("tensorflow",),
+    words=("matching", "satisfies", "installing"),
     seen="pip",
 )
 NO_CANDIDATE = FAMILY.fault(
@@ -203,7 +203,7 @@ SYMBOL_NOT_THERE = FAMILY.fault(
 NO_TENSORFLOW = FAMILY.fault(
     "no_tensorflow",
     pattern=r"No module named '?tensorflow'?(?![.\w])",
-    words=("tensorflow",),
+    words=("named",),
 )
 INSTALLED_TWICE = FAMILY.fault(
     "installed_twice",
