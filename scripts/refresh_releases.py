@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -41,28 +41,47 @@ SYSTEMS = {
     r"macosx.*x86_64": "mac_x86_64",
     r"macosx.*arm64": "mac_arm64",
 }
-HEAD = '''"""What each release of TensorFlow needs, and the systems and Pythons that it has wheels for, by pypi.org.
+HEAD = '''"""The requirements of each TensorFlow release, and the systems and Pythons of its wheels, by pypi.org.
 
-Written by ``scripts/refresh_releases.py``, {day}. Of a release with several patches the last
-is asked for what it needs.
+Written by ``scripts/refresh_releases.py``, {day}. The requirements are those of a release's last patch. Both
+tables are written as what differs from the release before; None stands for what it no longer has.
 """
 
 from __future__ import annotations
 
-WHEELS: dict[tuple[int, int], dict[str, tuple[str, str]]] = {{
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+_Value = TypeVar("_Value")
+_Release = tuple[int, int]
+
+
+def _whole(changes: Mapping[_Release, Mapping[str, _Value | None]]) -> Iterator[tuple[_Release, dict[str, _Value]]]:
+    """Yield each release with all that it has, given what differs from the release before."""
+    held: dict[str, _Value] = {{}}
+    for release, changed in changes.items():
+        kept = {{name: value for name, value in held.items() if name not in changed}}
+        held = kept | {{name: value for name, value in changed.items() if value is not None}}
+        yield release, dict(sorted(held.items()))
+
+
+_WHEELS: dict[_Release, dict[str, tuple[str, str] | None]] = {{
 {wheels}
 }}
-"""Release to systems, each with the oldest and the newest Python."""
+WHEELS = dict(_whole(_WHEELS))
+"""For each release, the systems that it has wheels for, each with the oldest and the newest Python."""
 
-NEEDS: dict[tuple[int, int], dict[str, str]] = {{
+_NEEDS: dict[_Release, dict[str, str | None]] = {{
 {needs}
 }}
-"""Release to distributions and the versions of them that it takes ("" for any); systems' own are left out."""
+NEEDS = dict(_whole(_NEEDS))
+"""For each release, its requirements: distributions and accepted versions ("" for any); requirements of one system
+alone are left out."""
 
 OTHERS: dict[str, dict[str, tuple[str, str, str, str]]] = {{
 {others}
 }}
-"""Other distributions to systems, each with the oldest and the newest release and Python that there are wheels for."""
+"""For other distributions, the systems that have wheels, each with the oldest and the newest release and Python."""
 '''
 
 
@@ -115,6 +134,15 @@ def spans(found: dict[Version, dict[str, set[Version]]]) -> dict[str, tuple[str,
     }
 
 
+def changes(rows: Mapping[Version, Mapping[str, object]]) -> Iterator[tuple[Version, dict[str, object]]]:
+    """Yield what each row has that differs from the row before; None for what it has no longer."""
+    before: Mapping[str, object] = {}
+    for release, row in rows.items():
+        changed = {name: what for name, what in row.items() if name not in before or before[name] != what}
+        yield release, dict(sorted({**changed, **dict.fromkeys(before.keys() - row.keys())}.items()))
+        before = row
+
+
 def table(rows: Iterable[tuple[Version, Mapping[str, object]]]) -> str:
     return "\n".join(
         f"    ({pair.major}, {pair.minor}): {{" + ", ".join(f"{name!r}: {what!r}" for name, what in row.items()) + "},"
@@ -143,8 +171,8 @@ def main() -> None:
     others = {name: spans(wheels(pip(name, python, "-vvv"), name)) for name, python in OTHERS.items()}
     day = datetime.now(timezone.utc).date().isoformat()
     tables = {
-        "wheels": table(ranges.items()),
-        "needs": table(needed.items()),
+        "wheels": table(changes(ranges)),
+        "needs": table(changes(needed)),
         "others": "\n".join(f"    {name!r}: {of!r}," for name, of in others.items()),
     }
     OUTPUT.write_text(HEAD.format(day=day, **tables))

@@ -156,10 +156,6 @@ _JETSON = re.compile(
 )
 _COLAB = re.compile(r"(?i)\bcolab\b|/content/(?:drive|sample_data)\b")
 _NOTEBOOK = re.compile(r"(?i)\bjupyter|\bipykernel|\.ipynb\b|<ipython-input|\bIn \[\d+\]:|\bcolab\b|\bnotebooks?\b")
-_OWN_BUILD = re.compile(
-    r"(?i)\b(?:built|build|compiled|compile|installed|tensorflow) from (?:the )?source|\bfrom source\b(?! or binary)|"
-    r"source or binary\)?:? ?\W{0,4}source"
-)
 _MUSL = re.compile(
     r"(?i)\balpine\b|\bmusl\b|\bapk add\b|Error relocating /|Error loading shared library \S{1,200}: "
     r"[^(\n]{1,80}\(needed by"
@@ -336,11 +332,6 @@ class Origin:
     @cached_property
     def notebook(self) -> bool:
         return self._has(_NOTEBOOK)
-
-    @cached_property
-    def is_own_build(self) -> bool:
-        """True if the log shows that this TensorFlow was built from source."""
-        return self._has(_OWN_BUILD)
 
     @cached_property
     def musl(self) -> bool:

@@ -32,11 +32,6 @@ class Task:
     gpus: tuple[Gpu, ...]
 
     @property
-    def peer_key(self) -> str:
-        """The key of the job that runs the probe's second process, if there is one."""
-        return f"{self.key}/peer"
-
-    @property
     def label(self) -> str:
         return " ".join([self.entry.name, *(f"GPU {gpu.index}" for gpu in self.gpus)])
 

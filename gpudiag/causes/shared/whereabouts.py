@@ -120,12 +120,6 @@ def _off_the_path(facts: Facts, library: Library, copy: LibraryCopy, files: tupl
     )
 
 
-def _keeps_to_itself(facts: Facts, folder: str) -> bool:
-    """Return whether the loader's cache is not to be changed: an image that is read only, or a folder of all kinds."""
-    container = None if isinstance(facts.container, Unknown) else facts.container.name
-    return container in _READ_ONLY or is_in_environment(folder, facts)
-
-
 def _named(facts: Facts, copy: LibraryCopy, folder: str) -> Iterator[str]:
     """Yield the place that meant the loader to look in ``folder``."""
     value = facts.variables.get(PATH)
