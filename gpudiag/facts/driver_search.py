@@ -76,7 +76,7 @@ class Search:
     def _take(self, folder: Path, names: Sequence[str], place: str) -> None:
         for stem, name in self._stems.items():
             # The name itself, or else the file that lacks a link of this name.
-            versions = [name] if name in names else sorted(n for n in names if re.fullmatch(rf"{stem}\d[\d.]+", n))
+            versions = [name] if name in names else sorted(n for n in names if _has_release(n, stem))
             for version in versions[-1:]:
                 self.files[name].setdefault(folder / version, place)
 
@@ -141,6 +141,12 @@ class Search:
                 continue
             self._take(Path(folder), names, "")
         return False
+
+
+def _has_release(name: str, stem: str) -> bool:
+    """Return whether a file is called ``stem`` with the release of a driver, such as ``libcuda.so.580.65.06``."""
+    release = name.removeprefix(stem)
+    return release != name and "." in release and release.replace(".", "").isdecimal()
 
 
 def _of_first_process(root: Path) -> str:
