@@ -21,7 +21,7 @@ from gpudiag.knowledge.log_lines import fatal_line, text
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages import MESSAGES
 from gpudiag.knowledge.messages.misleading import CUINIT_303, NO_CUDA_DRIVERS
-from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_LIBCUDA
+from gpudiag.knowledge.messages.programs_and_drivers import MODULE_SILENT, NO_CUDA_DEVICE, NO_LIBCUDA
 from gpudiag.knowledge.messages.runtime import NO_KERNEL_DRIVER
 from gpudiag.knowledge.messages.system import FAMILY as SYSTEM
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED
@@ -97,7 +97,8 @@ def _explained(program: Program, origin: Origin) -> Iterator[Event]:
 
     A line that only looks like an error is skipped, and a misleading line counts as the fault that it follows from.
     """
-    unneeded = _OF_NO_DRIVER if is_without_gpu(program, origin) else ()
+    unneeded: tuple[Message, ...] = _OF_NO_DRIVER if is_without_gpu(program, origin) else ()
+    unneeded += (NO_CUDA_DEVICE,) if origin.stated.has_no_gpu else ()
     of_lines: dict[str, list[Event]] = {}
     for event in program.events:
         of_lines.setdefault(event.line, []).append(event)

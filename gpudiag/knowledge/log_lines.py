@@ -19,7 +19,7 @@ from gpudiag.text import one_line, plain
 # 2.21 writes as abseil does, "I0000 00:00:1795261972.775117   16176 gpu_device.cc:7] text"; 2.18-2.20 mostly in
 # another form, "2026-01-31 12:00:00.500000: I tensorflow/core/gpu_device.cc:7] text".
 _LINE = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \S+ )?(?P<level>[IWEF])(?:\d{4} \S+ +\d+)? (?:\S*/)?(?P<file>[\w.]+):\d+\] (?P<text>.*)"
+    r"^(?:\d{4}-\d\d-\d\d \S+ )?(?P<level>[IWEF])(?:\d{4,8} \S+ +\d+)? (?:\S*/)?(?P<file>[\w.]+):\d+\] (?P<text>.*)"
 )
 _MOST_CHARACTERS = 300
 

@@ -184,11 +184,13 @@ _ANY_LIBRARIES = (
     ),
 )
 _KINDS: dict[str, tuple[Owner, str]] = {
-    # What follows external/org_tensorflow/ is XLA inside of JAX, whose own tree has no such folder.
+    # What follows external/org_tensorflow/ is XLA inside of JAX, whose own tree has no such folder; the kernels and the
+    # runtime of TensorFlow are there in TensorFlow Serving.
     "jax": (
         JAX,
         r"\bjax(?:lib|_plugins|_cuda\d+_p\w+)?\b(?!\.js)|\bJAX\b|XLA_PYTHON_CLIENT|XlaRuntimeError|JAX_PLATFORMS|"
-        r"No GPU/TPU found, falling back|external/org_tensorflow/\S{0,200}|external/xla/|\bxla_bridge\b",
+        r"No GPU/TPU found, falling back|"
+        r"external/org_tensorflow/(?!tensorflow/core/(?:common|framew|kern))\S{0,200}|external/xla/|\bxla_bridge\b",
     ),
     "torch": (
         TORCH,

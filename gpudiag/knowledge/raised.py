@@ -18,8 +18,9 @@ from gpudiag.record import Record
 from gpudiag.text import one_line, plain
 
 _RAISED = re.compile(
-    r"^(?:E\s+|\[[^\]]{1,40}\]:? ?|\([^)]{1,40}\) ?|[\w.-]{1,40} ?\| ?)?(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*"
-    r"(?:Error|Exception|Iteration|Interrupt))(?: \(see above for traceback\))?(?:: ?(?P<sentence>.*)|\s*$)"
+    r"^(?:E\s+|[*>` ]{1,4}|\[[^\]]{1,40}\]:? ?|\([^)]{1,40}\) ?|[\w.-]{1,40} ?\| ?)?"
+    r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Iteration|Interrupt))"
+    r"(?: \(see above for traceback\))?(?:: ?(?P<sentence>.*)|\s*$)"
 )
 """An exception's name at the beginning of a line, behind what pytest or a launcher puts before it."""
 _OF_AN_OPERATION = re.compile(
@@ -29,7 +30,8 @@ _OF_AN_OPERATION = re.compile(
 """TensorFlow's log of an error that an operation returned."""
 _STATUS = re.compile(r"\s*(?P<status>[A-Z][A-Z_]{4,30}|[A-Z][a-z]+(?: [a-z]+)?): +(?=\S)")
 _NAME = re.compile(
-    r"\{\{node (?P<node>[^{}]{1,300})\}\}|Node: '?(?P<of_graph>[^\s'=]{1,300})|\[\[(?P<old>[^\s\[\]{]{1,300})|"
+    r"\{\{node (?P<node>[^{}]{1,300})\}\}|\bNode: '?(?P<of_graph>[^\s'=]{1,300})|"
+    r"\[\[(?:node |Node: ?)?(?P<old>[\w./:-]{1,300})(?= ?[(=]|\]\])|"
     r"\[Op:(?!__)(?P<op>\w{1,60})\]|__wrapped__(?P<eager>\w{1,60}?)_device_"
 )
 """The name of a node, or of an operation that was called eagerly."""
@@ -38,11 +40,14 @@ _FRAME = re.compile(
     r"-{2,}> {0,3}(?P<arrow>\d{1,7}) (?P<code>.*))"
 )
 """A frame of a traceback; of a notebook, the line that it marks with an arrow."""
-_INSTALLED = re.compile(r"(?:site|dist)-packages[/\\](?P<package>\w{1,60})|[/\\][Ll]ib(?:64)?[/\\]|<(?:frozen|string)")
+_INSTALLED = re.compile(
+    r"(?:site|dist)-packages[/\\](?P<package>\w{1,60})|[/\\]lib(?:64)?[/\\]python|[/\\]Lib[/\\]|<(?:frozen|string)"
+)
 _HEADERS = (".py in ", ".py:", "input-", "Input In", "Cell In", "ipykernel")
 """Parts of a notebook's line above the code of a frame, which names its file."""
 _MOST_LINES = 300
 """The most lines of an error's own text, and of the traceback above it."""
+_HEADING = "Traceback (most recent call last)"
 _WITHOUT_SENTENCE = ("AssertionError", "StopIteration", "KeyboardInterrupt")
 
 _CLASSES = {
@@ -84,12 +89,20 @@ class RaisedError(Record):
     """The line of the log that names the error."""
 
 
+def is_installed(file: str) -> bool:
+    """Return whether a file is Python's own or an installed package's, and not the program's."""
+    return _INSTALLED.search(file) is not None
+
+
 def last_error(lines: Sequence[str]) -> RaisedError | None:
     """Return the last exception of a log that has a sentence, or else the last error of an operation that TensorFlow
     logged; None if there is none."""
-    logged = 0
+    logged, heading = 0, 0
     for at in range(len(lines) - 1, -1, -1):
         line = plain(lines[at])
+        if line.endswith(_HEADING):
+            heading = heading or at + 1
+            continue
         if (found := _RAISED.match(line)) is not None:
             error = _of_exception(lines, at, found)
             if error.sentence or error.type in _WITHOUT_SENTENCE:
@@ -97,6 +110,10 @@ def last_error(lines: Sequence[str]) -> RaisedError | None:
         elif not logged and _OF_AN_OPERATION.search(line):
             logged = at + 1
     found = _OF_AN_OPERATION.search(plain(lines[logged - 1])) if logged else None
+    if found is None and heading:  # a cell of a notebook whose end is not in the log
+        type_ = plain(lines[heading - 1]).split()[0].rpartition(".")[2]
+        body = tuple(map(plain, lines[heading : heading + _MOST_LINES]))
+        return _located(RaisedError(type=type_, status=_CLASSES.get(type_, "")), lines, heading - 1, body)
     if found is None:
         return None
     return _located(RaisedError(status=_code(found["status"]), sentence=found["sentence"]), lines, logged - 1)
@@ -108,7 +125,8 @@ def _of_exception(lines: Sequence[str], at: int, found: re.Match[str]) -> Raised
     following = map(plain, lines[at + 1 : at + _MOST_LINES])
     body = tuple(takewhile(lambda line: not (line.startswith("Traceback ") or _RAISED.match(line)), following))
     if status:
-        first = sentence if sentence.strip() else "Graph execution error:"
+        is_whole = sentence.strip() and "root error(s) found" not in sentence
+        first = sentence if is_whole else "Graph execution error:"
         sentence = of_a_graph("\n".join((first, *body))) or sentence
     if (code := _STATUS.match(sentence)) and (status or type_ == "XlaRuntimeError"):
         status, sentence = _code(code["status"]), sentence[code.end() :]

@@ -23,7 +23,8 @@ _QUOTES = re.compile(
     r"(?i)(?:\b(?:if|elif|when|whenever|while|once|in case|assert|and|or|not)\b[^\"'`“]{0,60}|"
     # A search, and a text that is printed.
     r"\b(?:e?grep|rg|awk|sed|re\.\w{4,9}\(|startswith\(|endswith\(|contains\(|includes\(|assert\w{2,30}\(|raises\().{0,60}|"
-    r"^(?:\S{1,200}:\d{1,6}: ?)?(?:echo|print|printf|log(?:ger|ging)?\.\w{4,9})\b ?\(?f?)[\"'`“][^\"'`”]{0,200}$|"
+    r"^(?:\S{1,200}:\d{1,6}: ?)?(?:echo|print|printf|raise [\w.]{1,60}|log(?:ger|ging)?\.\w{4,9})\b ?\(?f?)"
+    r"[\"'`“][^\"'`”]{0,200}$|"
     # The name of a case of pytest, with the parameters that the test was given.
     r"::test_\w{1,200}\[[^\]]{0,600}$"
 )

@@ -88,6 +88,7 @@ _OF_CODE = re.compile(
 _NO_GPU_THERE = re.compile(
     r"(?i)^\W{0,4}gpu[\w /]{0,30}[:=]\W{0,4}(?:none|no|n\.?/?a\.?|-)\W{0,4}$|"
     r"(?:^|[,;(])\W{0,4}(?:no|without(?: a)?) gpus?\W{0,4}(?:$|[,;)])|"
+    r"\bI (?:do not|don['\u2019]t) have (?:a |an |any )?(?:nvidia )?gpu\b|"
     r"\bcpu[- ]only (?:node|machine|server|instance|computer|system)\b"
 )
 _WITHIN = 60

@@ -62,7 +62,7 @@ _LOOK = check(
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.said(NO_CUDA_DEVICE)
-    if not said or program.first(NO_LIBCUDA, MODULE_SILENT):
+    if not said or program.first(NO_LIBCUDA, MODULE_SILENT) or origin.stated.has_no_gpu:
         return
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
     fix: tuple[Action, ...]

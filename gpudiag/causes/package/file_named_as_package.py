@@ -7,10 +7,13 @@ __pycache__, hides the package of that name.
 from __future__ import annotations
 
 import re
+import sys
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.fix import Kind, ask, note, run
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
+from gpudiag.knowledge.names import MOVED
+from gpudiag.knowledge.raised import is_installed
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -20,26 +23,27 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 
-_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]|[\\/][Ll]ib[\\/]python|[\\/]Lib[\\/]")
 _OURS = ("tensorflow", "keras")
+_PACKAGES = {*_OURS, *sys.stdlib_module_names, *(name.partition(".")[0] for name in MOVED)}
+"""Packages whose name a file of the program can take by mistake; a file of any other name is meant to be imported."""
 _FILE = re.compile(r'File "(?P<file>[^"]+)"')
 
 
 def find(program: Program) -> Matches:
     for said in program.all(NAME_OF_ANOTHER_FILE):
         name, file = said["module"].partition(".")[0], said["file"]
-        if _stem(file) == name and not _INSTALLED.search(file):
+        if _stem(file) == name and name in _PACKAGES and not is_installed(file):
             yield _match(program.said(NAME_OF_ANOTHER_FILE), Confidence.PROVED, name, file)
             return
     for said in program.all(PARTIAL_MODULE):
         name = said["module"].partition(".")[0]
         files = [hit["file"] for line in program.lines for hit in _FILE.finditer(line)]
-        own = next((file for file in files if _stem(file) == name and not _INSTALLED.search(file)), "")
+        own = next((file for file in files if _stem(file) == name and not is_installed(file)), "")
         yield _match(program.said(PARTIAL_MODULE), Confidence.LIKELY, name, own or f"{name}.py")
         return
     for line in program.lines:
         file = found["file"] if (found := _FILE.search(line)) else ""
-        if file.endswith(".py") and _stem(file) in _OURS and not _INSTALLED.search(file):
+        if file.endswith(".py") and _stem(file) in _OURS and not is_installed(file):
             yield _match((line.strip(),), Confidence.LIKELY, _stem(file), file)
             return
     if program.first(EMPTY_TENSORFLOW):

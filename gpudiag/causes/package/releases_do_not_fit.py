@@ -43,6 +43,7 @@ from gpudiag.knowledge.messages.python_packages import (
 )
 from gpudiag.knowledge.names import NOT_OF_PIP
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.raised import is_installed
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import companion, has_companion
 from gpudiag.model.diagnosis import Confidence
@@ -101,6 +102,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
         events = recognised(line)
         event = next((event for event in events if event.message in _OURS), None)
         if any(event.message is JAX_WITHOUT_CUDA for event in events):  # a name that only the build with CUDA has
+            continue
+        own = [event["file"] for event in events if event.message is NAME_OF_ANOTHER_FILE]
+        if own and not any(map(is_installed, own)):
             continue
         if event is None or (shown and not _was_caught(program.lines[shown[0] : number])):
             continue

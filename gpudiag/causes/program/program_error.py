@@ -13,8 +13,10 @@ from gpudiag.fix import Action, check, edit, edit_note
 from gpudiag.knowledge.codes import cut
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
+from gpudiag.knowledge.messages.notices import LOADED_CUDNN
+from gpudiag.knowledge.messages.python_packages import NAME_OF_ANOTHER_FILE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.knowledge.raised import RaisedError, last_error
+from gpudiag.knowledge.raised import RaisedError, is_installed, last_error
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -101,6 +103,10 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
         "convert the data to the type that the operation expects: tf.cast(x, tf.float32)",
     ),
     (
+        ("_anonymousvar", "tensorflow_backend"),
+        "import Keras from TensorFlow alone, as tensorflow.keras, and do not mix it with the package keras",
+    ),
+    (
         ("uninitialized", "not been initialized", "not initialized"),
         "initialise it first: session.run(tf.compat.v1.global_variables_initializer()), tables_initializer for tables",
     ),
@@ -117,6 +123,8 @@ def find(program: LogAlone) -> Matches:
     if error is None:
         return
     devices = list(dict.fromkeys(f"GPU:{event['number']}" for event in program.all(DEVICE_CREATED)))
+    if not devices:
+        devices = [event.text for event in program.all(LOADED_CUDNN) if "cuDNN" in event.text][:1]
     lower = error.sentence.lower()
     if error.status:
         if error.status not in _OF_THE_PROGRAM or _names_gpu(lower):
@@ -126,8 +134,8 @@ def find(program: LogAlone) -> Matches:
             whose = "the program asks TensorFlow for what it cannot do"
         confidence = Confidence.LIKELY if error.status in _OF_ARGUMENTS else Confidence.POSSIBLE
     else:
-        is_known = error.type in _BUILTIN
-        of_release = error.type in _OF_RELEASES and bool(error.package)
+        is_known = error.type in _BUILTIN or _is_of_own_file(error)
+        of_release = error.type in _OF_RELEASES and bool(error.package or not error.place or "module" in lower)
         if not is_known or ((_names_gpu(lower) or of_release) and not devices):
             return
         whose = f"the program ended with {'an' if error.type[0] in 'AEIOU' else 'a'} {error.type} of its own"
@@ -142,11 +150,17 @@ def find(program: LogAlone) -> Matches:
         confidence=confidence,
         figures={
             "whose": whose,
-            "error": cut(error.sentence, 200) or error.type,
+            "error": cut(error.sentence, 200) or f"{error.type}, whose sentence is not in the log",
             "although": _although(error, devices),
         },
         fix=_fix(error),
     )
+
+
+def _is_of_own_file(error: RaisedError) -> bool:
+    """Return whether the program imports a name that another file of its own does not have."""
+    files = [event["file"] for event in recognised(error.line) if event.message is NAME_OF_ANOTHER_FILE]
+    return bool(files) and not any(map(is_installed, files))
 
 
 def _names_gpu(lower: str) -> bool:
@@ -161,7 +175,7 @@ def _shown(error: RaisedError) -> str:
 
 def _although(error: RaisedError, devices: list[str]) -> str:
     if devices:
-        return f"; TensorFlow had made its GPU before ({', '.join(devices)})"
+        return f"; TensorFlow had its GPU before ({', '.join(devices)})"
     return (
         "; the GPU is not at fault" if error.status in _OF_ARGUMENTS else "; no line of the log names a fault of a GPU"
     )

@@ -202,10 +202,35 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
-    "shapes_do_not_fit",
+    "labels_do_not_fit",
     "logits and labels must have the same first dimension",
     "logits and labels must be broadcastable",
     "`logits` and `labels` must have the same shape",
+    "logits and labels must be same size",
+    meaning="the labels do not have the form that the loss and the last layer of the model expect; the GPU is not at "
+    "fault",
+    fix=(
+        edit("loss='sparse_categorical_crossentropy'", "if a label is the number of its class: shape (batch,)"),
+        edit("loss='categorical_crossentropy'", "if labels are one-hot: shape (batch, classes)"),
+        edit_note("give the last layer as many units as there are classes, and labels as many positions as outputs"),
+        edit("print(model.output_shape, y.shape)", "shows both shapes"),
+    ),
+    symptom=True,
+)
+FAMILY.fault(
+    "text_in_place_of_numbers",
+    "Cast string to float is not supported",
+    "Cast string to int32 is not supported",
+    meaning="the data has text where the model or the loss expects numbers; the GPU is not at fault",
+    fix=(
+        edit("y = pd.factorize(y)[0]", "labels: the number of the class in place of its name"),
+        edit("tf.strings.to_number(x)", "numbers that were read as text; words: tf.keras.layers.TextVectorization"),
+        edit("print(dataset.element_spec)", "shows which part of the data has dtype string"),
+    ),
+    symptom=True,
+)
+FAMILY.fault(
+    "shapes_do_not_fit",
     "Incompatible shapes: [{}] vs. [{}]",
     "required broadcastable shapes",
     "Matrix size-incompatible: In[0]: {} In[1]: {}",
@@ -217,8 +242,6 @@ FAMILY.fault(
     "Cannot batch tensors with different shapes in component",
     "Negative dimension size caused by subtracting",
     "Exception encountered when calling {}Invalid input shape for input",
-    "Cast string to float is not supported",
-    "Cast string to int32 is not supported",
     "Unexpected result of `train_function` (Empty Logs)",
     meaning="the program's data and model do not fit each other; the GPU is not at fault",
     fix=(

@@ -246,7 +246,7 @@ FAMILY.harmless(
     meaning="the driver is older than ptxas, so XLA compiles one part after the other: this works and is slower",
     seen="2.10-2.18",
 )
-FAMILY.harmless(
+LOADED_CUDNN = FAMILY.harmless(
     "loaded_cudnn",
     "Loaded cuDNN version {version:s}",
     "TensorFloat-32 will be used for the matrix multiplication",

@@ -145,7 +145,15 @@ _FAULTS = {
         f"[Errno {_number}] {_words}: '{{:q}}'",
         f"[Errno {_number}] {_words}",
         *((f"pthread_create failed{{}}: {_words}", "can't start new thread") if _number == 11 else ()),
-        *(("Thread {} creation via pthread_create() failed",) if _number == 11 else ()),
+        *(
+            (
+                "Thread {} creation via pthread_create() failed",
+                "Thread creation via pthread_create() failed",
+                "(11 vs. 0) pthread_create failed",
+            )
+            if _number == 11
+            else ()
+        ),
         *((f"cannot fork() child process: {_words}",) if _number in (11, 12) else ()),
         *((f"{{:s}}; {_words}",) if _number in (2, 5, 13, 30) else ()),
         meaning=_meaning,
