@@ -173,6 +173,19 @@ _NUMBA = Owner(
         note("with a toolkit of its own, CUDA_HOME must name its folder, the one that has nvvm"),
     ),
 )
+_GGML_AGAIN = run(
+    "cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=native && cmake --build build -j",
+    "in its source: builds it again, for the GPU that is there",
+    kind=Kind.INSTALL,
+)
+_LLAMA_AGAIN = run(
+    "CMAKE_ARGS='-DGGML_CUDA=on' pip install --force-reinstall --no-cache-dir llama-cpp-python",
+    "builds the Python package again",
+    kind=Kind.INSTALL,
+    role=Role.ALTERNATIVE,
+)
+_FEWER_LAYERS = note("give the GPU fewer layers of the model: -ngl, or n_gpu_layers")
+_LLAMA = Owner("llama.cpp", newer=(_GGML_AGAIN, _LLAMA_AGAIN), memory=(_FEWER_LAYERS,))
 _LITE = Owner("TensorFlow Lite")
 ANYBODY = Owner("the program")
 """Whoever asked for one of NVIDIA's libraries, if a log does not say who it was."""
@@ -208,7 +221,8 @@ _KINDS: dict[str, tuple[Owner, str]] = {
         _CTRANSLATE,
         r"\b(?:ctranslate2|CTranslate2|faster[-_]whisper|whisperx)\b|Library \S{1,60} is not found or cannot be loaded",
     ),
-    "llama": (Owner("llama.cpp"), r"\bllama[._]cpp\b|\blibllama\b|\blibggml|\bggml[_-]"),
+    "llama": (_LLAMA, r"\bllama[._]cpp\b|\blibllama\b"),
+    "ggml": (Owner("ggml", newer=(_GGML_AGAIN,), memory=(_FEWER_LAYERS,)), r"\b(?:lib)?ggml[_-]"),
     "mxnet": (Owner("MXNet"), r"\bmxnet\b"),
     "lite": (_LITE, r"\bTfLite|\btflite|TensorFlow Lite|org\.tensorflow\.lite"),
     "tensorflow": (

@@ -452,7 +452,7 @@ def cause(root_cause: RootCause, *, is_titled: bool = False) -> list[Line]:
             pairs += [Line(line.heading, one_line(f"the command above, {line.text}")) for line in tried]
             tried = []
     pairs += [Line(line.heading, one_line(line.text)) for line in tried]  # an older report does not say which command
-    return [*pairs, Line("see", root_cause.url, True)]
+    return [*pairs, Line("see", root_cause.url, True)] if root_cause.url else pairs
 
 
 def is_failure(report: Report, cause: RootCause) -> bool:

@@ -14,6 +14,7 @@ from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.libraries import PATH, is_packaged, taken_away
 from gpudiag.fix import Kind, edit_note, install, run, unset
+from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.code import CUDNN_OLDER
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import numbers
@@ -45,7 +46,7 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, origin: Origin) ->
     figures = {"needed": least, "requirement": quote(requirement(facts, CUDNN))}
     if told is not None and alone is not None:
         yield Match(
-            tuple(shown),
+            (text(told.line),),
             Confidence.PROVED,
             {**figures, "found": loaded, "where": "where the program ran,"},
             fix=(*advice.cudnn(origin, needs, exact), advice.built_with_cudnn(loaded, needs)),

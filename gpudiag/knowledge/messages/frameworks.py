@@ -123,6 +123,31 @@ FAMILY.fault(
     stage=Stage.RUNTIME_LIBRARY,
 )
 FAMILY.fault(
+    "library_of_jax_too_old",
+    "Found {library:w} version {:d}, but JAX was built against version {:d}, which is newer",
+    "Outdated {library:w} installation found",
+    meaning="JAX finds an older {library} than the one it was built with: another copy comes first, or JAX is newer",
+    in_general="JAX finds an older library of CUDA than the one it was built with",
+    fix=(
+        *JAX.newer,
+        unset("LD_LIBRARY_PATH", note="if it puts another CUDA before the one that jax[cuda12] brings"),
+        check("pip list | grep -i -e jax -e nvidia", "the releases of jax, jaxlib and JAX's plug-in must be the same"),
+    ),
+    stage=Stage.BUILD,
+)
+FAMILY.fault(
+    "bitsandbytes_without_cuda",
+    "CUDA Setup failed despite GPU being available",
+    "libcudart.so not found in any environmental path",
+    meaning="bitsandbytes does not find CUDA's runtime library, and loads its build for the CPU",
+    fix=(
+        install("--upgrade", "bitsandbytes", note="newer releases load their build for the CUDA of PyTorch"),
+        ask("python -m bitsandbytes", "shows where it looks, and what it finds"),
+        note("or put the folder of libcudart.so, such as /usr/local/cuda/lib64, on LD_LIBRARY_PATH"),
+    ),
+    seen="bitsandbytes",
+)
+FAMILY.fault(
     "numba_finds_no_nvvm",
     "libNVVM cannot be found",
     "library nvvm not found",

@@ -110,7 +110,7 @@ _OWNERS: tuple[tuple[str, str, str, tuple[Action, ...]], ...] = (
         "of_cuda_packages",
         r"lib(?:nvToolsExt|nvrtc|nvrtc-builtins|nvJitLink|npp\w{0,6}|nvjpeg|cufile|cutensor|cusparseLt|cudss|nvshmem_host|"
         r"cudadevrt|OpenCL|nvvm)",
-        "the CUDA toolkit, or a package of NVIDIA's, which something beside TensorFlow asks for",
+        "the CUDA toolkit, or a package of NVIDIA's",
         (
             check(
                 "ldconfig -p | grep -i {library}; ls -d /usr/local/cuda*",
