@@ -12,7 +12,12 @@ from gpudiag.knowledge.log import may_have_other, messages_of_shape, recognised,
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages.notices import NO_GPU_AS_MEANT
 from gpudiag.knowledge.messages.program import XDIST_WORKER
-from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
+from gpudiag.knowledge.messages.way import (
+    DEVICE_CREATED,
+    DRIVER_LIBRARY_NOT_OPENED,
+    LIBRARY_NOT_OPENED,
+    LIBRARY_OPENED,
+)
 from gpudiag.record import Record
 from gpudiag.text import one_line, plain
 
@@ -347,9 +352,12 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
     Lines that are known to be harmless are left out; so are those about a missing driver if ``without_gpu``.
     """
     ranked: dict[str, int] = {}
+    history = set[str]()  # lines of other programs before TensorFlow had made its devices
     known = [(line, {event.message for event in recognised(line)}) for line in map(plain, lines)]
     without_gpu = without_gpu or any(NO_GPU_AS_MEANT in messages for _, messages in known)
     for line, messages in known:
+        if DEVICE_CREATED in messages:
+            history.update(shown for shown, rank in ranked.items() if rank)
         if not line.strip() or _FRAME_OF_A_STACK.match(line):
             continue
         entry = next(iter(parse([line])), None)
@@ -368,6 +376,8 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
         else:
             continue
         ranked.setdefault(text(line), rank)
+    if history.issuperset(ranked):
+        return ()
     return tuple(sorted(ranked, key=lambda item: ranked[item])[:most])
 
 

@@ -23,7 +23,7 @@ _QUOTES = re.compile(
     r"(?i)(?:\b(?:if|elif|when|whenever|while|once|in case|assert|and|or|not)\b[^\"'`“]{0,60}|"
     # A search, and a text that is printed.
     r"\b(?:e?grep|rg|awk|sed|re\.\w{4,9}\(|startswith\(|endswith\(|contains\(|includes\(|assert\w{2,30}\(|raises\().{0,60}|"
-    r"^(?:\S{1,200}:\d{1,6}: ?)?(?:echo|print|printf|raise [\w.]{1,60}|log(?:ger|ging)?\.\w{4,9})\b ?\(?f?)"
+    r"^(?:\S{1,200}:\d{1,6}: ?)?(?:echo|print|printf|log(?:ger|ging)?\.\w{4,9})\b ?\(?f?)"
     r"[\"'`“][^\"'`”]{0,200}$|"
     # The name of a case of pytest, with the parameters that the test was given.
     r"::test_\w{1,200}\[[^\]]{0,600}$"
@@ -62,12 +62,14 @@ def evidence_lines(lines: Sequence[str]) -> tuple[str, ...]:
         return tuple(lines)
     progress = _Progress(lines, min(faults))
     without_gpu = ended_without_gpu(lines)
+    raised = {event.message for at, events in faults.items() if not _is_statement(lines[at]) for event in events}
     of_host = _is_host_full(faults.values())
 
     hidden = {
         at
         for at, events in faults.items()
         if all(_is_quoted(event) or progress.overcame(event.message, at) for event in events)
+        or (_is_statement(lines[at]) and all(event.message in raised for event in events))
         or (of_host and any(map(_names_no_allocator, events)))
         or (at < without_gpu and all(event.message.stage in _BEFORE_DEVICES for event in events))
     }
@@ -76,6 +78,11 @@ def evidence_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _faults(line: str) -> list[Event]:
     return [event for event in recognised(line) if event.message.worth in (Worth.FAULT, Worth.MISLEADING)]
+
+
+def _is_statement(line: str) -> bool:
+    """Return whether a line of a traceback is the statement that raised the error, whose text it has without values."""
+    return line.lstrip().startswith("raise ")
 
 
 def _is_quoted(event: Event) -> bool:

@@ -83,5 +83,6 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     else:
         said = program.said(NO_CUDA_DEVICE, MASK_PRINTED, MASK_IN_CODE, most=3)
         named = f"CUDA_VISIBLE_DEVICES={masks[-1]!r} names none" if masks else ""
-        why, fix = named or "most likely CUDA_VISIBLE_DEVICES hides it", (_LOOK, _GIVEN, CAUSE.fix[2])
+        why = named or "the job or the container was given none, or CUDA_VISIBLE_DEVICES hides it"
+        fix = (_LOOK, _GIVEN, CAUSE.fix[2]) if named else (_GIVEN, _LOOK, CAUSE.fix[2])
     yield Match(said, Confidence.LIKELY, {"why": why}, fix=fix)

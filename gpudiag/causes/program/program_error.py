@@ -8,8 +8,10 @@ after TensorFlow has made its GPUs is the program's, too. It counts only if no l
 
 from __future__ import annotations
 
+import re
+
 from gpudiag.cause import Cause, LogAlone, Match, Matches
-from gpudiag.fix import Action, check, edit, edit_note
+from gpudiag.fix import Action, Kind, check, edit, edit_note, run
 from gpudiag.knowledge.codes import cut
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
@@ -44,6 +46,10 @@ _BUILTIN = frozenset(
 """Exceptions of Python that say nothing about the machine."""
 _OF_RELEASES = ("AttributeError", "TypeError", "NotImplementedError", "AssertionError")
 """Exceptions that installed packages also raise if their releases do not fit each other."""
+_COMMAND = re.compile(
+    r"[`'\"](?P<command>(?:(?:python\d? -m )?pip3? install|conda install) [\w .=<>~!,/:\[\]-]{1,100})[`'\"]"
+)
+"""A command in quotation marks, with which a sentence says what helps."""
 _OF_A_GPU = ("cuda", "gpu", "nvidia", "cudnn", "cublas", "driver", "memory", "device", "rocm", "nccl")
 _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     (
@@ -126,7 +132,9 @@ def find(program: LogAlone) -> Matches:
     if not devices:
         devices = [event.text for event in program.all(LOADED_CUDNN) if "cuDNN" in event.text][:1]
     lower = error.sentence.lower()
-    if error.status:
+    if advised := _COMMAND.search(error.sentence):
+        whose, confidence = "the program says what it lacks", Confidence.LIKELY
+    elif error.status:
         if error.status not in _OF_THE_PROGRAM or _names_gpu(lower):
             return
         whose = "the program gives an operation what it cannot compute"
@@ -151,9 +159,9 @@ def find(program: LogAlone) -> Matches:
         figures={
             "whose": whose,
             "error": cut(error.sentence, 200) or f"{error.type}, whose sentence is not in the log",
-            "although": _although(error, devices),
+            "although": "" if advised else _although(error, devices),
         },
-        fix=_fix(error),
+        fix=(run(advised["command"], "as the error says", kind=Kind.INSTALL),) if advised else _fix(error),
     )
 
 

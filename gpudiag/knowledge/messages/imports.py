@@ -454,8 +454,6 @@ FAMILY.fault(
 )
 FAMILY.fault(
     "keras_version",
-    "Your currently installed version of Keras is Keras {keras:v}",
-    "No module named 'tf_keras'",
     "Keras cannot be imported. Check that it is installed",
     "cannot import name '__version__' from 'tensorflow.keras'",
     "No module named 'keras.engine'",
@@ -466,6 +464,16 @@ FAMILY.fault(
     fix=(
         install("--force-reinstall", "tensorflow", note="brings the Keras that fits"),
         run("pip install tf_keras; export TF_USE_LEGACY_KERAS=1", "if the program needs Keras 2", kind=Kind.INSTALL),
+    ),
+)
+FAMILY.fault(
+    "keras_2_wanted",
+    "Your currently installed version of Keras is Keras {keras:v}",
+    "No module named 'tf_keras'",
+    meaning="a package needs Keras 2, which TensorFlow from 2.16 on does not bring: its own package is tf_keras",
+    fix=(
+        install("tf_keras", note="take the release of your TensorFlow: 'tf_keras==2.16.*' for 2.16"),
+        export("TF_USE_LEGACY_KERAS", "1", "if the program itself is for Keras 2, too; before Python starts"),
     ),
 )
 FAMILY.fault(

@@ -83,6 +83,7 @@ FAMILY.fault(
     "has no attribute 'uses_learning_phase'",
     "has no attribute '_make_predict_function'",
     "has no attribute 'run_eagerly'",
+    "The layer {:s} has never been called and thus has no defined",
     "'Functional' object has no attribute '{name:w}'",
     "'Sequential' object has no attribute '{name:w}'",
     "cannot import name 'multi_gpu_model'",

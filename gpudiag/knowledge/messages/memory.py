@@ -53,7 +53,7 @@ POOL_FULL = FAMILY.fault(
     "ResourceExhaustedError: failed to allocate memory",
     meaning="the GPU memory that TensorFlow took is used up",
     fix=(
-        edit_note("use use a smaller batch, or smaller inputs: memory grows with the batch"),
+        edit_note("use a smaller batch, or smaller inputs: memory grows with the batch"),
         nvidia_smi("shows whether another process takes GPU memory"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "activations take half the memory"),
     ),

@@ -183,6 +183,7 @@ FAMILY.harmless(
     "Slow kernel for {} took: {}",
     "As a result, convolution performance may be suboptimal",
     "Omitted potentially buggy algorithm {} for conv",
+    "None of the algorithms provided by cuDNN heuristics worked; trying fallback algorithms",
     "Retry CUDA graph instantiation after OOM error",
     "Unable to copy dynamic shape buffer of size {:d} to host using pinned memory",
     "All configs were filtered out because none of them sufficiently match the hints",

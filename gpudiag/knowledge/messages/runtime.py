@@ -545,6 +545,22 @@ FAMILY.fault(
     stage=Stage.MEMORY,
 )
 FAMILY.fault(
+    "data_do_not_fit",
+    "Failed copying input tensor from {source:s} to {target:s} in order to run {op:w}: Dst tensor is not initialized",
+    meaning="an array or weights of the program do not fit into the GPU's memory as a whole: a smaller batch does not "
+    "help, because they are copied at once",
+    fix=(
+        edit(
+            "with tf.device('/CPU:0'): data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)",
+            "keeps them on the host and copies a batch at a time: pass data to fit() in place of the arrays",
+        ),
+        nvidia_smi("shows whether another process takes GPU memory; a notebook keeps it until its kernel is restarted"),
+        export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if another program on the GPU needs memory, too"),
+    ),
+    needs_device=True,
+    stage=Stage.MEMORY,
+)
+FAMILY.fault(
     "dst_not_initialised",
     "Dst tensor is not initialized",
     "Src tensor is not initialized",
@@ -577,7 +593,7 @@ FAMILY.fault(
     "Out of {:s} memory while trying to allocate {bytes:d} bytes",
     meaning="the model, its batch or its data need more memory than TensorFlow has on the GPU",
     fix=(
-        edit_note("use use a smaller batch, or smaller inputs: memory grows with the batch"),
+        edit_note("use a smaller batch, or smaller inputs: memory grows with the batch"),
         nvidia_smi("shows whether another process takes GPU memory; a notebook keeps it until its kernel is restarted"),
         edit("tf.keras.mixed_precision.set_global_policy('mixed_float16')", "activations take half the memory"),
         export("TF_GPU_ALLOCATOR", "cuda_malloc_async", "if the pool is fragmented"),
