@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,32 +18,27 @@ from gpudiag.facts import read_text, start_files
 from gpudiag.text import printable
 
 _PLACES = (
-    "usr/lib/wsl/lib",
-    "usr/lib64-nvidia",  # Colab
-    "run/opengl-driver/lib",  # NixOS
-    ".singularity.d/libs",  # https://github.com/apptainer/singularity/issues/4783
-    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",  # https://github.com/NVIDIA/k8s-device-plugin/issues/204
-    "run/nvidia/driver/usr/lib64",
-    "home/kubernetes/bin/nvidia/lib64",  # nodes of Google's cloud
-    "var/lib/snapd/lib/gl",
+    "run/opengl-driver/lib",  # NixOS, where it is a link
     "cvmfs/software.eessi.io/host_injections/nvidia/*/*/host",  # https://github.com/EESSI/software-layer/issues/381
 )
-"""Folders outside those that are walked."""
-_WALKED = ("usr/lib", "usr/lib64", "usr/local", "opt", "lib64")
+"""Folders that the walk does not reach."""
+_NOT_WALKED = ("proc", "sys", "dev", "tmp", "root", "mnt", "media", "boot", "cvmfs", "nix", "snap", "lost+found")
+"""Folders of / without a driver, or that other machines share; of /home only that of Google's nodes is looked at."""
 _SKIPPED = re.compile(
-    r"(?:site|dist)-packages|python[\d.]+|node_modules|share|include|src|doc|kernel|firmware|debug|locale|stubs|compat"
-    r"|i386-linux-gnu|\..*"
+    r"(?:site|dist)-packages|python[\d.]+|node_modules|share|include|src|doc|kernel|firmware|debug|locale|stubs|.*compat"
+    r"|i386-linux-gnu|docker|containerd|overlay2?|containers|kubelet|cache|log|spool|user|build|simulator|\.(?!singularity\.d$).*"
 )
 """Folders without a driver, or with one for linking, or for another kernel module (CUDA's forward compatibility)."""
 _MOST_FOLDERS = 20_000
 _MOST_SECONDS = 3.0
-_DEEPEST = 7
+_DEEPEST = 8
 _CDI = ("etc/cdi/*", "var/run/cdi/*", "run/cdi/*")
 _IN_CDI = re.compile(r"(/[^\s\"':]{1,500})/lib(?:cuda|nvidia-ml)\.so\.[\d.]{1,20}")
 _LARGEST = 1 << 20
 _SIGNS = ("dev/nvidiactl", "dev/dxg", "dev/nvidia0", "proc/driver/nvidia/version")
 _VARIABLE = "LD_LIBRARY_PATH"
-_REMOTE = ("nfs", "nfs4", "autofs", "cifs", "proc", "sysfs", "devpts", "cgroup2", "cgroup", "mqueue", "lustre")
+_REMOTE = ("nfs", "autofs", "cifs", "fuse.", "lustre", "gpfs", "beegfs", "ceph", "proc", "sysfs", "cgroup")
+"""What the names of file systems begin with that are not searched: of other machines, and of the kernel."""
 
 
 class Search:
@@ -53,6 +49,7 @@ class Search:
         self._stems = {name.removesuffix("1"): name for name in names}
         self.files: dict[str, dict[Path, str]] = {name: {} for name in names}
         """The files, links to nothing included, each with the place that names its folder; "" for none."""
+        self._remote: set[str] = set()
         self.walked: tuple[str, ...] = ()
         """The folders that were looked through to the end, with those below; none if that took too long."""
         if not names or not any(os.path.lexists(root / sign) for sign in _SIGNS):
@@ -62,8 +59,9 @@ class Search:
         for pattern in _PLACES:
             for folder in sorted(root.glob(pattern)):
                 self._look(folder, "")
-        tops = [root / name for name in _WALKED if (root / name).is_dir() and not (root / name).is_symlink()]
-        if self._walk(tops):
+        tops = [folder for folder in sorted(root.glob("*")) if folder.is_dir() and not folder.is_symlink()]
+        tops = [folder for folder in tops if folder.name not in (*_NOT_WALKED, "home")]
+        if self._walk([*tops, *(root / "home").glob("kubernetes")]):
             self.walked = tuple(printable(f"/{top.relative_to(root)}") for top in tops) or ("/",)
 
     def _look(self, folder: Path, place: str) -> None:
@@ -82,14 +80,7 @@ class Search:
 
     def _named(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         """Yield the folders that mounts, specifications of devices, start-up files and the first process name."""
-        for line in read_text(self._root / "proc/self/mountinfo").splitlines():
-            fields = line.split()
-            if len(fields) > 4 and not {*fields[fields.index("-") + 1 :][:1]} & {*_REMOTE}:
-                point = Path(fields[4])
-                is_library = point.name.startswith(tuple(self._stems))
-                for folder in (point.parent,) if is_library else (point, point / "lib64", point / "lib"):
-                    if is_library or folder.name.startswith(("lib", "nvidia")):
-                        yield folder, f"{point} is mounted" if is_library else ""
+        yield from self._mounted()
         for pattern in _CDI:
             for file in sorted(self._root.glob(pattern)):
                 try:
@@ -108,6 +99,21 @@ class Search:
                     yield from self._entries(setting.added, f"{setting.file} line {setting.line}")
         yield from self._entries(_of_first_process(self._root), "the first process of this container")
 
+    def _mounted(self) -> Iterator[tuple[Path, str]]:
+        """Yield the folders of mounted libraries, and mounted folders of libraries; note what is not to be walked."""
+        for line in read_text(self._root / "proc/self/mountinfo").splitlines():
+            fields = line.split()
+            if "-" not in fields[5:]:
+                continue
+            point = Path(fields[4])
+            if fields[fields.index("-", 5) + 1].startswith(_REMOTE):
+                self._remote.add(str(self._root / fields[4].lstrip("/")))
+            else:
+                is_library = point.name.startswith(tuple(self._stems))
+                for folder in (point.parent,) if is_library else (point, point / "lib64", point / "lib"):
+                    if is_library or folder.name.startswith(("lib", "nvidia")):
+                        yield folder, f"{point} is mounted" if is_library else ""
+
     def _entries(self, value: str, place: str) -> Iterator[tuple[Path, str]]:
         for entry in value.split(":"):
             if entry.startswith("/"):
@@ -116,15 +122,15 @@ class Search:
                     yield self._root / entry.lstrip("/"), place
 
     def _walk(self, tops: list[Path]) -> bool:
-        """Look through the folders below ``tops``; return whether that came to its end."""
+        """Look through the folders below ``tops``, the nearest first; return whether that came to its end."""
         ends = time.monotonic() + _MOST_SECONDS
-        pending = [(str(top), 1) for top in reversed(tops)]
+        pending = deque((str(top), 1) for top in tops)
         for _ in range(_MOST_FOLDERS):
             if not pending:
                 return True
             if time.monotonic() > ends:
                 return False
-            folder, depth = pending.pop()
+            folder, depth = pending.popleft()
             names = []
             try:
                 with os.scandir(folder) as found:
@@ -133,6 +139,7 @@ class Search:
                             names.append(entry.name)
                         elif (
                             depth < _DEEPEST
+                            and entry.path not in self._remote
                             and not _SKIPPED.fullmatch(entry.name)
                             and entry.is_dir(follow_symlinks=False)
                         ):

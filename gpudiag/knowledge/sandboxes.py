@@ -171,6 +171,13 @@ SANDBOXES: tuple[Sandbox, ...] = (
         files=(".singularity.d",),
     ),
     Sandbox(
+        "enroot",
+        "this container of Enroot",
+        start("NVIDIA_VISIBLE_DEVICES=all enroot start NAME", "or, in a job of Slurm: srun --container-image=IMAGE"),
+        variables=("ENROOT_ROOTFS",),
+        renew=(start("enroot start NAME", "mounts the libraries that the host has now"),),
+    ),
+    Sandbox(
         "charliecloud",
         "this container of Charliecloud",
         _on_host("ch-fromhost --nvidia IMAGE", "copies the driver's libraries into the image"),

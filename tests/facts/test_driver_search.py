@@ -36,6 +36,10 @@ def search(root: Path, **environ: str) -> dict[str, str]:
         "usr/lib/x86_64-linux-gnu/GL/nvidia-550-54-14/lib",
         "cvmfs/software.eessi.io/host_injections/nvidia/x86_64/latest/host",
         "opt/udiImage/modules/gpu/lib64",
+        "cm/local/apps/cuda/libs/535.54.03/lib64",
+        "var/drivers/nvidia/current/lib64",
+        "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+        "home/kubernetes/bin/nvidia/lib64",
     ],
 )
 def test_the_folders_of_runtimes_distributions_and_clusters(folder: str, tmp_path: Path) -> None:
@@ -88,12 +92,12 @@ def test_a_mounted_library_names_its_folder(tmp_path: Path) -> None:
     done = subprocess.run(["unshare", "--map-root-user", "-m", "sh", "-c", script], check=False)
     if done.returncode:
         pytest.skip("no mount namespace here")
-    assert Search(tmp_path, [NAME], {}).files[NAME] == {inside: f"{inside} is mounted"}
+    assert Search(tmp_path, [NAME], {}).files[NAME][inside] == f"{inside} is mounted"
 
 
 def test_the_walk_says_whether_it_came_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "dev/nvidiactl")
     put(tmp_path, "usr/lib/x/y/z")
-    assert Search(tmp_path, [NAME], {}).walked == ("/usr/lib",)
+    assert Search(tmp_path, [NAME], {}).walked == ("/usr",)
     monkeypatch.setattr("gpudiag.facts.driver_search._MOST_FOLDERS", 1)
     assert Search(tmp_path, [NAME], {}).walked == ()

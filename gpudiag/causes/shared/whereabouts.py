@@ -25,7 +25,6 @@ from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, FileFault, Library, LibraryCopy, LibraryFacts, Unknown
 
 _NEWER_LIBC = re.compile(r"version `(?P<symbol>GLIBC_(?P<release>[\d.]+))' not found")
-_PASSED_OVER = re.compile("not opened|.*wrong ELF class")
 _LIBCS = (("2.31", "Ubuntu 20.04"), ("2.35", "Ubuntu 22.04"), ("2.36", "Debian 12"), ("2.39", "Ubuntu 24.04"))
 """The glibc of images that TensorFlow's users build on, the oldest first."""
 _READ_ONLY = ("apptainer", "singularity")
@@ -69,7 +68,7 @@ def locate(facts: Facts, soname: str) -> Whereabouts:
     copy = good_copy(library)
     if library.path is None and copy is not None:
         return (_without_link if _lacks_link(copy, soname) else _off_the_path)(facts, library, copy, files)
-    broken = next((found for found in library.copies if found.error and not _PASSED_OVER.match(found.error)), None)
+    broken = next((found for found in library.copies if found.error and not _is_passed_over(found.error)), None)
     damaged = next((state for state in library.files if state.fault is not FileFault.PROCESSOR), None)
     if library.path is not None and library.error:
         return _broken(facts, library, library.path, library.error, files)
@@ -85,6 +84,11 @@ def locate(facts: Facts, soname: str) -> Whereabouts:
         confidence=Confidence.PROVED if walked and not closed else Confidence.LIKELY,
         is_absent=not closed,
     )
+
+
+def _is_passed_over(error: str) -> bool:
+    """Return whether a file says nothing of the library: it was not opened, or is for another processor."""
+    return error.startswith("not opened") or "wrong ELF class" in error
 
 
 def _lacks_link(copy: LibraryCopy, soname: str) -> bool:
@@ -109,7 +113,7 @@ def _off_the_path(facts: Facts, library: Library, copy: LibraryCopy, files: tupl
             *secure,
             *of_place,
             *(() if secure else (add,)),
-            *(() if is_in_environment(folder, facts) else (for_all,)),
+            *(() if _keeps_to_itself(facts, folder) else (for_all,)),
         )
     )
     return Whereabouts(
@@ -118,6 +122,12 @@ def _off_the_path(facts: Facts, library: Library, copy: LibraryCopy, files: tupl
         fix,
         None if secure or stale else add,
     )
+
+
+def _keeps_to_itself(facts: Facts, folder: str) -> bool:
+    """Return whether the loader's cache is not to be changed: an image that is read only, or a folder of all kinds."""
+    container = None if isinstance(facts.container, Unknown) else facts.container.name
+    return container in _READ_ONLY or is_in_environment(folder, facts)
 
 
 def _named(facts: Facts, copy: LibraryCopy, folder: str) -> Iterator[str]:
