@@ -79,8 +79,8 @@ def test_a_cell_whose_end_is_missing_has_its_line() -> None:
 def test_an_operation_called_eagerly_is_named() -> None:
     error = last_error(
         [
-            "InvalidArgumentError: {{function_node __wrapped__Reshape_device_/job:localhost/replica:0/task:0/device:GPU:0}}"
-            " Input to reshape is a tensor with 6 values, but the requested shape has 4 [Op:Reshape] name: "
+            "InvalidArgumentError: {{function_node __wrapped__Reshape_device_/job:localhost/task:0/device:GPU:0}} "
+            "Input to reshape is a tensor with 6 values, but the requested shape has 4 [Op:Reshape] name: "
         ]
     )
     assert error is not None
