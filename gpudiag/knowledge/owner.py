@@ -275,8 +275,8 @@ def owner_of_log(lines: Sequence[str]) -> Owner | None:
         for line in block if parts else ():
             if any(part in line.lower() for part in parts):
                 counted += kinds(line)
-        if counted["tensorflow"]:
-            return TENSORFLOW
+                if counted["tensorflow"]:
+                    return TENSORFLOW
     if counted:
         return _KINDS[counted.most_common(1)[0][0]][0]
     text = "\n".join(lines)
