@@ -337,7 +337,8 @@ def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) ->
     cuda = (library and library.cuda) or (found and next(filter(None, found.groups()), "")) or sonames.NEWEST_CUDA
     if found and library is None and brings is owner.libraries:
         brings = (*owner.by_cuda.get(cuda, ()), *brings)
-    if library is not None and brings and brings is not owner.memory and brings is not owner.newer:
+    asks_for_code = _CODE.search(evidence) is not None or stage is Stage.MEMORY
+    if library is not None and (brings or not kept) and not asks_for_code:
         brings = (*owner.by_cuda.get(cuda, ()), *_of_extension(owner), *library.actions(cuda), *owner.libraries)
         kept = [action for action in kept if not (action.kind is Kind.INSTALL and action.names(_NVIDIA))]
     own = tuple(fill_in(action, {"cuda": cuda}) for action in brings)
