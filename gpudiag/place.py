@@ -21,6 +21,7 @@ from gpudiag.knowledge import managers, starters
 from gpudiag.knowledge.managers import CONDAS, Manager
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.knowledge.starters import Starter
+from gpudiag.knowledge.systems import MANAGERS, SYSTEMS, System, system_of
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
 _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
@@ -34,56 +35,12 @@ _ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a 
 """How a sentence begins that is about one place alone, and the places."""
 _FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
 """Options of pip, with those of uv that do the same."""
-FAMILIES = {
-    "Debian": ("Debian", "Ubuntu", "Mint", "Pop!_OS", "Zorin", "elementary", "Kali"),
-    "Fedora": ("Fedora", "Nobara"),
-    "RHEL": ("Red Hat", "Rocky", "Alma", "CentOS", "Oracle", "Amazon"),
-    "Arch": ("Arch", "CachyOS", "Manjaro", "EndeavourOS", "Garuda"),
-    "SUSE": ("SUSE",),
-    "NixOS": ("NixOS",),
-    "Alpine": ("Alpine",),
-}
-_MANAGERS = {
-    program: families
-    for programs, families in (
-        ("apt apt-get apt-mark apt-key apt-file dpkg prime-select ubuntu-drivers update-grub", "Debian"),
-        ("dnf yum akmods grubby", "Fedora RHEL"),
-        ("rpm dracut", "Fedora RHEL SUSE"),
-        ("pacman mkinitcpio", "Arch"),
-        ("zypper", "SUSE"),
-    )
-    for program in programs.split()
-}
-"""Programs that manage a system's packages and its start, and the families of distributions that have them."""
-_GRUB = {
-    "Arch": "grub-mkconfig -o /boot/grub/grub.cfg",
-    "SUSE": "grub2-mkconfig -o /boot/grub2/grub.cfg",
-}
-"""How other distributions than Debian's and Ubuntu's write GRUB's menu again."""
-DRIVERS = {
-    "Fedora": fix.run("sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda", "from RPM Fusion"),
-    "RHEL": fix.run("sudo dnf module install nvidia-driver:latest-dkms", "from NVIDIA's repository"),
-    "Arch": fix.run("sudo pacman -S nvidia-open-dkms nvidia-utils"),
-    "SUSE": fix.run("sudo zypper install nvidia-open-driver-G06-signed-kmp-meta nvidia-compute-utils-G06"),
-    "NixOS": fix.note(
-        'in configuration.nix: services.xserver.videoDrivers = [ "nvidia" ]; hardware.graphics.enable = true; then run '
-        "nixos-rebuild switch"
-    ),
-}
-"""How other distributions than Debian's and Ubuntu's install the driver (their own pages, 2025)."""
 _RUNTIMES_OF_NOTEBOOKS = {
     "Colab": "Colab: Runtime, Disconnect and delete runtime; then Change runtime type, GPU, and run every cell again",
     "Kaggle": "Kaggle: stop the session; then Settings, Accelerator, GPU, and run every cell again",
     "Databricks": "Databricks: restart the cluster, with a runtime for machine learning with GPUs",
 }
 """What replaces a change of the driver, or a reboot, where the machine is a service's."""
-_RAMDISKS = {"Fedora": "dracut --force", "RHEL": "dracut --force", "SUSE": "dracut --force", "Arch": "mkinitcpio -P"}
-"""How other distributions than Debian's and Ubuntu's make the initial RAM disk again."""
-
-
-def family_of(system: str) -> str:
-    """Return the family of a distribution by its name, such as ``Rocky Linux 9.4``; "" if it is none of them."""
-    return next((family for family, names in FAMILIES.items() if any(name in system for name in names)), "")
 
 
 @dataclass(frozen=True)
@@ -100,8 +57,8 @@ class Place:
     """What started this process besides a shell, the innermost first."""
     unit: str = ""
     """The unit of systemd that this process is in."""
-    family: str = ""
-    """The family of distributions, a key of :data:`FAMILIES`."""
+    system: System | None = None
+    """The system's distribution; None if it is not known."""
     wsl: bool = False
     container: str | None = None
     """The runtime of the container; "" outside of one."""
@@ -140,7 +97,7 @@ class Place:
             node=system.hostname.partition(".")[0],
             started_by=_started_by(facts, system.started_by),
             unit="" if isinstance(container, Unknown) else container.sandbox_name,
-            family=family_of(system.os),
+            system=system_of(system.os),
             wsl=system.wsl,
             container=runtime,
             has_gpus=bool(runtime and library and facts.given_a_gpu and not _lacks_devices(facts)),
@@ -294,23 +251,21 @@ def _of_the_system(action: Action, place: Place) -> Action | None:
         text = "install the newest NVIDIA driver in Windows, none in WSL: https://www.nvidia.com/drivers"
         return fix.note(text, kind=Kind.CHANGE_DRIVER)
     programs = [_program(step) for step in _STEP.findall(action.command)]
-    managers_of = {families for program in programs if (families := _MANAGERS.get(program))}
+    managers_of = MANAGERS.intersection(programs)
     changes_driver = action.kind is Kind.CHANGE_DRIVER
     if place.is_vgpu and changes_driver and managers_of:
         text = "install the driver for vGPU guests that fits the host's release: whoever runs the host has it"
         return fix.note(text, kind=Kind.CHANGE_DRIVER)
-    if not place.family or all(place.family in families.split() for families in managers_of):
+    if place.system is None or managers_of.issubset(place.system.programs):
         return None
-    if changes_driver and place.family in DRIVERS:
-        other = DRIVERS[place.family]
-        here = fitted(other.replaced(role=action.role if other.command else other.role, kind=action.kind), place)
-        return here and here.replaced(note="; ".join(filter(None, (here.note, action.note))))
     if changes_driver:
-        return fix.note("install NVIDIA's driver as this system does", kind=action.kind)
+        other = place.system.driver or fix.note("install NVIDIA's driver as this system does", kind=action.kind)
+        here = fitted(other.replaced(role=action.role) if other.command else other, place)
+        return here and here.replaced(note="; ".join(filter(None, (here.note, action.note))))
     first = action.command.removeprefix("sudo ")
     packages = " ".join(word for word in first.split()[2:] if not word.startswith("-"))
     if " install " in action.command and len(programs) == 1 and packages:
-        name = managers_of.pop().split()[0]
+        name = next(row.name for row in SYSTEMS if programs[0] in row.programs)
         return fix.note(f"install {packages} (the name on {name}) from this system's packages", kind=action.kind)
     raise _UnfitError
 
@@ -326,12 +281,15 @@ def _also(note: str) -> str:
 
 def _boot(action: Action, place: Place) -> Action:
     """Return how the boot loader of this system is told words for the kernel's command line."""
-    if place.family == "NixOS":
+    system = place.system
+    if system and system.name == "NixOS":
         text = f'in configuration.nix: boot.kernelParams = [ "{action.boot}" ]; then run nixos-rebuild boot'
         return fix.note(f"{text}{_also(action.note)}", kind=action.kind)
-    if place.family in ("Fedora", "RHEL"):
+    if system and "grubby" in system.programs:
         return action.replaced(command=f"sudo grubby --update-kernel=ALL --args={action.boot}")
-    return action.replaced(command=action.command.replace("update-grub", _GRUB.get(place.family, "update-grub")))
+    if system and not system.menu:
+        return fix.note(f"add {action.boot} to the kernel's command line{_also(action.note)}", kind=action.kind)
+    return action.replaced(command=action.command.replace("update-grub", system.menu if system else "update-grub"))
 
 
 def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
@@ -348,9 +306,9 @@ def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
     sudo = "sudo " if rest.startswith("sudo ") else ""
     rest = rest.removeprefix(sudo)
     if rest.startswith("update-initramfs -u"):
-        if place.family in ("NixOS", "Alpine"):
+        if place.system and not place.system.ramdisk:
             raise _UnfitError
-        rest = _RAMDISKS.get(place.family, rest)
+        rest = place.system.ramdisk if place.system else rest
     environment = place.environment
     if environment is not None:
         program, _, arguments = rest.partition(" ")
@@ -463,7 +421,7 @@ def _plain_pip(place: Place, environment: PythonEnvironment, pip: _PipCommand, w
     own = environment.command or "python"
     program = pip.program if own == "python" and "/" not in pip.program else f"{quote(own)} -m pip"
     if not environment.has_pip:
-        if tool == "system" and place.family == "Debian":
+        if tool == "system" and place.system and place.system.name == "Debian":
             sudo = "" if place.root or not place.may_be_root else "sudo "
             program = f"{sudo}apt install python3-pip && {program}"
         else:

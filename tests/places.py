@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gpudiag.fix import Action, Kind, Where
 from gpudiag.knowledge.managers import BY_NAME
 from gpudiag.knowledge.starters import STARTERS
+from gpudiag.knowledge.systems import system_of
 from gpudiag.model.facts import ContainerFacts, Facts, PythonEnvironment, Unknown
-from gpudiag.place import family_of
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ PLACES = {
     "EasyBuild": Staged(_environment("EasyBuild", writable=False), sudo=False, slurm="4711", os="Rocky Linux 9.4"),
     "Spack": Staged(_environment("Spack", "python3", writable=False), sudo=False, os="SUSE Linux Enterprise 15"),
     "Arch": Staged(_environment("system", externally_managed=True, writable=False), os="Arch Linux"),
+    "Void": Staged(_VENV, os="Void Linux"),
+    "CentOS 7": Staged(_VENV, os="CentOS Linux 7 (Core)", sudo=False, slurm="4711"),
     "openSUSE": Staged(_VENV, os="openSUSE Tumbleweed"),
     "Alpine": Staged(_environment("system", "python3"), True, False, "docker", os="Alpine Linux v3.20"),
     "RStudio Server": Staged(_VENV, started_by=("RStudio Server",)),
@@ -117,13 +119,16 @@ _AT = r"(?:^|[;&|] *|\w+=\S+ )"
 _PIP = re.compile(rf"{_AT}(?:sudo )?(?P<program>(?:\S+ -m )?pip3?) (?P<verb>\w+)(?P<rest>[^;&|]*)")
 _OF_SYSTEMS = (
     ("Debian", "apt|apt-get|apt-mark|dpkg|dpkg-reconfigure|ubuntu-drivers|update-initramfs|prime-select|update-grub"),
-    ("Fedora RHEL", "dnf|yum|akmods|grubby"),
-    ("Fedora RHEL SUSE", "rpm|dracut|grub2-mkconfig"),
+    ("Fedora/RHEL", "dnf|akmods"),
+    ("Fedora/RHEL/RHEL 7/Amazon Linux 2", "grubby"),
+    ("RHEL/RHEL 7/Amazon Linux 2", "yum"),
+    ("Fedora/RHEL/RHEL 7/Amazon Linux 2/SUSE", "rpm|grub2-mkconfig"),
+    ("Fedora/RHEL/RHEL 7/Amazon Linux 2/SUSE/Void", "dracut"),
     ("Arch", "pacman|mkinitcpio"),
     ("SUSE", "zypper"),
 )
 """Programs of systems, each with the families that have them."""
-_PROGRAMS = [(families.split(), re.compile(rf"{_AT}(?:sudo )?(?:{names})\b")) for families, names in _OF_SYSTEMS]
+_PROGRAMS = [(families.split("/"), re.compile(rf"{_AT}(?:sudo )?(?:{names})\b")) for families, names in _OF_SYSTEMS]
 
 
 _STARTERS = {starter.name for starter in STARTERS if starter.place}
@@ -172,7 +177,7 @@ def _of_programs(command: str, place: Staged, *, in_conda: bool) -> Iterator[str
     if re.search(rf"{_AT}python ", command) and not command.startswith("ssh ") and env.command != "python":
         yield "python is another or none"
     for families, programs in _PROGRAMS:
-        if programs.search(command) and family_of(place.os) not in families:
+        if programs.search(command) and getattr(system_of(place.os), "name", "") not in families:
             yield f"the command is of {families[0]}"
     manager = BY_NAME.get(env.tool)
     if manager and manager.is_fixed and re.search(r"--user|--break-system-packages", command):

@@ -221,7 +221,11 @@ def test_a_service_of_notebooks_is_asked_for_a_machine_with_a_gpu() -> None:
         ("Arch Linux", "sudo pacman -S nvidia-dkms linux-headers"),
         ("Debian GNU/Linux 12", "sudo apt install linux-headers-"),
         ("NixOS 24.11", "hardware.graphics.enable"),
-        ("Void Linux", "install NVIDIA's driver for Void Linux"),
+        ("Void Linux", "sudo xbps-install -S nvidia"),
+        ("CentOS Linux 7 (Core)", "sudo yum install nvidia-driver-latest-dkms"),
+        ("Amazon Linux 2", "install the driver with NVIDIA's .run file"),
+        ("Amazon Linux 2023", "sudo dnf module install nvidia-driver:latest-dkms"),
+        ("Solus 4.6", "install NVIDIA's driver for Solus 4.6"),
     ],
 )
 def test_a_driver_is_installed_as_the_distribution_does(system: str, expected: str) -> None:

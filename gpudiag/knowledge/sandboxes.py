@@ -184,6 +184,14 @@ SANDBOXES: tuple[Sandbox, ...] = (
         variables=("CH_RUNNING",),
     ),
     Sandbox(
+        "enroot",
+        "this container of Enroot",
+        start(
+            "NVIDIA_VISIBLE_DEVICES=all enroot start NAME", "in Slurm: srun --gres=gpu:1 --container-image=IMAGE ..."
+        ),
+        variables=("ENROOT_ROOTFS",),
+    ),
+    Sandbox(
         "flatpak",
         "this Flatpak",
         _on_host("flatpak override --user --device=all APPLICATION", "then start the application again"),

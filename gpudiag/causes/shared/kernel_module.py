@@ -160,9 +160,7 @@ class ModuleSettings:
     @property
     def boot_image(self) -> Action:
         """The command that puts the settings of modules into the image that the machine starts from."""
-        return run(
-            "sudo update-initramfs -u" if uses_apt(self.facts) else "sudo dracut --force", kind=Kind.CHANGE_DRIVER
-        )
+        return run("sudo update-initramfs -u", kind=Kind.CHANGE_DRIVER)
 
 
 def shown(settings: tuple[ModuleSetting, ...]) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from gpudiag.cause import Evidence, Listing, Program
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import Action, Kind, note, run
 from gpudiag.knowledge.message import Event, Message
+from gpudiag.knowledge.systems import OTHER, system_of
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
-from gpudiag.place import DRIVERS, family_of
 
 INSTALLATION = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 
@@ -76,43 +76,33 @@ def operating_system(facts: Facts) -> tuple[str, str]:
 
 def uses_apt(facts: Facts) -> bool:
     """Return True on Debian and its derivatives."""
-    return family_of(operating_system(facts)[0]) == "Debian"
+    system = system_of(operating_system(facts)[0])
+    return system is not None and system.name == "Debian"
 
 
 def install_command(facts: Facts) -> Action:
     """Return the command that installs NVIDIA's driver on this distribution."""
     name, kernel = operating_system(facts)
-    family, change = family_of(name), Kind.CHANGE_DRIVER
+    system, change = system_of(name) or OTHER, Kind.CHANGE_DRIVER
     if "Ubuntu" in name or "Mint" in name:
         return run("sudo ubuntu-drivers install", kind=change)
     if "Debian" in name:
         packages = f"linux-headers-{kernel} nvidia-driver firmware-misc-nonfree"
         return run(f"sudo apt install {packages}", "non-free enabled", kind=change)
-    if family == "Arch":
+    if system.name == "Arch":
         return run(f"sudo pacman -S nvidia-dkms {_headers(kernel)}", kind=change)
-    if family in DRIVERS:
-        return DRIVERS[family].replaced(kind=change)
+    if system.driver:
+        return system.driver
     return note(f"install NVIDIA's driver for {name}: {INSTALLATION}", kind=change)
 
 
 def build_command(facts: Facts) -> Action:
     """Return the command that builds NVIDIA's kernel module for the running kernel on this distribution."""
     name, kernel = operating_system(facts)
-    if uses_apt(facts):
-        return run(
-            f"sudo apt install linux-headers-{kernel} && sudo dkms autoinstall -k {kernel}", kind=Kind.CHANGE_DRIVER
-        )
-    if family_of(name) == "Arch":
-        return run(
-            f"sudo pacman -S nvidia-dkms {_headers(kernel)} && sudo dkms autoinstall -k {kernel}", kind=Kind.INSTALL
-        )
-    if "SUSE" in name:
-        return run("sudo zypper install --force nvidia-open-driver-G06-signed-kmp-default", kind=Kind.CHANGE_DRIVER)
-    return run(
-        f"sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {kernel}",
-        "or run: sudo akmods",
-        kind=Kind.INSTALL_AS_ROOT,
-    )
+    command = (system_of(name) or OTHER).build.format(kernel=kernel, headers=_headers(kernel))
+    if not command:
+        return note(f"build the driver's module for the kernel {kernel} as {name} does", kind=Kind.CHANGE_DRIVER)
+    return run(command, "or run: sudo akmods" if command.startswith("sudo dnf") else "", kind=Kind.CHANGE_DRIVER)
 
 
 def _headers(kernel: str) -> str:
