@@ -125,7 +125,11 @@ class Evidence:
     @cached_property
     def place(self) -> Place:
         """Where the actions of fixes are done."""
-        return Place.of(self.facts)
+        if not (self.is_log_alone and self.lines):
+            return Place.of(self.facts)
+        runtimes = {"apptainer": self.origin.singularity, "kubernetes": self.origin.pod}
+        container = next((name for name, is_there in runtimes.items() if is_there), None)
+        return Place.of_log("\n".join(self.lines), container=container)
 
     @cached_property
     def trace(self) -> trace.Reading | None:

@@ -35,12 +35,6 @@ _ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a 
 """How a sentence begins that is about one place alone, and the places."""
 _FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
 """Options of pip, with those of uv that do the same."""
-_RUNTIMES_OF_NOTEBOOKS = {
-    "Colab": "Colab: Runtime, Disconnect and delete runtime; then Change runtime type, GPU, and run every cell again",
-    "Kaggle": "Kaggle: stop the session; then Settings, Accelerator, GPU, and run every cell again",
-    "Databricks": "Databricks: restart the cluster, with a runtime for machine learning with GPUs",
-}
-"""What replaces a change of the driver, or a reboot, where the machine is a service's."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +101,28 @@ class Place:
             installed=_installed(facts),
         )
 
+    @classmethod
+    def of_log(cls, text: str, *, container: str | None) -> Place:
+        """Return where a log was written, as far as its text shows it; ``container`` is the runtime, if known."""
+        rows = managers.MANAGERS
+        manager = next((row for row in rows if any(part in text for part in row.folders)), None)
+        notebook = next((row for row in starters.NOTEBOOKS if any(word in text for word in row.words)), None)
+        started_by = tuple(row for row in starters.STARTERS if any(word in text for word in row.words))
+        environment = None
+        if manager or notebook:
+            tool = manager.name if manager else "system"
+            environment = PythonEnvironment(
+                tool,
+                "python",
+                has_pip=True,
+                writable=not (manager and manager.is_fixed),
+                notebook=notebook.name if notebook else "",
+            )
+        is_job = any(row.elsewhere for row in started_by)
+        return cls(
+            environment, in_conda=True, root=False if is_job else None, started_by=started_by, container=container
+        )
+
     @property
     def manager(self) -> Manager | None:
         """What fills the environment, if that is more than pip."""
@@ -130,7 +146,8 @@ class Place:
     @property
     def way_to_a_gpu(self) -> str:
         """How the service of a notebook gives another machine, with a GPU; "" if this is none."""
-        return _RUNTIMES_OF_NOTEBOOKS.get(self.environment.notebook, "") if self.environment else ""
+        notebook = self.environment.notebook if self.environment else ""
+        return next((row.another for row in starters.NOTEBOOKS if row.name == notebook), "")
 
 
 def _lacks_devices(facts: Facts) -> bool:
@@ -484,6 +501,8 @@ def _values(action: Action, place: Place) -> dict[str, str | None]:
     """Return what the variables are after the action, if it does nothing else."""
     if action.first:
         values = place.variables
+        if place.system is None or "PATH" in action.first.keys() - values.keys():
+            return {}  # it is not known what the list has, as in a log: nothing but a shell could keep that
         return {name: ":".join(filter(None, (new, values.get(name)))) for name, new in action.first.items()}
     return dict(action.change or {})
 

@@ -36,10 +36,13 @@ from gpudiag.fix import (
     run_container,
     unset,
 )
+from gpudiag.knowledge import starters
 from gpudiag.model import codec
 from gpudiag.model.facts import EnvironmentFacts, Facts, Unknown
+from gpudiag.model.report import Limits
 from gpudiag.place import Place, fitted, fitted_all
 from gpudiag.run.diagnosis import diagnose
+from gpudiag.run.why import NO_MACHINE
 
 INSTALLED = install("tensorflow[and-cuda]==2.20.0")
 GIVEN = run_container("--gpus all", "-e A=b", image="IMAGE")
@@ -242,3 +245,44 @@ def test_a_hub_sets_the_variables_of_its_servers() -> None:
     action = fitted(prepend("LD_LIBRARY_PATH", "/opt/lib"), hub)
     assert action is not None
     assert "c.Spawner.environment" in action.note
+
+
+STARTED = (
+    ({"SLURM_JOB_ID": "7", "TERM": "xterm"}, "slurmstepd.service", ("Slurm",)),
+    ({"RSTUDIO": "1", "RSTUDIO_PROGRAM_MODE": "server"}, "", ("RStudio Server", "RStudio")),
+    ({"RSTUDIO": "1", "RSTUDIO_TERM": "A1"}, "", ()),
+    ({"VSCODE_PID": "7", "TERM_PROGRAM": "vscode", "TERM": "xterm"}, "", ()),
+    ({"VSCODE_PID": "7"}, "", ("VS Code",)),
+    ({}, "cron.service", ("cron", "systemd")),
+    ({}, "ollama.service", ("systemd",)),
+    ({"TERM": "xterm"}, "tmux.service", ()),
+    ({"TERM": "xterm", "GIO_LAUNCHED_DESKTOP_FILE": "/a.desktop"}, "", ()),
+)
+
+
+@pytest.mark.parametrize(("environ", "unit", "names"), STARTED)
+def test_a_shell_within_sets_the_variables_itself(environ: dict[str, str], unit: str, names: tuple[str, ...]) -> None:
+    assert starters.names(environ, unit) == names
+
+
+LOGS = (
+    ("/home/a/.cache/pypoetry/virtualenvs/b/lib/python3.12/site-packages/x.py", INSTALLED, "poetry add"),
+    ("ImportError: /nix/store/a-python3/lib/x.so: cannot open shared object file", INSTALLED, "-m venv"),
+    ("/.singularity.d/libs/libcuda.so.1", GIVEN, "apptainer exec --nv"),
+    ("slurmstepd: error: *** JOB 1 ON n1 CANCELLED", reset_gpu("0"), "sbatch --exclude=NODE"),
+    ("/opt/pycharm/plugins/python/helpers/pydev/pydevconsole.py", export("A", "b"), "Edit Configurations"),
+    ("/kaggle/working/program.py", install_driver(), "Kaggle: stop the session"),
+    ("/usr/lib/python3/dist-packages/x.py", INSTALLED, "pip install"),
+)
+
+
+@pytest.mark.parametrize(("line", "action", "words"), LOGS)
+def test_a_log_shows_where_it_was_written(line: str, action: Action, words: str) -> None:
+    evidence = Evidence(NO_MACHINE, (), (), (line,), Limits())
+    assert words in fitted_all((action,), evidence.place)[0].text
+
+
+def test_a_list_that_is_not_known_is_left_to_a_shell() -> None:
+    unit = Place.of(PLACES["unit"].of(example_with_gpus()))
+    path = prepend("PATH", "/usr/local/cuda/bin")
+    assert fitted(path, unit) == path

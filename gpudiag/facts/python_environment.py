@@ -15,17 +15,9 @@ from pathlib import Path
 from gpudiag import guest
 from gpudiag.facts import printable, read_text
 from gpudiag.knowledge.managers import CONDAS, MANAGERS, Manager
+from gpudiag.knowledge.starters import NOTEBOOKS
 from gpudiag.model.facts import PythonEnvironment
 
-_NOTEBOOKS = (
-    ("COLAB_RELEASE_TAG", "Colab"),
-    ("KAGGLE_KERNEL_RUN_TYPE", "Kaggle"),
-    ("DATABRICKS_RUNTIME_VERSION", "Databricks"),
-    ("SAGEMAKER_INTERNAL_IMAGE_URI", "SageMaker"),
-    ("VERTEX_PRODUCT", "Vertex AI"),
-    ("JPY_PARENT_PID", "Jupyter"),
-)
-"""Variables that services of notebooks set for their kernels, the most special first."""
 _TOOLS = (*CONDAS, "pipx", "poetry", "uv")
 
 
@@ -58,7 +50,7 @@ def _tools(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _notebook(environ: Mapping[str, str]) -> str:
-    name = next((name for variable, name in _NOTEBOOKS if variable in environ), "")
+    name = next((row.name for row in NOTEBOOKS if row.variable in environ), "")
     return "JupyterHub" if name == "Jupyter" and "JUPYTERHUB_USER" in environ else name
 
 

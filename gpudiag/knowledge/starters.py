@@ -21,6 +21,8 @@ class Starter:
     """Variables that it sets, as ``NAME`` or ``NAME=value``: one is enough."""
     unless: tuple[str, ...] = ()
     """Variables, in the same form, of a shell that it starts: what is started there has that shell's variables."""
+    words: tuple[str, ...] = ()
+    """What it leaves in the logs of the programs that it starts."""
     units: tuple[str, ...] = ()
     """Its units of systemd; ``*`` for any other."""
     command: str = ""
@@ -44,9 +46,24 @@ class Starter:
 _RENVIRON = ("echo {setting} >> ~/.Renviron", "then restart R: Session, Restart R")
 
 STARTERS = (
-    Starter("Slurm", ("SLURM_JOB_ID",), elsewhere="sbatch --exclude={node} SCRIPT"),
-    Starter("LSF", ("LSB_JOBID",), elsewhere="bsub -R \"select[hname!='{node}']\" < SCRIPT"),
-    Starter("PBS", ("PBS_JOBID",), elsewhere="qsub -l select=1:host=ANOTHER_NODE:ngpus=1 SCRIPT"),
+    Starter(
+        "Slurm",
+        ("SLURM_JOB_ID",),
+        words=("slurmstepd", "/var/spool/slurmd/", "/slurmd/job", "srun: error"),
+        elsewhere="sbatch --exclude={node} SCRIPT",
+    ),
+    Starter(
+        "LSF",
+        ("LSB_JOBID",),
+        words=("/.lsbatch/", "LSBATCH:"),
+        elsewhere="bsub -R \"select[hname!='{node}']\" < SCRIPT",
+    ),
+    Starter(
+        "PBS",
+        ("PBS_JOBID",),
+        words=("/var/spool/pbs/", "/var/spool/torque/"),
+        elsewhere="qsub -l select=1:host=ANOTHER_NODE:ngpus=1 SCRIPT",
+    ),
     Starter("Grid Engine", ("SGE_TASK_ID",), elsewhere="qsub -l 'h=!{node}' SCRIPT"),
     Starter(
         "HTCondor",
@@ -58,18 +75,21 @@ STARTERS = (
         ("GITHUB_ACTIONS",),
         command='echo {setting} >> "$GITHUB_ENV"',
         note="in a step before the one that starts the program",
+        words=("/home/runner/work/", "/actions-runner/_work/", "##[error]"),
         place="the env: of the workflow",
     ),
     Starter(
         "GitLab CI",
         ("GITLAB_CI",),
         note='in .gitlab-ci.yml, write for the job: variables: {{{name}: "{value}"}}',
+        words=("Running with gitlab-runner",),
         place="the variables: of .gitlab-ci.yml",
     ),
     Starter(
         "Jenkins",
         ("JENKINS_URL",),
         note="in the Jenkinsfile, write for the stage: environment {{ {name} = '{value}' }}",
+        words=("/var/lib/jenkins/workspace/",),
         place="the environment of the Jenkinsfile",
     ),
     Starter(
@@ -98,6 +118,7 @@ STARTERS = (
         "PyCharm",
         ("PYCHARM_HOSTED",),
         note="in PyCharm: Run, Edit Configurations, Environment variables: {setting}",
+        words=("/helpers/pydev/", "\\helpers\\pydev\\"),
         place="Run, Edit Configurations, Environment variables",
     ),
     Starter(
@@ -106,6 +127,7 @@ STARTERS = (
         ("TERM_PROGRAM=vscode",),
         command="echo {setting} >> .env",
         note="in the folder that VS Code has open; then restart the kernel, or start the program again",
+        words=("/.vscode-server/extensions/ms-toolsai.jupyter", "/.vscode/extensions/ms-toolsai.jupyter"),
         place="the file .env of the folder that VS Code has open",
     ),
     Starter(
@@ -133,6 +155,55 @@ STARTERS = (
     ),
 )
 """Every row, the innermost first."""
+
+
+@dataclass(frozen=True)
+class Notebooks:
+    """A service, or a server, that runs notebooks."""
+
+    name: str
+    variable: str
+    """A variable that it sets for its kernels."""
+    words: tuple[str, ...] = ()
+    """Folders that only its machines have."""
+    another: str = ""
+    """How it gives another machine, with a GPU: in place of a change of the driver, or a reboot."""
+
+
+NOTEBOOKS = (
+    Notebooks(
+        "Colab",
+        "COLAB_RELEASE_TAG",
+        ("/content/drive/", "/content/sample_data"),
+        "Colab: Runtime, Disconnect and delete runtime; then Change runtime type, GPU, and run every cell again",
+    ),
+    Notebooks(
+        "Kaggle",
+        "KAGGLE_KERNEL_RUN_TYPE",
+        ("/kaggle/input/", "/kaggle/working/"),
+        "Kaggle: stop the session; then Settings, Accelerator, GPU, and run every cell again",
+    ),
+    Notebooks(
+        "Databricks",
+        "DATABRICKS_RUNTIME_VERSION",
+        ("/databricks/python", "/local_disk0/.ephemeral_nfs/"),
+        "Databricks: restart the cluster, with a runtime for machine learning with GPUs",
+    ),
+    Notebooks(
+        "SageMaker",
+        "SAGEMAKER_INTERNAL_IMAGE_URI",
+        ("/home/ec2-user/SageMaker/", "/home/sagemaker-user/"),
+        "SageMaker: stop the notebook's instance; then start it with an instance type that has a GPU, such as "
+        "ml.g4dn.xlarge",
+    ),
+    Notebooks(
+        "Vertex AI",
+        "VERTEX_PRODUCT",
+        another="Vertex AI: stop the notebook's instance; then Edit, Machine type, GPU, and start it",
+    ),
+    Notebooks("Jupyter", "JPY_PARENT_PID"),
+)
+"""Every row, the most special first."""
 BY_NAME = {starter.name: starter for starter in STARTERS}
 
 
