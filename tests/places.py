@@ -136,7 +136,7 @@ _STARTERS = {starter.name for starter in STARTERS if starter.place}
 
 def sets_one(action: Action) -> bool:
     """Return whether it is known what the action sets, and to what."""
-    return bool(action.change or action.first)
+    return bool(action.change or (action.first and "PATH" not in action.first))
 
 
 def misfits(action: Action, place: Staged, facts: Facts) -> Iterator[str]:

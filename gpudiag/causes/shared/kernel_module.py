@@ -17,9 +17,9 @@ from gpudiag.causes.shared.machine import (
 )
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Action, Kind, note, run
+from gpudiag.knowledge.systems import OTHER, system_of
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import Facts, KernelFacts, ModuleSetting
-from gpudiag.place import family_of
 
 _KEY = "/var/lib/dkms/mok.pub"
 _KEYS = {"Fedora": "/etc/pki/akmods/certs/public_key.der"}
@@ -32,6 +32,7 @@ class IdleGpu(WholeDriver):
     def match(self, sign: str = "", confidence: Confidence = Confidence.PROVED, fix: Fix = ()) -> Match:
         """Return the match of a cause, with ``sign`` as its evidence."""
         name, kernel = operating_system(self.facts)
+        system = system_of(name) or OTHER
         pci = self.nodes.pci_gpus[0]
         loaded = "loaded" if self.driver.kernel_module else "not loaded"
         library = self.driver.libcuda_path or self.driver.libcuda_error
@@ -46,7 +47,7 @@ class IdleGpu(WholeDriver):
                 "pci": pci,
                 "holder": self.nodes.bound.get(pci, ""),
                 "kernel": kernel,
-                "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else _KEYS.get(family_of(name), _KEY),
+                "key": "/var/lib/shim-signed/mok/MOK.der" if "Ubuntu" in name else _KEYS.get(system.name, _KEY),
             },
             fix=fix,
             stage=Stage.DRIVER_LIBRARY if self.driver.libcuda_path is None else Stage.DRIVER,
