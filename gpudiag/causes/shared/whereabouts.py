@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from shlex import quote
 
+import msgspec
+
 from gpudiag.causes.shared.files import repairs
 from gpudiag.causes.shared.files import shown as shown_files
 from gpudiag.causes.shared.libraries import (
@@ -64,6 +66,8 @@ def locate(facts: Facts, soname: str) -> Whereabouts:
     library, libraries = facts.library(soname), facts.libraries
     if library is None or not isinstance(libraries, LibraryFacts):
         return Whereabouts("was not found", confidence=Confidence.LIKELY, is_absent=True)
+    if library.source == "simulated machine":  # a fault has removed it: what is in its place stands for nothing
+        library = msgspec.structs.replace(library, path=None, files=())
     files = tuple(shown_files([library]))
     copy = good_copy(library)
     if library.path is None and copy is not None:
