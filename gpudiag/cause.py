@@ -105,6 +105,10 @@ class LogAlone(Program):
     """The program's log if the machine that wrote it is unknown. Otherwise facts are better evidence."""
 
 
+_ENDS = 2000
+"""So many lines from each end of a log are looked at for the place where it was written."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All that is known when causes are looked for."""
@@ -129,7 +133,8 @@ class Evidence:
             return Place.of(self.facts)
         runtimes = {"apptainer": self.origin.singularity, "kubernetes": self.origin.pod}
         container = next((name for name, is_there in runtimes.items() if is_there), None)
-        return Place.of_log("\n".join(self.lines), container=container)
+        ends = (*self.lines[:_ENDS], *self.lines[max(_ENDS, len(self.lines) - _ENDS) :])
+        return Place.of_log("\n".join(ends), container=container)
 
     @cached_property
     def trace(self) -> trace.Reading | None:
