@@ -18,9 +18,10 @@ from gpudiag.record import Record
 from gpudiag.text import one_line, plain
 
 _RAISED = re.compile(
-    r"^(?:E\s+|[*>` ]{1,4}|\[[^\]]{1,40}\]:? ?|\([^)]{1,40}\) ?|[\w.-]{1,40} ?\| ?)?"
+    r"^(?:E\s+|[*>` ]{1,4}|\[[^\]]{1,40}\]:? ?|\([^)]{1,40}\) ?|[\w.-]{1,40} ?\| ?|"
+    r"Unhandled [Ee]xception[.:] |INFO:tensorflow:Error reported to Coordinator: <class ')?"
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Iteration|Interrupt))"
-    r"(?: \(see above for traceback\))?(?:: ?(?P<sentence>.*)|\s*$)"
+    r"(?: \(see above for traceback\))?(?:(?:'>,|:) ?(?P<sentence>.*)|\s*$)"
 )
 """An exception's name at the beginning of a line, behind what pytest or a launcher puts before it."""
 _OF_AN_OPERATION = re.compile(
@@ -135,9 +136,11 @@ def _of_exception(lines: Sequence[str], at: int, found: re.Match[str]) -> Raised
 
 def _located(error: RaisedError, lines: Sequence[str], at: int, body: Sequence[str] = ()) -> RaisedError:
     """Return the error at line ``at`` with the node and the place that it, its ``body`` or lines above name."""
-    names = {kind: name for found in _NAME.finditer("\n".join((lines[at], *body))) for kind, name in _named(found)}
+    names, text, whole = dict[str, str](), one_line(error.sentence), "\n".join((lines[at], *body))
+    if error.status:
+        names = {kind: name for found in _NAME.finditer(whole) for kind, name in _named(found)}
+        text = one_line(FUNCTION_NODE.sub("", error.sentence).partition("[[")[0].partition("[Op:")[0])
     place, package = _place(lines, at)
-    text = one_line(FUNCTION_NODE.sub("", error.sentence).partition("[[")[0].partition("[Op:")[0])
     return replace(
         error,
         sentence=text.removesuffix(" name:"),

@@ -91,6 +91,26 @@ def test_an_operation_called_eagerly_is_named() -> None:
     assert last_error(["Epoch 1/5", "loss: 0.3"]) is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Unhandled exception. Tensorflow.InvalidArgumentError: Unknown image file format. [[{{node DecodeJpeg}}]]",
+        "INFO:tensorflow:Error reported to Coordinator: <class 'tensorflow.x.InvalidArgumentError'>, Unknown image "
+        "file format.",
+    ],
+)
+def test_an_error_is_read_as_other_programs_print_it(line: str) -> None:
+    error = last_error([line])
+    assert error is not None
+    assert (error.type, error.sentence) == ("InvalidArgumentError", "Unknown image file format.")
+
+
+def test_an_array_in_the_sentence_is_no_node() -> None:
+    error = last_error(["ValueError: Unrecognized data type: x=[array([[0.1]])]"])
+    assert error is not None
+    assert (error.node, error.sentence) == ("", "Unrecognized data type: x=[array([[0.1]])]")
+
+
 def test_wrong_arguments_are_the_program_s_and_an_internal_error_is_not() -> None:
     (cause,) = explained(*GRAPH).causes
     assert (cause.cause_id, cause.confidence) == ("program_error", Confidence.LIKELY)

@@ -97,7 +97,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("assertion failed",), "compare the values behind 'assertion failed' with what the assertion demands"),
     (
-        ("nan", "not finite", "infinity"),
+        ("nan in ", "nan values", "is nan", "not finite", "infinity"),
         "values became NaN or infinite: lower the learning rate, and look for NaN in the data",
     ),
     (
@@ -194,7 +194,9 @@ def _fix(error: RaisedError) -> tuple[Action, ...]:
     advice = next((text for parts, text in _ADVICE if any(part in lower for part in parts)), "")
     look = f"correct the program at {error.place}" if error.place else ""
     if not error.status:
-        return (edit_note(look or "correct the program at the line that the traceback names last"),)
+        shapes = error.type == "ValueError" and ("shape" in lower or "dimension" in lower)
+        line = edit_note(look or "correct the program at the line that the traceback names last")
+        return (edit_note(_ADVICE[-1][1]), line) if shapes else (line,)
     return (
         *((edit_note(advice),) if advice else ()),
         *((edit_note(look),) if look and not advice else ()),
