@@ -337,7 +337,8 @@ _RAISED = re.compile(
 _WRONG = re.compile(
     r"(?i)\berror\b|\bfail(?:s|ed|ure)?\b|\bfatal\b|\babort(?:ed|ing)\b|\bcannot\b|could ?n[o']t\b|\bunable to\b|"
     r"\bsegmentation fault\b|\bcore dumped\b|\bkilled\b|\bout of memory\b|\bnot found\b|\bno such\b|\brefused\b|"
-    r"\bunhandled exception\b|\btimed out\b|\bdenied\b|\bunsupported\b|\b[A-Z]+_(?:ERROR|STATUS)_[A-Z_]+|\bXid\b|\bWARN\b"
+    r"\bunhandled exception\b|"
+    r"\btimed out\b|\bdenied\b|\bunsupported\b|\b[A-Z]+_(?:ERROR|STATUS)_[A-Z_]+|\bXid\b|\bWARN\b"
 )
 _FRAME_OF_A_STACK = re.compile(
     r'^\s*(?:File "|at \S+\(|#\d+\s|@\s+0x|\*\*\* |raise \w|\[\[\{\{node |\.\.\.$|\^|~|Traceback |During handling of|'
