@@ -44,6 +44,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         or any((root / folder).exists() for folder in _SECRETS)
         or any(runtime == "kubernetes" for runtime, _ in marks),
         slurm_job=printable(environ["SLURM_JOB_ID"]) if "SLURM_JOB_ID" in environ else None,
+        job_gpus=_job_gpus(root, environ),
         shm_bytes=_shm_bytes(root),
         memlock_bytes=in_force.get("Max locked memory"),
         address_space_bytes=in_force.get("Max address space"),
@@ -58,6 +59,17 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         overrides_permissions=_overrides_permissions(root),
         limits=in_force_limits,
     )
+
+
+def _job_gpus(root: Path, environ: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return the GPUs that Torque gave a job: in the file that PBS_GPUFILE names, a line ``node7-gpu1`` is one.
+
+    Of several nodes, those of the first one in the file count, on which the job's script runs.
+    """
+    name = environ.get("PBS_GPUFILE", "")
+    lines = (line.strip().rpartition("-gpu") for line in _lines(root / name.lstrip("/"))) if name else ()
+    given = [(node, int(number)) for node, _, number in lines if number.isdecimal()]
+    return tuple(sorted({number for node, number in given if node == given[0][0]})) if given else None
 
 
 def _sandbox(root: Path, group: str) -> tuple[str | None, str]:

@@ -27,6 +27,8 @@ _TICKS = 100
 supports."""
 RUNS = ("PYTEST_XDIST_TESTRUNUID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 """Variables with a name or number of a run that all its processes share, the narrowest first."""
+_SCHEDULED = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "RAY_JOB_ID", "JOB_ID")
+"""Variables with the number of a job: Slurm, LSF, PBS and Torque, Flux, Ray, Grid Engine."""
 _RANKS = (
     "PYTEST_XDIST_WORKER",
     "HOROVOD_RANK",
@@ -51,6 +53,10 @@ _FRAMEWORKS = (
 )
 """Parts of the paths of libraries that one framework alone has."""
 _MOST_MAPS = 4 << 20
+_NAME_LENGTH = 15
+"""The kernel cuts the names of processes."""
+_OF_THREADS = ("pt_main_thread", "MainThread")
+"""Names that frameworks give their first thread."""
 _LOOKS, _PAUSE_S = 4, 0.05
 """A process that reads a disk waits in the kernel, too, for a moment: only one that always does is stuck."""
 _MOST_ENVIRONMENT = 1 << 20
@@ -59,12 +65,12 @@ _MOST_ENVIRONMENT = 1 << 20
 def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> ProcessIdentity:
     """Return what ``root/proc`` says of a process; ``environ`` is this process's own environment.
 
-    A process that does not exist has the state ``X``.
+    A process that does not exist has the state ``X``; of one that is hidden at most its user is known.
     """
     folder = root / f"proc/{pid}"
     status = _status(folder)
     if not status:
-        return ProcessIdentity(state=DEAD)
+        return _without_folder(pid, root)
     cgroup = _text(folder / "cgroup")
     parent = int(status["PPid"]) if status.get("PPid", "").isdecimal() else None
     job = next((name.format(match[1]) for shape, name in _JOBS if (match := _search(shape, cgroup))), None)
@@ -72,7 +78,8 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
     theirs = _environment(folder)
     return ProcessIdentity(
         user=_user(status.get("Uid", "").split()),
-        command=_command_of(folder) or printable(status.get("Name", "")),
+        of_another_user=status.get("Uid", "").split()[:1] not in ([], [str(os.getuid())]),
+        command=_named(_command_of(folder), printable(status.get("Name", ""))),
         started_at=_started(root, folder),
         # What a container or a job has started may have the first process as its parent, too.
         parent_gone=parent == 1 and pid != 1 and job is None and ".service" not in cgroup
@@ -84,9 +91,42 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         parent_command=_command_of(root / f"proc/{parent}") if parent else None,
         rank=next((printable(f"{name}={theirs[name]}") for name in _RANKS if name in theirs), None),
         run=_run(theirs, environ, related=parent in own[1:]),
+        same_job=next((f"{name}={theirs[name]}" for name in _SCHEDULED if theirs.get(name, 0) == environ.get(name)), None),
         is_ancestor=pid in own,
         uses=_framework(folder),
     )
+
+
+def _without_folder(pid: int, root: Path) -> ProcessIdentity:
+    """Return what is known of a process that ``/proc`` does not show: mounted with ``hidepid``, it hides other users'."""
+    try:
+        if root == Path("/"):
+            os.kill(pid, 0)
+            return ProcessIdentity()
+    except PermissionError:
+        return ProcessIdentity(of_another_user=True)
+    except (OSError, OverflowError):
+        pass
+    return ProcessIdentity(state=DEAD)
+
+
+def _named(command: str | None, name: str) -> str:
+    """Return a process's command, with the name that it gave itself or has from its script, if the command lacks it."""
+    if command is None or name in command or command.startswith(name[:_NAME_LENGTH]):
+        return command or name
+    return command if name in _OF_THREADS else f"{name} ({command})"
+
+
+def uses_gpu(pid: int, root: Path = Path("/")) -> bool:
+    """Return whether a process has a device file of NVIDIA's open or CUDA's driver library loaded, if it can be seen."""
+    with suppress(OSError):
+        for file in (root / f"proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(file.readlink()).startswith("/dev/nvidia"):
+                    return True
+    with suppress(OSError), (root / f"proc/{pid}/maps").open(errors="replace") as maps:
+        return "/libcuda.so" in maps.read(_MOST_MAPS)
+    return False
 
 
 def opening(device: Path, root: Path = Path("/")) -> Iterator[int]:

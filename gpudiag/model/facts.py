@@ -337,6 +337,10 @@ class ProcessIdentity(Record):
     """True if it is this process, or has started it."""
     uses: str | None = None
     """The framework whose library it has loaded, such as ``PyTorch``, if this user may read its maps."""
+    of_another_user: bool = False
+    """True if it is known to be of another user than this process."""
+    same_job: str | None = None
+    """The variable with the number of a scheduler's job that both have, as ``LSB_JOBID=4711``."""
 
     @property
     def words(self) -> str:
@@ -349,7 +353,7 @@ class ProcessIdentity(Record):
             f"since {self.started_at}" if self.started_at else None,
             self.job,
             self.rank,
-            f"the same {shared} as here" if shared else None,
+            f"the same {shared or self.same_job} as here" if shared or self.same_job else None,
             "whose parent has ended" if self.parent_gone else None,
         )
         return ", ".join(filter(None, known))
@@ -602,6 +606,8 @@ class ContainerFacts(FactFamily, tag="container"):
     """Whether permissions of files do not bind this process (CAP_DAC_OVERRIDE); None: not known."""
     limits: tuple[Limit, ...] = ()
     """The limits of control groups, ``ulimit`` and overcommit that are in force."""
+    job_gpus: Momentary[tuple[int, ...] | None] = None
+    """The GPUs of this node, by number, that Torque gave the job (``PBS_GPUFILE``); None: not known."""
 
     @property
     def name(self) -> str | None:

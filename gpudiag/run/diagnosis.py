@@ -112,6 +112,7 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
     if evidence.facts.without_gpu:  # which libraries are missing beside the GPU does not matter
         broken_at = next((cause.stage for cause in causes if cause.stage not in _OFF_THE_WAY), broken_at)
     first = [cause for cause in causes if broken_at is None or cause.stage is broken_at]
+    first = _without_guesses(first, causes)
     if not first and broken_at is not None:  # a rule may see a fault that the trace sees later only
         first = [cause for cause in causes if _ORDER.index(cause.stage) < _ORDER.index(broken_at)]
     failed = any(row.status == "fail" or row.crash for row in evidence.rows)
@@ -134,6 +135,29 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
         # A trace shows the error that ended its program beside the exit status.
         unexplained=() if causes or first or evidence.traced else _of_lines(_SUSPICIOUS, results, ()),
     )
+
+
+def _without_guesses(first: Sequence[RootCause], causes: Sequence[RootCause]) -> list[RootCause]:
+    """Return the causes to show first: none that is only possible beside or before one that is proved.
+
+    A fault on TensorFlow's way to a GPU stops everything after it, so one that is proved leaves nothing for a guess to
+    explain until it is mended. A guess about other GPUs than the proved cause's is about another fault.
+    """
+    until = max((_ORDER.index(cause.stage) for cause in first), default=-1)
+    proved = [
+        cause
+        for cause in causes
+        if cause.confidence is Confidence.PROVED
+        and cause.stage not in _OFF_THE_WAY
+        and _ORDER.index(cause.stage) <= until
+    ]
+    kept = [
+        cause
+        for cause in first
+        if cause.confidence is not Confidence.POSSIBLE
+        or not any(not other.gpus or not cause.gpus or {*other.gpus} & {*cause.gpus} for other in proved)
+    ]
+    return kept or (proved if first else [])
 
 
 def _of_lines(part: str, results: Mapping[str, PartResult], explained: Iterable[str]) -> tuple[str, ...]:

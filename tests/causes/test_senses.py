@@ -29,9 +29,11 @@ from examples.senses import (
     written,
 )
 from gpudiag.cause import Evidence
+from gpudiag.causes.shared.memory import instead
 from gpudiag.model import codec
 from gpudiag.model.facts import (
     ContainerFacts,
+    Facts,
     GpuProcess,
     GpuState,
     NvmlFacts,
@@ -39,6 +41,7 @@ from gpudiag.model.facts import (
     ProcessIdentity,
     TensorflowFacts,
     TriedFacts,
+    Unknown,
 )
 from gpudiag.model.report import Judged, Row
 from gpudiag.probe import Kernel
@@ -65,6 +68,7 @@ def test_the_cause_is_in_the_head_alone(cause: str, machine: Example) -> None:
     assert found.failed == ()
     beside = {root_cause.cause_id for root_cause in (*found.causes, *found.folded)} - {cause}
     assert beside <= {"gpu_lost", FOLLOWS.get(cause)}, beside
+    assert "gpu_lost" not in [root_cause.cause_id for root_cause in found.causes if root_cause.confidence == "possible"]
 
 
 BUSY = "Failed to create context: CUDA_ERROR_DEVICE_UNAVAILABLE: CUDA-capable device(s) is/are busy or unavailable"
@@ -234,9 +238,14 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stopped": ({"state": "T"}, "it is stopped, as by Ctrl-Z", "fg"),
     "the program itself": ({"is_ancestor": True}, "it has started this program", "start this program before"),
     "a notebook": ({"command": "python -m ipykernel_launcher ..."}, "a notebook's kernel", "Shut Down Kernel"),
+    "Spyder": ({"command": "python -m spyder_kernels.console ..."}, "a console of Spyder", "Restart kernel"),
+    "a job of LSF": ({"same_job": "LSB_JOBID=17"}, "process of the same job (LSB_JOBID=17)", "give each process"),
+    "Ray": ({"command": "ray::BaseWorker", "same_job": "RAY_JOB_ID=1"}, "a worker of Ray, of the same", "num_gpus=1"),
+    "another user": ({"user": "bob", "of_another_user": True}, "process 4711 (of bob, python train.py", "ask bob"),
+    "a desktop": ({"command": "gnome-shell"}, "it draws the screen", "another GPU"),
     "MPS": ({"command": "nvidia-cuda-mps-server"}, "the server of MPS", "nvidia-cuda-mps-control"),
 }
-HARMLESS = ("a rank", "a worker", "gone", "stuck", "the program itself", "a notebook", "MPS")
+HARMLESS = ("a job of LSF", "Ray", "another user", "a desktop", "a rank", "a worker", "gone", "stuck", "the program itself", "a notebook", "MPS")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,6 +258,29 @@ def test_each_kind_of_holder_has_a_fix_of_its_own(kind: str) -> None:
     assert fix in fix_line(cause.fix[0])
     if kind in HARMLESS:
         assert not any(action.kind.can_harm for action in cause.fix)
+
+
+def test_no_gpu_of_another_job_or_rank_is_offered() -> None:
+    """Of three GPUs the first is full; who is given which decides what is offered."""
+    nvml = example_facts(3).nvml
+    assert isinstance(nvml, NvmlFacts)
+    full, second, third = nvml.devices
+    machine = example_facts(3)
+    assert not isinstance(machine.environment, Unknown)
+    assert not isinstance(machine.system, Unknown)
+    torque = ContainerFacts(None, (), kubernetes=False, slurm_job=None, job_gpus=(0, 2))
+
+    def offered(facts: Facts, **variables: str) -> str:
+        environment = replace(machine.environment, variables=variables)
+        action = instead(replace(facts, environment=environment), (full,), "")
+        return "" if action is None else action.command
+
+    assert offered(machine) == f"export CUDA_VISIBLE_DEVICES={second.uuid},{third.uuid}"
+    assert offered(replace(machine, container=torque)) == f"export CUDA_VISIBLE_DEVICES={third.uuid}"
+    own = "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['OMPI_COMM_WORLD_LOCAL_RANK']"
+    assert offered(machine, OMPI_COMM_WORLD_LOCAL_RANK="2") == own
+    assert offered(machine, OMPI_COMM_WORLD_LOCAL_RANK="0") == ""
+    assert offered(replace(machine, system=replace(machine.system, started_by=("LSF",)))) == ""
 
 
 def test_a_desktop_is_not_to_be_ended() -> None:

@@ -125,6 +125,13 @@ def image(root: Path, mounts: str = "", **environ: str) -> str | None:
     return container.gather(root, environ).image
 
 
+def test_torque_names_the_gpus_of_a_job_in_a_file(tmp_path: Path) -> None:
+    put(tmp_path, "var/spool/torque/aux/17.headgpu", "node7-gpu1\nnode7-gpu3\nnode8-gpu0\n")
+    given = {"PBS_GPUFILE": "/var/spool/torque/aux/17.headgpu"}
+    assert container.gather(tmp_path, given).job_gpus == (1, 3)
+    assert container.gather(tmp_path, {"PBS_GPUFILE": "/no/such/file"}).job_gpus is None
+
+
 def test_the_image_has_the_name_that_the_runtime_gives(tmp_path: Path) -> None:
     assert image(tmp_path, APPTAINER_CONTAINER="/images/tf.sif") == "/images/tf.sif"
     put(tmp_path, "run/.containerenv", 'engine="podman-4.3"\nimage="docker.io/tensorflow/tensorflow:2.18.0-gpu"\n')

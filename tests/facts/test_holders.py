@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from msgspec.structs import replace
 
 from examples.facts import example_gpu
 from gpudiag.facts.holders import with_holders
+from gpudiag.hardware.processes import identify
 from gpudiag.model.facts import GpuProcess, ProcessIdentity
 
 STATUS = "Name:\tpython\nPPid:\t{parent}\nUid:\t0\t0\t0\t0\n"
@@ -104,3 +109,54 @@ def test_if_nvml_lists_nobody_those_who_have_the_device_file_open_are_named(tmp_
     assert process.holder is not None
     assert process.holder.command == "python train.py ..."
     assert with_holders(replace(device, memory_used_bytes=0), tmp_path).opened_by == ()
+
+
+def test_who_runs_in_the_same_job_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LSB_JOBID", "17")
+    (tmp_path / "proc/77").mkdir(parents=True)
+    (tmp_path / "proc/77/environ").write_bytes(b"HOME=/root\0LSB_JOBID=17\0")
+    found = holder(tmp_path)
+    assert (found.same_job, found.run) == ("LSB_JOBID=17", None)
+    (tmp_path / "proc/77/environ").write_bytes(b"LSB_JOBID=18\0")
+    assert holder(tmp_path).same_job is None
+
+
+def test_the_name_that_a_process_has_given_itself(tmp_path: Path) -> None:
+    holder(tmp_path)
+    (tmp_path / "proc/77/status").write_text(STATUS.format(parent=1).replace("python", "gnome-shell"))
+    assert identify(77, tmp_path).command == "gnome-shell (python train.py ...)"
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs util-linux")
+def test_a_process_outside_of_this_pid_namespace_is_not_taken_for_another_of_its_number() -> None:
+    """Process 1 of the new namespace is the shell of this test, which uses no GPU; 99999 is outside of it."""
+    ask = (
+        "from pathlib import Path; from msgspec.structs import replace; from examples.facts import example_gpu; "
+        "from gpudiag.facts.holders import with_holders; from gpudiag.model.facts import GpuProcess; "
+        "device = replace(example_gpu(), processes=(GpuProcess(1, 1 << 30), GpuProcess(99999, 1 << 30))); "
+        "print([process.holder for process in with_holders(device, Path('/')).processes])"
+    )
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", ask]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "tests"}
+    )
+    if "unshare" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout == "[None, None]\n", done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_a_process_that_proc_hides_is_of_another_user_and_not_gone() -> None:
+    """Process 1 of the new namespace is root's shell."""
+    ask = "import os; from gpudiag.hardware.processes import identify; os.setuid(65534); print(identify(1))"
+    script = f"mount -o remount,hidepid=2 /proc && {sys.executable} -c '{ask}'; :"
+    done = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not done.stdout or "user='root'" in done.stdout:
+        pytest.skip(done.stderr or "this kernel does not hide processes")
+    assert "of_another_user=True" in done.stdout
+    assert "state=None" in done.stdout

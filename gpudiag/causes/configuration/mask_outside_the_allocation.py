@@ -1,4 +1,4 @@
-"""this process sees GPUs of the node that Slurm did not give the job
+"""this process sees GPUs of the node that the scheduler did not give the job
 
 Slurm sets CUDA_VISIBLE_DEVICES to the job's GPUs, but blocks the other GPUs only if the administrator has set
 ConstrainDevices. A program that sets the variable itself (os.environ["CUDA_VISIBLE_DEVICES"] = "0"), a login by ssh,
@@ -10,14 +10,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.launchers import allocated, allocated_by
 from gpudiag.causes.shared.visibility import MASK, slurm_job
-from gpudiag.fix import Kind, edit_note, export, note
+from gpudiag.fix import Kind, edit_note, export, note, run
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import Severity
 from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
-    title="this process sees GPU {others} of the node, but Slurm gave the job GPU {given}",
+    title="this process sees GPU {others} of the node, but {scheduler} gave the job GPU {given}",
     severity=Severity.WARNING,
     fix=(
         export("CUDA_VISIBLE_DEVICES", "{uuids}", "GPU {given}"),
@@ -27,11 +27,27 @@ CAUSE = Cause(
     url="https://slurm.schedmd.com/gres.html",
 )
 
+_OF_TORQUE = "PBS_GPUFILE"
+_BY_FILE = run(
+    "export CUDA_VISIBLE_DEVICES=$(sed 's/.*-gpu//' $PBS_GPUFILE | paste -sd,)",
+    "the same in the job's script, for any node: Torque itself sets no mask",
+    kind=Kind.SET_VARIABLE,
+)
+
+
+def _value(facts: Facts, name: str) -> str:
+    inside = facts.container
+    if name == _OF_TORQUE and not isinstance(inside, Unknown) and inside.job_gpus:
+        return f"a file that lists GPU {', '.join(map(str, inside.job_gpus))}"
+    return facts.variables[name]
+
 
 def find(facts: Facts) -> Matches:
     given, devices = allocated(facts), facts.nvml_devices
     # Where control groups keep the other GPUs away, NVML counts those of the job alone, from 0.
-    if slurm_job(facts) is None or given is None or len(devices) <= len(given) or max(given) >= len(devices):
+    slurm = slurm_job(facts) is not None
+    name = allocated_by(facts)
+    if not (slurm or name == _OF_TORQUE) or given is None or len(devices) <= len(given) or max(given) >= len(devices):
         return
     if any(device.mig_mode == "enabled" for device in devices):  # its instances are numbered separately
         return
@@ -39,10 +55,9 @@ def find(facts: Facts) -> Matches:
     if not others:
         return
     uuids = ",".join(devices[number].uuid for number in given)
-    name = allocated_by(facts)
     yield Match(
         evidence=(
-            f"{name}={facts.variables[name]}, {MASK}={facts.variables.get(MASK, '(not set)')}",
+            f"{name}={_value(facts, name)}, {MASK}={facts.variables.get(MASK, '(not set)')}",
             f"NVML reports {len(devices)} GPUs: control groups do not keep the others away",
         ),
         confidence=Confidence.LIKELY,
@@ -50,6 +65,8 @@ def find(facts: Facts) -> Matches:
             "others": ", ".join(map(str, others)),
             "given": ", ".join(map(str, given)),
             "uuids": uuids,
+            "scheduler": "Slurm" if name != _OF_TORQUE else "Torque",
         },
+        fix=() if name != _OF_TORQUE else (CAUSE.fix[0], _BY_FILE),
         tried=CAUSE.fix[0],
     )

@@ -16,10 +16,11 @@ from gpudiag.causes.shared.memory import (
     gib,
     holders,
     holding,
+    instead,
     largest_holder,
     shared_otherwise,
 )
-from gpudiag.fix import edit_note, export, nvidia_smi, unset
+from gpudiag.fix import edit_note, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
@@ -63,16 +64,16 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
     reserved = left[device] < free_bytes(device)
     release = unset(_RESERVE) if reserved else None
     holder = None if reserved else largest_holder(device)
-    held = None if holder is None else holding(holder)
+    held = None if holder is None else holding(holder, facts)
     ends = held.fix if held else (command_for_holders(facts, [device]),) if holder else CAUSE.fix[:1]
-    room = [gpu.uuid for gpu in devices_in_scope(facts) if gpu not in left]
-    other = export("CUDA_VISIBLE_DEVICES", ",".join(room), "or use only GPUs that are free") if room else None
+    other = instead(facts, tuple(left), "or use only GPUs that are free")
+    first = (other, *ends) if other and not other.change else (*ends, other)  # a rank's own GPU
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
             figures={**_left(device, left[device]), "holder": _words(holder) if holder else ""},
-            fix=(release, CAUSE.fix[1]) if release else (*ends, other, CAUSE.fix[1]),
+            fix=(release, CAUSE.fix[1]) if release else (*first, CAUSE.fix[1]),
             tried=release,
             # Beside another program the GPU can be used, if not by a program that needs all of it.
             stage=None if left[device] < device.memory_total_bytes * _LITTLE else Stage.CONFIGURATION,

@@ -20,6 +20,7 @@ from gpudiag.causes.shared.memory import (
     devices_in_scope,
     holders,
     holding,
+    instead,
     refused_with_room,
     shared_otherwise,
 )
@@ -27,7 +28,6 @@ from gpudiag.fix import check, edit_note, export
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
-from gpudiag.model.visibility import gpus_in_scope
 
 CAUSE = Cause(
     title="out of GPU memory: {who} holds it{why}",
@@ -57,9 +57,9 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     computing = [process for process in listed if process.computes] or listed  # a desktop holds little beside them
     processes = {process.pid: process for process in computing}
     largest = max(processes.values(), key=lambda process: process.used_bytes or 0, default=None)
-    held = holding(largest) if largest else None
-    uuids = ",".join(gpu.uuid for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in {d.pci_bus_id for d in free})
-    other = export("CUDA_VISIBLE_DEVICES", uuids, "or use another GPU") if uuids else gpus.hidden_and_free
+    held = holding(largest, facts) if largest else None
+    full = [device for device in devices_in_scope(facts) if device not in free]
+    other = instead(facts, full, "or use another GPU") if free else gpus.hidden_and_free
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     grow = (None if held and held.is_wanted else CAUSE.fix[1], *CAUSE.fix[2:4])
     yield Match(
@@ -67,12 +67,12 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
         figures={
             "who": f"process {', '.join(map(described, processes.values()))}" if processes else "another process",
-            "why": f"; {'the largest: ' if len(processes) > 1 else ''}{held.words}" if held else "",
+            "why": f"; {'the largest: ' if len(processes) > 1 else ''}{held.words}" if held and held.words else "",
         },
         fix=(
             *(held.fix if held else (command_for_holders(facts, taken),)),
             *(grow if held is None or held.can_share else ()),
             other if taken else None,
         ),
-        tried=other if here and taken and uuids else None,
+        tried=other if here and taken and free and other and other.change else None,
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, Unknown
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,17 @@ class LocalRank:
 
 
 def allocated_by(facts: Facts) -> str:
-    """Return the variable in which Slurm names the GPUs of this step, or else of the job."""
+    """Return the variable in which Slurm names the GPUs of this step, or else of the job, or Torque the file with them."""
+    if not isinstance(facts.container, Unknown) and facts.container.job_gpus:
+        return "PBS_GPUFILE"
     return "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"
 
 
 def allocated(facts: Facts) -> tuple[int, ...] | None:
-    """Return the GPUs that Slurm gave this step, or else the job, by their numbers on the node; None: not known."""
+    """Return the GPUs that Slurm gave this step, or else the job, or Torque, by their numbers on the node; None: not
+    known."""
+    if not isinstance(facts.container, Unknown) and facts.container.job_gpus:
+        return facts.container.job_gpus
     text = facts.variables.get(allocated_by(facts)) or ""
     if not re.fullmatch(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*", text):
         return None

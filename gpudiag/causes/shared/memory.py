@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpudiag.cause import Program, Rows
+from gpudiag.causes.shared.launchers import LocalRank, allocated
 from gpudiag.causes.shared.machine import container
+from gpudiag.causes.shared.visibility import MASK
 from gpudiag.fix import Action, Kind, Where, check, edit, export, note, nvidia_smi, run
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
+from gpudiag.knowledge.starters import BY_NAME
 from gpudiag.model.facts import (
     DEAD,
     UNINTERRUPTIBLE,
@@ -19,6 +22,7 @@ from gpudiag.model.facts import (
     GpuProcess,
     NvmlDevice,
     ProcessIdentity,
+    Unknown,
 )
 from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
@@ -81,7 +85,10 @@ def largest_holder(device: NvmlDevice) -> GpuProcess | None:
 def described(process: GpuProcess) -> str:
     """Return the number of a process with its program, the framework that it has loaded and its job or container."""
     holder = process.holder
-    known = "" if holder is None else ", ".join(filter(None, (holder.command, holder.uses, holder.job)))
+    if holder is None:
+        return str(process.pid)
+    user = (f"of {holder.user}" if holder.user else "of another user") if holder.of_another_user else None
+    known = ", ".join(filter(None, (user, holder.command, holder.uses, holder.job)))
     return f"{process.pid} ({known})" if known else str(process.pid)
 
 
@@ -102,9 +109,11 @@ class Holding:
     """False if its memory is lost until something else ends: to take less does not help."""
 
 
-def holding(process: GpuProcess) -> Holding | None:
+def holding(process: GpuProcess, facts: Facts) -> Holding | None:
     """Return why a process holds memory, if ``/proc`` or NVML shows more than that it does."""
     holder, pid = process.holder, process.pid
+    if container(facts) and (holder is None or holder.state == DEAD) and process.computes:
+        return Holding("it runs outside of this container, where it cannot be seen", (_ON_THE_HOST,))
     if holder is None:
         return None if process.computes else _DRAWS
     if holder.state == DEAD:
@@ -143,17 +152,32 @@ def holding(process: GpuProcess) -> Holding | None:
         kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
         words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
         return Holding(words, (note("give each process of the run a GPU of its own, or let each take less:"),), True)
-    if not process.computes:
+    command = holder.command or ""
+    program = command.partition(" ")[0]
+    if not process.computes or program in _OF_DESKTOPS:
         return _DRAWS
-    if (holder.command or "").startswith("nvidia-cuda-mps"):
+    if command.startswith("ray::") or (holder.same_job or "").startswith("RAY_JOB_ID"):
+        words = "it is a worker of Ray" + (", of the same job" if holder.same_job else "")
+        own = note("declare num_gpus=1 for each task or actor that uses a GPU: Ray then gives each one of its own")
+        return Holding(words, (own,), True)
+    if holder.same_job is not None:
+        words = f"it is another process of the same job ({holder.same_job})"
+        return Holding(words, (note("give each process of the job a GPU of its own, or let each take less:"),), True)
+    if command.startswith("nvidia-cuda-mps"):
         clients = check("echo ps | nvidia-cuda-mps-control", "lists the clients: the memory is theirs")
         return Holding("it is the server of MPS, for its clients", (clients,), True)
-    if (holder.command or "").partition(" ")[0] in ("ollama", "ollama_llama_server"):
+    if program in ("ollama", "ollama_llama_server"):
         unload = check("ollama ps", "shows its model, and until when it stays loaded: ollama stop MODEL unloads it")
         return Holding("it is Ollama, which keeps a model loaded", (unload,))
-    if "ipykernel" in (holder.command or ""):
+    if holder.of_another_user:
+        ask = note(f"ask {holder.user or 'its user'} to end it, or use another GPU: it is another user's process")
+        return Holding("", (ask.replaced(kind=Kind.ASK_ADMIN),))
+    if "ipykernel" in command:
         shut = note("in Jupyter: Kernel, Shut Down Kernel, of the notebook that is not needed")
         return Holding("it is a notebook's kernel", (shut,), True)
+    if "spyder_kernels" in command:
+        shut = note("in Spyder: Consoles, Restart kernel, of the console that is not needed")
+        return Holding("it is the kernel of a console of Spyder", (shut,), True)
     return None
 
 
@@ -162,9 +186,36 @@ _DRAWS = Holding(
     (note("connect the screen to another GPU, or leave the desktop its memory and take less:"),),
     is_wanted=True,
 )
+_OF_DESKTOPS = frozenset(
+    ("Xorg", "Xwayland", "X", "gnome-shell", "kwin_x11", "kwin_wayland", "plasmashell", "cinnamon", "mutter", "sway")
+)
+"""Programs that draw the screen. NVML lists some of them as computing, too."""
+_ON_THE_HOST = check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST)
 _OF_A_DEAD_PROCESS = (
     check("sudo fuser -v /dev/nvidia*", "shows which process, such as a child of it, has the GPU open: end that"),
 )
+
+
+def instead(facts: Facts, full: Sequence[NvmlDevice], why: str) -> Action | None:
+    """Return how to use GPUs in scope other than the ``full`` ones; None if none of them is this process's to use.
+
+    What a launcher or a scheduler gave to others is not offered: a rank has one GPU of its own, and of a job whose GPUs
+    nothing names only those count that its mask lets through.
+    """
+    devices = devices_in_scope(facts)
+    rank = LocalRank.in_variables(facts.variables)
+    if rank is not None and rank.variable != "PYTEST_XDIST_WORKER":
+        own = edit(
+            f"os.environ['{MASK}'] = os.environ['{rank.variable}']",
+            "gives each process of the run a GPU of its own; must come before import tensorflow",
+        )
+        return own if 0 < rank.number < len(devices) and devices[rank.number] not in full else None
+    given = allocated(facts)
+    starters = () if isinstance(facts.system, Unknown) else facts.system.started_by
+    if given is None and MASK not in facts.variables and any(BY_NAME[name].elsewhere for name in starters if name in BY_NAME):
+        return None
+    room = [gpu.uuid for gpu in devices if gpu not in full and (given is None or gpu.index in given)]
+    return export(MASK, ",".join(room), why) if room else None
 
 
 def unseen(device: NvmlDevice) -> bool:
@@ -191,7 +242,7 @@ def command_for_holders(facts: Facts, devices: Sequence[NvmlDevice]) -> Action:
         note_of_opened = "shows the processes that have the GPU open, which NVML does not list: end what is left over"
         return check(f"ps -o pid,user,stat,etime,args -p {','.join(dict.fromkeys(opened))}", note_of_opened)
     if container(facts) and devices and all(map(unseen, devices)):
-        return check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST)
+        return _ON_THE_HOST
     return check(f"ps -o pid,user,etime,args -p {','.join(pids)}") if pids else nvidia_smi()
 
 
