@@ -51,6 +51,8 @@ _START = re.compile(r"nvidia-nvlink: Nvlink Core is being initialized", re.IGNOR
 _BOOT = re.compile(r"Linux version \d")
 _FILE_PREFIX = re.compile(r"^.{0,120}? kernel: (?:\[ {0,8}\d+\.\d+\] ?)?|^\[ {0,8}\d+\.\d+\] ?")
 _SYSLOG_PREFIX = re.compile(r"^<\d+>(?:\[ {0,8}\d+\.\d+\] ?)?")
+_PREFIX = "NVRM: "
+_SENTENCE_ENDS = re.compile(r"[.!:)]$")
 _NEW_LINE = re.compile(r"\\x0a|#012")
 """A line break inside of a message, as ``/dev/kmsg`` and rsyslog write it."""
 _ADDRESS = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}(?:\.[0-7])?", re.IGNORECASE)
@@ -122,7 +124,7 @@ def relevant(messages: Iterable[str], addresses: frozenset[str] = frozenset()) -
     ``addresses`` are PCI bus ids of GPUs: a failure of the bus that names one of them is kept, too.
     """
     kept: dict[tuple[object, ...], str] = {}
-    for message in messages:
+    for message in _joined(messages):
         of_the_driver = _OF_THE_DRIVER.match(message) is not None
         if of_the_driver and _START.match(message):
             kept = {key: line for key, line in kept.items() if not line.startswith(("NVRM", "nvidia", "PM: "))}
@@ -138,6 +140,30 @@ def relevant(messages: Iterable[str], addresses: frozenset[str] = frozenset()) -
         kept.pop(key, None)
         kept[key] = printable(message[:_CHARACTERS])
     return tuple(list(kept.values())[-_KEPT:])
+
+
+def _joined(messages: Iterable[str]) -> Iterator[str]:
+    """Yield the messages; one of several lines, each of which was logged as a message of its own, as one.
+
+    ``dmesg``, journald and ``/dev/kmsg`` of older kernels keep the lines of the module's messages apart: ``NVRM: The
+    NVIDIA GPU 0000:01:00.0``, ``NVRM: (PCI ID: 10de:1c8d) installed in this system has``, ``NVRM: fallen off the bus
+    and is not responding to commands.`` A line that goes on begins with a small letter or a bracket, or follows one
+    that does, until a sentence ends.
+    """
+    before, goes_on = "", False
+    for message in messages:
+        rest = message.removeprefix(_PREFIX)
+        continues = bool(before) and rest != message and (goes_on or rest[:1].islower() or rest[:1] == "(")
+        if continues and not _SENTENCE_ENDS.search(before) and len(before) < _CHARACTERS:
+            before, goes_on = f"{before} {rest.strip()}", True
+            continue
+        if before:
+            yield before
+        before, goes_on = ("", False) if rest == message else (message.rstrip(), False)
+        if not before:
+            yield message
+    if before:
+        yield before
 
 
 def _one_line(message: str) -> str:

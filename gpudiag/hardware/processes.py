@@ -91,14 +91,16 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         parent_command=_command_of(root / f"proc/{parent}") if parent else None,
         rank=next((printable(f"{name}={theirs[name]}") for name in _RANKS if name in theirs), None),
         run=_run(theirs, environ, related=parent in own[1:]),
-        same_job=next((f"{name}={theirs[name]}" for name in _SCHEDULED if theirs.get(name, 0) == environ.get(name)), None),
+        same_job=next(
+            (f"{name}={theirs[name]}" for name in _SCHEDULED if theirs.get(name, 0) == environ.get(name)), None
+        ),
         is_ancestor=pid in own,
         uses=_framework(folder),
     )
 
 
 def _without_folder(pid: int, root: Path) -> ProcessIdentity:
-    """Return what is known of a process that ``/proc`` does not show: mounted with ``hidepid``, it hides other users'."""
+    """Return what is known of a process that ``/proc`` does not show; with ``hidepid`` it hides other users'."""
     try:
         if root == Path("/"):
             os.kill(pid, 0)
@@ -118,7 +120,7 @@ def _named(command: str | None, name: str) -> str:
 
 
 def uses_gpu(pid: int, root: Path = Path("/")) -> bool:
-    """Return whether a process has a device file of NVIDIA's open or CUDA's driver library loaded, if it can be seen."""
+    """Return whether a process visibly has a device file of NVIDIA's open or libcuda loaded."""
     with suppress(OSError):
         for file in (root / f"proc/{pid}/fd").iterdir():
             with suppress(OSError):

@@ -428,6 +428,17 @@ class Line(NamedTuple):
         return f"{self.heading}: {self.text}" if self.heading else f"  {self.text}"
 
 
+_BEGINNINGS = frozenset(
+    ("a", "an", "the", "this", "these", "no", "out", "little", "memory", "each", "every", "another")
+)
+
+
+def sentence(text: str) -> str:
+    """Return a cause that stands alone with a capital, unless it begins with a name: of a library, file or variable."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first in _BEGINNINGS else text
+
+
 def is_titled(report: Report, root_cause: RootCause) -> bool:
     """Return whether the headline of the report is this cause."""
     first = next(iter(report.diagnosis.causes), None)
@@ -437,7 +448,7 @@ def is_titled(report: Report, root_cause: RootCause) -> bool:
 def cause(root_cause: RootCause, *, is_titled: bool = False) -> list[Line]:
     """Return the lines about a cause: the cause itself, unless the headline says it, then its evidence and fixes."""
     confidence = f"{root_cause.confidence.value}; {root_cause.cause_id}"
-    pairs = [Line("cause", confidence if is_titled else f"{one_line(root_cause.cause)} ({confidence})")]
+    pairs = [Line("cause", confidence if is_titled else f"{sentence(one_line(root_cause.cause))} ({confidence})")]
     pairs += [Line("seen", one_line(text)) for text in root_cause.evidence]
     trial = None if root_cause.trial is None or root_cause.trial.outcome is TrialOutcome.NOT_TRIED else root_cause.trial
     tried = (

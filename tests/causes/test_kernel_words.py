@@ -401,3 +401,53 @@ def test_a_suspend_before_the_error_is_said_with_what_loads_the_module_again() -
     assert "this machine was suspended" in found.cause
     assert found.fix[0].kind is Kind.RELOAD_DRIVER
     assert not any(action.kind in (Kind.RESET_GPU, Kind.REBOOT) for action in found.fix)
+
+
+OFF_THE_BUS = (
+    "NVRM: The NVIDIA GPU 0000:01:00.0",
+    "NVRM: (PCI ID: 10de:2204) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+)
+ONLY = {**loaded(kind="x86_64 Kernel Module"), **pci("0000:01:00.0", "0x2204", "nvidia")}
+GSP = (
+    "NVRM: Xid (PCI:0000:01:00): 119, pid=17, name=python, Timeout after 6s of waiting for RPC response from GPU0 GSP! "
+    "Expected function 103 (GSP_RM_CONTROL) (0x20802a02 0x4)."
+)
+
+
+def test_lines_of_one_message_that_were_logged_one_by_one_are_read_as_one(tmp_path: Path) -> None:
+    (cause, *_) = examine(tmp_path, {**ONLY, **kmsg(*OFF_THE_BUS)}, NO_GPU)
+    assert "it has fallen off the PCIe bus" in cause.cause
+    assert any("installed in this system has fallen off the bus" in line for line in cause.evidence)
+    two = kernel.relevant(("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x56:1463)", *OFF_THE_BUS[:1]))
+    assert len(two) == 2  # each begins a message of its own
+
+
+def test_a_line_that_names_no_gpu_is_about_the_only_one(tmp_path: Path) -> None:
+    unnamed = kmsg("NVRM: RmInitAdapter failed! (0x26:0xffff:1096)")
+    unreachable = replace(NO_GPU, error="Unknown Error")
+    (cause, *_) = examine(tmp_path / "one", {**ONLY, **unnamed}, unreachable)
+    assert "RmInitAdapter failed" in cause.cause
+    assert cause.confidence.value == "likely"
+    assert not any("nvidia-modprobe" in action.command for action in cause.fix)
+    second = pci("0000:02:00.0", "0x2204", "nvidia")
+    (other, *_) = examine(tmp_path / "two", {**ONLY, **second, **unnamed}, unreachable)
+    assert other.confidence.value == "possible"
+
+
+def test_the_kernels_words_are_the_head_where_no_gpu_can_be_asked(tmp_path: Path) -> None:
+    files, failed = {**ONLY, **kmsg(GSP)}, "CUDA error: : CUDA_ERROR_UNKNOWN: unknown error"
+    (cause, *_) = examine(tmp_path / "counted", files, devices(card()), cuinit=failed)
+    assert cause.cause.startswith("the kernel's log names a fault of GPU 0: Xid 119: ")
+    (unasked, *_) = examine(tmp_path / "unasked", files, Unknown("it hangs"), cuinit=failed)
+    assert unasked.cause.startswith("the kernel's log names a fault of GPU 0000:01:00.0: Xid 119: ")
+    elsewhere = {**ONLY, **kmsg(GSP.replace("01:00", "b3:00"))}
+    assert all("Xid 119" not in found.cause for found in examine(tmp_path / "b3", elsewhere, devices(card())))
+
+
+def test_errors_of_memory_are_called_so() -> None:
+    ecc = "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered"
+    machine = Seen(raised=ecc).on(nvml=devices(card(uncorrected_errors=2)), kernel=KernelFacts(log=()))
+    (cause, *_) = diagnose(machine).causes
+    assert cause.cause == "GPU 0 fails when it is used: its memory has errors that cannot be corrected (ECC)"
+    assert "NVML: GPU 0: 2 errors of its memory that were not corrected" in cause.evidence

@@ -245,7 +245,19 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a desktop": ({"command": "gnome-shell"}, "it draws the screen", "another GPU"),
     "MPS": ({"command": "nvidia-cuda-mps-server"}, "the server of MPS", "nvidia-cuda-mps-control"),
 }
-HARMLESS = ("a job of LSF", "Ray", "another user", "a desktop", "a rank", "a worker", "gone", "stuck", "the program itself", "a notebook", "MPS")
+HARMLESS = (
+    "a job of LSF",
+    "Ray",
+    "another user",
+    "a desktop",
+    "a rank",
+    "a worker",
+    "gone",
+    "stuck",
+    "the program itself",
+    "a notebook",
+    "MPS",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

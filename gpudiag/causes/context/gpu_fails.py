@@ -49,7 +49,7 @@ def find(bisection: Bisection, gpus: ChosenGpus, kernel: KernelLog) -> Matches:
             *dict.fromkeys(change.origin for change in failing.values()),
             f"without {it}: {bisection.after}",
             f"as it is: {bisection.before}",
-            *kernel.last("Xid", "fallen off the bus", "RmInitAdapter"),
+            *kernel.last("Xid", "fallen off the bus", "RmInitAdapter", gpus=addresses(bad)),
         ),
         figures={
             "who": f"{' and '.join(f'GPU {gpu.index}' for gpu in bad)} {'fails' if len(bad) == 1 else 'fail'}",

@@ -41,7 +41,7 @@ def find(gpus: ChosenGpus, states: GpusInScope, broken: FirstFailed | None, kern
         evidence=(
             *map(_said, faulty),
             *([f"creating the devices: {words}"] if words else []),
-            *kernel.last("Xid"),
+            *kernel.last("Xid", gpus=addresses(faulty)),
         ),
         figures={
             "gpu": named(faulty),

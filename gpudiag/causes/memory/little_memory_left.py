@@ -41,9 +41,12 @@ CAUSE = Cause(
 )
 _RESERVE = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _LITTLE = 1 / 8
-"""The part of a GPU's memory below which hardly any program can do its work."""
+"""The part of a GPU's memory below which hardly any program can do its work. It was chosen, not measured."""
 _SHARED = 1 / 3
-"""The part below which a program that was written for the whole GPU may not fit beside the one that holds the rest."""
+"""The part below which a program that was written for the whole GPU may not fit beside the one that holds the rest.
+
+It was chosen, not measured: two programs of one kind share a GPU if each has half, and a third leaves room for a
+smaller one; it decides a warning alone."""
 
 
 def find(facts: Facts, log: Unprovoked, program: Program) -> Matches:

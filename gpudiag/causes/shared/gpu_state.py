@@ -16,7 +16,7 @@ from gpudiag.knowledge.message import Event, Worth
 from gpudiag.knowledge.messages import kernel as kernel_messages
 from gpudiag.knowledge.messages import xid as xid_messages
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import DriverFacts, GpuState, KernelFacts, NvmlDevice, PathAttempt, TriedFacts
+from gpudiag.model.facts import DriverFacts, GpuState, KernelFacts, NvmlDevice, PathAttempt, TriedFacts, Unknown
 from gpudiag.model.report import Gpu
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import first_op
@@ -86,18 +86,25 @@ class NoneListed:
 class KernelLog(tuple[str, ...]):
     """The lines of the kernel's log about NVIDIA's driver; empty if it may not be read."""
 
-    __slots__ = ()
+    only_gpu: str = ""
+    """The PCI bus id of the machine's GPU, if it has one alone: lines that name no GPU are about it."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> KernelLog:
-        kernel, driver = evidence.facts.kernel, evidence.facts.driver
+        kernel, driver, nodes = evidence.facts.kernel, evidence.facts.driver, evidence.facts.device_nodes
         if isinstance(kernel, KernelFacts):
-            return cls(kernel.log or ())
-        return cls(driver.kernel_log or () if isinstance(driver, DriverFacts) else ())  # an older report
+            log = cls(kernel.log or ())
+        else:  # an older report
+            log = cls(driver.kernel_log or () if isinstance(driver, DriverFacts) else ())
+        on_bus = () if isinstance(nodes, Unknown) else nodes.pci_gpus
+        if len(on_bus) == 1:
+            log.only_gpu = on_bus[0]
+        return log
 
-    def last(self, *words: str, most: int = 3) -> tuple[str, ...]:
-        """Return the last lines that have one of ``words``, as evidence."""
-        found = [line for line in self if any(word.lower() in line.lower() for word in words)]
+    def last(self, *words: str, most: int = 3, gpus: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the last lines that have one of ``words``, as evidence; with ``gpus`` none about another GPU."""
+        of_these = self._about(gpus)
+        found = [line for line in of_these if any(word.lower() in line.lower() for word in words)]
         return tuple(f"{_SOURCE}{line}" for line in dict.fromkeys(found))[-most:]
 
     @property
@@ -107,6 +114,13 @@ class KernelLog(tuple[str, ...]):
         said = [event for event in events if event.message.name.startswith("xid_")]
         return said[-1].message.meaning.format(code=said[-1]["code"]) if said else ""
 
+    def _about(self, gpus: Sequence[str]) -> Iterator[str]:
+        """Yield the lines about one of ``gpus``, and those that name no GPU; all of them if no GPU is given."""
+        for line in self:
+            named = set(map(str.lower, _PCI.findall(line)))
+            if not named or not gpus or _names(named, gpus):
+                yield line
+
     def reason(self, gpus: Sequence[str] = ()) -> KernelReason | None:
         """Return why the driver does not use these GPUs (PCI bus ids), in the words of the kernel's log.
 
@@ -115,8 +129,7 @@ class KernelLog(tuple[str, ...]):
         """
         events = [
             event
-            for line in self
-            if not (named := set(map(str.lower, _PCI.findall(line)))) or not gpus or _names(named, gpus)
+            for line in self._about(gpus)
             for event in recognised(f"{_SOURCE}{line}")
             if event.message in _OF_THE_KERNEL and event.message.worth is Worth.FAULT
         ]
@@ -125,7 +138,7 @@ class KernelLog(tuple[str, ...]):
             return None
         lines = [best.line, *(event.line for event in events if _doubt(event) > _doubt(best))]
         # Several faults lead to such a line, but one that names the GPU, and no program, is about this one.
-        named = set(map(str.lower, _PCI.findall(best.line)))
+        named = set(map(str.lower, _PCI.findall(best.line))) or {*filter(None, [self.only_gpu[:-2].lower()])}
         names = tuple(gpu for gpu in gpus if _names(named, (gpu,)))
         certain = _doubt(best) == 0 or (bool(names) and best.message not in xid_messages.XIDS)
         return KernelReason(
@@ -142,10 +155,16 @@ AFTER_SLEEP = (
     reload_uvm("end the programs and containers that use a GPU first: it cannot be unloaded while one does"),
     check("sudo fuser -v /dev/nvidia-uvm", "shows who uses it"),
     configure(
-        "sudo systemctl enable nvidia-suspend nvidia-resume", "NVIDIA's services that prepare the driver for a suspend"
+        "sudo systemctl enable nvidia-suspend nvidia-resume",
+        "saves the driver's state at the next suspend, and restores it",
     ),
 )
-"""How CUDA is made to work again after the machine was suspended."""
+"""How CUDA is made to work again after the machine was suspended.
+
+Loading nvidia_uvm again does it (https://github.com/pop-os/default-settings/pull/64, and the threads of
+``tests/corpus``). The services mend nothing that is lost already: by NVIDIA's README, "Configuring Power Management
+Support", they save what is in the GPU's memory before the next suspend, and restore it.
+"""
 _SOURCE = "kernel log: "
 _PCI = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}", re.IGNORECASE)
 _OF_THE_KERNEL = frozenset((*kernel_messages.FAMILY.messages, *xid_messages.FAMILY.messages, *xid_messages.XIDS))

@@ -109,8 +109,9 @@ def match(
     own = () if event is None else tuple(fill_in(action, event.fields) for action in event.message.fix)
     driver = []
     if whole is not None:
-        module, gpus = whole.driver.kernel_module or "not known", counted(len(whole.nvml.devices), "GPU")
-        driver = [f"kernel module {module}; NVML reports {gpus}"]
+        nvml = whole.nvml
+        answer = f"fails: {nvml.error}" if nvml.error else f"reports {counted(len(nvml.devices), 'GPU')}"
+        driver = [f"kernel module {whole.driver.kernel_module or 'not known'}; NVML {answer}"]
     return Match(
         evidence=(*dict.fromkeys((step.evidence, said)), *driver),
         confidence=Confidence.POSSIBLE,

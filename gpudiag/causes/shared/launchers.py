@@ -74,7 +74,7 @@ class LocalRank:
 
 
 def allocated_by(facts: Facts) -> str:
-    """Return the variable in which Slurm names the GPUs of this step, or else of the job, or Torque the file with them."""
+    """Return the variable with the GPUs that Slurm gave this step, or else the job, or with Torque's file."""
     if not isinstance(facts.container, Unknown) and facts.container.job_gpus:
         return "PBS_GPUFILE"
     return "SLURM_STEP_GPUS" if facts.variables.get("SLURM_STEP_GPUS") else "SLURM_JOB_GPUS"

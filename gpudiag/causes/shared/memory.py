@@ -116,6 +116,23 @@ def holding(process: GpuProcess, facts: Facts) -> Holding | None:
         return Holding("it runs outside of this container, where it cannot be seen", (_ON_THE_HOST,))
     if holder is None:
         return None if process.computes else _DRAWS
+    if (by_state := _by_state(holder, pid)) is not None:
+        return by_state
+    if holder.is_ancestor:
+        words = "it has started this program, and keeps its memory until it ends"
+        return Holding(words, (note("start this program before that one computes, or let both take less:"),), True)
+    if holder.run is not None:
+        kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
+        words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
+        return Holding(words, (note("give each process of the run a GPU of its own, or let each take less:"),), True)
+    command = holder.command or ""
+    if not process.computes or command.partition(" ")[0] in _OF_DESKTOPS:
+        return _DRAWS
+    return _by_program(holder, command)
+
+
+def _by_state(holder: ProcessIdentity, pid: int) -> Holding | None:
+    """Return why a process holds memory that does not run."""
     if holder.state == DEAD:
         return Holding("NVML still lists it, but it does not exist any more", _OF_A_DEAD_PROCESS, can_share=False)
     if holder.state == ZOMBIE:
@@ -145,17 +162,12 @@ def holding(process: GpuProcess, facts: Facts) -> Holding | None:
             ),
             can_share=False,
         )
-    if holder.is_ancestor:
-        words = "it has started this program, and keeps its memory until it ends"
-        return Holding(words, (note("start this program before that one computes, or let both take less:"),), True)
-    if holder.run is not None:
-        kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
-        words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
-        return Holding(words, (note("give each process of the run a GPU of its own, or let each take less:"),), True)
-    command = holder.command or ""
+    return None
+
+
+def _by_program(holder: ProcessIdentity, command: str) -> Holding | None:
+    """Return why a program holds memory that runs, by its job, its name or its user."""
     program = command.partition(" ")[0]
-    if not process.computes or program in _OF_DESKTOPS:
-        return _DRAWS
     if command.startswith("ray::") or (holder.same_job or "").startswith("RAY_JOB_ID"):
         words = "it is a worker of Ray" + (", of the same job" if holder.same_job else "")
         own = note("declare num_gpus=1 for each task or actor that uses a GPU: Ray then gives each one of its own")
@@ -212,7 +224,11 @@ def instead(facts: Facts, full: Sequence[NvmlDevice], why: str) -> Action | None
         return own if 0 < rank.number < len(devices) and devices[rank.number] not in full else None
     given = allocated(facts)
     starters = () if isinstance(facts.system, Unknown) else facts.system.started_by
-    if given is None and MASK not in facts.variables and any(BY_NAME[name].elsewhere for name in starters if name in BY_NAME):
+    if (
+        given is None
+        and MASK not in facts.variables
+        and any(BY_NAME[name].elsewhere for name in starters if name in BY_NAME)
+    ):
         return None
     room = [gpu.uuid for gpu in devices if gpu not in full and (given is None or gpu.index in given)]
     return export(MASK, ",".join(room), why) if room else None
@@ -281,4 +297,6 @@ def free_share(log: Log) -> float | None:
 
 
 MOST_IS_FREE = 0.5
-"""If a larger share of the memory was free, memory is not blamed for a library that did not start."""
+"""If a larger share of the memory was free, memory is not blamed for a library that did not start.
+
+It was chosen, not measured: a pool that leaves a library too little has taken nearly all of the GPU."""

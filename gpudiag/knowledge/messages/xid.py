@@ -7,7 +7,7 @@ The numbers are those of ``nverror.h`` in NVIDIA's open kernel modules (595.45.0
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, ask, check, kernel_log, note, nvidia_smi, reboot, reset_gpu, run
+from gpudiag.fix import Action, Kind, ask, check, install_driver, kernel_log, note, nvidia_smi, reboot, reset_gpu, run
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import Message, MessageFamily
 
@@ -242,9 +242,11 @@ INIT_FAILED = FAMILY.fault(
     "NVRM: RmInitAdapter failed",
     "NVRM: GPU {:s} RmInitAdapter failed",
     "rm_init_adapter failed",
-    meaning="the kernel module cannot initialise the GPU: a driver that does not know it, firmware, power or PCIe",
+    meaning="the kernel module cannot initialise the GPU (RmInitAdapter failed): this release of the driver, firmware, "
+    "power or PCIe",
     fix=(
-        check("sudo dmesg | grep -i nvrm", "shows the lines before this one"),
+        # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/246 and 876: with one release, and not with another
+        install_driver("or another release: some start a GPU that others do not; then reboot"),
         *_LOST[:2],
         note(
             "switch on 'Above 4G Decoding' and 'Resizable BAR' in the firmware, and update it", kind=Kind.CHANGE_DRIVER
@@ -254,6 +256,7 @@ INIT_FAILED = FAMILY.fault(
             "if the GPU is a Blackwell, which needs the open kernel module; GPUs before Turing need the closed one",
             kind=Kind.CHANGE_DRIVER,
         ),
+        check("sudo dmesg | grep -i nvrm", "shows the lines before this one"),
     ),
     stage=Stage.DRIVER,
 )

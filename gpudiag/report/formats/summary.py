@@ -238,7 +238,8 @@ def _cause(
     Unless ``verbose``, the first action and what follows fit in ``room`` lines.
     """
     is_said = bool(opening) and cause.confidence is not Confidence.PROVED
-    text = f"{opening}{cause.cause} ({'' if is_said else f'{cause.confidence.value}, '}{cause.cause_id})"
+    sentence = cause.cause if opening else words.sentence(cause.cause)
+    text = f"{opening}{sentence} ({'' if is_said else f'{cause.confidence.value}, '}{cause.cause_id})"
     page.add(one_line(text), "bold red" if words.is_failure(report, cause) else "bold yellow")
     _, *lines = words.cause(cause)
     evidence = [line for line in lines if line.heading == "seen"] if whole else []
