@@ -262,6 +262,8 @@ def _of_the_system(action: Action, place: Place) -> Action | None:
     """Return what replaces a command of a package manager or a start that this system does not have."""
     if place.way_to_a_gpu and action.kind.is_of_the_host:
         return fix.note(place.way_to_a_gpu)
+    if place.wsl and action.command.startswith("wsl"):  # of Windows itself
+        return None
     if place.wsl and action.kind is Kind.REBOOT:
         return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
     if place.wsl and action.kind in (Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER):

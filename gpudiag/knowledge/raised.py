@@ -49,6 +49,8 @@ _HEADERS = (".py in ", ".py:", "input-", "Input In", "Cell In", "ipykernel")
 _MOST_LINES = 300
 """The most lines of an error's own text, and of the traceback above it."""
 _HEADING = "Traceback (most recent call last)"
+_OF_DATA = "OUT_OF_RANGE"
+"""The status that TensorFlow logs at the end of each pass over the data, which is no error; exceptions have it, too."""
 _WITHOUT_SENTENCE = ("AssertionError", "StopIteration", "KeyboardInterrupt")
 
 _CLASSES = {
@@ -108,7 +110,7 @@ def last_error(lines: Sequence[str]) -> RaisedError | None:
             error = _of_exception(lines, at, found)
             if error.sentence or error.type in _WITHOUT_SENTENCE:
                 return error
-        elif not logged and _OF_AN_OPERATION.search(line):
+        elif not logged and (operation := _OF_AN_OPERATION.search(line)) and _code(operation["status"]) != _OF_DATA:
             logged = at + 1
     found = _OF_AN_OPERATION.search(plain(lines[logged - 1])) if logged else None
     if found is None and heading:  # a cell of a notebook whose end is not in the log

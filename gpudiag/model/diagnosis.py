@@ -129,6 +129,10 @@ class BisectionOutcome(str, Enum):
     OUT_OF_TIME = "out of time"
 
 
+MOST_LEFT = 3
+"""The most parts of an environment that are named as the cause when the time was up."""
+
+
 class Bisection(Record):
     """The result of trying TensorFlow in other environments, each in a new interpreter."""
 
@@ -147,6 +151,11 @@ class Bisection(Record):
     untried: tuple[str, ...] = ()
     """Settings in files of this machine that were not tried, because another user can have written the file; each with
     the reason."""
+
+    @property
+    def is_too_wide(self) -> bool:
+        """True if the time was up while many parts were left: most of them have nothing to do with the fault."""
+        return self.outcome is BisectionOutcome.CUT_SHORT and len(self.changes) > MOST_LEFT
 
     @property
     def gpus(self) -> tuple[EnvironmentChange, ...]:

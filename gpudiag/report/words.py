@@ -385,7 +385,7 @@ def others(diagnosis: Diagnosis, *, of_logs: bool = True) -> list[Line]:
 
 def _bisected(bisection: Bisection | None) -> list[str]:
     """Return the result of trying other environments, if no cause contains it."""
-    if bisection is None or bisection.changes:
+    if bisection is None or (bisection.changes and not bisection.is_too_wide):
         return []
     tried = f"{counted(bisection.tried, 'interpreter')} tried, {bisection.seconds:.0f} s"
     without = "without the variables of Python, CUDA and TensorFlow"
@@ -398,6 +398,10 @@ def _bisected(bisection: Bisection | None) -> list[str]:
         ),
         BisectionOutcome.NOT_REPRODUCED: (
             f"TensorFlow works in a new interpreter in the same environment: {bisection.before}"
+        ),
+        BisectionOutcome.CUT_SHORT: (
+            f"TensorFlow works without {', '.join(change.name for change in bisection.changes)}; "
+            f"which of them matters is not known ({tried}); more time: --bisect 300"
         ),
         BisectionOutcome.OUT_OF_TIME: (
             f"no environment was found in which TensorFlow works ({tried}); more time: --bisect 300"

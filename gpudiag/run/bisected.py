@@ -22,7 +22,7 @@ def with_bisection(diagnosis: Diagnosis, bisection: Bisection | None, evidence: 
     alone, a cause that says why is better than the proof, which has only its error.
     """
     diagnosis = msgspec.structs.replace(diagnosis, bisection=bisection)
-    if bisection is None or not bisection.changes:
+    if bisection is None or not bisection.changes or bisection.is_too_wide:
         return diagnosis
     catalogue_cause = causes.get(ONE_GPU if bisection.gpus else ENVIRONMENT)
     assert catalogue_cause is not None

@@ -335,6 +335,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 '  File "/usr/lib/python3.6/site-packages/kerastuner/applications/augment.py", line 34, in <module>',
                 "AttributeError: module 'tensorflow.keras.layers' has no attribute 'RandomRotation'",
             ),
+            "a module of TensorFlow that is none": (
+                '  File "/home/you/train.py", line 3, in <module>',
+                "ModuleNotFoundError: No module named 'tensorflow.compat.v1.keras'",
+            ),
+            "a private module of TensorFlow": (
+                "ModuleNotFoundError: No module named 'tensorflow.python.keras.applications'",
+            ),
             "Python 3.5, which does not name the module": (
                 "    from google.protobuf import symbol_database as _symbol_database",
                 "ImportError: cannot import name symbol_database",
@@ -515,7 +522,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "its name": ("GPU: RX580", "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"),
             "its code": ("  Name:                    gfx1031", "hipErrorNoBinaryForGpu"),
         },
-        {"not named": ("hipErrorNoBinaryForGpu",), "no error": ("GPU: RX580",)},
+        {
+            "not named": ("hipErrorNoBinaryForGpu",),
+            "no error": ("GPU: RX580",),
+            "only those that are supported": (
+                "with AMDGPU version : gfx1150. The supported AMDGPU versions are gfx900, gfx906.",
+                "hipErrorNoBinaryForGpu",
+            ),
+        },
     ),
     "profiling_not_permitted": _both(
         {

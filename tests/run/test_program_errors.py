@@ -164,12 +164,18 @@ def test_a_program_that_ends_well_without_a_gpu_needs_none(quiet: tuple[str, ...
     assert causes(NO_DEVICE, *near) == ["program_shown_no_gpu"]
 
 
-@pytest.mark.parametrize("sign", ["Num GPUs Available:  0", "GPU model: NVIDIA GeForce RTX 3090"])
+@pytest.mark.parametrize("sign", ["[]", "Num GPUs Available:  0", "GPU model: NVIDIA GeForce RTX 3090"])
 def test_no_cuda_is_a_cause_only_if_a_gpu_was_meant(sign: str) -> None:
     found = explained(STUB, "Epoch 1/5")
     assert (found.causes, found.unexplained) == ((), ())
     assert any("nothing in the log asks for a GPU" in line for line in found.harmless)
     assert "cuda_libraries_not_found" in causes(STUB, sign)
+
+
+def test_the_end_of_the_data_is_an_error_only_as_an_exception() -> None:
+    end = "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence"
+    assert causes(f"2024-05-01 10:00:00.1: I tensorflow/core/framework/local_rendezvous.cc:405] {end}", "Epoch 1") == []
+    assert causes("tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence") == ["program_error"]
 
 
 def test_what_another_program_said_before_tensorflow_had_its_gpu_is_history() -> None:

@@ -16,7 +16,7 @@ from gpudiag.model.diagnosis import Confidence
 CAUSE = Cause(
     title="a Linux driver ({library}) is installed in this WSL distribution and is used instead of Windows' driver",
     fix=(
-        run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.CHANGE_DRIVER),
+        run("sudo apt purge libnvidia-compute-535 && sudo apt autoremove", kind=Kind.REMOVE),
         configure("sudo ldconfig"),
         export("LD_LIBRARY_PATH", "{path}", "until then"),
     ),

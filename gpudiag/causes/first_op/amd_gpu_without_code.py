@@ -53,6 +53,8 @@ _GENERATIONS = (
         note("ROCm 6.4 and newer has code for it: that, with its tensorflow-rocm", kind=Kind.INSTALL),
     ),
 )
+_OTHERS = "supported AMDGPU versions are"
+"""The words before the names of other GPUs, those that this TensorFlow has code for."""
 
 
 def find(program: LogAlone) -> Matches:
@@ -78,7 +80,8 @@ def find(program: LogAlone) -> Matches:
 def _named(lines: Iterable[str]) -> tuple[_Generation, str, str] | None:
     """Return the generation of the GPU that the lines name, its name in the line, and the line."""
     for line in lines:
+        own = line.partition(_OTHERS)[0]
         for generation in _GENERATIONS:
-            if found := generation.gpus.search(line):
+            if found := generation.gpus.search(own):
                 return generation, found[0], line
     return None

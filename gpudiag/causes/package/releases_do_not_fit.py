@@ -69,6 +69,8 @@ _KERAS_3 = re.compile(r"\b_tf_keras\b|\bkeras[./\\]src\b|\bKeras 3\b|\bkeras[= ]
 _LAST_WITH_KERAS_2 = Version(2, 15)
 _KERAS = ("tensorflow.keras", "tensorflow._api.v2.keras")
 _PRIVATE = ("python", "core", "compiler", "tools")
+_PRIVATE_MODULES = tuple(f"tensorflow.{part}." for part in _PRIVATE)
+_OWN_KERAS = "tensorflow.python.keras."
 _LOWER_CASE = ("tensorflow", "keras", "numpy")
 _NAMESPACES = {
     "6google8protobuf": "protobuf",
@@ -203,7 +205,17 @@ def _explain_private_part(asked: MissingName) -> Explained:
 
 
 def _explain_no_module(asked: MissingName) -> Explained:
-    """Explain a module of TensorFlow that a program imports, and that is none: a name perhaps, or of other releases."""
+    """Explain a module of TensorFlow that is none: a name, a private one, or one of other releases."""
+    if asked.module.startswith(_PRIVATE_MODULES):
+        public = asked.module.replace(".python.keras", ".keras", 1)
+        return _explained(
+            f"{asked.who} imports {asked.module}, a private part of TensorFlow that the installed one does not have",
+            _upgrade(asked.asker, note="a release of it that fits this TensorFlow") if asked.asker else None,
+            edit(f"from {public} import ...", f"in the program, in place of {asked.module}")
+            if public != asked.module
+            else None,
+            install("tensorflow==X.Y", note="or the release that the program was written for"),
+        )
     return _explained(
         f"the program imports {asked.module}, which is no module of the TensorFlow that is installed",
         edit(
@@ -517,7 +529,11 @@ CASES = (
         ("protobuf-not-there-071", "simple-serving-module"),
     ),
     Case(
-        lambda asked: asked.distribution == "tensorflow" and asked.lacks_module and asked.is_asked_by_program,
+        lambda asked: (
+            asked.distribution == "tensorflow"
+            and asked.lacks_module
+            and (asked.is_asked_by_program or (asked.module.startswith(_OWN_KERAS) and asked.asker != "tensorflow"))
+        ),
         _explain_no_module,
         (),
     ),

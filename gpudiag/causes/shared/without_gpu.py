@@ -14,7 +14,10 @@ from gpudiag.knowledge.origin import Origin
 from gpudiag.text import one_line
 
 RUNTIME = re.compile(r"(?:lib)?cudart")
-MEANT_FOR_A_GPU = re.compile(r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow")
+MEANT_FOR_A_GPU = re.compile(
+    r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow|^\s*(?:Out\[\d{1,5}\]: ?)?\[\]\s*$"
+)
+"""Signs that a GPU was meant; an empty list alone on a line is what list_physical_devices('GPU') gave."""
 _DRIVER_AT_WORK = re.compile(r"retrieving CUDA diagnostic information|libcuda reported version")
 """Lines that TensorFlow prints on Linux only if the kernel module and a device file exist."""
 _SAYS_GPU = re.compile(r"(?i)gpu|cuda(?!rt\b)|nvidia")

@@ -57,9 +57,7 @@ class Wsl:
     def remove(self) -> Action:
         """The command that removes the Linux driver."""
         if self.driver.packages:
-            return run(
-                f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove", kind=Kind.CHANGE_DRIVER
-            )
+            return run(f"sudo apt purge {' '.join(self.driver.packages)} && sudo apt autoremove", kind=Kind.REMOVE)
         return run("sudo nvidia-uninstall", f"which takes {self.driver.libcuda_path} away", kind=Kind.REMOVE)
 
     def match(self, confidence: Confidence, *, tried: Action | None = None, fix: Fix = ()) -> Match:

@@ -21,7 +21,7 @@ from examples.facts import example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.facts import start_files
 from gpudiag.facts.start_files import FileSetting
-from gpudiag.fix import export, run
+from gpudiag.fix import export, run, unset
 from gpudiag.isolate import JobResult, Supervision
 from gpudiag.model.codec import encoded
 from gpudiag.model.diagnosis import (
@@ -664,6 +664,17 @@ def test_a_search_that_was_cut_short_is_not_called_proved() -> None:
     assert likely.confidence is Confidence.LIKELY
     assert "the time was up" in likely.evidence[1]
     assert likely.fix[0].command.startswith("gpudiag why --bisect 300")
+
+
+def test_many_parts_that_are_left_when_the_time_is_up_are_no_cause() -> None:
+    other = cause("library_missing", "libcudnn.so.9 is missing", "pip install nvidia-cudnn-cu12")
+    many = tuple(EnvironmentChange(name, f"{name}=1", unset(name)) for name in ("AWS_CA_BUNDLE", "A", "B", "C"))
+    wide = replace(FOUND, outcome=BisectionOutcome.CUT_SHORT, changes=many)
+    told = with_bisection(diagnosis(other), wide, HERE)
+    assert told.causes == (other,)
+    ((_, text, _),) = words.others(told)
+    assert text.startswith("TensorFlow works without AWS_CA_BUNDLE, A, B, C; which of them matters is not known")
+    assert with_bisection(diagnosis(other), replace(wide, changes=many[:3]), HERE).causes != (other,)
 
 
 def test_lines_can_be_pasted() -> None:
