@@ -247,7 +247,7 @@ def test_a_hub_sets_the_variables_of_its_servers() -> None:
     assert "c.Spawner.environment" in action.note
 
 
-STARTED = (
+STARTED: tuple[tuple[dict[str, str], str, tuple[str, ...]], ...] = (
     ({"SLURM_JOB_ID": "7", "TERM": "xterm"}, "slurmstepd.service", ("Slurm",)),
     ({"RSTUDIO": "1", "RSTUDIO_PROGRAM_MODE": "server"}, "", ("RStudio Server", "RStudio")),
     ({"RSTUDIO": "1", "RSTUDIO_TERM": "A1"}, "", ()),

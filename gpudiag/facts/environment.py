@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from gpudiag.facts import printable, start_files
+from gpudiag.hardware import ports, processes
 from gpudiag.hardware.peers import MOST
 from gpudiag.hardware.peers import asked as asked_peers
 from gpudiag.interpreter import asked
@@ -24,7 +25,7 @@ from gpudiag.knowledge.variables import (
     WITHHELD,
     misspelling_of,
 )
-from gpudiag.model.facts import EnvironmentFacts
+from gpudiag.model.facts import EnvironmentFacts, TakenPort
 
 _RECORDED = ("CUBLAS_", "CUDA_", "CUDNN_", "GPUDIAG_", "NCCL_", "NVIDIA_", "TF_", "XLA_")
 """Prefixes of recorded variables, so that misspelt ones are recorded too; of an unknown variable only the name is
@@ -42,6 +43,7 @@ def gather(environ: Mapping[str, str] = os.environ) -> EnvironmentFacts:
         _set_by_python(SETTINGS & environ.keys()),
         *_keras_backend(environ),
         _silent_tasks(environ.get(CLUSTER, "")),
+        _port_taken(environ.get(CLUSTER, ""), environ),
         provenance=tuple(found for found in start_files.provenance(environ) if _is_recorded(found.name.upper())),
     )
 
@@ -65,18 +67,35 @@ _NOT_JOINED = "evaluator"
 """The job whose task joins no cluster."""
 
 
-def _silent_tasks(config: str) -> dict[str, str]:
-    """Return the other tasks of ``TF_CONFIG`` that do not accept a connection, each with the error."""
+def _addresses(config: str) -> tuple[str, dict[str, str]]:
+    """Return the own task of ``TF_CONFIG``, such as ``worker 0``, and the address of each task; none if it has none."""
     try:
         known = json.loads(config)
         own = f"{known['task']['type']} {known['task']['index']}"
         jobs = [(job, tasks) for job, tasks in known["cluster"].items() if job != _NOT_JOINED]
-        tasks = {f"{job} {index}": str(task) for job, tasks in jobs for index, task in enumerate(tasks)}
+        return own, {f"{job} {index}": str(task) for job, tasks in jobs for index, task in enumerate(tasks)}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        return {}
+        return "", {}
+
+
+def _silent_tasks(config: str) -> dict[str, str]:
+    """Return the other tasks of ``TF_CONFIG`` that do not accept a connection, each with the error."""
+    own, tasks = _addresses(config)
     others = {task: address for task, address in list(tasks.items())[:MOST] if task != own}
     answers = asked_peers(others.values(), _WITHIN_S)
     return {printable(task): printable(answers[address]) for task, address in others.items() if answers[address]}
+
+
+def _port_taken(config: str, environ: Mapping[str, str]) -> TakenPort | None:
+    """Return the port of the own task of ``TF_CONFIG``, and who listens there; None if nobody does."""
+    own, tasks = _addresses(config)
+    port = tasks.get(own, "").rpartition(":")[2]
+    if not (port.isascii() and port.isdecimal()):
+        return None
+    is_taken, pid = ports.listening(int(port))
+    if not is_taken:
+        return None
+    return TakenPort(int(port), pid, None if pid is None else processes.identify(pid, environ=environ))
 
 
 _STARTED = """

@@ -105,12 +105,12 @@ class NamedLibrary(Record):
         if brought:
             folder = "" if module == "tensorrt_libs" else "/lib"
             path = f"$(python -c 'import {module} as m; print(m.__path__[0])'){folder}"
-            found = run(
+            export = run(
                 f"export LD_LIBRARY_PATH={path}:$LD_LIBRARY_PATH",
                 "before the program starts, so that the loader finds it",
                 kind=Kind.SET_VARIABLE,
             )
-            return (*brought, found)
+            return (*brought, export)
         return (
             note(f"install {of}, and put its folder with {self.name} on LD_LIBRARY_PATH: {toolkit}", kind=Kind.INSTALL),
             check(f"ls -d /usr/local/cuda*; ldconfig -p | grep {self.stem}", "shows which releases are there"),

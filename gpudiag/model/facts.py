@@ -535,6 +535,15 @@ class DeviceNodeFacts(FactFamily, tag="device_nodes"):
     machine."""
 
 
+class TakenPort(Record):
+    """A TCP port of this machine on which a process listens."""
+
+    port: int
+    pid: int | None = None
+    """None if this user may not see which process it is."""
+    process: ProcessIdentity | None = None
+
+
 class EnvironmentFacts(FactFamily, tag="environment"):
     """Variables that affect TensorFlow, CUDA or the launcher: an allow-list, never the whole environment."""
 
@@ -549,6 +558,8 @@ class EnvironmentFacts(FactFamily, tag="environment"):
     """The variable or the file that names it."""
     silent_tasks: Momentary[dict[str, str]] = {}
     """Other tasks of ``TF_CONFIG`` that accepted no connection, such as ``worker 1``, each with the error."""
+    port_taken: Momentary[TakenPort | None] = None
+    """The port of this process's own task in ``TF_CONFIG``, if a process listens there already."""
     provenance: tuple[VariableProvenance, ...] = ()
     """The start-up files, modules and environments that set the variables which may matter, as they are set here."""
 

@@ -27,10 +27,10 @@ def read(traceback: Sequence[str]) -> tuple[FailedLine, ...]:
     frames = [(Path(found["file"]), int(found["line"])) for line in traceback if (found := _FRAME.match(line))]
     own = [frame for frame in reversed(frames) if _OF_PACKAGES.isdisjoint(frame[0].parts) and frame[0].is_file()]
     files = tuple(dict.fromkeys(file for file, _ in own))[:_MOST_FILES] if rules else ()
-    found = check.check(files, rules).result().findings if files else ()
+    findings = check.check(files, rules).result().findings if files else ()
     return tuple(
         FailedLine(f"{file}:{number}", finding.text, finding.rule, finding.message, finding.fix)
         for file, number in own
-        for finding in found
+        for finding in findings
         if finding.file == str(file) and finding.line <= number <= finding.end_line
     )

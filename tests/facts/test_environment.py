@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from conftest import Gpudiag
 from gpudiag.facts import environment
 from gpudiag.knowledge.variables import WITHHELD
 from gpudiag.model import codec
-from gpudiag.model.facts import TriedFacts
+from gpudiag.model.facts import TakenPort, TriedFacts
 
 
 def gather(**variables: str) -> dict[str, str]:
@@ -84,6 +85,24 @@ def test_tasks_that_accept_no_connection_are_named_without_their_addresses() -> 
         facts = environment.gather({"TF_CONFIG": config})
     assert facts.silent_tasks == {"worker 2": "Connection refused"}
     assert environment.gather({"TF_CONFIG": "{'cluster': 1}"}).silent_tasks == {}
+
+
+def test_the_process_that_listens_on_the_port_of_the_own_task_is_named() -> None:
+    def taken(port: int) -> TakenPort | None:
+        cluster = {"cluster": {"worker": [f"127.0.0.1:{port}"]}, "task": {"type": "worker", "index": 0}}
+        return environment.gather({"TF_CONFIG": json.dumps(cluster)}).port_taken
+
+    for address, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with socket.create_server((address, 0), family=family) as listens:
+            port = listens.getsockname()[1]
+            found = taken(port)
+        assert found is not None
+        assert (found.port, found.pid) == (port, os.getpid())
+        assert found.process is not None
+        assert found.process.command
+        assert taken(port) is None
+    assert environment.gather({"TF_CONFIG": "{'cluster': 1}"}).port_taken is None
+    assert environment.gather({}).port_taken is None
 
 
 def test_what_keras_computes_with_is_told_by_the_variable_or_else_by_the_file(tmp_path: Path) -> None:

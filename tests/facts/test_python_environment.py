@@ -26,7 +26,7 @@ def test_uv_is_told_which_environment_a_project_has(tmp_path: Path, monkeypatch:
         assert gather(other).project == ""
 
 
-MADE = (
+MADE: tuple[tuple[str, tuple[str, ...], dict[str, str], tuple[str, str]], ...] = (
     ("home/.cache/pypoetry/virtualenvs/a-py3.11", (), {}, ("poetry", "")),
     ("work/.venv", ("work/poetry.lock",), {}, ("poetry", "work")),
     ("elsewhere", ("work/Pipfile.lock",), {"PIPENV_ACTIVE": "1", "VIRTUAL_ENV": "PREFIX"}, ("pipenv", "work")),
@@ -58,7 +58,7 @@ def test_the_manager_is_known_by_what_it_leaves(
     program = "from gpudiag.facts.python_environment import gather; known = gather(); print(known.tool, known.project)"
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(own)}
     environ |= {name: value.replace("PREFIX", str(prefix)) for name, value in variables.items()}
-    command = [prefix / "bin/python", "-c", program]
+    command = [str(prefix / "bin/python"), "-c", program]
     done = subprocess.run(command, env=environ, cwd=work, capture_output=True, text=True, check=True, timeout=60)
     project = f"{tmp_path}/{expected[1]}" if expected[1] else ""
     assert done.stdout == f"{expected[0]} {project}\n"

@@ -7,7 +7,14 @@ from typing import Any
 from examples.facts import example_gpu, example_with_gpus
 from examples.hosts import Case
 from gpudiag.knowledge.variables import NO_JSON
-from gpudiag.model.facts import ContainerFacts, DeviceNodeFacts, EnvironmentFacts, Facts
+from gpudiag.model.facts import (
+    ContainerFacts,
+    DeviceNodeFacts,
+    EnvironmentFacts,
+    Facts,
+    ProcessIdentity,
+    TakenPort,
+)
 
 _TWO_WORKERS = '{"cluster": {"worker": 2, "ps": 1}, "task": {"type": "%s", "index": %d}}'
 
@@ -33,6 +40,10 @@ def _sockets(value: str) -> Facts:
 
 def _infiniband(memlock: int | None) -> ContainerFacts:
     return ContainerFacts(None, (), False, None, memlock_bytes=memlock, infiniband=("/dev/infiniband/uverbs0",))
+
+
+def _taken(port: TakenPort | None) -> Facts:
+    return example_with_gpus(1, environment=EnvironmentFacts({}, port_taken=port))
 
 
 CASES = (
@@ -65,6 +76,13 @@ CASES = (
     Case("its whole name", expect=(), facts=_sockets("=eth0")),
     Case("not its whole name", expect=("no_interface",), facts=_sockets("=eth")),
     Case("one of two workers", expect=("other_workers",), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("worker", 1))),
+    Case(
+        "another process has its own port",
+        expect=("port_taken",),
+        facts=_taken(TakenPort(2222, 77, ProcessIdentity(user="bob", command="python old.py"))),
+    ),
+    Case("one that may not be seen has it", expect=("port_taken",), facts=_taken(TakenPort(2222))),
+    Case("its own port is free", expect=(), facts=_taken(None)),
     Case("a cluster that is no JSON", expect=(), facts=_with(1, TF_CONFIG=NO_JSON)),
     Case("a parameter server", expect=(), facts=_with(1, TF_CONFIG=_TWO_WORKERS % ("ps", 0))),
 )
