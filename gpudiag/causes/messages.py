@@ -77,7 +77,9 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, 
     for event in (named or events)[:_MOST]:
         match = _match(event, origin)
         if required and event.message in XIDS:
-            match = replace(match, fix=distinct((*filter(None, required), *(a for a in match.fix if a and not _restarts(a)))))
+            match = replace(
+                match, fix=distinct((*filter(None, required), *(a for a in match.fix if a and not _restarts(a))))
+            )
         yield all_of_them()[event.message.name], match
 
 
