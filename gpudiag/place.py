@@ -374,7 +374,7 @@ def _environment(place: Place, action: Action) -> str:
 
 
 def _on_top(place: Place, own: str, words: list[str]) -> str:
-    """Return how to make an environment that has the packages of this one, and those in ``words`` before them.
+    """Return the command that makes an environment on top of this one, with the packages in ``words`` besides.
 
     TensorFlow finds NVIDIA's packages beside itself alone, so it is installed with them.
     """

@@ -79,7 +79,10 @@ class Search:
                 self.files[name].setdefault(folder / version, place)
 
     def _named(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-        """Yield the folders that mounts, specifications of devices, start-up files and the first process name."""
+        """Yield each folder that a mount, a device specification (CDI), a start-up file or the first process names.
+
+        Each comes with what named it.
+        """
         yield from self._mounted()
         for pattern in _CDI:
             for file in sorted(self._root.glob(pattern)):

@@ -34,7 +34,7 @@ _ITS_OWN_COUNT = {
     "curand": {},
     "nvToolsExt": {},
 }
-"""For libraries that are numbered for themselves, the CUDA of each number that tells it."""
+"""Libraries with numbers of their own, each with the release of CUDA that a number belongs to."""
 _FIRST_WITH_PACKAGES, _FIRST_WITHOUT_SUFFIX = 11, 13
 _FIRST_OF_PYPI, _FIRST_TENSORRT_BY_CUDA = 8, 10
 """The first cuDNN and TensorRT that PyPI has, and the first TensorRT with a package for each CUDA."""

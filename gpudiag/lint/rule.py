@@ -102,7 +102,7 @@ class Rule:
     cause: str = ""
     """The cause of the catalogue that explains the rule."""
     raises: tuple[str, ...] = ()
-    """The exceptions with which a line ends the program if the rule is right about it."""
+    """The exceptions that a line of which the rule is right raises when it runs."""
 
 
 @dataclass(frozen=True)

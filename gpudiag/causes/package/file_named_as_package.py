@@ -25,7 +25,7 @@ CAUSE = Cause(
 
 _OURS = ("tensorflow", "keras")
 _PACKAGES = {*_OURS, *sys.stdlib_module_names, *(name.partition(".")[0] for name in MOVED)}
-"""Packages whose name a file of the program can take by mistake; a file of any other name is meant to be imported."""
+"""Packages whose names programs give to files of their own by mistake; any other file is meant to be imported."""
 _FILE = re.compile(r'File "(?P<file>[^"]+)"')
 
 

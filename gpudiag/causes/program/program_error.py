@@ -106,7 +106,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("expected to be a", "cannot compute", "to be a float", "cast", "dtype", "string to"),
-        "convert the data to the type that the operation expects: tf.cast(x, tf.float32)",
+        "convert the data to the type that the sentence asks for, with tf.cast",
     ),
     (
         ("_anonymousvar", "tensorflow_backend"),
@@ -118,7 +118,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("shape", "dimension", "rank", "size", "length", "must match", "inputs should match", "must be equal"),
-        "make the shapes fit that the sentence names: print(model.input_shape, x.shape, y.shape)",
+        "make the shapes fit that the sentence names: print the shape of each value before that line",
     ),
 )
 """What helps, by parts of a sentence in lower case; the first that fits."""

@@ -168,7 +168,7 @@ def _without_link(facts: Facts, library: Library, copy: LibraryCopy, files: tupl
 
 
 def _broken(facts: Facts, library: Library, path: str, error: str, files: tuple[str, ...]) -> Whereabouts:
-    """Return what is known of a file that is there and cannot serve as the library."""
+    """Return why a file that was found cannot be loaded as the library, and what helps."""
     state = next((state for state in library.files if state.path == path), None)
     libc = _NEWER_LIBC.search(error)
     system = "" if isinstance(facts.system, Unknown) else facts.system.libc
