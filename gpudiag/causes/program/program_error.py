@@ -20,6 +20,7 @@ from gpudiag.knowledge.messages.python_packages import NAME_OF_ANOTHER_FILE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.knowledge.raised import RaisedError, is_installed, last_error
 from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.program import ProgramTrace
 
 CAUSE = Cause(
     title="{whose}: {error}{although}",
@@ -124,7 +125,9 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
 """What helps, by parts of a sentence in lower case; the first that fits."""
 
 
-def find(program: LogAlone) -> Matches:
+def find(program: LogAlone, traced: ProgramTrace | None) -> Matches:
+    if traced is not None:  # a trace shows the error that ended its program beside the exit status
+        return
     error = last_error(program.lines)
     if error is None:
         return
