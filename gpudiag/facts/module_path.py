@@ -71,8 +71,8 @@ def provenance(beside: Iterable[str] = ()) -> dict[str, Provenance]:
 
 def _of_program() -> Iterator[str]:
     """Yield the folders that Python itself puts on ``sys.path``: of the script, or the working directory."""
-    yield from (str(Path(file).absolute().parent) for file in (sys.argv[0], sys.executable) if file)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the current folder was removed
+        yield from (str(Path(file).absolute().parent) for file in (sys.executable, sys.argv[0]) if file)
         yield str(Path.cwd())
 
 

@@ -29,4 +29,4 @@ def test_a_file_or_package_of_the_name_of_a_loaded_module(tmp_path: Path, monkey
 
 def test_the_folder_of_the_module_itself_hides_nothing() -> None:
     assert "inspect" not in hidden_in(Path(inspect.__file__).parent)
-    assert hidden_in(Path("/nowhere")) == {}
+    assert hidden_in("/nowhere") == {}

@@ -21,6 +21,7 @@ _MODULE = re.compile(
     r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module|bad magic number in) "
     r"'([\w.]+)'"
 )
+_RAISED = "exception: import tensorflow raised "
 _LONGEST = 300
 """The most letters of an error that are shown: numpy's fill a page."""
 _ALIASES = {"absl": "absl-py", "clang": "libclang", "google": "protobuf", "grpc": "grpcio", "pasta": "google-pasta"}
@@ -51,10 +52,10 @@ class Traceback:
     @classmethod
     def of(cls, evidence: Evidence) -> Traceback | None:
         failed = FailedImport.of(evidence)
-        if failed is None:
+        if failed is None or not failed.error.startswith(_RAISED):
             return None
         frames = (_FRAME.match(line) for line in _lines(evidence))
-        error = failed.error.removeprefix("exception: ").removeprefix("import tensorflow raised ")
+        error = failed.error.removeprefix(_RAISED)
         error = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}..."
         return cls(error, tuple(frame["file"] for frame in frames if frame))
 

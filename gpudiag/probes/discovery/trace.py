@@ -80,7 +80,7 @@ def measure(ctx: Context) -> Reading:
     with ctx.placements() as printed:
         raised = ctx.attempt(lambda: listed.extend(ctx.tf.config.list_physical_devices("GPU")))
     reading = read_log((*imported, *printed.lines), len(listed), raised)
-    return msgspec.structs.replace(reading, hidden=hidden_in(Path.cwd()))
+    return msgspec.structs.replace(reading, hidden=hidden_in("."))
 
 
 _OF_THE_START = ("encodings", "codecs", "io", "abc", "site", "stat", "posixpath", "genericpath", "os", "zipimport")
@@ -88,10 +88,12 @@ _OF_THE_START = ("encodings", "codecs", "io", "abc", "site", "stat", "posixpath"
 _OF_GPUDIAG = ("gpudiag", "msgspec", "elftools", "packaging")
 
 
-def hidden_in(folder: Path) -> dict[str, str]:
-    """Return the modules of this process that a file in ``folder`` hides from programs there, each with the file."""
+def hidden_in(place: str | Path) -> dict[str, str]:
+    """Return the modules of this process that a file in a folder hides from programs there, each with the file; none
+    if the folder is gone or closed."""
     hidden = {}
     try:
+        folder = Path(place).absolute()
         names = sorted(os.listdir(folder))  # noqa: PTH208  # names alone
     except OSError:
         return {}
