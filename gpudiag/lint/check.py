@@ -192,7 +192,8 @@ def _checked(  # noqa: PLR0917
         try:
             yield from [result for match in known.find(program) if (result := _found(known, match, program, selected))]
         except Exception as error:  # costs this rule in this file
-            module.source.problem(f"the rule {known.name} failed, and is not checked ({type(error).__name__}: {error})")
+            why = f"failed, and is not checked ({type(error).__name__}: {error}): please report it"
+            module.source.problem(f"the rule {known.name} {why}")
 
 
 def _found(known: Known, match: Violation, program: LintedProgram, selected: dict[Module, Source]) -> Found | None:

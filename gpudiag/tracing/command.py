@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from gpudiag import foreground
 from gpudiag.errors import UsageError
 from gpudiag.folders import Folder
@@ -104,9 +102,7 @@ def _run(
     trace = gather.gathered(
         processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked, answers=answers
     )
-    if trace.raised:
-        trace = msgspec.structs.replace(trace, failed_lines=failed_lines.read(trace.raised))
-    return Ran(outcome.status, trace)
+    return Ran(outcome.status, failed_lines.explained(trace) if trace.raised else trace)
 
 
 def _ended(code: int, before: str) -> str:

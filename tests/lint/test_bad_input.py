@@ -289,7 +289,8 @@ def test_rule_that_fails_costs_itself_in_a_file_and_is_named(tmp_path: Path) -> 
     result = check.check([tmp_path], known).result()
     assert [Path(finding.file).name for finding in result.findings] == ["a.py", "b.py"]
     assert [problem.message for problem in result.problems] == [
-        f"the rule assigned_not_called failed, and is not checked (OverflowError: of {name})" for name in "ab"
+        f"the rule assigned_not_called failed, and is not checked (OverflowError: of {name}): please report it"
+        for name in "ab"
     ]
 
 

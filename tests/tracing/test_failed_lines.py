@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from gpudiag.lint import rule
+from gpudiag.model.program import Process, ProgramTrace
 from gpudiag.tracing import failed_lines
 
 _PROGRAM = """\
@@ -15,9 +20,10 @@ def use(number):
     tf.config.experimental.set_memory_growth(gpus[1], True)
 use(1)
 """
+_INDEX_ERROR = "IndexError: list index out of range"
 
 
-def _read(file: Path, *, error: str) -> list[tuple[str, str]]:
+def _explain(file: Path, *, error: str) -> ProgramTrace:
     traceback = (
         "Traceback (most recent call last):",
         f'  File "{file}", line 7, in <module>',
@@ -26,19 +32,54 @@ def _read(file: Path, *, error: str) -> list[tuple[str, str]]:
         "    tf.config.experimental.set_memory_growth(gpus[1], True)",
         error,
     )
-    return [(found.line.rpartition("/")[2], found.rule) for found in failed_lines.read(traceback)]
+    process = Process(pid=7, parent=1, how="started", command=("python",), python="3.11", began_s=0.0)
+    return failed_lines.explained(
+        ProgramTrace(("python", str(file)), "exit status 1", 1.0, processes=(process,), raised=traceback)
+    )
+
+
+def _lines(file: Path, *, error: str) -> list[tuple[str, str]]:
+    return [(found.line.rpartition("/")[2], found.rule) for found in _explain(file, error=error).failed_lines]
 
 
 def test_lint_explains_the_line_that_raised_if_it_raises_that_exception(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(_PROGRAM)
-    assert _read(file, error="IndexError: list index out of range") == [("train.py:6", "index_beyond_mask")]
-    assert not _read(file, error="tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM")
+    assert _lines(file, error=_INDEX_ERROR) == [("train.py:6", "index_beyond_mask")]
+    assert not _lines(file, error="tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM")
+    assert not _explain(file, error=_INDEX_ERROR).processes[0].missing
 
 
 def test_lines_of_packages_and_of_absent_files_are_not_read(tmp_path: Path) -> None:
     package = tmp_path / "site-packages" / "train.py"
     package.parent.mkdir()
     package.write_text(_PROGRAM)
-    assert not _read(package, error="IndexError: list index out of range")
-    assert not _read(tmp_path / "gone.py", error="IndexError: list index out of range")
+    assert not _lines(package, error=_INDEX_ERROR)
+    assert not _lines(tmp_path / "gone.py", error=_INDEX_ERROR)
+
+
+def test_a_rule_that_raises_costs_neither_the_trace_nor_the_other_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(_PROGRAM)
+    own = rule.get("index_beyond_mask")
+    assert own is not None
+
+    def find(_: object) -> rule.Matches:
+        raise LookupError("no such thing")
+
+    broken = replace(own, name="broken", find=find)
+    monkeypatch.setattr(rule, "known", lambda: (broken, own))
+    trace = _explain(file, error=_INDEX_ERROR)
+    assert [found.rule for found in trace.failed_lines] == ["index_beyond_mask"]
+    why = "failed, and is not checked (LookupError: no such thing): please report it"
+    assert trace.processes[0].missing == (f"gpudiag lint, {file}: the rule broken {why}",)
+
+    def known() -> tuple[rule.Known, ...]:
+        raise ImportError("no such rule")
+
+    monkeypatch.setattr(rule, "known", known)
+    trace = _explain(file, error=_INDEX_ERROR)
+    assert (trace.ended, trace.failed_lines) == ("exit status 1", ())
+    assert trace.processes[0].missing == ("gpudiag lint failed (ImportError: no such rule): please report it",)
