@@ -29,6 +29,7 @@ _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!
 _WORDS = re.compile(r"""(?:'[^']*'?|"[^"]*"?|\$\([^()]*\)?|[^\s'"])+""")
 _AGAIN = {"--force-reinstall", "--upgrade", "--ignore-installed"}
 _OF_THE_LOADER = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"}
+_WITH_DEFINITION = ("apptainer", "singularity")
 _OF_DOCKER_ALONE = ("Compose", "--gpus", "--ipc", "--runtime", "toolkit", "Docker", "in a container")
 _RUNS = ("if it runs in ", "if the program runs in ", "in ")
 _ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a notebook")
@@ -213,6 +214,8 @@ def fitted(action: Action, place: Place) -> Action | None:
     try:
         if action.where is Where.SCHEDULER:
             return _started(action, place)
+        if action.where is Where.IMAGE:
+            return _in_image(action, place)
         if action.where is not Where.HERE or action.kind is Kind.EDIT_PROGRAM:
             return action
         if not action.command:
@@ -463,6 +466,15 @@ def _is_read_only(place: Place) -> bool:
     return bool(place.container and environment and not environment.writable)
 
 
+def _in_image(action: Action, place: Place) -> Action:
+    """Return a line of a Dockerfile as the image of this container has it."""
+    if place.container not in _WITH_DEFINITION or not action.command.startswith("RUN "):
+        return action
+    note = "" if "Dockerfile" in action.note else action.note
+    note = "; ".join(filter(None, ("in %post of its definition file; then build it again", note)))
+    return action.replaced(command=action.command.removeprefix("RUN "), note=note)
+
+
 def _with_clauses(action: Action, general: Action, place: Place) -> Action:
     """Return the action with what has to be said of the command here; ``general`` is the one before it was fitted."""
     clauses, before = [], general.command
@@ -473,10 +485,7 @@ def _with_clauses(action: Action, general: Action, place: Place) -> Action:
     environment = place.environment
     if environment is not None and any(_PipCommand.of(step.strip()) for step in _STEP.findall(before)):
         if _is_read_only(place) and action.kind in (Kind.INSTALL, Kind.REMOVE):
-            if place.container in ("apptainer", "singularity"):
-                note = "; ".join(filter(None, ("in %post of its definition file; then build it again", action.note)))
-                return action.replaced(note=note, where=Where.IMAGE)
-            return action.replaced(command=f"RUN {action.command}", where=Where.IMAGE)
+            return _in_image(action.replaced(command=f"RUN {action.command}", where=Where.IMAGE), place)
         if "-m venv --system-site-packages ~/tf " in action.command:
             clauses.append("then run the program with ~/tf/bin/python")
         elif place.manager and place.manager.keep and action.kind is Kind.INSTALL:

@@ -21,9 +21,11 @@ _MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko[.\w]{0,9}:", re.MULTILINE
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PACKAGE = re.compile(
     r"^Package: (?P<name>(?:lib)?nvidia-(?:driver|compute|kernel|dkms|utils|smi|gl|ml|ptxjitcompiler|fabricmanager)\S*"
-    r"|libcuda1|cuda-drivers\S*)\nStatus: install ok installed\n(?:.+\n){0,40}?Version: (?P<version>\S+)",
+    r"|libcuda1|cuda-drivers\S*)\nStatus: (?:install|hold) (?P<flag>\S+) (?P<state>\S+)\n(?:.+\n){0,40}?"
+    r"Version: (?P<version>\S+)",
     re.MULTILINE,
 )
+_GONE = ("not-installed", "config-files")
 _FABRIC_MANAGER = ("usr/bin/nv-fabricmanager", "nv-fabricmanage")
 """The fabric manager's program, with its name as the kernel cuts it to 15 characters."""
 _FABRIC_MANAGER_VERSION = re.compile(r"interface version (\d+\.[\d.]+\d) don't match with driver version")
@@ -43,6 +45,8 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
     path, error, cuda_version = _ask(library)
     release = kernel_release(root)
     modules = read_text(root / f"lib/modules/{release}/modules.dep")
+    packages = _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
+    known = [found for found in packages if found["state"] not in _GONE]
     return DriverFacts(
         kernel_module=_kernel_module(root),
         libcuda_path=path,
@@ -52,14 +56,17 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         module_installed=_MODULE_FILE.search(modules) is not None if modules else None,
         secure_boot=_secure_boot(root),
         prime=read_text(root / "etc/prime-discrete").strip() or None,
-        packages={
-            found["name"]: found["version"] for found in _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
+        packages={found["name"]: found["version"] for found in known},
+        unfinished={
+            found["name"]: found["state"] for found in known if (found["flag"], found["state"]) != ("ok", "installed")
         },
         fabric_manager=_fabric_manager(root),
         fabric_manager_version=_fabric_manager_version(root),
         wsl_library=f"/{_WSL_LIBRARY}" if (root / _WSL_LIBRARY).exists() else None,
         windows_driver=_windows_driver(root) if "microsoft" in release.lower() else None,
         open_module=_is_open(root),
+        rebuilt=_rebuilt(root, release),
+        libcuda_mounted=_is_mounted(root, path) if path else None,
         interposed=interposed,
     )
 
@@ -117,6 +124,22 @@ def _is_open(root: Path) -> bool | None:
     """Return whether the module is ``NVIDIA UNIX Open Kernel Module for x86_64``; None if no module is loaded."""
     text = read_text(root / "proc/driver/nvidia/version")
     return "Open Kernel Module" in text if text else None
+
+
+def _rebuilt(root: Path, release: str) -> str:
+    """Return the version in DKMS's link for this kernel, ``kernel-6.1.0-18-amd64-x86_64 -> 525.85.12/...``; ""."""
+    links = root.glob(f"var/lib/dkms/nvidia*/kernel-{release}-*")
+    with suppress(OSError):
+        return next((printable(link.readlink().parts[0]) for link in links), "")
+    return ""
+
+
+def _is_mounted(root: Path, path: str) -> bool | None:
+    """Return whether the innermost mount that has the file is another than that of ``/``."""
+    lines = (line.split() for line in read_text(root / "proc/self/mountinfo").splitlines())
+    points = {fields[4] for fields in lines if len(fields) > 4}
+    above = {path, *map(str, Path(path).parents)} - {"/"}
+    return not above.isdisjoint(points) if "/" in points else None
 
 
 def _secure_boot(root: Path) -> bool | None:

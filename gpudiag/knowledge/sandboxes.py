@@ -116,6 +116,8 @@ class Sandbox:
     """The name of its first process, if that is its own."""
     is_container: bool = True
     """False if the process has the files of the machine: then the machine itself is not the host of a container."""
+    is_kept: bool = False
+    """True if its user changes it in place, as a machine, and builds no image for it."""
     rules: tuple[Action, ...] = ()
     """What to do if its device control group refuses a device."""
     join: tuple[Action, ...] = ()
@@ -150,11 +152,7 @@ _JOIN = run_container("--group-add $(stat -c %g /dev/nvidiactl)", note="run it o
 _SPECIFICATION = _on_host(
     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "names the libraries that the host has now"
 )
-_ANEW = note(
-    "remove this container, and create it again: it keeps the libraries that it was created with",
-    kind=Kind.START_CONTAINER,
-    where=Where.HOST,
-)
+_ANEW = "a new container gets the libraries that the host has now: this one keeps those that it was created with"
 
 SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
@@ -171,13 +169,6 @@ SANDBOXES: tuple[Sandbox, ...] = (
         files=(".singularity.d",),
     ),
     Sandbox(
-        "enroot",
-        "this container of Enroot",
-        start("NVIDIA_VISIBLE_DEVICES=all enroot start NAME", "or, in a job of Slurm: srun --container-image=IMAGE"),
-        variables=("ENROOT_ROOTFS",),
-        renew=(start("enroot start NAME", "mounts the libraries that the host has now"),),
-    ),
-    Sandbox(
         "charliecloud",
         "this container of Charliecloud",
         _on_host("ch-fromhost --nvidia IMAGE", "copies the driver's libraries into the image"),
@@ -190,6 +181,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             "NVIDIA_VISIBLE_DEVICES=all enroot start NAME", "in Slurm: srun --gres=gpu:1 --container-image=IMAGE ..."
         ),
         variables=("ENROOT_ROOTFS",),
+        renew=(start("enroot start NAME", "mounts the libraries that the host has now"),),
     ),
     Sandbox(
         "flatpak",
@@ -204,6 +196,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of Distrobox",
         start("distrobox create --nvidia --name NAME --image IMAGE"),
         variables=("DISTROBOX_ENTER_PATH",),
+        is_kept=True,
     ),
     Sandbox(
         "toolbox",
@@ -211,7 +204,8 @@ SANDBOXES: tuple[Sandbox, ...] = (
         _on_host("sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml", "then: toolbox enter"),
         start=_podman,
         files=("run/.toolboxenv",),
-        renew=(_SPECIFICATION, _ANEW),
+        is_kept=True,
+        renew=(_SPECIFICATION, start("toolbox enter")),
     ),
     Sandbox(
         "docker",
@@ -220,7 +214,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             _GPUS, image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
         ),
         files=(".dockerenv",),
-        renew=(_ANEW,),
+        renew=(start("docker run --gpus all IMAGE", _ANEW),),
         names=("docker",),
         rules=(_AGAIN, _LINKS, _CGROUPS),
         join=(_JOIN,),
@@ -235,7 +229,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of Podman",
         start=_podman,
         files=("run/.containerenv",),
-        renew=(_SPECIFICATION, _ANEW),
+        renew=(_SPECIFICATION, start("podman run --device nvidia.com/gpu=all IMAGE", _ANEW)),
         names=("libpod", "overlay-containers"),
         rules=(
             start("podman run --device nvidia.com/gpu=all ...", "passes the devices and their rules in"),
@@ -276,7 +270,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of containerd",
         start=partial(_like_docker, program="nerdctl"),
         names=("cri-containerd", "containerd"),
-        renew=(_ANEW,),
+        renew=(start("nerdctl run --gpus all IMAGE", _ANEW),),
         rules=(_LINKS, _CGROUPS),
         join=(_JOIN,),
     ),
@@ -286,6 +280,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         "this container of LXC",
         start=_lxc,
         names=("lxc",),
+        is_kept=True,
         rules=(
             note(
                 "in the container's configuration, a line for each number: {allow}; the numbers are those of "
@@ -310,6 +305,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
             "sudo systemd-nspawn -D FOLDER --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm --bind=/dev/nvidia0",
             "with the driver's libraries, too: --bind-ro=/usr/lib/x86_64-linux-gnu/libcuda.so.1",
         ),
+        is_kept=True,
         rules=(
             _on_host(
                 "sudo systemctl set-property systemd-nspawn@NAME.service 'DeviceAllow=char-nvidia-frontend rw' "

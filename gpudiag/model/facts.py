@@ -286,7 +286,9 @@ class DriverFacts(FactFamily, tag="driver"):
     prime: str | None = None
     """The choice of Ubuntu's prime-select on a notebook with two GPUs: ``nvidia``, ``intel``, ``on-demand``."""
     packages: dict[str, str] = {}
-    """Installed packages of NVIDIA's driver and their versions, if dpkg manages packages."""
+    """Packages of NVIDIA's driver and their versions, if dpkg manages packages."""
+    unfinished: dict[str, str] = {}
+    """Those of them that dpkg has not brought to an end, with their state, such as ``half-configured``."""
     fabric_manager: str | None = None
     """NVIDIA's Fabric Manager: ``running``, ``stopped`` or ``absent``; None: not known."""
     fabric_manager_version: str | None = None
@@ -298,6 +300,12 @@ class DriverFacts(FactFamily, tag="driver"):
     """Under WSL, the file that shows that Windows has NVIDIA's driver."""
     open_module: bool | None = None
     """True if the loaded kernel module is the open one; None if none is loaded."""
+    rebuilt: str = ""
+    """The version of the module that DKMS has installed for the running kernel, which the next start loads; "" if DKMS
+    has none."""
+    libcuda_mounted: bool | None = None
+    """Whether ``libcuda_path`` lies on a mount of its own, as runtimes of containers bring the host's libraries in, and
+    not in the file system of ``/``; None if it is not known."""
     kernel_log: tuple[str, ...] | None = None
     """Of older reports: the last lines of NVIDIA's driver in the kernel log; now in :class:`KernelFacts`."""
     interposed: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from examples import Example
 from examples.facts import example, example_gpu, example_with_gpus
 from examples.machines import DOCKER, LIBCUDA, example_driver, example_evidence, example_facts, example_nodes
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import EnvironmentFacts, FactFamily, NvmlFacts
+from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, FactFamily, NvmlFacts
 
 _MISMATCH = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination"
 _COMPAT_ERROR = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW"
@@ -18,6 +18,9 @@ _STUB_ERROR = "CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library"
 _STUB = "/usr/local/cuda/lib64/stubs/libcuda.so"
 _NOT_READY = "CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"
 _PACKAGES = {"libnvidia-compute-535": "535.104.05-0ubuntu0.22.04.1"}
+_HALF = {"libnvidia-compute-535": "half-configured"}
+_APPTAINER = ContainerFacts("apptainer", ("APPTAINER_CONTAINER",), False, None)
+_DISTROBOX = ContainerFacts("distrobox", ("DISTROBOX_ENTER_PATH",), False, None)
 _NVML_18 = NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ())
 _OLD = example_driver("515.65.01")
 _COMPAT_LIBCUDA = "/usr/local/cuda-12.5/compat/libcuda.so.555.42.06"
@@ -90,6 +93,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("cuInit alone", example_evidence(example_facts(), cuinit=_MISMATCH)),
         Example("in a container that brings no driver", _upgraded(container=DOCKER)),
         Example(
+            "in a container, whose library is the host's",
+            _upgraded(driver=replace(_OLD, packages=_PACKAGES, libcuda_mounted=True), container=DOCKER),
+        ),
+        Example("half upgraded", _upgraded(driver=replace(_OLD, packages=_PACKAGES, unfinished=_HALF))),
+        Example("no module built for it", _upgraded(driver=replace(_OLD, rebuilt="515.65.01"))),
+        Example(
             "a log",
             example_evidence(
                 example_facts(driver=_OLD, nvml=NvmlFacts("Unknown Error", None, None, ())),
@@ -103,6 +112,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "driver_in_image": (
         Example("a package in Docker", _upgraded(driver=replace(_OLD, packages=_PACKAGES), container=DOCKER)),
         Example("no package", _upgraded(container=DOCKER), fires=False),
+        Example("no mount", _upgraded(driver=replace(_OLD, libcuda_mounted=False), container=DOCKER)),
+        Example("no mount in Apptainer", _upgraded(driver=replace(_OLD, libcuda_mounted=False), container=_APPTAINER)),
+        Example("no mount in Distrobox", _upgraded(driver=replace(_OLD, libcuda_mounted=False), container=_DISTROBOX)),
+        Example(
+            "a mount",
+            _upgraded(driver=replace(_OLD, packages=_PACKAGES, libcuda_mounted=True), container=DOCKER),
+            fires=False,
+        ),
         Example("no container", _upgraded(driver=replace(_OLD, packages=_PACKAGES)), fires=False),
         Example(
             "of one version",

@@ -115,7 +115,53 @@ def test_installed_packages_of_the_driver(tmp_path: Path) -> None:
         for name, status in state.items()
     )
     put(tmp_path, "var/lib/dpkg/status", text)
-    assert driver.gather(tmp_path, ABSENT).packages == {"libnvidia-compute-535": "535.104.05-0ubuntu1"}
+    facts = driver.gather(tmp_path, ABSENT)
+    assert (facts.packages, facts.unfinished) == ({"libnvidia-compute-535": "535.104.05-0ubuntu1"}, {})
+
+
+def test_an_upgrade_that_dpkg_has_not_ended(tmp_path: Path) -> None:
+    states = {
+        "nvidia-kernel-dkms": "install ok half-configured",
+        "nvidia-driver": "install reinstreq half-installed",
+        "nvidia-smi": "hold ok installed",
+        "libcuda1": "install ok config-files",
+    }
+    text = "\n".join(f"Package: {name}\nStatus: {state}\nVersion: 525.85.12-1\n" for name, state in states.items())
+    put(tmp_path, "var/lib/dpkg/status", text)
+    facts = driver.gather(tmp_path, ABSENT)
+    assert set(facts.packages) == {"nvidia-kernel-dkms", "nvidia-driver", "nvidia-smi"}
+    assert facts.unfinished == {"nvidia-kernel-dkms": "half-configured", "nvidia-driver": "half-installed"}
+
+
+def test_the_module_that_dkms_has_built(tmp_path: Path) -> None:
+    put(tmp_path, "proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
+    folder = tmp_path / "var/lib/dkms/nvidia"
+    folder.mkdir(parents=True)
+    assert driver.gather(tmp_path, ABSENT).rebuilt == ""
+    for kernel, version in (("6.1.0-18-amd64", "520.56.06"), ("6.1.0-21-amd64", "525.85.12")):
+        (folder / f"kernel-{kernel}-x86_64").symlink_to(f"{version}/{kernel}/x86_64")
+    assert driver.gather(tmp_path, ABSENT).rebuilt == "520.56.06"
+
+
+_OVERLAY = "500 400 0:60 / / rw - overlay overlay rw,lowerdir=/a\n"
+_AT = "501 500 8:1 /usr/lib64/x {} ro - ext4 /dev/sda1 ro\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "expected"),
+    [
+        ("", None),
+        (_OVERLAY, False),
+        (_OVERLAY + _AT.format("/etc/hosts") + _AT.format("/dev"), False),
+        (_OVERLAY + _AT.format("{file}"), True),
+        (_OVERLAY + _AT.format("{folder}"), True),
+        (_AT.format("{file}"), None),
+    ],
+)
+def test_whose_the_library_in_a_container_is(tmp_path: Path, mounts: str, expected: bool | None) -> None:
+    file = library(tmp_path, 12050, 0).resolve()
+    put(tmp_path, "proc/self/mountinfo", mounts.format(file=file, folder=file.parent))
+    assert driver.gather(tmp_path, str(file)).libcuda_mounted is expected
 
 
 def test_fabric_manager(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ kernel module at the next start. Until then nvidia-smi says "Driver/library vers
 CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, and TensorFlow lists no GPU. Programs that started before the upgrade go on. In a
 container the image has the libraries of another driver. If they are older than the module, the container was created
 before the upgrade, or by a CDI specification that was written before it: a new container gets those of the host. If
-they are newer, the host has not started again since the upgrade.
+they are newer, the host has not started again since the upgrade. An upgrade that has not come to its end (packages that
+are not configured, or of two releases, a module that DKMS has not built again) has to be completed first: the next
+start would load the same module.
 """
 
 from __future__ import annotations
@@ -51,10 +53,14 @@ _VERSION = re.compile(r"\d{3}(?:\.\d{1,3}){1,2}(?![\w.])")
 
 def find(two: TwoVersions) -> Matches:
     sandbox = sandbox_of(two.facts)
-    if sandbox is not None and sandbox.renew and not two.in_image and two.library_is_older is not False:
+    if two.in_image:
+        return
+    if sandbox is not None and sandbox.renew and two.library_is_older is not False:
         otherwise = None if two.library_is_older else reboot("if nvidia-smi fails on the host, too")
         yield two.match((*sandbox.renew, otherwise))
-    elif not two.in_image:
+    elif two.half_done:
+        yield two.match((*two.completed, reboot("then: it loads the module of that release")))
+    else:
         yield two.match((*CAUSE.fix[:2], two.hold or CAUSE.fix[2]))
 
 

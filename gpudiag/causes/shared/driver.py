@@ -9,10 +9,10 @@ from shlex import quote
 
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.libraries import COMPUTE, PATH
-from gpudiag.causes.shared.machine import WholeDriver, container, stage_of_driver
+from gpudiag.causes.shared.machine import WholeDriver, container, install_command, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Kind, check, export, run, unset
+from gpudiag.fix import Action, Kind, Role, check, configure, export, run, unset
 from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -21,6 +21,8 @@ from gpudiag.provenance import off_the_loaders_path, sentence
 
 IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
+_FIRST_BRANCH = 100
+"""The driver's releases have been larger since 2008; packages that belong to no release have small numbers."""
 COMPAT = "/compat"
 """Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
 
@@ -28,9 +30,14 @@ COMPAT = "/compat"
 def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
     """Return the versions of the kernel module and of the driver's libraries, "not known" if they are not."""
     in_name = IN_FILE_NAME.search(driver.libcuda_path or "")
-    in_packages = [found[1] for version in driver.packages.values() if (found := IN_PACKAGE.match(version))]
-    library = nvml.driver_version or (in_name and in_name[1]) or next(iter(in_packages), None)
+    library = nvml.driver_version or (in_name and in_name[1]) or next(iter(_packaged(driver, "lib").values()), None)
     return driver.kernel_module or "not known", library or "not known"
+
+
+def _packaged(driver: DriverFacts, start: str = "") -> dict[str, str]:
+    """Return the releases of the driver that its packages are of, by the names of those that begin with ``start``."""
+    found = {name: IN_PACKAGE.match(version) for name, version in driver.packages.items() if name.startswith(start)}
+    return {name: release[1] for name, release in found.items() if release and numbers(release[1])[0] >= _FIRST_BRANCH}
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,9 @@ class TwoVersions:
 
     @property
     def in_image(self) -> bool:
-        """True if this is a container whose image contains libraries of a driver."""
-        return bool(container(self.facts) and self.driver.packages)
+        """True if this is a container, and its libraries of the driver are its own: no mount brings them in."""
+        mounted = self.driver.libcuda_mounted
+        return bool(container(self.facts)) and (bool(self.driver.packages) if mounted is None else not mounted)
 
     @property
     def library_is_older(self) -> bool | None:
@@ -79,13 +87,38 @@ class TwoVersions:
     def hold(self) -> Action | None:
         """The command that excludes the driver's packages from upgrades; None if none is known."""
         packages = " ".join(self.driver.packages)
-        return run(f"sudo apt-mark hold {packages}", "prevents it from happening again") if packages else None
+        return configure(f"sudo apt-mark hold {packages}", role=Role.PREVENT) if packages else None
+
+    @property
+    def half_done(self) -> tuple[str, ...]:
+        """The evidence that the upgrade has not come to its end, so that the next start brings the old module again."""
+        if container(self.facts):
+            return ()
+        releases = dict(sorted(_packaged(self.driver).items(), key=lambda item: numbers(item[1])))
+        rebuilt = self.driver.rebuilt
+        unfinished = [f"dpkg: {name} is {state}" for name, state in self.driver.unfinished.items()]
+        if len(set(releases.values())) > 1:
+            unfinished.append(f"two releases are installed: {', '.join(map(' '.join, releases.items()))}")
+        if rebuilt and rebuilt == self.module != self.library:
+            unfinished.append(f"DKMS has built {rebuilt} for this kernel: a restart loads it again")
+        return tuple(unfinished)
+
+    @property
+    def completed(self) -> tuple[Action, ...]:
+        """How the upgrade is brought to its end."""
+        change = Kind.CHANGE_DRIVER
+        if not self.driver.packages:
+            return (install_command(self.facts),)
+        library = next((name for name in self.driver.packages if name.startswith("libnvidia-compute-")), "")
+        package = library.replace("libnvidia-compute-", "nvidia-driver-") or "nvidia-driver"
+        finish = "sudo dpkg --configure -a && sudo apt install --fix-broken"
+        is_whole = len(set(_packaged(self.driver).values())) == 1 and not self.driver.rebuilt
+        return (run(finish if is_whole else f"{finish} {package}", "brings all of it to one release", kind=change),)
 
     def match(self, fix: Fix = ()) -> Match:
         module, library, packages = self.module, self.library, self.driver.packages
-        installed = ", ".join(f"{name} {version}" for name, version in packages.items())
         return Match(
-            evidence=(*self.seen, *([f"packages in this container: {installed}"] if self.in_image else [])),
+            evidence=(*self.seen, *self._where_from, *self.half_done),
             confidence=Confidence.LIKELY
             if "not known" in (module, library) or module == library
             else Confidence.PROVED,
@@ -99,6 +132,16 @@ class TwoVersions:
             stage=self.stage,
             fix=fix,
         )
+
+    @property
+    def _where_from(self) -> tuple[str, ...]:
+        """Whose the libraries in a container are, as evidence."""
+        if not self.in_image:
+            return ()
+        installed = ", ".join(f"{name} {version}" for name, version in self.driver.packages.items())
+        if installed:
+            return (f"packages in this container: {installed}",)
+        return (f"{self.driver.libcuda_path} is the image's: no mount brings it in (/proc/self/mountinfo)",)
 
 
 def not_the_drivers_own(facts: Facts, part: str) -> tuple[str, Action]:
