@@ -52,6 +52,8 @@ class Frame:
     """The context managers around the statement, such as devices and scopes, the innermost last."""
     doubtful: bool = False
     """True if the statement may not be run."""
+    dead: ast.AST | None = None
+    """The test that keeps a machine with GPUs from the statement; None if there is none."""
     child: bool = False
     """True in a process that imports the program again before it calls a function of it."""
     graph: bool = False
@@ -291,9 +293,12 @@ class LintedProgram:
                 if maker is not None and models(maker):
                     yield event
 
-    def calls(self, *names: str) -> Iterator[Call]:
-        """Yield the calls of these functions, by their canonical names."""
-        return (event for event in self.events if type(event) is Call and event.made.api in names)
+    def calls(self, *names: str, dead: bool = False) -> Iterator[Call]:
+        """Yield the calls of these functions, by their canonical names, that a machine with GPUs may run.
+
+        ``dead``: those that it never runs.
+        """
+        return (call for call in self.of(Call) if call.made.api in names and (call.frame.dead is not None) is dead)
 
     def of(self, kind: type[Any]) -> Iterator[Any]:
         """Yield the events of one kind."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Iterator
 
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.folding import items, table
-from gpudiag.lint.values import UNKNOWN, Const, Made, Name, ProjectFunction, Value, devices
+from gpudiag.lint.folding import COMPARISONS, items, table
+from gpudiag.lint.values import UNKNOWN, Const, Made, Name, ProjectFunction, Value, count_of_gpus, devices
 
 
 def is_main(test: ast.expr) -> bool:
@@ -39,10 +40,14 @@ _NAMES_GPU = "test.gpu_device_name"
 
 
 def never_equal(left: Value, op: ast.cmpop, right: Value, node: ast.expr) -> bool | None:
-    """Return the answer of comparing a listing of devices with a value that it never has; None if it may be either."""
+    """Return the answer of comparing a listing of devices, or a length, with what it never is; None if it varies."""
     if isinstance(op, ast.In | ast.NotIn):
         of_text = isinstance(left, Const) and isinstance(left.value, str)
         return isinstance(op, ast.NotIn) if of_text and devices(right) else None
+    if count_of_gpus(left) and isinstance(right, Const) and isinstance(right.value, int) and right.value <= 0:
+        compare = COMPARISONS.get(type(op), operator.is_)
+        without, with_one = compare(0, right.value), compare(1, right.value)
+        return without if without == with_one else None
     if not isinstance(right, Const) or not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return None
     differs = isinstance(op, ast.NotEq | ast.IsNot)

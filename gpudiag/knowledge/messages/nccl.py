@@ -408,7 +408,7 @@ FAMILY.fault(
     fix=(edit_note("use the same program and batch size on every worker: dataset.batch(n, drop_remainder=True)"),),
 )
 FAMILY.fault(
-    "ring_topology",
+    "strategy_made_too_late",
     "Collective ops must be configured at program startup",
     "Collective ops are already configured",
     meaning="MultiWorkerMirroredStrategy is created after TensorFlow has made its devices",

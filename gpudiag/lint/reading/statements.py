@@ -196,7 +196,8 @@ class Statements(Calls):
             scope.clear()
             scope.update(before)
             ends_here = returns if counts else None  # a return that is never reached ends nothing
-            with self.inside(guards=(*self.frame.guards, guard), doubtful=doubtful, returns=ends_here):
+            around, dead = (*self.frame.guards, guard), self.frame.dead or (None if counts else guard)
+            with self.inside(guards=around, doubtful=doubtful, dead=dead, returns=ends_here):
                 goes_on = self._arm(arm, given[0] if given is not None and given[1] == at else "")
             if goes_on and counts:
                 ends.append((self.past, dict(scope)))

@@ -4,6 +4,9 @@ Which GPUs are visible, memory growth, logical devices and the numbers of thread
 its devices. An operation or a tensor makes them, and so do list_logical_devices, get_memory_info, `with tf.device` and
 MirroredStrategy(). list_physical_devices does not. Inside of try and except RuntimeError the setting is just not made.
 
+MultiWorkerMirroredStrategy, too, is to come before: in a cluster of several workers it ends with "Collective ops must
+be configured at program startup" if the devices are there (2.21).
+
 device_lib.list_local_devices(), tf.test.is_gpu_available() and a Server make the GPUs of the process with options of
 their own, outside of the eager context: what a session or tf.config asks for later has no effect, and nothing is said.
 
@@ -41,7 +44,7 @@ RULE = Rule(
     severity=Severity.FAIL,
     fix=(edit_note("configure the GPUs directly after import tensorflow, before anything else of TensorFlow"),),
     words=(
-        *("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads"),
+        *("set_memory_growth", "set_visible_devices", "_device_configuration", "parallelism_threads", "WorkerMirrored"),
         *(*sorted(name.rpartition(".")[2] for name in api.FIX_ALLOCATORS), "Server(", "local_server", "Session("),
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
@@ -57,6 +60,13 @@ def find(program: LintedProgram) -> Matches:
         name = ast.unparse(event.made.node.func)
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}
         yield Violation(event, {**figures, "happens": "TensorFlow has made its devices, and it raises RuntimeError"})
+    for event in program.calls(_OF_WORKERS):
+        earlier = event.before("devices")
+        if earlier is not None and not (isinstance(earlier, Call) and earlier.api == _OF_WORKERS):
+            happens = "TensorFlow has made its devices, and as one of several workers it raises RuntimeError"
+            figures = {"name": event.what, "what": earlier.what, "place": earlier.place(program), "happens": happens}
+            severity = None if program.mentions(_HAS_WORKERS) else Severity.NOTE
+            yield Violation(event, figures, fix=(_STRATEGY_FIRST,), severity=severity)
     for event in program.calls(api.GROWTH, api.LOGICAL, *_SESSIONS):
         earlier = _maker(event)
         if earlier is None:
@@ -82,6 +92,9 @@ def find(program: LintedProgram) -> Matches:
         yield Violation(event, {**figures, "happens": happens}, fix=(fix,), severity=Severity.WARNING)
 
 
+_OF_WORKERS = "distribute.MultiWorkerMirroredStrategy"
+_HAS_WORKERS = re.compile(r"TF_CONFIG|ClusterResolver")
+_STRATEGY_FIRST = edit_note("make the strategy directly after import tensorflow, before anything else of TensorFlow")
 _ASKS = re.compile(
     r"\bget_(?:memory_growth|visible_devices|\w{1,9}_device_configuration|\w{1,9}_parallelism_threads)\b"
 )

@@ -93,7 +93,11 @@ def _without_type(program: LintedProgram) -> Matches:
 
 def _wrong(name: str) -> str:
     """Return TensorFlow's reaction to a name that names no device; "" for a valid name."""
-    for part in filter(None, name.split("/")):
+    for part in name.split("/"):
+        if not part.partition(":")[0]:  # TensorFlow passes over it: 'gpu/:1' is GPU:0 (2.21)
+            if part not in ("", ":0"):
+                return f"its part {part!r} is not read"
+            continue
         found = _PART.match(part)
         if found is None:
             return "it raises ValueError"

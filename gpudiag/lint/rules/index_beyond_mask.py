@@ -167,7 +167,7 @@ def _of_all_machines(program: LintedProgram) -> Matches:
 
 _COUNTED = re.compile(
     r"list_(?:physical|logical|local)_devices|get_visible_devices|is_gpu_available|num_gpus|n_gpus?\b|ngpus?\b|gpu_count|"
-    r"device_count|set_soft_device_placement|allow_soft_placement\s*=\s*False|set_(?:logical|virtual)_device|"
+    r"device_count|set_soft_device_placement\((?:enabled=)?False|allow_soft_placement\s*=\s*False|set_(?:logical|virtual)_device|"
     r"experimental_list_devices|pynvml|GPUtil|nvidia-smi|_get_available_gpus|CUDA_VISIBLE_DEVICES"
 )
 

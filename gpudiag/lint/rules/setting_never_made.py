@@ -1,7 +1,7 @@
-"""nothing calls the function that makes a setting
+"""a setting is never made: nothing calls its function, or a test keeps every machine with GPUs from it
 
 A function does nothing until it is called. This program is run as it is, no other file imports it, and the name of the
-function is nowhere in it but in its definition.
+function is nowhere in it but in its definition. Below `if not gpus:` a setting of GPUs is made where there are none.
 
 Bad
     import tensorflow as tf
@@ -37,18 +37,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gpudiag.fix import edit
+from gpudiag.fix import edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
-from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Tested, Variable
 from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import MASK, is_of_tests
-from gpudiag.lint.values import ProjectFunction
+from gpudiag.lint.values import ProjectFunction, is_empty_list
 from gpudiag.model.report import Severity
 
 _CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
 RULE = Rule(
-    message="nothing calls {function}(), so {what} is never made",
+    message="{what} is never made: {why}",
     severity=Severity.WARNING,
     fix=(edit("{function}()", "call it directly after import tensorflow, or remove it"),),
     words=(*_CALLS, MASK, FORCE_GROWTH),
@@ -61,12 +61,24 @@ def find(program: LintedProgram) -> Matches:
     if program.shared or is_of_tests(program) or not _trains(program):
         return
     reported = set()
+    for event in program.calls(*api.DEVICE_SETTERS, dead=True):
+        for_gpus = not is_empty_list(event.made.argument(0, "devices"))
+        if for_gpus and event.frame.dead is not None and not _never_varies(event.frame.dead, program):
+            why = f"'if {ast.unparse(event.frame.dead)}:' keeps every machine with GPUs from it"
+            fix = edit_note("turn the test around, or take it out")
+            yield Violation(event, {"what": ast.unparse(event.made.node.func), "why": why}, fix=(fix,))
     for event in program.events:
         function = event.functions[0] if len(event.functions) == 1 and not event.stack else None
         what = _setting(event)
         if what and function is not None and function.node not in reported and _is_alone(function, program):
             reported.add(function.node)
-            yield Violation(event, {"function": function.name, "what": what})
+            yield Violation(event, {"function": function.name, "what": what, "why": f"nothing calls {function.name}()"})
+
+
+def _never_varies(test: ast.AST, program: LintedProgram) -> bool:
+    """Return whether a test has the same answer on every machine, which another rule says."""
+    nodes = [*ast.walk(test)]
+    return any(tested.node in nodes for tested in program.of(Tested))
 
 
 def _setting(event: ProgramEvent) -> str:

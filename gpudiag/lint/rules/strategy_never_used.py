@@ -1,9 +1,10 @@
 """a strategy is not used: the model is trained on one GPU
 
 A strategy holds for what is made inside of its scope. A Keras model that is made outside is trained without it, on the
-first GPU alone, without a warning. A function that is defined in the scope and called outside makes its model there. A
-loop over steps trains one replica, unless strategy.run is given the step (2.21, two simulated GPUs: the second only
-keeps its copies of the variables).
+first GPU alone, without a warning. If it is then compiled or trained in the scope, or with an optimizer of the scope,
+fit() ends with an error that does not name the reason: RuntimeError, ValueError or AssertionError (2.21). A function
+that is defined in the scope and called outside makes its model there. A loop over steps trains one replica, unless
+strategy.run is given the step (2.21, two simulated GPUs: the second only keeps its copies of the variables).
 
 Bad
     import tensorflow as tf
@@ -35,7 +36,7 @@ from gpudiag.lint.values import Made
 from gpudiag.model.report import Severity
 
 RULE = Rule(
-    message="{name} of {place} {how}: the model is trained on one GPU",
+    message="{name} of {place} {how}",
     severity=Severity.WARNING,
     fix=(edit_note("{instead}"),),
     words=tuple(f"{name.rpartition('.')[2]}(" for name in sorted(api.STRATEGIES)),
@@ -72,7 +73,11 @@ def _call(event: ProgramEvent) -> ast.AST | None:
     return event.stack[0][2] if event.stack and event.stack[0][0] is event.module else None
 
 
-_NO_STEP = "is given no step to run"
+_ONE_GPU = ": the model is trained on one GPU"
+_NO_STEP = f"is given no step to run{_ONE_GPU}"
+_OUTSIDE = f"the model was made outside of it{_ONE_GPU}"
+_RAISES = "the model was made outside of it, and training ends with an error"
+_OF_TRAINING = re.compile(r"\.(?:compile|fit|evaluate|predict)\Z|optimizers?\.")
 _RUN = "give the step to the replicas: strategy.run(step, args=(batch,)), with the batches of a distributed dataset"
 _MAKE = "make the model and compile it inside of with strategy.scope():"
 
@@ -83,14 +88,18 @@ def _how(strategy: Made, program: LintedProgram) -> str:
     mine = (event for event in program.of(Entered) if event.made.owner is strategy)
     scopes = [event for event in mine if event.made.api.endswith("().scope")]
     if not written:
-        return "" if strategy.used else "is never used"
+        return "" if strategy.used else f"is never used{_ONE_GPU}"
     if strategy.api == _ONE_DEVICE or written != len({id(scope.node) for scope in scopes}):
         return ""
     definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     if all(isinstance(statement, definitions) for scope in scopes for statement in scope.body):
-        return "has a scope in which functions are only defined"
+        return f"has a scope in which functions are only defined{_ONE_GPU}"
     if _makes_model_outside(strategy, scopes, program):
-        return "has a scope in which no model is made: the model was made outside of it"
+        calls = (
+            node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)
+        )
+        mixes = any(_OF_TRAINING.search(ast.unparse(node.func)) for node in calls)
+        return f"has a scope in which no model is made: {_RAISES if mixes else _OUTSIDE}"
     return "" if program.mentions(_KERAS_TRAINS) or not program.mentions(_TAPE) else _NO_STEP
 
 

@@ -1,9 +1,9 @@
 """a test for a GPU has the same result with and without a GPU
 
 Without its parentheses the name is the function itself, which is true. A list of devices is never equal to a number or
-to True, never None, and has no text in it: its elements are PhysicalDevice objects. tf.test.gpu_device_name() is
-'/device:GPU:0' or the empty text. A variable of the environment is a text, and only the empty one is false. One branch
-is then taken on every machine, and the other one on none.
+to True, never None, and has no text in it: its elements are PhysicalDevice objects. Its length is never below 0.
+tf.test.gpu_device_name() is '/device:GPU:0' or the empty text. A variable of the environment is a text, and only the
+empty one is false. One branch is then taken on every machine, and the other one on none.
 
 Bad
     import tensorflow as tf
@@ -62,7 +62,12 @@ def find(program: LintedProgram) -> Matches:
         elif not name:
             answer = str(event.always).lower()
             figures = {"name": ast.unparse(event.node), "answer": answer, "why": "what is compared is never the same"}
-            yield Violation(event, figures, fix=(_COUNT,))
+            counted = next((node for node in ast.walk(event.node) if isinstance(node, ast.Call)), None)
+            if counted is not None and ast.unparse(counted.func) == "len":
+                positive = edit(f"{ast.unparse(counted)} > 0", "true if there is one")
+                yield Violation(event, {**figures, "why": "a length is never below 0"}, fix=(positive,))
+            else:
+                yield Violation(event, figures, fix=(_COUNT,))
 
 
 def _is_around(test: ast.AST, event: ProgramEvent) -> bool:
