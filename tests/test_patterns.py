@@ -79,7 +79,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.log", "_prepared"): lambda: [r"^(?:\w|\{\w*:[wd]\})", r"\w$"],
     ("gpudiag.knowledge.log", "pattern"): shapes,
     ("gpudiag.causes.shared.machine", "install_command"): lambda: ["Red Hat|Rocky|Alma|CentOS"],
-    ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w/-]|\.\w)"],
+    ("gpudiag.causes.context.variable_refused", "_stands_in"): lambda: [r"\bTF_X\b", r"(?<![\w./-])aaa(?![\w-]|\.\w)"],
     ("gpudiag.fix", "fill_in"): lambda: [r"['\"]\{file\}"],
     ("gpudiag.facts.tensorflow", "_altered"): lambda: [r"(?m)^tensorflow/a\.so,sha256=([^,\n]*),(\d+)$"],
     ("gpudiag.report.masking", "mask"): lambda: of_masking(paths=False),

@@ -223,7 +223,7 @@ _KINDS: dict[str, tuple[Owner, str]] = {
     ),
     "llama": (_LLAMA, r"\bllama[._]cpp\b|\blibllama\b"),
     "ggml": (Owner("ggml", newer=(_GGML_AGAIN,), memory=(_FEWER_LAYERS,)), r"\b(?:lib)?ggml[_-]"),
-    "mxnet": (Owner("MXNet"), r"\bmxnet\b"),
+    "mxnet": (Owner("MXNet"), r"(?<!backend : )\bmxnet\b"),
     "lite": (_LITE, r"\bTfLite|\btflite|TensorFlow Lite|org\.tensorflow\.lite"),
     "tensorflow": (
         TENSORFLOW,

@@ -25,6 +25,11 @@ def _set(*rows: Row, log: tuple[str, ...] = (), **variables: str) -> Evidence:
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables)), rows=rows, lines=log)
 
 
+def _set_in_file(backend: str, *rows: Row) -> Evidence:
+    environment = EnvironmentFacts({}, keras_backend=backend, keras_backend_from="/home/a/.keras/keras.json")
+    return Evidence(example_with_gpus(1, environment=environment), rows=rows)
+
+
 def _listing(listed: int, *said: Line, raised: Raised | None = None) -> Row:
     return Row(TRACE, (), Judged(), 0.0, trace.Reading(listed, raised, (), {}, said))
 
@@ -66,6 +71,20 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             ),
         ),
         Example("a value", _set(_import("ValueError: Unable to import backend : thano"), KERAS_BACKEND="thano")),
+        Example(
+            "a backend in a file", _set_in_file("theano", _import("ValueError: Unable to import backend : theano"))
+        ),
+        Example("a backend in a log", _set(log=("ValueError: Unable to import backend : mxnet",))),
+        Example(
+            "another backend in a file",
+            _set_in_file("jax", _import("ValueError: Unable to import backend : theano")),
+            fires=False,
+        ),
+        Example(
+            "the name of an environment",
+            _set(_import("ModuleNotFoundError: No module named 'a' in tf"), CONDA_DEFAULT_ENV="tf"),
+            fires=False,
+        ),
         Example("a name", _set(_creation("ValueError: cannot parse TF_MY_LIMIT"), TF_MY_LIMIT=WITHHELD)),
         Example("in the program", _set(log=(f"W gpu_device.cc:651] {_MODE.partition(': ')[2]}",))),
         Example("the devices are made", _set(TF_GPU_THREAD_MODE="gpu_privat"), fires=False),

@@ -40,6 +40,7 @@ NO_PLUGGABLE_LIBRARY = FAMILY.fault(
     "no_pluggable_library",
     "to load pluggable device libraries from does not exist.: '{value:q}'",
 )
+NO_KERAS_BACKEND = FAMILY.fault("no_keras_backend", "Unable to import backend : {value:s}")
 NO_CPU_FACTORY = FAMILY.fault(
     "no_cpu_factory",
     "CPU Factory not registered",
