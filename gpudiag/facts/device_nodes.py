@@ -9,16 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import printable, read_text, user_name
-from gpudiag.model.facts import DeviceNode, DeviceNodeFacts
+from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, is_gpu_file
 
 _NVIDIA = "0x10de"
 _OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
 _DISPLAY_CONTROLLER = "0x03"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
-_NEEDED = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
-"""Names of files that have to be devices; there are folders besides, such as ``nvidia-caps``."""
 _MAJOR = re.compile(r"^ *(\d+) (nvidia\S*)$", re.MULTILINE)
+
+
+def is_needed(name: str) -> bool:
+    """Return whether a file in ``/dev`` must be a device: the control files, a GPU's own, and ``dxg`` of WSL.
+
+    There are folders besides, such as ``nvidia-caps``.
+    """
+    return name in ("nvidiactl", "nvidia-uvm", "dxg") or is_gpu_file(f"/dev/{name}")
 
 
 def gather(root: Path = Path("/")) -> DeviceNodeFacts:
@@ -33,7 +39,7 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
     drivers = {device.name: _DRIVER.search(read_text(device / "uevent")) for device in own}
     iommu_groups = {device.name: read_text(device / "iommu_group/type").strip() for device in own}
     return DeviceNodeFacts(
-        nodes=tuple(_node(file, root) for file in files if _NEEDED.fullmatch(file.name) or not file.is_dir()),
+        nodes=tuple(_node(file, root) for file in files if is_needed(file.name) or not file.is_dir()),
         pci_gpus=tuple(device.name for device in own),
         bound={name: driver[1] for name, driver in drivers.items() if driver},
         other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},

@@ -16,10 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import printable, read_text, user_name
+from gpudiag.facts.device_nodes import is_needed
 from gpudiag.model.facts import PathAttempt, TriedFacts
 
-_DEVICES = re.compile(r"nvidia(ctl|-uvm|\d+)|dxg")
-"""The device files to open; ``dxg`` is that of WSL."""
 _SOCKETS = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
 _MPS = "/tmp/nvidia-mps"  # noqa: S108  (the default of CUDA_MPS_PIPE_DIRECTORY)
 _TEMPORARY = ("TEST_TMPDIR", "TMPDIR", "TMP")
@@ -39,7 +38,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> T
     Opening a device file creates no context. It starts a GPU without persistence, which takes a second or two and which
     NVML does anyway.
     """
-    nodes = sorted(file for file in root.glob("dev/*") if _DEVICES.fullmatch(file.name))
+    nodes = sorted(file for file in root.glob("dev/*") if is_needed(file.name))
     sockets = [(root / path, f"/{path}") for path in _SOCKETS]
     pipes = environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS
     sockets.append((Path(pipes) / "control", f"{pipes}/control"))

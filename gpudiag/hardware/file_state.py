@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import stat
 import struct
 from pathlib import Path
@@ -19,14 +18,14 @@ from gpudiag.text import printable
 _MOST_LINKS = 40
 _START = 512
 _CONTENTS = (
-    (re.compile(rb"version https://git-lfs\."), "is a pointer of Git LFS, not the file itself"),
-    (re.compile(rb"\s{0,99}<(?:!doctype|html|\?xml)", re.IGNORECASE), "is a page of HTML or XML, not a library"),
-    (re.compile(rb"/\* GNU ld script|(?:INPUT|GROUP) {0,9}\("), "is a text for the linker, not a library"),
-    (re.compile(rb"!<arch>\n"), "is a static library"),
-    (re.compile(rb"\x1f\x8b|PK\x03\x04|\xfd7zXZ|BZh|\x28\xb5\x2f\xfd"), "is a compressed archive"),
-    (re.compile(rb"\0{64}"), "begins with zeros"),
+    ((b"version https://git-lfs.",), "is a pointer of Git LFS, not the file itself"),
+    ((b"<!doctype", b"<html", b"<?xml"), "is a page of HTML or XML, not a library"),
+    ((b"/* gnu ld script", b"input(", b"input (", b"group(", b"group ("), "is a text for the linker, not a library"),
+    ((b"!<arch>\n",), "is a static library"),
+    ((b"\x1f\x8b", b"pk\x03\x04", b"\xfd7zxz", b"bzh", b"\x28\xb5\x2f\xfd"), "is a compressed archive"),
+    ((bytes(64),), "begins with zeros"),
 )
-"""What is found in the place of a library, by its first bytes."""
+"""What is found in the place of a library, by its first bytes in lower case, without white space before them."""
 _PROCESSORS = {"EM_X86_64": "x86-64", "EM_AARCH64": "AArch64", "EM_386": "x86", "EM_PPC64": "POWER", "EM_ARM": "ARM"}
 _PT_LOAD = 1
 
@@ -57,7 +56,8 @@ def look(file: Path, machine: tuple[int, str] | None = None, recorded: int | Non
     if status.st_size == 0:
         return fault(FileFault.EMPTY, "is empty")
     if not start.startswith(b"\x7fELF"):
-        what = next((words for pattern, words in _CONTENTS if pattern.match(start)), "is not a library")
+        begins = start.lstrip().lower()
+        what = next((words for prefixes, words in _CONTENTS if begins.startswith(prefixes)), "is not a library")
         return fault(FileFault.CONTENT, what)
     if needed > status.st_size:
         words = f"is cut short: it has {status.st_size} bytes, and its headers name {needed}"

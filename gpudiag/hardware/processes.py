@@ -13,15 +13,23 @@ from pathlib import Path, PurePath
 from gpudiag.model.facts import DEAD, UNINTERRUPTIBLE, ProcessIdentity
 from gpudiag.text import printable
 
-_JOBS = (
-    (re.compile(r"slurm.{0,200}/job_(\d+)"), "job {} of Slurm"),
-    (re.compile(r"kubepods.{0,300}pod([0-9a-f][0-9a-f_-]{7})"), "pod {}"),
-    (re.compile(r"docker[/-]([0-9a-f]{12})"), "container {} of Docker"),
-    (re.compile(r"libpod-([0-9a-f]{12})"), "container {} of Podman"),
-    (re.compile(r"(?:cri-containerd|crio)-([0-9a-f]{12})"), "container {}"),
-    (re.compile(r"lxc(?:\.payload)?[/.]([\w-]+)"), "container {} of LXC"),
-    (re.compile(r"/([\w@.-]+)\.service$"), "service {}"),
+_JOB = re.compile(
+    r"(?m)slurm.{0,200}/job_(?P<slurm>\d+)|kubepods.{0,300}pod(?P<pod>[0-9a-f][0-9a-f_-]{7})|"
+    r"docker[/-](?P<docker>[0-9a-f]{12})|libpod-(?P<podman>[0-9a-f]{12})|"
+    r"(?:cri-containerd|crio)-(?P<container>[0-9a-f]{12})|lxc(?:\.payload)?[/.](?P<lxc>[\w-]+)|"
+    r"/(?P<service>[\w@.-]+)\.service$"
 )
+"""The part of a control group's path that names a job or a container."""
+_JOBS = {
+    "slurm": "job {} of Slurm",
+    "pod": "pod {}",
+    "docker": "container {} of Docker",
+    "podman": "container {} of Podman",
+    "container": "container {}",
+    "lxc": "container {} of LXC",
+    "service": "service {}",
+}
+"""The kinds of jobs in words, the one first that says most if the path names several."""
 _TICKS = 100
 """Ticks per second of the times in ``/proc/<pid>/stat``: USER_HZ, the same on every architecture that NVIDIA
 supports."""
@@ -73,7 +81,8 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         return _without_folder(pid, root)
     cgroup = _text(folder / "cgroup")
     parent = int(status["PPid"]) if status.get("PPid", "").isdecimal() else None
-    job = next((name.format(match[1]) for shape, name in _JOBS if (match := _search(shape, cgroup))), None)
+    numbers = {match.lastgroup: match[match.lastgroup or 0] for match in reversed([*_JOB.finditer(cgroup)])}
+    job = next((words.format(numbers[kind]) for kind, words in _JOBS.items() if kind in numbers), None)
     own = _ancestors(root)
     theirs = _environment(folder)
     return ProcessIdentity(
@@ -205,10 +214,6 @@ def _text(file: Path) -> str:
         return file.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def _search(shape: re.Pattern[str], cgroup: str) -> re.Match[str] | None:
-    return next(filter(None, map(shape.search, cgroup.splitlines())), None)
 
 
 def _user(numbers: list[str]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, islice
 
+from gpudiag.knowledge.frames import FRAME
 from gpudiag.knowledge.log import may_have_other, messages_of_shape, recognised, shape
 from gpudiag.knowledge.message import Event, Message, Worth
 from gpudiag.knowledge.messages.notices import NO_GPU_AS_MEANT
@@ -384,7 +385,6 @@ def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu
 
 # --- what a program's traceback says ---------------------------------------------------------------------------------
 
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"[/\\](?:tensorflow|keras)[/\\]")
 _MARGIN = re.compile(r"^(?:E\s)?[\s>-]*(?:\d+\s)?\s*")
 """The prefix that pytest and notebooks put before a statement in a traceback."""
@@ -418,7 +418,7 @@ def _statement(log: Sequence[str], error: int, shows: Callable[[int], bool]) -> 
             return ""
         if not shows(number):
             continue
-        frame = _FRAME.search(log[number - 1]) if number else None
+        frame = FRAME.search(log[number - 1]) if number else None
         if frame is None:
             return one_line(_MARGIN.sub("", plain(log[number]), count=1))[:_MOST_CHARACTERS]
         if not _LIBRARY.search(frame["file"]):

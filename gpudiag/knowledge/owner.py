@@ -15,6 +15,7 @@ from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit_note, exp
 from gpudiag.knowledge import sonames
 from gpudiag.knowledge.expressions import needed_parts
 from gpudiag.knowledge.fault import Stage
+from gpudiag.knowledge.frames import packages_in
 from gpudiag.record import Record
 
 
@@ -240,7 +241,6 @@ _BLOCK = 1000
 """Lines that are searched at once for parts of evidence, before each of them is."""
 _ENOUGH = 1000
 """Pieces of evidence after which only TensorFlow is looked for: it is the owner if it occurs at all."""
-_PACKAGE = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w{1,40})[/\\]")
 _FRAME = re.compile(r'^\W{0,4}File "|^\s+at |-packages[/\\]')
 _NOBODY = frozenset({"pip", "setuptools", "numpy", "scipy", "keras", "tf_keras", "IPython", "ipykernel", "nvidia"})
 """Packages whose frames do not say who asked for a GPU."""
@@ -281,7 +281,7 @@ def owner_of_log(lines: Sequence[str]) -> Owner | None:
         return _KINDS[counted.most_common(1)[0][0]][0]
     text = "\n".join(lines)
     linked = _NOT_OPENED in text and "eras" not in text
-    package = next((name for name in reversed(_PACKAGE.findall(text)) if linked and name not in _NOBODY), "")
+    package = next((name for name in reversed(packages_in(text)) if linked and name not in _NOBODY), "")
     return Owner(package) if package else None
 
 
@@ -295,8 +295,8 @@ def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owne
             continue
         if named := _only(above):
             return named
-        if of_log is TORCH and _NOT_OPENED in line and (package := _PACKAGE.search(above)):
-            return Owner(package[1], extends=TORCH.name)
+        if of_log is TORCH and _NOT_OPENED in line and (packages := packages_in(above)):
+            return Owner(packages[0], extends=TORCH.name)
     return of_log or (ANYBODY if sonames.named(line) or "for CUDA runtime version" in line else None)
 
 

@@ -13,6 +13,7 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
+from gpudiag.knowledge.frames import is_installed, packages_in
 from gpudiag.knowledge.graph_error import FUNCTION_NODE, of_a_graph
 from gpudiag.record import Record
 from gpudiag.text import one_line, plain
@@ -41,9 +42,6 @@ _FRAME = re.compile(
     r"-{2,}> {0,3}(?P<arrow>\d{1,7}) (?P<code>.*))"
 )
 """A frame of a traceback; of a notebook, the line that it marks with an arrow."""
-_INSTALLED = re.compile(
-    r"(?:site|dist)-packages[/\\](?P<package>\w{1,60})|[/\\]lib(?:64)?[/\\]python|[/\\]Lib[/\\]|<(?:frozen|string)"
-)
 _HEADERS = (".py in ", ".py:", "input-", "Input In", "Cell In", "ipykernel")
 """Parts of a notebook's line above the code of a frame, which names its file."""
 _MOST_LINES = 300
@@ -90,11 +88,6 @@ class RaisedError(Record):
     """The installed package in whose code a traceback ends; "" if it ends in the program's own."""
     line: str = ""
     """The line of the log that names the error."""
-
-
-def is_installed(file: str) -> bool:
-    """Return whether a file is Python's own or an installed package's, and not the program's."""
-    return _INSTALLED.search(file) is not None
 
 
 def last_error(lines: Sequence[str]) -> RaisedError | None:
@@ -167,11 +160,10 @@ def _place(lines: Sequence[str], end: int) -> tuple[str, str]:
         if (frame := _FRAME.match(line)) is None:
             continue
         source = frame["file"] or (_header(lines, number) if frame["arrow"] else "")
-        installed = list(_INSTALLED.finditer(source))
-        if not installed:
+        if not is_installed(source):
             return _shown(lines, number, frame), package
         if is_last:
-            package, is_last = installed[-1]["package"] or "", False
+            package, is_last = next(reversed(packages_in(source)), ""), False
     return "", package
 
 

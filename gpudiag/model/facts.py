@@ -505,6 +505,12 @@ class DeviceNode(Record):
     """True if it lies on a file system that was mounted with ``nodev``, on which no device can be opened."""
 
 
+def is_gpu_file(path: str) -> bool:
+    """Return whether a path is that of the device file of one NVIDIA GPU, such as ``/dev/nvidia0``."""
+    number = path.removeprefix("/dev/nvidia")
+    return number != path and number.isdecimal()
+
+
 class DeviceNodeFacts(FactFamily, tag="device_nodes"):
     """Device files, NVIDIA display devices on the PCI bus (vendor 0x10de), and the bridges and IOMMUs between them."""
 

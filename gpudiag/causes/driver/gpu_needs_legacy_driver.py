@@ -32,14 +32,14 @@ _GPU = re.compile(r"NVRM: {1,8}The NVIDIA (?P<name>[^\n]{1,80}) GPU installed in
 _INSTALLED = re.compile(r" (?P<version>\d[\d.]*) NVIDIA driver will ignore")
 _FIRST_FOR_CUDA_12 = 525
 _PACKAGES = (
-    (re.compile("Ubuntu|Mint|Pop!_OS"), run("sudo apt install nvidia-driver-{branch}", kind=Kind.CHANGE_DRIVER)),
-    (re.compile("Debian"), run("sudo apt install nvidia-tesla-{branch}-driver", kind=Kind.CHANGE_DRIVER)),
+    (("Ubuntu", "Mint", "Pop!_OS"), run("sudo apt install nvidia-driver-{branch}", kind=Kind.CHANGE_DRIVER)),
+    (("Debian",), run("sudo apt install nvidia-tesla-{branch}-driver", kind=Kind.CHANGE_DRIVER)),
     (
-        re.compile("Fedora|Red Hat|Rocky|Alma|CentOS"),
+        ("Fedora", "Red Hat", "Rocky", "Alma", "CentOS"),
         run("sudo dnf install akmod-nvidia-{branch}xx", "from RPM Fusion", kind=Kind.CHANGE_DRIVER),
     ),
     (
-        re.compile("Arch|CachyOS|Manjaro|EndeavourOS"),
+        ("Arch", "CachyOS", "Manjaro", "EndeavourOS"),
         run("yay -S nvidia-{branch}xx-dkms", "from the AUR", kind=Kind.CHANGE_DRIVER),
     ),
 )
@@ -52,7 +52,7 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
         return
     system = operating_system(facts)[0]
     general = note("install NVIDIA's driver {branch}.xx", kind=Kind.CHANGE_DRIVER)
-    install = next((action for names, action in _PACKAGES if names.search(system)), general)
+    install = next((action for names, action in _PACKAGES if any(name in system for name in names)), general)
     old = int(branch["branch"]) < _FIRST_FOR_CUDA_12
     yield Match(
         evidence=kernel.last("Legacy", "will ignore", "installed in this system"),

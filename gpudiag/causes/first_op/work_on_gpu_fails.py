@@ -7,11 +7,10 @@ and convolutions no program is to blame: the GPU, its memory, its power or the d
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.gpu_state import addresses
+from gpudiag.causes.shared.last_resort import CODE
 from gpudiag.fix import Kind, check, kernel_log, nvidia_smi, run
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.text import listed
@@ -31,7 +30,6 @@ CAUSE = Cause(
     },
     symptom=True,
 )
-_ERROR = re.compile(r"CUDA_ERROR_[A-Z_]+")
 
 
 def find(gpus: ChosenGpus) -> Matches:
@@ -39,7 +37,7 @@ def find(gpus: ChosenGpus) -> Matches:
         (error[0], found)
         for row in gpus.rows
         for found in row.findings
-        if row.area == "libraries" and found.kind == "failed" and (error := _ERROR.search(found.message))
+        if row.area == "libraries" and found.kind == "failed" and (error := CODE.search(found.message))
         if error[0] != "CUDA_ERROR_OUT_OF_MEMORY"
     ]
     if not failed:

@@ -11,9 +11,9 @@ import sys
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.fix import Kind, ask, note, run
+from gpudiag.knowledge.frames import FRAME, is_installed
 from gpudiag.knowledge.messages.python_packages import EMPTY_TENSORFLOW, NAME_OF_ANOTHER_FILE, PARTIAL_MODULE
 from gpudiag.knowledge.names import MOVED
-from gpudiag.knowledge.raised import is_installed
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -26,7 +26,6 @@ CAUSE = Cause(
 _OURS = ("tensorflow", "keras")
 _PACKAGES = {*_OURS, *sys.stdlib_module_names, *(name.partition(".")[0] for name in MOVED)}
 """Packages whose names programs give to files of their own by mistake; any other file is meant to be imported."""
-_FILE = re.compile(r'File "(?P<file>[^"]+)"')
 
 
 def find(program: Program) -> Matches:
@@ -37,12 +36,12 @@ def find(program: Program) -> Matches:
             return
     for said in program.all(PARTIAL_MODULE):
         name = said["module"].partition(".")[0]
-        files = [hit["file"] for line in program.lines for hit in _FILE.finditer(line)]
+        files = [hit["file"] for line in program.lines for hit in FRAME.finditer(line)]
         own = next((file for file in files if _stem(file) == name and not is_installed(file)), "")
         yield _match(program.said(PARTIAL_MODULE), Confidence.LIKELY, name, own or f"{name}.py")
         return
     for line in program.lines:
-        file = found["file"] if (found := _FILE.search(line)) else ""
+        file = found["file"] if (found := FRAME.search(line)) else ""
         if file.endswith(".py") and _stem(file) in _OURS and not is_installed(file):
             yield _match((line.strip(),), Confidence.LIKELY, _stem(file), file)
             return

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from gpudiag.cause import TRACE, Cause, Match, Matches, Rows
 from gpudiag.causes.shared.packages import PATH, FailedImport, off_the_path, rest_of_path, shown_source
 from gpudiag.fix import note, run, unset
+from gpudiag.knowledge.frames import is_installed
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.messages.code import MODULE_LACKS
 from gpudiag.model.diagnosis import Confidence
@@ -26,7 +27,6 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _FILE = re.compile(r"(?:File \"|consider renaming ')(?P<file>/[^\"']+\.py)[\"']")
-_INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/")
 
 
 def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFacts) -> Matches:
@@ -39,7 +39,7 @@ def find(facts: Facts, rows: Rows, failed: FailedImport, installed: TensorflowFa
     told = [hit["file"] for line in (error, *log) for hit in _FILE.finditer(line)]
     named = [file for file in told if PurePath(host_tensorflow.of_module(file)).stem == name]
     file = (found["file"] if found else "") or next(iter(named), None) or installed.outside.get(name)
-    if name == "tensorflow" or file is None or _INSTALLED.search(file):
+    if name == "tensorflow" or file is None or is_installed(file):
         return
     path = host_tensorflow.of_module(file)
     if PurePath(path).stem != name:  # a module below it: the folder of the package is not known

@@ -29,6 +29,7 @@ from gpudiag.fix import (
     run,
     unset,
 )
+from gpudiag.knowledge.frames import is_installed
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.message import Worth
@@ -43,7 +44,6 @@ from gpudiag.knowledge.messages.python_packages import (
 )
 from gpudiag.knowledge.names import NOT_OF_PIP
 from gpudiag.knowledge.origin import Origin
-from gpudiag.knowledge.raised import is_installed
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import companion, has_companion
 from gpudiag.model.diagnosis import Confidence

@@ -13,12 +13,13 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.fix import Action, Kind, check, edit, edit_note, run
 from gpudiag.knowledge.codes import cut
+from gpudiag.knowledge.frames import is_installed
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.notices import LOADED_CUDNN
 from gpudiag.knowledge.messages.python_packages import NAME_OF_ANOTHER_FILE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
-from gpudiag.knowledge.raised import RaisedError, is_installed, last_error
+from gpudiag.knowledge.raised import RaisedError, last_error
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.program import ProgramTrace
 

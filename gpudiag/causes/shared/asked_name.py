@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpudiag.cause import LogAlone
+from gpudiag.knowledge.frames import packages_in
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages.python_packages import MODULE_NOT_THERE
 from gpudiag.knowledge.names import Moved, distribution_of, moved
 from gpudiag.knowledge.origin import Origin
 
-_INSTALLED = re.compile(r"(?:site|dist)-packages[\\/](?P<package>\w{1,100})(?:[\\/.]|$)")
 _DOTTED = re.compile(r"\b([A-Za-z_][\w.]{0,100})\.([A-Za-z_]\w{0,100})")
 _FRAME = re.compile(r'(?:File "?|^)(?P<file>[^"]{0,400}\.py)\b')
 _ALIASES = {"tf": "tensorflow", "np": "numpy", "sp": "scipy", "pd": "pandas", "plt": "matplotlib.pyplot"}
@@ -40,7 +40,7 @@ class MissingName:
         for line in reversed(self.before):
             if (frame := _FRAME.search(line)) is None:
                 continue
-            inside = _INSTALLED.findall(frame["file"])
+            inside = packages_in(frame["file"])
             if not inside:
                 return ""
             if inside[-1] != asked_for.partition(".")[0]:
@@ -51,7 +51,7 @@ class MissingName:
     def is_asked_by_program(self) -> bool:
         """True if the last frame above the error is of no installed package."""
         frame = next((found for line in reversed(self.before) if (found := _FRAME.search(line))), None)
-        return frame is not None and not _INSTALLED.search(frame["file"])
+        return frame is not None and not packages_in(frame["file"])
 
     @property
     def who(self) -> str:

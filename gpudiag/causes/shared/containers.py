@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Fix, Match
@@ -10,12 +9,11 @@ from gpudiag.causes.shared.refusals import names, sandbox_of
 from gpudiag.fix import Action, fill_in, run_container
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import ContainerFacts, Facts, Unknown
+from gpudiag.model.facts import ContainerFacts, Facts, Unknown, is_gpu_file
 from gpudiag.model.report import Figure
 from gpudiag.text import counted
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-_GPU_NODE = re.compile(r"/dev/(nvidia\d+|dxg)")
 CONTROL = "/dev/nvidiactl"
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
 _NONE = ("", "void", "none")
@@ -54,7 +52,7 @@ class InContainer:
     @property
     def gpus(self) -> list[str]:
         """The device files of GPUs."""
-        return [path for path in self.nodes if _GPU_NODE.fullmatch(path)]
+        return [path for path in self.nodes if is_gpu_file(path) or path == "/dev/dxg"]
 
     @property
     def libcuda(self) -> str | None:

@@ -10,11 +10,10 @@ from gpudiag.causes.shared.machine import WholeDriver, kept_for_others, on_the_b
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown
+from gpudiag.model.facts import DeviceNodeFacts, DriverFacts, Facts, NvmlFacts, Unknown, is_gpu_file
 from gpudiag.text import counted
 
 DRIVER_DOCUMENT = "https://download.nvidia.com/XFree86/Linux-x86_64/535.104.05/README/"
-_GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _CONTROL_FILE = "/dev/nvidiactl"
 _UVM_FILE = "/dev/nvidia-uvm"
 
@@ -45,7 +44,7 @@ class NoDevice:
         if (signs is not None and signs.shut_files) or kept_for_others(nodes):
             return None
         paths = [node.path for node in nodes.nodes]
-        missing = [] if any(map(_GPU_FILE.fullmatch, paths)) else ["/dev/nvidia0"]
+        missing = [] if any(map(is_gpu_file, paths)) else ["/dev/nvidia0"]
         missing += [] if _CONTROL_FILE in paths else [_CONTROL_FILE]
         inside = known.facts.container
         # gVisor's containers have the device files of the host, and a kernel of their own in place of its driver.

@@ -11,12 +11,11 @@ from shlex import quote
 from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.shared.packages import FailedImport
 from gpudiag.knowledge import names
+from gpudiag.knowledge.frames import FRAME, packages_in
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.requirements import canonical
 from gpudiag.model.facts import Facts, Requirement, TensorflowFacts, Unknown
 
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+')
-_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<top>[^/\\]+?)(?:\.py)?(?:[/\\]|$)")
 _MODULE = re.compile(
     r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module|bad magic number in) "
     r"'([\w.]+)'"
@@ -54,7 +53,7 @@ class Traceback:
         failed = FailedImport.of(evidence)
         if failed is None or not failed.error.startswith(_RAISED):
             return None
-        frames = (_FRAME.match(line) for line in _lines(evidence))
+        frames = (FRAME.match(line.lstrip()) for line in _lines(evidence))
         error = failed.error.removeprefix(_RAISED)
         error = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}..."
         return cls(error, tuple(frame["file"] for frame in frames if frame))
@@ -71,12 +70,12 @@ class Traceback:
         innermost first, without TensorFlow."""
         own = self.module.partition(".")[0] in _OF_PYTHON  # no distribution has it
         found = [distribution_of(self.module)] if self.module and not own else []
-        found += [distribution_of(place["top"]) for place in _INSTALLED.finditer(self.error)]
+        found += map(distribution_of, packages_in(self.error))
         for file in reversed(self.files):
-            if (place := _INSTALLED.search(file)) is not None:
-                if place["top"] in _OF_TENSORFLOW:
+            if packages := packages_in(file):
+                if packages[0] in _OF_TENSORFLOW:
                     break
-                found.append(distribution_of(place["top"]))
+                found.append(distribution_of(packages[0]))
         return tuple(dict.fromkeys(name for name in found if name not in _OF_TENSORFLOW and name not in _OF_PYTHON))
 
     def touches(self, requirement: Requirement) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -13,11 +12,19 @@ from gpudiag.causes.shared.signs import Signs
 from gpudiag.fix import Action, fill_in
 from gpudiag.knowledge.sandboxes import BY_NAME, Sandbox
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import ContainerFacts, DeviceNode, DeviceNodeFacts, Facts, SystemFacts, TriedFacts, Unknown
+from gpudiag.model.facts import (
+    ContainerFacts,
+    DeviceNode,
+    DeviceNodeFacts,
+    Facts,
+    SystemFacts,
+    TriedFacts,
+    Unknown,
+    is_gpu_file,
+)
 
 CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
 """The device files without which no GPU can be used."""
-_GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _NOBODY = ("nobody", "nogroup", "65534")
 _FILE_TYPES = {"d": "a folder", "-": "a plain file", "l": "a link to a file that does not exist"}
 _CHAR_DRIVERS = {"/dev/nvidia-uvm": ("nvidia-uvm",)}
@@ -96,12 +103,12 @@ class Refusals:
             if number != node.major
         ]
         refused = {refusal.node.path for refusal in found}
-        gpus = {path for path in {*known, *errors} if _GPU_FILE.fullmatch(path)}
+        gpus = {path for path in {*known, *errors} if is_gpu_file(path)}
         # A job is kept from the GPUs of others in the same way; that is no fault while it has one of its own.
         needed = tuple(
             refusal
             for refusal in found
-            if refusal.node.path in CONTROL or (_GPU_FILE.fullmatch(refusal.node.path) and gpus <= refused)
+            if refusal.node.path in CONTROL or (is_gpu_file(refusal.node.path) and gpus <= refused)
         )
         return cls(facts, nodes, needed, stage_of_driver(evidence.listing)) if needed else None
 

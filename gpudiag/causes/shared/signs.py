@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.machine import WholeDriver
-from gpudiag.model.facts import Unknown
+from gpudiag.model.facts import Unknown, is_gpu_file
 from gpudiag.model.missing import lost_gpus
 from gpudiag.probes.host.driver import concerns
 
 NO_NVML = "NVML Shared Library Not Found"
 """NVML's error if its library cannot be opened."""
-_GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _CONTROL_FILES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
@@ -96,7 +95,7 @@ class Signs(WholeDriver):
         opened = nvml.devices and nvml.error is None and len(nvml.devices) >= len(nodes.pci_gpus)
         asked = [node for node in nodes.nodes if not opened or "uvm" in node.path]
         closed = [node.path for node in asked if not (node.readable and node.writable)]
-        gpus = [node.path for node in nodes.nodes if _GPU_FILE.fullmatch(node.path)]
+        gpus = [node.path for node in nodes.nodes if is_gpu_file(node.path)]
         # A cluster may open to a job its own GPUs alone; that is not a fault.
         every_gpu = gpus if gpus and set(gpus) <= set(closed) else []
         shut = [path for path in closed if path in _CONTROL_FILES] + every_gpu
