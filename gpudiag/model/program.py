@@ -292,6 +292,10 @@ class Replicas(Record):
     is_held: bool = True
     """False if the program let go of the strategy before the first function ran: it asked it something, such as the
     number of replicas."""
+    variables: int | None = None
+    """How many variables, at least, were made in its scope, each copy counted; None: not known."""
+    outside: tuple[str, ...] = ()
+    """The lines of the program, the first ones, that made variables outside of the scope of every strategy."""
 
 
 class ClusterTask(Record):

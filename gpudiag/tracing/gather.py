@@ -33,7 +33,7 @@ from gpudiag.text import counted, printable
 from gpudiag.tracing import account, observed, requests, settings
 from gpudiag.tracing.effects import MASK
 from gpudiag.tracing.inside.gpudiag_watch.notes import MOST_FILES
-from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED, FORGOTTEN_AT, VARIABLES
+from gpudiag.tracing.inside.gpudiag_watch.scopes import ENTERED, FORGOTTEN_AT, VARIABLES, VARIABLES_OF
 from gpudiag.tracing.notes import Note, Notes
 from gpudiag.tracing.observed import Observed
 
@@ -438,6 +438,7 @@ def _clusters(notes: Notes, pid: int, began: float, answers: Mapping[str, str]) 
 
 def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
     made = tuple(name for name, _ in observed.made(notes).get("devices", ()))
+    outside = tuple(dict.fromkeys(note["line"] for note in notes.of("counter") if note["what"] == "outside"))
     for note in notes.of("strategy"):
         devices = tuple(map(short_device, note["devices"]))
         same = tuple(
@@ -448,4 +449,5 @@ def _replicas(notes: Notes, pid: int) -> Iterator[Replicas]:
         forgotten_at = notes.count(note, FORGOTTEN_AT) / 1e6
         began = [called["t"] for called in notes.of("counter") if called["what"] == "function"]
         is_held = not forgotten_at or any(note["t"] <= at <= forgotten_at for at in began)
-        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note), same, is_held)
+        of_it = notes.count(note, VARIABLES_OF)
+        yield Replicas(note["what"], note["line"], devices, made, pid, notes.count(note), same, is_held, of_it, outside)

@@ -100,6 +100,8 @@ _LIMIT = Setting("logical_devices", "GPU:0=[6144]", LINE, SettingFate.TOOK_EFFEC
 _SHARE = Setting("session", "per_process_gpu_memory_fraction=0.5", LINE, SettingFate.TOOK_EFFECT, process=7)
 _CARD = Booked(0, 12 * GIB, 0, 7 * GIB)
 _IDLE = replace(_CARD, idle_s=90.0, watched_s=100.0)
+_OF_STRATEGY = 'RuntimeError: Need to be inside "with strategy.scope()" for <MirroredStrategy object at 0x7f37>'
+_STEP_BACK = Placed("AssignSubVariableOp", "GPU:0", 4, process=7)
 _REPLICAS = Replicas("MirroredStrategy", LINE, ("GPU:0", "GPU:1"), ("CPU:0", "GPU:0", "GPU:1"), 7)
 _ON_GPU = Placed("MatMul", "GPU:0", 10, "", process=7)
 _ON_CPU = Placed("MatMul", "CPU:0", 500, "CPU:0", LINE, "", "scope", 7)
@@ -110,6 +112,7 @@ _STEP = Function("step", LINE, 1, 9, {"GPU:0": 3}, process=7)
 _SECOND = replace(GPU, name="GPU:1", gpu="1", peak_bytes=0)
 _TWO = replace(PROCESS, devices=(*PROCESS.devices, _SECOND))
 _RAN_NOTHING = replace(_REPLICAS, runs=0)
+_MIXED = replace(_RAN_NOTHING, variables=2, outside=(f"{LINE[:-3]}:9",))
 _MOVED = Copies("between GPUs", LINE, 200, 200 << 10, process=7)
 _ELSEWHERE = replace(_STEP, scopes={"GPU:1": ("GPU:0", "CPU:0")})
 
@@ -337,6 +340,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example("nothing was trained", _of(replicas=(_RAN_NOTHING,)), fires=False),
+        Example("an optimizer ran, without a function", _of(replicas=(_RAN_NOTHING,), placed=(_STEP_BACK,))),
+        Example("variables of both meet", _of(replicas=(_MIXED,), raised=(_OF_STRATEGY,))),
+        Example("all variables are its own", _of(replicas=(_REPLICAS,), raised=(_OF_STRATEGY,)), fires=False),
+        Example(
+            "another error", _of(replicas=(_MIXED,), raised=("ValueError: shapes (8, 4) and (3, 2)",)), fires=False
+        ),
         Example("one GPU", _of(replicas=(replace(_RAN_NOTHING, devices=("GPU:0",)),), functions=(_STEP,)), fires=False),
         Example(
             "a coordinator gives work",

@@ -49,6 +49,9 @@ FOUND: dict[str, dict[str, str | tuple[str, ...]]] = {
     },
     "hidden_by_import": {"every_gpu_hidden": "<string>:5: visible_devices GPU=[]"},
     "model_outside_scope": {"strategy_ran_nothing": "model_outside_scope.py:5"},
+    "model_compiled_in_scope": {
+        "strategy_ran_nothing": ("model_compiled_in_scope.py:6: made variables outside of every scope", "RuntimeError"),
+    },
     "settings_of_each_end": {
         "setting_without_effect": ("settings_of_each_end.py:5", "settings_of_each_end.py:11"),
     },

@@ -76,6 +76,7 @@ class State:
         self.graphs = {}
         self.sessions = {}
         self.strategies = {}
+        self.lines_outside = 0
         self.scopes = {}
         self.entered = {}
         self.alive = {}

@@ -147,7 +147,7 @@ def _noted(op, inputs, attrs, outputs) -> int:
         state.words[LAST_OP] = slot
         if _is_function(op):
             return slot
-        if state.entered and op in ("VarHandleOp", b"VarHandleOp"):
+        if op in ("VarHandleOp", b"VarHandleOp"):
             variable_made(device)
         if _count_moves(inputs, device):
             state.moving.add(slot)

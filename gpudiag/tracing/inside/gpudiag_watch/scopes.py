@@ -15,9 +15,11 @@ MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, VARIABLES, TENSORS = range(7)
 """Words of the counter of a line that makes device scopes: how many, how often one was entered, how often something
 ran before it was left, in this process and in the thread that entered it, how many variables were made in it: on
 GPUs in one for the CPU, and all others; and how many tensors of values of Python, for which no operation runs."""
-FORGOTTEN_AT = 1
-"""The word of the counter of a strategy with the time at which the program let go of it."""
+FORGOTTEN_AT, VARIABLES_OF = 1, 2
+"""Words of the counter of a strategy: the time at which the program let go of it, and how many variables were made in
+its scope; of variables that are made often the first sixteen alone are known."""
 _MOST_LEAVES = 64
+_MOST_LINES = 64
 _DISTRIBUTED = frozenset(("DistributedIteratorBase", "DistributedIterator", "PerReplica"))
 """Classes of what a strategy gives each replica its own part of."""
 
@@ -103,13 +105,29 @@ def innermost_scope():
 
 
 def variable_made(device) -> None:
-    """Count a variable that was made in a scope of this thread: in one for the CPU, strategies make it on GPUs."""
-    slot, is_for_cpu = innermost_scope()
-    if slot != HEAD and state.words is not None:
+    """Count a variable by the scopes around it: of a device, where those for the CPU do not bind a strategy, and of a
+    strategy; outside of all strategies by its line.
+    """
+    slot, is_for_cpu = innermost_scope() if state.entered else (HEAD, False)
+    if slot != HEAD:
         if not is_for_cpu or "GPU" not in device:
             state.words[slot + VARIABLES] += 1
         elif state.strategies:
             state.words[slot + ELSEWHERE] += 1
+    distribute = sys.modules.get("tensorflow.python.distribute.distribute_lib")
+    if distribute is None:
+        return
+    slot = state.strategies.get(id(distribute.get_strategy().extended))
+    if slot is None:
+        line = line_of_program()
+        slot = state.slots.get(("outside", line))
+        if slot is None and state.lines_outside < _MOST_LINES:
+            state.lines_outside += 1
+            slot = state.slots["outside", line] = new_slot("outside", "", "", "", line, "")
+        if slot is not None:
+            state.words[slot] += 1
+    elif slot != HEAD:
+        state.words[slot + VARIABLES_OF] += 1
 
 
 def _ran():
@@ -180,7 +198,7 @@ def _strategy(strategy) -> None:
         return
     extended = strategy.extended
     devices = [short_device(str(device)) for device in extended.worker_devices][:256]
-    slot = new_slot("strategy", type(strategy).__name__, "", "", "", "", words=2)
+    slot = new_slot("strategy", type(strategy).__name__, "", "", "", "", words=3)
     state.strategies[id(extended)] = slot
     key = id(extended)
     state.alive[key] = ref(strategy, lambda _: _forgotten(key, slot))
