@@ -16,7 +16,7 @@ from gpudiag.errors import UsageError
 from gpudiag.folders import Folder
 from gpudiag.hardware.peers import asked
 from gpudiag.model.program import ProgramTrace
-from gpudiag.tracing import failed_lines, gather, notes, peers, sampler
+from gpudiag.tracing import gather, notes, own_lines, peers, sampler
 from gpudiag.tracing.inside.gpudiag_watch.notes import FOLDER
 
 INSIDE = Path(__file__).parent / "inside"
@@ -102,7 +102,7 @@ def _run(
     trace = gather.gathered(
         processes, tuple(command), ended, began, time.monotonic() - clock, booked=booked, answers=answers
     )
-    return Ran(outcome.status, failed_lines.explained(trace) if trace.raised else trace)
+    return Ran(outcome.status, own_lines.explained(trace))
 
 
 def _ended(code: int, before: str) -> str:

@@ -1,4 +1,4 @@
-"""Which of a program's lines in a traceback lint explains; nothing is started."""
+"""What lint says of the lines at which a program ended, and of options that were never set; nothing is started."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpudiag.lint import rule
-from gpudiag.model.program import Process, ProgramTrace
-from gpudiag.tracing import failed_lines
+from gpudiag.model.program import Booked, MadeDevice, Process, ProgramTrace, Setting
+from gpudiag.model.program import SettingFate as Fate
+from gpudiag.tracing import own_lines
 
 _PROGRAM = """\
 import os
@@ -33,7 +34,7 @@ def _explain(file: Path, *, error: str) -> ProgramTrace:
         error,
     )
     process = Process(pid=7, parent=1, how="started", command=("python",), python="3.11", began_s=0.0)
-    return failed_lines.explained(
+    return own_lines.explained(
         ProgramTrace(("python", str(file)), "exit status 1", 1.0, processes=(process,), raised=traceback)
     )
 
@@ -83,3 +84,36 @@ def test_a_rule_that_raises_costs_neither_the_trace_nor_the_other_rules(
     trace = _explain(file, error=_INDEX_ERROR)
     assert (trace.ended, trace.failed_lines) == ("exit status 1", ())
     assert trace.processes[0].missing == ("gpudiag lint failed (ImportError: no such rule): please report it",)
+
+
+_NEVER = """\
+import sys
+import tensorflow as tf
+gpus = tf.config.list_physical_devices("GPU")
+if {test}:
+    tf.config.experimental.set_memory_growth(gpus[0], True)
+print(tf.ones([2]))
+"""
+
+
+def _settings(file: Path, *, test: str, taken: int = 15 << 30, set_at: str = "") -> tuple[Setting, ...]:
+    """Return the settings of a program that ended well, with those that were not made."""
+    file.write_text(_NEVER.format(test=test))
+    device = MadeDevice("GPU:0", 14 << 30, "0")
+    process = Process(7, 1, "started", ("python", str(file)), "3.11", 0.0, "2.21.0", devices=(device,))
+    made = (Setting("memory_growth", "GPU:0=True", set_at, Fate.TOO_LATE, process=7),) if set_at else ()
+    card = Booked(0, 16 << 30, 0, taken, ((7, taken),))
+    trace = ProgramTrace(("python", str(file)), "exit status 0", 1.0, (process,), made, booked=(card,))
+    return own_lines.explained(trace).settings[len(made) :]
+
+
+def test_an_option_that_was_never_set_is_told_if_all_memory_was_taken(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    chosen = _settings(file, test="len(sys.argv) > 9")
+    assert [(row.what, row.line, row.fate) for row in chosen] == [("memory_growth", f"{file}:5", Fate.NOT_REACHED)]
+    assert chosen[0].why == "no process called it; NVML: 15,360 MiB of the 16,384 MiB of card 0 were taken"
+    never = _settings(file, test="len(gpus) < 0")
+    assert [row.fate for row in never] == [Fate.IGNORED]
+    assert "train.py:4: len(gpus) < 0 is always false" in never[0].why
+    assert not _settings(file, test="len(sys.argv) > 9", taken=1 << 30)
+    assert not _settings(file, test="len(sys.argv) < 9", set_at=f"{file}:5")
