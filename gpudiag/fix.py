@@ -83,6 +83,8 @@ class Kind(str, Enum):
     """A card, a cable, a power supply or a slot has to be replaced or repaired by hand."""
     ASK_ADMIN = "ask the administrator"
     """Only an administrator of the machine, the cluster or the service can do it."""
+    ASK_USER = "ask another user"
+    """Only the user of another process can do it."""
 
     @property
     def can_harm(self) -> bool:

@@ -89,7 +89,7 @@ class Place:
             prefix=system.prefix,
             root=system.root,
             sudo=system.sudo,
-            node=system.hostname.partition(".")[0],
+            node=facts.variables.get("SLURMD_NODENAME") or system.hostname.partition(".")[0],
             started_by=_started_by(facts, system.started_by),
             unit="" if isinstance(container, Unknown) else container.sandbox_name,
             system=system_of(system.os),
@@ -197,10 +197,19 @@ def fitted_all(actions: Iterable[Action], place: Place) -> tuple[Action, ...]:
         if pairs and pairs[0][0].role is Role.ALTERNATIVE:
             pairs[0] = (pairs[0][0].replaced(role=Role.FIX), pairs[0][1])
     kept = [new for new, _ in pairs]
-    if place.job and any(action.kind in _OF_THIS_NODE and _is_asked(action, place) for _, action in pairs):
+    of_node = {action.kind for _, action in pairs if _is_of_this_node(action, place)}
+    if place.job and of_node:
         command = place.job.elsewhere.format(node=place.node or "NODE")
-        kept.insert(0, fix.start(command, "another node has no such fault; report this one to its administrators"))
+        fault = "another node has no such fault; report this one to its administrators"
+        kept.insert(0, fix.start(command, "takes another node" if of_node == {Kind.ASK_USER} else fault))
     return distinct(kept) or general
+
+
+def _is_of_this_node(action: Action, place: Place) -> bool:
+    """Return whether a job is rid of a fault on another node, which is the first thing that its user can do."""
+    if action.kind in (Kind.RESET_GPU, Kind.REPLACE_HARDWARE, Kind.ASK_USER):
+        return action.role is not Role.CHECK
+    return action.kind in (Kind.REBOOT, Kind.RELOAD_DRIVER) and _is_asked(action, place)
 
 
 def _is_asked(action: Action, place: Place) -> bool:
@@ -496,8 +505,6 @@ def _with_clauses(action: Action, general: Action, place: Place) -> Action:
 
 
 _ASKS = ("ask ", "have ")
-_OF_THIS_NODE = (Kind.REBOOT, Kind.RESET_GPU, Kind.RELOAD_DRIVER, Kind.REPLACE_HARDWARE)
-"""Kinds of actions for faults that one node of a cluster has, and others do not."""
 
 
 def _asked(place: Place) -> str:

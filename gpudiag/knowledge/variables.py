@@ -246,6 +246,7 @@ CONTEXT = frozenset(
         "PYTHONPATH",
         "RAY_JOB_ID",
         "RAY_RAYLET_PID",
+        "SLURMD_NODENAME",
         "SLURM_GPUS",
         "SLURM_GPUS_ON_NODE",
         "SLURM_GPUS_PER_NODE",

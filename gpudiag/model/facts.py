@@ -415,6 +415,12 @@ class GpuState(Record):
     power_default_watts: int | None = None
     clock_mhz: int | None = None
     clock_max_mhz: int | None = None
+    temperature: int | None = None
+    """Degrees Celsius."""
+    temperature_max: int | None = None
+    """The temperature from which the driver lowers the clock, in degrees Celsius (GPU Max Operating Temp)."""
+    display: bool | None = None
+    """True if a display has the GPU in use: a time limit for kernels then holds."""
     fabric: str | None = None
     """Its registration with the NVSwitch fabric: ``not_supported``, ``not_started``, ``in_progress``, ``completed``."""
     fabric_error: int | None = None

@@ -22,6 +22,7 @@ CAUSES = {
     "driver_upgraded_without_reboot": "library_and_module_differ",
     "nvlink_down": "gpu_differs_from_twins",
     "nvml_not_opened": "nvml_missing",
+    "power_limit_slows_gpu": "hardware_slows_gpu",
 } | dict.fromkeys(
     (
         *("setting_came_too_late", "setting_misspelt", "setting_overridden", "setting_refused"),

@@ -29,10 +29,11 @@ from examples.senses import (
     written,
 )
 from gpudiag.cause import Evidence
-from gpudiag.causes.shared.memory import instead
+from gpudiag.causes.shared.holding import instead
 from gpudiag.model import codec
 from gpudiag.model.facts import (
     ContainerFacts,
+    EnvironmentFacts,
     Facts,
     GpuProcess,
     GpuState,
@@ -301,10 +302,68 @@ def test_a_desktop_is_not_to_be_ended() -> None:
     assert not any("end that" in action.note or action.kind.can_harm for action in cause.fix)
 
 
-@pytest.mark.parametrize("process", [None, GpuProcess(4711, 39 << 30)])
-def test_who_is_outside_a_container_cannot_be_seen_inside(process: GpuProcess | None) -> None:
+@pytest.mark.parametrize(
+    ("process", "look"),
+    [
+        (None, "nvidia-smi  # on the host: a container cannot see which process holds the memory"),
+        (GpuProcess(4711, 39 << 30), "ps -o pid,user,etime,args -p 4711  # on the host: its number is the host's"),
+    ],
+)
+def test_who_is_outside_a_container_cannot_be_seen_inside(process: GpuProcess | None, look: str) -> None:
     (cause,) = diagnose(held(process, DOCKER)).causes
-    assert fix_line(cause.fix[0]) == "nvidia-smi  # on the host: a container cannot see which process holds the memory"
+    assert fix_line(cause.fix[0]) == look
+    assert not any("GROWTH" in action.command or action.kind.can_harm for action in cause.fix)
+
+
+def of_user(**changes: object) -> GpuProcess:
+    holder = ProcessIdentity(user="someone", command="python train.py", parent_gone=False)
+    return replace(HELD, holder=replace(holder, **changes))
+
+
+def test_a_process_of_ones_own_is_looked_at_and_ended_and_growth_needs_room() -> None:
+    (cause,) = diagnose(held(of_user())).causes
+    assert [action.command for action in cause.fix] == ["ps -o pid,user,etime,args -p 4711", "kill 4711"]
+    (cause,) = diagnose(held(replace(HELD, holder=None))).causes
+    assert not any(action.kind.can_harm for action in cause.fix)
+    room = replace(card(), memory_used_bytes=30 << 30, processes=(of_user(),))
+    (cause,) = diagnose(Seen(raised=FULL).on(nvml=devices(room))).causes
+    assert "export TF_FORCE_GPU_ALLOW_GROWTH=true" in [action.command for action in cause.fix]
+
+
+def test_in_a_job_another_users_process_is_left_to_it_and_another_node_taken() -> None:
+    slurm = ContainerFacts(None, (), kubernetes=False, slurm_job="17")
+    environment = EnvironmentFacts({"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "gpu07"})
+    full = replace(card(), memory_used_bytes=39 << 30, processes=(of_user(user="bob", of_another_user=True),))
+    seen = Seen(raised=FULL).on(nvml=devices(full), container=slurm, environment=environment)
+    (cause,) = diagnose(seen).causes
+    first, second, *_ = cause.fix
+    assert (first.command, first.note) == ("sbatch --exclude=gpu07 SCRIPT", "takes another node")
+    assert second.note.startswith("ask bob to end process 4711")
+    full = replace(full, processes=(of_user(),))  # one's own is ended here
+    (cause,) = diagnose(Seen(raised=FULL).on(nvml=devices(full), container=slurm, environment=environment)).causes
+    assert not any("sbatch" in action.command for action in cause.fix)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expression"),
+    [
+        ({"LOCAL_RANK": "1"}, "os.environ['LOCAL_RANK']"),
+        (
+            {"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "0,2"},
+            "os.environ['CUDA_VISIBLE_DEVICES'].split(',')[int(os.environ['LOCAL_RANK']) % 2]",
+        ),
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "6"}, "str(int(os.environ['LOCAL_RANK']) % 3)"),
+    ],
+)
+def test_each_rank_gets_a_gpu_of_its_own_in_the_programs_words(variables: dict[str, str], expression: str) -> None:
+    """Rank 0 is on every GPU: no other one is free, and each process has to choose its own."""
+    rank = of_user(rank="RANK=0", run="SLURM_JOB_ID")
+    three = example_facts(3).nvml_devices
+    gpus = [replace(gpu, memory_used_bytes=gpu.memory_total_bytes - 1, processes=(rank,)) for gpu in three]
+    seen = Seen(raised=FULL).on(3, nvml=devices(*gpus), environment=EnvironmentFacts(variables))
+    (cause, *_) = diagnose(seen).causes
+    assert cause.fix[0].command == f"os.environ['CUDA_VISIBLE_DEVICES'] = {expression}"
+    assert not any(action.kind.can_harm for action in cause.fix)
 
 
 def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:

@@ -86,7 +86,7 @@ def honest(chance: random.Random, count: int) -> Evidence:
             "pcie_generation": chance.choice([1, 2, 4]) if idle else 4,
             "performance_state": chance.choice([5, 8]) if idle else chance.choice([0, 2]),
             "slowed_by": ("idle",) if idle else chance.choice([(), ("power_cap",), ("warm",)]),
-            "clock_mhz": chance.randrange(210, 1411),
+            "clock_mhz": chance.randrange(210 if idle else 900, 1411),
             "power_limit_watts": sold - chance.randrange(0, 8),
             "power_default_watts": sold,
             "corrected_errors": chance.choice([0, 0, 0, 3, 40, 300]),

@@ -449,8 +449,25 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             WORKS.on(nvml=devices(card("NVIDIA GeForce RTX 4070 Laptop GPU", slowed_by=("power_brake",)))),
             fires=False,
         ),
-    ),
-    "power_limit_slows_gpu": (
+        Example(
+            "by the driver, for heat, as in https://github.com/NVIDIA/nvidia-settings/issues/67",
+            WORKS.on(
+                nvml=devices(card("NVIDIA GeForce MX330", slowed_by=("warm",), clock_mhz=139, clock_max_mhz=1911))
+            ),
+        ),
+        Example("warm, at nearly all of its clock", WORKS.on(nvml=devices(card(slowed_by=("warm",)))), fires=False),
+        Example(
+            "a notebook in state 8",
+            WORKS.on(
+                nvml=devices(card("NVIDIA GeForce MX330", slowed_by=("warm",), clock_mhz=139, performance_state=8))
+            ),
+            fires=False,
+        ),
+        Example(
+            "a T4 at its own limit of power",
+            WORKS.on(nvml=devices(card("Tesla T4", slowed_by=("power_cap",), clock_mhz=585, clock_max_mhz=1590))),
+            fires=False,
+        ),
         Example(
             "a limit of power",
             WORKS.on(

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
-from gpudiag.causes.shared.memory import command_for_holders, holders
+from gpudiag.causes.shared.holding import Holders, instead
+from gpudiag.causes.shared.memory import holders
 from gpudiag.fix import Role, check, configure, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -38,7 +39,11 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     used = [pair for pair in held if computing(pair[1])]
     gpu, device = (used or held)[0]
     pids = ", ".join(map(str, computing(device)))
-    other = gpus.without([gpu for gpu, _ in used or held])
+    rest = [gpu for gpu, _ in used or held]
+    other = gpus.without(rest)
+    if other.change is not None and len(rest) < len(gpus.gpus):  # of a job and its ranks not every GPU is to be chosen
+        other = instead(facts, [device for _, device in used or held], "")
+    holding = Holders.of(facts, [device], other)
     yield Match(
         evidence=(
             f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
@@ -48,8 +53,8 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
         confidence=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={
             "index": gpu.index,
-            "holder": f"process {pids} uses it" if pids else "another process uses or used it",
+            "holder": f"{holding.who} uses it{holding.why}" if pids else "another process uses or used it",
         },
-        fix=(command_for_holders(facts, [device]), other, CAUSE.fix[2]),
-        tried=other,
+        fix=(*holding.fix(), CAUSE.fix[2]),
+        tried=other if other is not None and other.change else None,
     )

@@ -8,18 +8,8 @@ tensor. TF_DEVICE_MIN_SYS_MEMORY_IN_MB, if it is set, is the reserve.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Unprovoked
-from gpudiag.causes.shared.memory import (
-    command_for_holders,
-    described,
-    devices_in_scope,
-    free_bytes,
-    gib,
-    holders,
-    holding,
-    instead,
-    largest_holder,
-    shared_otherwise,
-)
+from gpudiag.causes.shared.holding import Holders, described, instead
+from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, holders, shared_otherwise
 from gpudiag.fix import edit_note, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import text
 from gpudiag.knowledge.messages.memory import POOL_FULL
@@ -59,24 +49,21 @@ def _little_now(facts: Facts, log: Unprovoked) -> list[Match]:
     left = {}
     for device in devices_in_scope(facts):
         free = free_bytes(device) - (reserve if reserve < free_bytes(device) else 0)
-        if free < device.memory_total_bytes * (_SHARED if largest_holder(device) else _LITTLE):
+        if free < device.memory_total_bytes * (_SHARED if _largest(device) else _LITTLE):
             left[device] = free
     if not left:
         return []
     device = min(left, key=lambda gpu: left[gpu])
     reserved = left[device] < free_bytes(device)
     release = unset(_RESERVE) if reserved else None
-    holder = None if reserved else largest_holder(device)
-    held = None if holder is None else holding(holder, facts)
-    ends = held.fix if held else (command_for_holders(facts, [device]),) if holder else CAUSE.fix[:1]
-    other = instead(facts, tuple(left), "or use only GPUs that are free")
-    first = (other, *ends) if other and not other.change else (*ends, other)  # a rank's own GPU
+    holder = None if reserved else _largest(device)
+    held = Holders.of(facts, [device], instead(facts, tuple(left), "or use only GPUs that are free"))
     seen = [*map(holders, left), *([f"{_RESERVE}={value}"] if reserved else [])]
     return [
         Match(
             evidence=(*seen, *log.said(DEVICE_CREATED, most=1)),
             figures={**_left(device, left[device]), "holder": _words(holder) if holder else ""},
-            fix=(release, CAUSE.fix[1]) if release else (*first, CAUSE.fix[1]),
+            fix=(release, CAUSE.fix[1]) if release else (*held.fix(), CAUSE.fix[1]),
             tried=release,
             # Beside another program the GPU can be used, if not by a program that needs all of it.
             stage=None if left[device] < device.memory_total_bytes * _LITTLE else Stage.CONFIGURATION,
@@ -98,6 +85,14 @@ def _little_then(facts: Facts, program: Program) -> list[Match]:
         seen = (text(made.line), *failed, holders(device))
         return [Match(seen, Confidence.POSSIBLE, _left(device, int(made["mib"]) << 20), fix=(first, CAUSE.fix[1]))]
     return []
+
+
+def _largest(device: NvmlDevice) -> GpuProcess | None:
+    """Return the process of another program that holds at least a quarter of a GPU's memory, the largest; None if none
+    is known."""
+    least = device.memory_total_bytes / 4
+    others = (process for process in device.processes if process.computes and (process.used_bytes or 0) >= least)
+    return max(others, key=lambda process: process.used_bytes or 0, default=None)
 
 
 def _words(holder: GpuProcess) -> str:

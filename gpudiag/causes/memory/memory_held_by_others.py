@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.devices import ChosenGpus
+from gpudiag.causes.shared.holding import Holders, instead
 from gpudiag.causes.shared.memory import (
     GROW,
     GROW_BY_VARIABLE,
     checked,
-    command_for_holders,
-    described,
     devices_in_scope,
     holders,
-    holding,
-    instead,
     refused_with_room,
     shared_otherwise,
 )
@@ -33,7 +30,7 @@ CAUSE = Cause(
     title="out of GPU memory: {who} holds it{why}",
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
-        edit_note("end that process, or let it take only what it needs:"),
+        edit_note("or let each take only what it needs:"),
         GROW,
         GROW_BY_VARIABLE,
         export("CUDA_VISIBLE_DEVICES", "GPU-00000001-0000-4000-8000-000000000000", "or use another GPU"),
@@ -53,26 +50,14 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
         return
     taken = [device for device in devices_in_scope(facts) if device.memory_used_bytes > device.memory_total_bytes / 2]
     free = [device for device in devices_in_scope(facts) if device.memory_used_bytes < device.memory_total_bytes / 4]
-    listed = [process for device in taken for process in (*device.processes, *device.opened_by)]
-    computing = [process for process in listed if process.computes] or listed  # a desktop holds little beside them
-    processes = {process.pid: process for process in computing}
-    largest = max(processes.values(), key=lambda process: process.used_bytes or 0, default=None)
-    held = holding(largest, facts) if largest else None
     full = [device for device in devices_in_scope(facts) if device not in free]
     other = instead(facts, full, "or use another GPU") if free else gpus.hidden_and_free
+    held = Holders.of(facts, taken, other if taken else None)
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
-    grow = (None if held and held.is_wanted else CAUSE.fix[1], *CAUSE.fix[2:4])
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
-        figures={
-            "who": f"process {', '.join(map(described, processes.values()))}" if processes else "another process",
-            "why": f"; {'the largest: ' if len(processes) > 1 else ''}{held.words}" if held and held.words else "",
-        },
-        fix=(
-            *(held.fix if held else (command_for_holders(facts, taken),)),
-            *(grow if held is None or held.can_share else ()),
-            other if taken else None,
-        ),
+        figures={"who": held.who or "another process", "why": held.why},
+        fix=held.fix(None if held.is_wanted else CAUSE.fix[1], *CAUSE.fix[2:4]),
         tried=other if here and taken and free and other and other.change else None,
     )

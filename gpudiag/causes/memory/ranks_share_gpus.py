@@ -8,7 +8,8 @@ others run out of memory. A mask that is the same for all processes puts them on
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Rows
-from gpudiag.causes.shared.launchers import Launcher, LocalRank
+from gpudiag.causes.shared.holding import Holders, own_gpu
+from gpudiag.causes.shared.launchers import Launcher
 from gpudiag.causes.shared.memory import checked, devices_in_scope, holders
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.fix import Role, check, edit, export
@@ -37,22 +38,17 @@ CAUSE = Cause(
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 
 
-def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | None) -> Matches:
+def find(facts: Facts, rows: Rows, launcher: Launcher | None) -> Matches:
     full = checked(rows, DEVICE_FULL)
     taken = [gpu for gpu in devices_in_scope(facts) if gpu.memory_used_bytes > gpu.memory_total_bytes / 2]
     started = (launcher.name, launcher.processes, launcher.variable) if launcher else _of_xdist(facts)
     if not full or not taken or started is None or facts.variables.get(FORCE_GROWTH) == "true":
         return
     name, processes, variable = started
-    visible, gpus = len(gpus_in_scope(facts)), len(facts.nvml_devices)
-    pids = ",".join(dict.fromkeys(str(process.pid) for gpu in taken for process in gpu.processes))
-    of_run = [process.holder is not None and process.holder.run for gpu in taken for process in gpu.processes]
-    number = "os.environ['LOCAL_RANK']" if rank is None else f"os.environ['{rank.variable}']"
-    if name == _XDIST:
-        number = f"str(int({number}[2:]) % {gpus})"
-    elif processes > gpus:
-        number = f"str(int({number}) % {gpus})"
-    own = edit(f"os.environ['{MASK}'] = {number}", "gives each process one GPU; must come before import tensorflow")
+    visible = len(gpus_in_scope(facts))
+    held = Holders.of(facts, taken, own_gpu(facts) or own_gpu(facts, "LOCAL_RANK"))
+    of_run = [process.holder is not None and process.holder.run for process in held.processes]
+    pids = ",".join(str(process.pid) for process in held.processes)
     yield Match(
         evidence=(
             *full,
@@ -64,10 +60,10 @@ def find(facts: Facts, rows: Rows, launcher: Launcher | None, rank: LocalRank | 
             "launcher": name,
             "processes": processes,
             "all": f"all {visible} GPUs" if visible > 1 else "the one GPU",
-            "who": f"process {pids.replace(',', ', ')}" if pids else "another one",
+            "who": held.who or "another one",
         },
         fix=(
-            own if gpus > 1 else None,
+            held.other,
             CAUSE.fix[1],
             check(f"ps -o pid,user,etime,args -p {pids}", _IF_OTHER) if pids and not all(of_run) else None,
         ),

@@ -23,7 +23,10 @@ class Launcher:
     @classmethod
     def of(cls, evidence: Evidence) -> Launcher | None:
         """Return the launcher; the innermost, if one starts another (mpirun in a Slurm job)."""
-        variables = evidence.facts.variables
+        return cls.in_variables(evidence.facts.variables)
+
+    @classmethod
+    def in_variables(cls, variables: Mapping[str, str]) -> Launcher | None:
         for name, variable in _LAUNCHERS.items():
             if found := re.match(r"\d{1,6}", variables.get(variable, "")):
                 return cls(name, int(found[0]), variable) if int(found[0]) > 1 else None
