@@ -243,6 +243,11 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a job of LSF": ({"same_job": "LSB_JOBID=17"}, "process of the same job (LSB_JOBID=17)", "give each process"),
     "Ray": ({"command": "ray::BaseWorker", "same_job": "RAY_JOB_ID=1"}, "a worker of Ray, of the same", "num_gpus=1"),
     "another user": ({"user": "bob", "of_another_user": True}, "process 4711 (of bob, python train.py", "ask bob"),
+    "a notebook of another user": (
+        {"user": "bob", "of_another_user": True, "command": "python -m ipykernel_launcher ..."},
+        "a notebook's kernel",
+        "ask bob: in Jupyter: Kernel, Shut Down Kernel",
+    ),
     "a desktop": ({"command": "gnome-shell"}, "it draws the screen", "another GPU"),
     "MPS": ({"command": "nvidia-cuda-mps-server"}, "the server of MPS", "nvidia-cuda-mps-control"),
 }
@@ -338,7 +343,7 @@ def test_in_a_job_another_users_process_is_left_to_it_and_another_node_taken() -
     (cause,) = diagnose(seen).causes
     first, second, *_ = cause.fix
     assert (first.command, first.note) == ("sbatch --exclude=gpu07 SCRIPT", "takes another node")
-    assert second.note.startswith("ask bob to end process 4711")
+    assert second.note == "ask bob: end process 4711, which is not yours"
     full = replace(full, processes=(of_user(),))  # one's own is ended here
     (cause,) = diagnose(Seen(raised=FULL).on(nvml=devices(full), container=slurm, environment=environment)).causes
     assert not any("sbatch" in action.command for action in cause.fix)

@@ -9,7 +9,7 @@ from gpudiag.causes.shared.launchers import Launcher, LocalRank, allocated
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import ROOM_BYTES, devices_in_scope, free_bytes
 from gpudiag.causes.shared.visibility import MASK
-from gpudiag.fix import Action, Kind, Where, check, edit, export, note, nvidia_smi, run
+from gpudiag.fix import Action, Kind, Role, Where, check, edit, export, note, nvidia_smi, run
 from gpudiag.knowledge.starters import BY_NAME
 from gpudiag.model.facts import DEAD, UNINTERRUPTIBLE, ZOMBIE, Facts, GpuProcess, NvmlDevice, ProcessIdentity, Unknown
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
@@ -211,12 +211,23 @@ def _by_program(process: GpuProcess, holder: ProcessIdentity, facts: Facts) -> H
     if command.startswith("nvidia-cuda-mps"):
         clients = check("echo ps | nvidia-cuda-mps-control", "lists the clients: the memory is theirs")
         return Holding("it is the server of MPS, for its clients", (clients,), True)
+    what = _what_ends(program, command)
+    if not holder.of_another_user:
+        return what
+    root = not isinstance(facts.system, Unknown) and facts.system.root
+    if root and what is not None:
+        return what
+    end = what.fix[0].text if what is not None else f"end process {process.pid}, which is not yours"
+    ask = note(f"ask {holder.user or 'its user'}: {end}", kind=Kind.ASK_USER)
+    kill = run(f"kill {process.pid}", "as root, if its user agrees", kind=Kind.END_PROCESS, role=Role.ALTERNATIVE)
+    return Holding("" if what is None else what.words, (ask, kill) if root else (ask,), is_ours=False)
+
+
+def _what_ends(program: str, command: str) -> Holding | None:
+    """Return how what this program holds is given back, if the program itself has a way to do it."""
     if program in ("ollama", "ollama_llama_server"):
         unload = check("ollama ps", "shows its model, and until when it stays loaded: ollama stop MODEL unloads it")
         return Holding("it is Ollama, which keeps a model loaded", (unload,))
-    if holder.of_another_user:
-        ask = f"ask {holder.user or 'its user'} to end process {process.pid}: it is another user's"
-        return Holding("", (note(ask, kind=Kind.ASK_USER),), is_ours=False)
     if "ipykernel" in command:
         shut = note("in Jupyter: Kernel, Shut Down Kernel, of the notebook that is not needed")
         return Holding("it is a notebook's kernel", (shut,), True)
