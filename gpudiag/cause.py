@@ -49,6 +49,7 @@ from gpudiag.model.facts import (
     TriedFacts,
     Unknown,
 )
+from gpudiag.model.missing import working_brothers
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.report import Figure, Finding, Gpu, Judged, Limits, Row, Severity
 from gpudiag.place import Place, fitted_all
@@ -308,6 +309,27 @@ def _is_of_the_host(action: Action) -> bool:
     return action.where is Where.HERE and action.kind.is_of_the_host
 
 
+def _beside_brothers(actions: list[Action], gpus: tuple[str, ...], facts: Facts) -> list[Action]:
+    """Return the actions for GPUs that do not start beside others of their model that do: another driver is none.
+
+    The others can be used meanwhile. That a fault goes with the card into another slot, or stays with the slot, tells
+    which of both is to be replaced.
+    """
+    brothers = [brother for gpu in gpus for brother in working_brothers(facts, gpu)]
+    if not gpus or not all(working_brothers(facts, gpu) for gpu in gpus):
+        return actions
+    others = ",".join(dict.fromkeys(device.uuid for device in facts.nvml_devices))
+    first = fix.export("CUDA_VISIBLE_DEVICES", others, "uses the others until it is repaired")
+    exchange = fix.note(
+        f"switch the machine off and on; if it stays so, exchange it with GPU {brothers[0].index}: a fault that goes "
+        "with the card is the card's, else it is the slot's or the power's",
+        kind=Kind.REPLACE_HARDWARE,
+    )
+    kept = [action for action in actions if action.kind not in (Kind.CHANGE_DRIVER, Kind.REPLACE_HARDWARE)]
+    restart = [action for action in kept if action.kind is Kind.REBOOT]
+    return [first, exchange, *(action for action in kept if action not in restart), *restart]
+
+
 def _set_by_python(name: str, file: str) -> Action:
     """Return how to remove a variable that ``file`` sets whenever Python starts; ``file`` is "" if it is not known."""
     if file == PRELOAD:
@@ -401,6 +423,7 @@ class CatalogueCause:
         if not isinstance(evidence.facts.container, Unknown) and evidence.facts.container.name is not None:
             actions = [action.replaced(where=Where.HOST) if _is_of_the_host(action) else action for action in actions]
         tried = None if match.tried is None else actions[chosen.index(match.tried)]
+        actions = _beside_brothers(actions, match.gpus, evidence.facts)
         change = (tried and tried.change) or {}
         trial = FixAttempt(change) if change else None
         seen = match.evidence

@@ -57,6 +57,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         control_group=printable(group) if group else None,
         user_namespace=_user_namespace(root),
         overrides_permissions=_overrides_permissions(root),
+        has_filter=_has_filter(root),
         limits=in_force_limits,
     )
 
@@ -103,6 +104,12 @@ def _user_namespace(root: Path) -> str | None:
     """Return the lines of ``uid_map``, ``0 1000 1; 1 100000 65536``; None if every user has its own number."""
     lines = [" ".join(line.split()) for line in read_text(root / "proc/self/uid_map").splitlines()]
     return None if not lines or lines == ["0 0 4294967295"] else "; ".join(lines)
+
+
+def _has_filter(root: Path) -> bool | None:
+    """Return whether seccomp filters the system calls of this process (mode 2 of ``proc_pid_status(5)``)."""
+    lines = read_text(root / "proc/self/status").splitlines()
+    return next((line.split()[1:] == ["2"] for line in lines if line.startswith("Seccomp:")), None)
 
 
 def _overrides_permissions(root: Path) -> bool | None:

@@ -107,7 +107,15 @@ def _ulimits(root: Path) -> Iterator[Limit]:
     for line in read_text(root / "proc/self/limits").splitlines():
         for name in _ULIMITS:
             if line.startswith(name) and (found := re.match(r"\s+(\d+)\s+(\S+)", line[len(name) :])):
-                yield Limit(name, int(found[1]), "/proc/self/limits", is_hard=found[1] == found[2])
+                used = _threads(root) if name == "Max processes" else None
+                yield Limit(name, int(found[1]), "/proc/self/limits", used, is_hard=found[1] == found[2])
+
+
+def _threads(root: Path) -> int | None:
+    """Return how many threads the machine has, of all users (``proc_loadavg(5)``); None if it is not known."""
+    fields = read_text(root / "proc/loadavg").split()
+    total = fields[3].partition("/")[2] if len(fields) > 3 else ""
+    return int(total) if total.isdecimal() else None
 
 
 def _overcommit(root: Path) -> Iterator[Limit]:

@@ -635,6 +635,8 @@ class ContainerFacts(FactFamily, tag="container"):
     """The users that exist in this user namespace, as ``/proc/self/uid_map`` lists them; None if all do."""
     overrides_permissions: bool | None = None
     """Whether permissions of files do not bind this process (CAP_DAC_OVERRIDE); None: not known."""
+    has_filter: bool | None = None
+    """Whether system calls of this process pass a filter (seccomp), which may refuse some; None: not known."""
     limits: tuple[Limit, ...] = ()
     """The limits of control groups, ``ulimit`` and overcommit that are in force."""
     job_gpus: Momentary[tuple[int, ...] | None] = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 
 _NVIDIA = "nvidia"
 """The kernel driver of the GPUs that NVML counts; a GPU with any other driver is used for something else."""
@@ -51,6 +51,21 @@ def uncounted_gpus(facts: Facts) -> tuple[str, ...]:
     ]
     # NVML does not say where the GPUs are that it cannot describe: they are among these.
     return tuple(rest) if len(rest) > len(nvml.undescribed) and (mask is None or more) else ()
+
+
+def working_brothers(facts: Facts, gpu: str) -> tuple[NvmlDevice, ...]:
+    """Return the GPUs that NVML counts and that are of the same model as ``gpu`` (a PCI bus id), which it does not.
+
+    The driver, its settings and the kind of its module are those that run these, so none of them is at fault. If the
+    PCI device numbers are not known, several GPUs that are all of one model say that the missing one most likely is.
+    """
+    devices, nodes = facts.nvml_devices, facts.device_nodes
+    models = {} if isinstance(nodes, Unknown) else nodes.models
+    if any(device.pci_bus_id == gpu for device in devices):
+        return ()
+    if gpu in models:
+        return tuple(device for device in devices if models.get(device.pci_bus_id) == models[gpu])
+    return devices if len(devices) > 1 and len({device.name for device in devices}) == 1 else ()
 
 
 def _named(facts: Facts) -> tuple[set[int] | None, bool]:

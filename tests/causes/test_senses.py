@@ -30,6 +30,7 @@ from examples.senses import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.causes.shared.holding import instead
+from gpudiag.fix import Action, Kind
 from gpudiag.model import codec
 from gpudiag.model.facts import (
     ContainerFacts,
@@ -215,6 +216,25 @@ def test_a_process_that_somebody_waits_for_is_not_to_be_killed() -> None:
     process = replace(HELD, holder=replace(HELD.holder, parent_gone=False))
     (cause,) = diagnose(held(process)).causes
     assert fix_line(cause.fix[0]).startswith("ps -o pid,user,etime,args -p 4711")
+
+
+def test_another_driver_is_no_fix_where_a_card_of_the_same_model_works() -> None:
+    log = "NVRM: GPU 0000:09:00.0: RmInitAdapter failed! (0x22:0x56:884)"
+    four = example_facts(4).nvml_devices
+    addresses = (*(device.pci_bus_id for device in four), "0000:09:00.0")
+
+    def actions(model: str) -> tuple[Action, ...]:
+        models = {**dict.fromkeys(addresses, "0x20b5"), "0000:09:00.0": model}
+        nodes = replace(example_facts(4).device_nodes, pci_gpus=addresses, models=models)
+        nvml = replace(devices(*four), devices=four)
+        seen = WORKS.on(4, nvml=nvml, device_nodes=nodes, driver=driver(kernel_log=(log,)))
+        return next(cause.fix for cause in diagnose(seen).causes if cause.cause_id == "gpu_refused_by_driver")
+
+    beside_brothers, alone = actions("0x20b5"), actions("0x2204")
+    assert beside_brothers[0].command == f"export CUDA_VISIBLE_DEVICES={','.join(gpu.uuid for gpu in four)}"
+    assert beside_brothers[1].kind is Kind.REPLACE_HARDWARE
+    assert not any(action.kind is Kind.CHANGE_DRIVER for action in beside_brothers)
+    assert any(action.kind is Kind.CHANGE_DRIVER for action in alone)
 
 
 KINDS: dict[str, tuple[dict[str, Any], str, str]] = {

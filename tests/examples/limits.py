@@ -29,6 +29,7 @@ def _broken(
     return Evidence(replace(example(), container=replace(inside, limits=limits)), rows=(row,))
 
 
+_FILTERED = replace(DOCKER, has_filter=True)
 _UNIT = replace(ContainerFacts(None, (), False, None), sandbox="systemd", sandbox_name="train.service")
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "limit_reached": (
@@ -38,10 +39,24 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("memory", _broken(_MEMORY, detail=_KILLED)),
         Example("threads of this user", _broken(_PROCESSES, log=_NO_THREAD)),
         Example("open files", _broken(_FILES, detail=_NO_FILE)),
+        Example("threads of this user, and nearly as many run", _broken(replace(_PROCESSES, used=50), log=_NO_THREAD)),
+        Example(
+            "threads, refused by a filter",
+            _broken(replace(_PROCESSES, value=96_365, used=900), detail="RuntimeError: can't start new thread"),
+            fires=False,
+        ),
         Example("another death", _broken(_PIDS, _MEMORY, _PROCESSES, _FILES), fires=False),
         Example("killed by another", _broken(replace(_MEMORY, during_run=0), detail=_KILLED), fires=False),
         Example("reached before, and a death of another kind", _broken(_BEFORE_THE_RUN), fires=False),
         Example("no limit", _broken(log=_NO_THREAD), fires=False),
         Example("low, and nothing broke", Evidence(_broken(_PIDS, _MEMORY).facts), fires=False),
+    ),
+    "threads_refused": (
+        Example(
+            "clone3, in Python's words",
+            _broken(detail="", log="RuntimeError: can't start new thread", inside=_FILTERED),
+        ),
+        Example("without a filter", _broken(log="RuntimeError: can't start new thread"), fires=False),
+        Example("EAGAIN", _broken(log=_NO_THREAD, inside=_FILTERED), fires=False),
     ),
 }

@@ -97,7 +97,7 @@ def _reasons(device: NvmlDevice) -> Iterator[_Reason]:
 
 def _is_limited(state: GpuState) -> bool:
     limit, sold = state.power_limit_watts, state.power_default_watts
-    return bool(limit and sold) and limit <= sold * _PART
+    return limit is not None and sold is not None and limit <= sold * _PART
 
 
 def _twins(gpus: GpusInScope, slowed: tuple[NvmlDevice, ...]) -> Iterator[NvmlDevice]:

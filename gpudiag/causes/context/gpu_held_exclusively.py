@@ -13,7 +13,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.causes.shared.holding import Holders, instead
 from gpudiag.causes.shared.memory import holders
-from gpudiag.fix import Role, check, configure, note
+from gpudiag.fix import Action, Role, check, configure, note
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
@@ -40,8 +40,8 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     gpu, device = (used or held)[0]
     pids = ", ".join(map(str, computing(device)))
     rest = [gpu for gpu, _ in used or held]
-    other = gpus.without(rest)
-    if other.change is not None and len(rest) < len(gpus.gpus):  # of a job and its ranks not every GPU is to be chosen
+    other: Action | None = gpus.without(rest)
+    if other and other.change is not None and len(rest) < len(gpus.gpus):  # not each is for every rank or job
         other = instead(facts, [device for _, device in used or held], "")
     holding = Holders.of(facts, [device], other)
     yield Match(
@@ -56,5 +56,5 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
             "holder": f"{holding.who} uses it{holding.why}" if pids else "another process uses or used it",
         },
         fix=(*holding.fix(), CAUSE.fix[2]),
-        tried=other if other is not None and other.change else None,
+        tried=other if other and other.change else None,
     )

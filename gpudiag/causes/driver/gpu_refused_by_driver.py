@@ -7,17 +7,17 @@ GPUs of the machine may work meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from gpudiag.cause import Cause, Fix, Match, Matches
+from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.causes.shared.gpu_state import KernelLog, meaning
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.fix import Kind, kernel_log, note
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import NvmlDevice, TriedFacts
-from gpudiag.model.missing import uncounted_gpus
+from gpudiag.model.facts import TriedFacts
+from gpudiag.model.missing import uncounted_gpus, working_brothers
+from gpudiag.text import counted
 
 CAUSE = Cause(
     title="NVIDIA's driver {module} does not start GPU {pci}{why}",
@@ -66,20 +66,19 @@ def find(gpu: NoDevice | None, whole: WholeDriver, tried: TriedFacts | None, ker
                 yield Match(
                     evidence=(f"PCI bus: {pci}; NVML does not count it", *reason.lines),
                     confidence=reason.confidence,
-                    figures={"module": whole.driver.kernel_module, "pci": pci, "why": f": {reason.meaning}"},
-                    fix=_beside_others(reason.fix, whole.nvml.devices),
+                    figures={
+                        "module": whole.driver.kernel_module,
+                        "pci": pci,
+                        "why": f": {reason.meaning}{_ruled_out(len(working_brothers(whole.facts, pci)))}",
+                    },
+                    fix=reason.fix,
                     stage=Stage.CONFIGURATION,
                     gpus=(pci,),
                 )
 
 
-def _beside_others(fix: Fix, others: Sequence[NvmlDevice]) -> Fix:
-    """Return a fix without changes of the driver if it may be the hardware, and this driver runs the other GPUs.
-
-    That several GPUs of a machine are all of one model says that the one that is missing most likely is, too.
-    """
-    of_one_model = len(others) > 1 and len({device.name for device in others}) == 1
-    is_hardware = any(action and action.kind is Kind.REPLACE_HARDWARE for action in fix)
-    if not (of_one_model and is_hardware):
-        return fix
-    return tuple(action for action in fix if action and action.kind is not Kind.CHANGE_DRIVER)
+def _ruled_out(brothers: int) -> str:
+    if not brothers:
+        return ""
+    of_model = f"{counted(brothers, 'GPU')} of its model {'work' if brothers > 1 else 'works'} with this driver"
+    return f"; {of_model}, which is not at fault then"

@@ -37,6 +37,7 @@ CAUSE = Cause(
     unless={
         "gpu_newer_than_wheel": "the library fails for lack of code for the GPU",
         "no_code_for_gpu": "the library fails for lack of code for the GPU",
+        "no_room_for_libraries": "little of the GPU's memory is free, which its status says most often",
     },
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)

@@ -9,9 +9,12 @@ older than the one TensorFlow was built with, that is the cause and not this.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches, Program, Rows
+from gpudiag.causes.shared.holding import Holders, instead
 from gpudiag.causes.shared.memory import (
     GROW,
+    GROW_BY_VARIABLE,
     MOST_IS_FREE,
+    ROOM_BYTES,
     checked,
     devices_in_scope,
     free_bytes,
@@ -25,11 +28,13 @@ from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_CREATED, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, NvmlDevice
+from gpudiag.model.visibility import IDLE_BYTES
 
 CAUSE = Cause(
     fix=(
         GROW,
+        GROW_BY_VARIABLE,
         note("or leave room:"),
         edit(
             "tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=...)])"
@@ -45,10 +50,11 @@ _OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
 
 
 def find(facts: Facts, program: Program, rows: Rows) -> Matches:
-    tight = [device for device in devices_in_scope(facts) if free_bytes(device) < _HANDLE_BYTES]
+    tight = [device for device in devices_in_scope(facts) if free_bytes(device) < _least(device)]
     # gpudiag's own probes leave room on a GPU that has some: memory is the reason only if it has none.
-    said = program.said(NO_HANDLE) or (checked(rows, NO_HANDLE) if tight else ())
-    if not said or shared_otherwise(program) or program.first(*_OTHER_REASONS):
+    here = checked(rows, NO_HANDLE)
+    said = program.said(NO_HANDLE) or here
+    if not said or (here and not tight) or shared_otherwise(program) or program.first(*_OTHER_REASONS):
         return
     if (free_share(program) or 0) > MOST_IS_FREE:
         return
@@ -60,4 +66,18 @@ def find(facts: Facts, program: Program, rows: Rows) -> Matches:
         if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
     )
     shown = (*full, *map(holders, tight), *whole[:1])
-    yield Match(evidence=(*said, *shown), confidence=Confidence.LIKELY if shown else Confidence.POSSIBLE)
+    held = Holders.of(facts, tight, instead(facts, tight, "or use another GPU")).fix() if tight else CAUSE.fix[4:]
+    yield Match(
+        evidence=(*said, *shown),
+        confidence=Confidence.LIKELY if shown else Confidence.POSSIBLE,
+        fix=(*CAUSE.fix[:4], *held),
+    )
+
+
+def _least(device: NvmlDevice) -> int:
+    """Return how much of a GPU has to be free for its libraries to start, roughly.
+
+    Beside a display or another program TensorFlow's pool and the libraries share what is left. In public threads cards
+    of 2 to 4 GiB with a display fail so, with 1 to 2 GiB free.
+    """
+    return _HANDLE_BYTES if device.memory_used_bytes <= IDLE_BYTES else 2 * ROOM_BYTES

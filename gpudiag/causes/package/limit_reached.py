@@ -39,12 +39,24 @@ def find(facts: Facts, inside: ContainerFacts, log: EveryLog, rows: Rows, failed
         said = log.said(*kind.breaks, most=1) or details.said(*kind.breaks, most=1)
         seen = said or (tuple(killed[:1]) if kind.kills else ())
         counts = limit.during_run or (limit.reached if said and not broken else 0)
-        if seen and (counts or not kind.counts):
+        if seen and (counts or (not kind.counts and _can_refuse(limit, seen))):
             found.append((not kind.counts, limit, seen))
     # What the kernel counted is certain; of the others, each may have refused.
     found.sort(key=lambda match: match[0])
     for guessed, limit, seen in found[:1]:
         yield _match(facts, limit, seen, failed.stage if failed is not None else None, guessed=guessed)
+
+
+_STARTED_AT_ONCE = 10_000
+"""More threads than a program starts at once: a limit above what runs by more has not refused them."""
+
+
+def _can_refuse(limit: Limit, seen: tuple[str, ...]) -> bool:
+    """Return whether a limit that the kernel does not count can have refused: EPERM is said by a filter, not by one."""
+    if limit.name != "Max processes":
+        return True
+    is_near = limit.used is None or limit.value <= limit.used + _STARTED_AT_ONCE
+    return is_near and not any("Operation not permitted" in line for line in seen)
 
 
 def _match(facts: Facts, limit: Limit, seen: tuple[str, ...], stage: Stage | None, *, guessed: bool) -> Match:

@@ -10,9 +10,12 @@ unit.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches
+from gpudiag.causes.shared.limits import in_words
 from gpudiag.fix import Role, check, export, run_container, start
 from gpudiag.knowledge.log_lines import text
-from gpudiag.knowledge.messages.system import THREADS_REFUSED
+from gpudiag.knowledge.messages.system import NO_MORE_THREADS, THREADS_REFUSED
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.facts import ContainerFacts, Limit
 
 CAUSE = Cause(
     title="this process may not start threads: {why}",
@@ -35,12 +38,22 @@ _LIMIT = (
 )
 
 
-def find(log: EveryLog) -> Matches:
-    refused = log.first(THREADS_REFUSED)
-    if refused is not None:
-        limited = "temporarily" in refused.line
+def find(log: EveryLog, inside: ContainerFacts | None) -> Matches:
+    refused = log.first(THREADS_REFUSED, NO_MORE_THREADS)
+    if refused is None:
+        return
+    limited = "temporarily" in refused.line or "(11 vs. 0)" in refused.line  # EAGAIN
+    if refused.message is THREADS_REFUSED:
+        why = "a limit of processes is reached" if limited else "the system call for it is refused"
+        yield Match(evidence=(text(refused.line),), figures={"why": why}, fix=_LIMIT if limited else ())
+    elif inside is not None and inside.has_filter and not limited:
+        # No limit was reached, or limit_reached names it: EPERM, which Python does not print, is a filter's answer.
         yield Match(
-            evidence=(text(refused.line),),
-            figures={"why": "a limit of processes is reached" if limited else "the system call for it is refused"},
-            fix=_LIMIT if limited else (),
+            evidence=(text(refused.line), "/proc/self/status: Seccomp: 2", *map(in_words, _of_threads(inside))),
+            confidence=Confidence.LIKELY,
+            figures={"why": "a filter of system calls (seccomp) refuses it"},
         )
+
+
+def _of_threads(inside: ContainerFacts) -> list[Limit]:
+    return [limit for limit in inside.limits if limit.name in ("Max processes", "pids.max")]

@@ -144,7 +144,8 @@ def amount(limit: Limit, number: int | None = None) -> str:
 
 def in_words(limit: Limit) -> str:
     """Return a limit, where it is stated and what the kernel counted, as a line of evidence."""
-    used = "" if limit.used is None else f"; {amount(limit, limit.used)} in use"
+    whose = "of all users " if limit.name == "Max processes" else ""
+    used = "" if limit.used is None else f"; {amount(limit, limit.used)} {whose}in use"
     refused = limit.during_run or limit.reached
     times = f"; refused {counted(refused, 'time')}" if refused else ""
     name = f"{limit.name}: " if limit.place == "/proc/self/limits" else ""
