@@ -39,6 +39,8 @@ def canonical(name: str) -> str:
 
 
 GROWTH = "config.experimental.set_memory_growth"
+GROWTH_FOR_EACH = f"for gpu in tf.config.list_physical_devices('GPU'): tf.{GROWTH}(gpu, True)"
+"""The line that sets growth for every GPU; it needs no variable of the program."""
 VISIBLE = "config.set_visible_devices"
 LOGICAL = "config.set_logical_device_configuration"
 LOGICAL_DEVICE = "config.LogicalDeviceConfiguration"
@@ -62,7 +64,7 @@ SETTERS = {
 def in_tf_config(option: str, value: object) -> str:
     """Return the line of tf.config that does what an option of a ConfigProto does; empty if there is none."""
     if option == "allow_growth":
-        return "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"
+        return GROWTH_FOR_EACH
     if option == "visible_device_list":
         chosen = ", ".join(f"gpus[{entry.strip()}]" for entry in str(value).split(",") if entry.strip().isdecimal())
         return f"gpus = tf.config.list_physical_devices('GPU'); tf.config.set_visible_devices([{chosen}], 'GPU')"

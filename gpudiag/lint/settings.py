@@ -13,10 +13,7 @@ from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
 from gpudiag.lint.values import Attribute, Const, Made, Value, constants
 
 MASK = "CUDA_VISIBLE_DEVICES"
-GROWTH_FOR_EACH = edit(
-    "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
-    "set growth for each GPU",
-)
+GROWTH_FOR_EACH = edit(api.GROWTH_FOR_EACH, "set growth for each GPU")
 _GPU_OPTIONS = {"per_process_gpu_memory_fraction": 0.0, "allow_growth": False, "visible_device_list": ""}
 """The options that are compared, and their defaults."""
 _ID = re.compile(r"\s*(?:[+-]?\d+\s*\Z|GPU-|MIG-)")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from gpudiag.fix import Action, edit, export, note, unset
+from gpudiag.fix import Action, edit, edit_note, export, note, unset
+from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import ALLOCATOR, DEVICE_ORDER, FORCE_GROWTH, GRAPH_FLAGS, THREAD_MODE
 from gpudiag.model.program import WITHOUT_EFFECT, place
 from gpudiag.model.program import SettingFate as Fate
@@ -523,7 +524,7 @@ def of_failed_devices(note: Note, failed: Note) -> Effect:
     error = f"TensorFlow could not make its devices at {place(failed['line'])}: {failed['error']}"
     what, names = note["what"], note["value"]
     if what == "memory_growth" and "growth cannot differ" in error:
-        every = edit("for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)", "every GPU, or none")
+        every = edit(api.GROWTH_FOR_EACH, "every GPU, or none")
         return Effect(Fate.REFUSED, error, every)
     hides_cpu = what == "visible_devices" and not any(":CPU:" in str(name) for name in names)
     if hides_cpu and note["target"].upper() != "GPU" and "No CPU devices" in error:
@@ -533,7 +534,7 @@ def of_failed_devices(note: Note, failed: Note) -> Effect:
     return Effect(Fate.NOT_REACHED, error)
 
 
-_VISIBLE_GPUS = edit("tf.config.set_visible_devices(gpus, 'GPU')")
+_VISIBLE_GPUS = edit_note("give it the type, too, as the second argument: 'GPU'")
 _OF_VARIABLES: dict[str, Callable[[str, Observed, Variables], Effect]] = {
     MASK: _of_mask,
     DEVICE_ORDER: _of_order,

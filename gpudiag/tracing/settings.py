@@ -62,9 +62,7 @@ _ONE_LIST = edit(
 )
 _REFUSED = {
     "when virtual devices configured": export(FORCE_GROWTH, "true", "the only way to get growth with logical devices"),
-    "Unrecognized device: [": edit(
-        "for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)", "one GPU a call, not a list"
-    ),
+    "Unrecognized device: [": edit(api.GROWTH_FOR_EACH, "one GPU a call, not a list"),
 }
 """What to do about a growth that TensorFlow refuses, by a part of its error."""
 _MAKERS = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from examples import Example
 from examples.facts import example, example_with_gpus
 from gpudiag.cause import TRACE, Evidence
@@ -9,6 +11,7 @@ from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.knowledge.log_lines import Line
 from gpudiag.model.facts import EnvironmentFacts, Facts, PathAttempt, TriedFacts
+from gpudiag.model.program import ProgramTrace, Setting, SettingFate
 from gpudiag.model.report import Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
 
@@ -41,6 +44,8 @@ _TRACEBACK = (
     "    context.context().set_memory_growth(device, enable)",
 )
 _LATE = "RuntimeError: Physical devices cannot be modified after being initialized"
+_TOO_LATE = Setting("memory_growth", "GPU:0=True", "/train.py:3", SettingFate.TOO_LATE, f"at train.py:2: {_LATE}")
+_WATCHED = ProgramTrace(("python", "train.py"), "exit status 1", 1.0, settings=(_TOO_LATE,))
 _GROWTH_AND_LIMIT = "ValueError: Cannot set memory growth on device when virtual devices configured"
 _EMPTY = "IndexError: list index out of range"
 _CUINIT = Line("E", "cuda_platform.cc", "failed call to cuInit: INTERNAL: CUDA error: no device")
@@ -95,6 +100,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("logical devices", _log(_LATE.replace("Physical", "Virtual"))),
         Example("threads", _log("RuntimeError: Intra op parallelism cannot be modified after initialization.")),
         Example("the line came first", _log(*_TRACEBACK[1:3]), fires=False),
+        Example("the trace names the line that made the devices", replace(_log(_LATE), traced=_WATCHED), fires=False),
     ),
     "settings_exclude_each_other": (
         Example("growth after a limit", _log(*_TRACEBACK, _GROWTH_AND_LIMIT)),

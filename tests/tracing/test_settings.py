@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.model.program import Booked, Setting
 from gpudiag.tracing import settings
 from gpudiag.tracing.effects import MASK
@@ -413,7 +414,7 @@ def test_a_variable_that_a_child_began_with_is_not_called_replaced_when_it_is_se
     ("error", "command"),
     [
         ("when virtual devices configured", "export TF_FORCE_GPU_ALLOW_GROWTH=true"),
-        ("Unrecognized device: [X]", "for gpu in gpus: tf.config.experimental.set_memory_growth(gpu, True)"),
+        ("Unrecognized device: [X]", api.GROWTH_FOR_EACH),
         ("Cannot set memory growth on non-GPU and non-Pluggable devices", None),
     ],
 )

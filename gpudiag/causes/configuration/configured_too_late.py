@@ -16,6 +16,7 @@ from gpudiag.knowledge.log_lines import statements
 from gpudiag.knowledge.messages.settings import CONFIGURED_TOO_LATE
 from gpudiag.knowledge.messages.way import DEVICE_CREATED
 from gpudiag.knowledge.variables import FORCE_GROWTH
+from gpudiag.model.program import ProgramTrace, SettingFate
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
@@ -38,8 +39,11 @@ _INSTEAD: dict[str, Action | None] = {
 }
 
 
-def find(program: Program, gpus: Gpus) -> Matches:
+def find(program: Program, gpus: Gpus, watched: ProgramTrace | None) -> Matches:
+    told = [setting.why for setting in watched.settings if setting.fate is SettingFate.TOO_LATE] if watched else []
     for found, error, statement in statements(program, CONFIGURED_TOO_LATE, SETTER):
+        if any(error in why for why in told):
+            continue  # setting_without_effect says which line made the devices before
         what = found["what"]
         instead = _INSTEAD.get(what, note("in a notebook: restart the kernel, and run that cell first"))
         if what == "Visible devices":
