@@ -361,13 +361,13 @@ class Shown(NamedTuple):
 def shown(actions: Iterable[Action], *, without: Iterable[Action] = ()) -> Iterator[Shown]:
     """Yield each action with a heading; a recommended note gets the heading of a fix.
 
-    No command is yielded twice, nor one that an action of ``without`` has.
+    No command and no sentence is yielded twice, nor one that an action of ``without`` has.
     """
-    commands = {action.command for action in without if action.command}
+    texts = {action.command or action.clause for action in without}
     for number, action in enumerate(actions):
-        if action.command in commands:
+        if (action.command or action.clause) in texts:
             continue
-        commands.update(filter(None, [action.command]))
+        texts.add(action.command or action.clause)
         heading = "fix" if number == 0 and action.role is Role.NOTE else _HEADINGS[action.role]
         text, clause = (action.command, action.clause) if action.command else (action.clause, "")
         yield Shown(heading, one_line(text), one_line(clause), action)

@@ -21,7 +21,7 @@ from gpudiag.knowledge import managers, starters
 from gpudiag.knowledge.managers import CONDAS, Manager
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.knowledge.starters import Starter
-from gpudiag.knowledge.systems import MANAGERS, SYSTEMS, System, system_of
+from gpudiag.knowledge.systems import MANAGERS, SYSTEMS, WINDOWS, System, system_of
 from gpudiag.model.facts import Facts, PythonEnvironment, Unknown
 
 _STEP = re.compile(r"""(?s)(?:'[^']*'?|"(?:[^"\\]|\\.)*"?|\$\([^()]*\)?|\\.|(?<!&)&(?!&)|[^'"\\;|&])+""")
@@ -34,8 +34,6 @@ _OF_DOCKER_ALONE = ("Compose", "--gpus", "--ipc", "--runtime", "toolkit", "Docke
 _RUNS = ("if it runs in ", "if the program runs in ", "in ")
 _ELSEWHERE = ("a container", "a pod", "Kubernetes", "Slurm", "conda", "WSL", "a notebook")
 """How a sentence begins that is about one place alone, and the places."""
-_FOR_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
-"""Options of pip, with those of uv that do the same."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Place:
         if not isinstance(container, Unknown) and container.kubernetes:
             runtime = "kubernetes"
         library = None if isinstance(facts.driver, Unknown) else facts.driver.libcuda_path
-        environment = system.python_environment
+        environment, started_by = system.python_environment, _started_by(facts, system.started_by)
         in_conda = environment is not None and (environment.tool == "conda" or _is_in(facts, "CONDA_PREFIX"))
         return cls(
             environment=environment,
@@ -89,8 +87,11 @@ class Place:
             prefix=system.prefix,
             root=system.root,
             sudo=system.sudo,
-            node=facts.variables.get("SLURMD_NODENAME") or system.hostname.partition(".")[0],
-            started_by=_started_by(facts, system.started_by),
+            node=next(
+                (facts.variables[row.node] for row in started_by if row.node in facts.variables),
+                system.hostname.partition(".")[0],
+            ),
+            started_by=started_by,
             unit="" if isinstance(container, Unknown) else container.sandbox_name,
             system=system_of(system.os),
             wsl=system.wsl,
@@ -193,7 +194,7 @@ def fitted_all(actions: Iterable[Action], place: Place) -> tuple[Action, ...]:
     general = tuple(actions)
     pairs = [(new, action) for action in general if (new := fitted(action, place)) is not None]
     if not place.may_be_root:
-        pairs = sorted(pairs, key=lambda pair: _is_asked(pair[1], place))
+        pairs = sorted(pairs, key=lambda pair: (_is_asked(pair[1], place), pair[0].role is Role.NOTE))
         if pairs and pairs[0][0].role is Role.ALTERNATIVE:
             pairs[0] = (pairs[0][0].replaced(role=Role.FIX), pairs[0][1])
     kept = [new for new, _ in pairs]
@@ -274,15 +275,17 @@ def _of_the_system(action: Action, place: Place) -> Action | None:
     """Return what replaces a command of a package manager or a start that this system does not have."""
     if place.way_to_a_gpu and action.kind.is_of_the_host:
         return fix.note(place.way_to_a_gpu)
-    if place.wsl and action.command.startswith("wsl"):  # of Windows itself
+    programs = [_program(step) for step in _STEP.findall(action.command)]
+    if place.wsl and not set(WINDOWS.programs).isdisjoint(programs):
         return None
     if place.wsl and action.kind is Kind.REBOOT:
         return action.replaced(command="wsl.exe --shutdown", note=f"then open WSL again{_also(action.note)}")
     if place.wsl and action.kind in (Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER):
         text = "install the newest NVIDIA driver in Windows, none in WSL: https://www.nvidia.com/drivers"
         return fix.note(text, kind=Kind.CHANGE_DRIVER)
-    programs = [_program(step) for step in _STEP.findall(action.command)]
     managers_of = MANAGERS.intersection(programs)
+    if place.system is not None and not place.system.has_cache and "ldconfig" in programs:
+        raise _UnfitError
     changes_driver = action.kind is Kind.CHANGE_DRIVER
     if place.is_vgpu and changes_driver and managers_of:
         text = "install the driver for vGPU guests that fits the host's release: whoever runs the host has it"
@@ -312,15 +315,11 @@ def _also(note: str) -> str:
 
 def _boot(action: Action, place: Place) -> Action:
     """Return how the boot loader of this system is told words for the kernel's command line."""
-    system = place.system
-    if system and system.name == "NixOS":
-        text = f'in configuration.nix: boot.kernelParams = [ "{action.boot}" ]; then run nixos-rebuild boot'
-        return fix.note(f"{text}{_also(action.note)}", kind=action.kind)
-    if system and "grubby" in system.programs:
-        return action.replaced(command=f"sudo grubby --update-kernel=ALL --args={action.boot}")
-    if system and not system.menu:
-        return fix.note(f"add {action.boot} to the kernel's command line{_also(action.note)}", kind=action.kind)
-    return action.replaced(command=action.command.replace("update-grub", system.menu if system else "update-grub"))
+    if place.system is None:
+        return action
+    told = fix.fill_in(place.system.boot, {"words": action.boot})
+    note, role = "; ".join(filter(None, (told.note, action.note))), action.role if told.command else told.role
+    return told.replaced(note=note, role=role)
 
 
 def _rewrite(step: re.Match[str], *, place: Place, about_gpudiag: bool) -> str:
@@ -434,14 +433,14 @@ def _pip(place: Place, environment: PythonEnvironment, pip: _PipCommand) -> str:
     changes = verb in ("install", "uninstall")
     if tool == "pipx":
         return pip.by(f"pipx runpip {PurePath(place.prefix).name}")
-    if manager and manager.add and changes and (manager.again or not again):
+    if manager and manager.add and changes and (manager.options or not again):
         packages = [word for word in words if not word.startswith("-")]
-        options = [manager.again] if again else []
+        options = [manager.options[word] for word in words if manager.options.get(word)]
         return _of_project(environment, manager.add if verb == "install" else manager.remove, *options, *packages)
     if not environment.has_pip and "uv" in environment.tools:
         if verb not in ("install", "uninstall", "list", "show", "check", "freeze", "tree"):
             raise _UnfitError
-        options = [_FOR_UV.get(word, word) for word in words]
+        options = [managers.OF_UV.get(word, word) for word in words]
         return " ".join(filter(None, (f"uv pip {verb} --python {quote(place.prefix)}", *options)))
     return _plain_pip(place, environment, pip, words)
 
@@ -452,9 +451,9 @@ def _plain_pip(place: Place, environment: PythonEnvironment, pip: _PipCommand, w
     own = environment.command or "python"
     program = pip.program if own == "python" and "/" not in pip.program else f"{quote(own)} -m pip"
     if not environment.has_pip:
-        if tool == "system" and place.system and place.system.name == "Debian":
+        if tool == "system" and place.system and place.system.pip:
             sudo = "" if place.root or not place.may_be_root else "sudo "
-            program = f"{sudo}apt install python3-pip && {program}"
+            program = f"{sudo}{place.system.pip} && {program}"
         else:
             program = f"{quote(own)} -m ensurepip && {quote(own)} -m pip"
     is_fixed = bool(place.manager and place.manager.is_fixed)
@@ -552,6 +551,8 @@ _KERNEL = "then choose the kernel gpu: a cell is too late for what the loader re
 _CELL = "in a cell, before TensorFlow is imported: restart the kernel first"
 _SERVER = "in the shell that starts the notebook's server: a cell is too late for it"
 _HUB = "for all users, it is an entry of c.Spawner.environment in jupyterhub_config.py"
+_OF_A_SHELL = ("ulimit", "module", "source", "export", "unset", "umask")
+"""Commands that change the shell that they are typed in alone; a cell starts one that ends at once."""
 _OF_A_TERMINAL = {Kind.CONFIGURE, Kind.INSTALL_AS_ROOT, Kind.CHANGE_DRIVER, Kind.RELOAD_DRIVER, Kind.RESET_GPU}
 """Kinds of commands that ask for a password, unless root types them: a cell has nobody who could answer."""
 
@@ -582,6 +583,9 @@ def _in_a_notebook(action: Action, place: Place, notebook: str) -> Action:
         return action
     if (action.kind in _OF_A_TERMINAL and not is_root) or "systemctl edit" in action.command:
         return action.replaced(note="; ".join(filter(None, ("in a terminal", action.note))))
+    programs = {_program(step) for step in _STEP.findall(action.command)}
+    if not programs.isdisjoint(_OF_A_SHELL):
+        return action.replaced(note="; ".join(filter(None, (_SERVER, action.note))))
     magic = "%" if action.command.startswith("pip ") and not set(";&|") & set(action.command) else "!"
     return action.replaced(command=f"{magic}{action.command}")
 

@@ -102,6 +102,7 @@ PLACES = {
     "LSF": Staged(_environment("EasyBuild", writable=False), os="Rocky Linux 9.4", started_by=("LSF",)),
     "SageMaker": Staged(_environment("conda", tools=("conda",), notebook="SageMaker"), os="Amazon Linux 2"),
     "pipx": Staged(_environment("pipx", "EXECUTABLE", tools=("pipx",))),
+    "Amazon Linux 2": Staged(_VENV, os="Amazon Linux 2"),
     "Docker": Staged(_environment("system", "python3"), root=True, sudo=False, runtime="docker"),
     "rootless podman": Staged(_environment("system", "python3"), root=True, sudo=False, runtime="podman"),
     "Apptainer": Staged(_environment("system", "python3", writable=False), sudo=False, runtime="apptainer"),
@@ -176,6 +177,11 @@ def _of_programs(command: str, place: Staged, *, in_conda: bool) -> Iterator[str
         yield "conda install outside of conda"
     if re.search(rf"{_AT}python ", command) and not command.startswith("ssh ") and env.command != "python":
         yield "python is another or none"
+    system = system_of(place.os)
+    if system is not None and not system.has_cache and re.search(rf"{_AT}(?:sudo )?ldconfig\b", command):
+        yield "the loader has no cache"
+    if system is not None and system.name != "Debian" and re.search(r"\bnvidia-(?:driver|dkms)-\d+\b", command):
+        yield "the package is Debian's or Ubuntu's"
     for families, programs in _PROGRAMS:
         if programs.search(command) and getattr(system_of(place.os), "name", "") not in families:
             yield f"the command is of {families[0]}"

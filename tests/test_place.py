@@ -24,6 +24,7 @@ from gpudiag.fix import (
     Kind,
     Role,
     Where,
+    boot_with,
     configure,
     export,
     install,
@@ -82,8 +83,11 @@ def test_each_action_fits(name: str) -> None:
         if not place.can_be(of_machine):
             continue
         facts = place.of(of_machine)
-        for action in fitted_all(fix, Place.of(facts)):
+        actions = fitted_all(fix, Place.of(facts))
+        for action in actions:
             wrong += [f"{why}: {source}: {action.command}" for why in misfits(action, place, facts)]
+        if not Place.of(facts).may_be_root and actions and not actions[0].command:
+            wrong += [f"a sentence before {a.command}: {source}" for a in actions if can_be_done_now(a)]
     assert wrong == []
 
 
@@ -109,10 +113,23 @@ def test_each_declared_action_fits(name: str) -> None:
     assert wrong == []
 
 
+def can_be_done_now(action: Action) -> bool:
+    """Return whether the action is a command that the user can give without asking anybody."""
+    asks = action.kind.is_of_the_host or action.note.startswith(("ask ", "as root"))
+    return bool(action.command) and action.role in (Role.FIX, Role.ALTERNATIVE) and not asks
+
+
 RENDERED = (
     ("uv venv without pip", INSTALLED, "uv pip install --python PREFIX 'tensorflow[and-cuda]==2.20.0'"),
     ("uv project", INSTALLED, "cd /srv/place && uv add 'tensorflow[and-cuda]==2.20.0'"),
     ("uv project", install("--force-reinstall", "--no-deps", "keras"), "cd /srv/place && uv add --reinstall keras"),
+    (
+        "uv project",
+        install("--force-reinstall", "--no-cache-dir", "keras"),
+        "cd /srv/place && uv add --reinstall --no-cache keras",
+    ),
+    ("Amazon Linux 2", boot_with("a=b"), "sudo grubby --update-kernel=ALL --args=a=b"),
+    ("Nix", boot_with("a=b"), 'in configuration.nix: boot.kernelParams = [ "a=b" ]; then run nixos-rebuild boot'),
     ("poetry project", run("pip uninstall -y tensorflow-cpu"), "cd /srv/place && poetry remove tensorflow-cpu"),
     ("pipx", INSTALLED, "pipx runpip venv install 'tensorflow[and-cuda]==2.20.0'"),
     ("Docker", run("sudo rmmod a && sudo modprobe a"), "rmmod a && modprobe a"),
@@ -123,6 +140,8 @@ RENDERED = (
     ("Colab", export("A", "b"), "import os; os.environ['A'] = 'b'"),
     ("Colab", run("sudo ldconfig"), "!ldconfig"),
     ("JupyterHub", configure("sudo ldconfig"), "sudo ldconfig"),
+    ("Colab", configure("ulimit -l unlimited"), "ulimit -l unlimited"),
+    ("WSL", run("wsl --update; wsl --shutdown", kind=Kind.REBOOT), "wsl --update; wsl --shutdown"),
     ("Fedora", install_driver(), "sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
     ("WSL", reboot(), "wsl.exe --shutdown"),
     ("PyCharm", export("A", "b"), "in PyCharm: Run, Edit Configurations, Environment variables: A=b"),
@@ -179,6 +198,17 @@ def test_what_another_has_to_be_asked_for_comes_last() -> None:
     assert fitted(told, slurm) == told.replaced(note=f"ask the administrators of {slurm.node}: reseat the card")
 
 
+def test_a_node_is_named_as_its_scheduler_names_it() -> None:
+    facts = PLACES["Slurm"].of(example_with_gpus(environment=EnvironmentFacts({"SLURMD_NODENAME": "gpu-7"})))
+    assert fitted_all((reset_gpu("0"),), Place.of(facts))[0].command == "sbatch --exclude=gpu-7 SCRIPT"
+
+
+def test_a_loader_without_a_cache_is_given_none() -> None:
+    nix = Place.of(PLACES["Nix"].of(example_with_gpus()))
+    path = prepend("LD_LIBRARY_PATH", "/run/opengl-driver/lib")
+    assert fitted_all((path, configure("sudo ldconfig /run/opengl-driver/lib")), nix) == (path,)
+
+
 def test_a_part_of_a_gpu_has_a_driver_of_its_own() -> None:
     guest = replaced_place(Place.of(PLACES["venv"].of(example_with_gpus())), is_vgpu=True)
     assert "fits the host's release" in fitted_all((install_driver(),), guest)[0].note
@@ -226,7 +256,7 @@ def test_a_service_of_notebooks_is_asked_for_a_machine_with_a_gpu() -> None:
         ("NixOS 24.11", "hardware.graphics.enable"),
         ("Void Linux", "sudo xbps-install -S nvidia"),
         ("CentOS Linux 7 (Core)", "sudo yum install nvidia-driver-latest-dkms"),
-        ("Amazon Linux 2", "install the driver with NVIDIA's .run file"),
+        ("Amazon Linux 2", "sudo yum install gcc kernel-devel-$(uname -r) && curl -fO https://us.download.nvidia.com"),
         ("Amazon Linux 2023", "sudo dnf module install nvidia-driver:latest-dkms"),
         ("Solus 4.6", "install NVIDIA's driver for Solus 4.6"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import os
 import re
@@ -35,6 +36,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
     marks = list(_marks(root, environ))
     group = control_group(root, "devices")
     sandbox, name = _sandbox(root, group or "")
+    application, devices = _flatpak(root)
     in_force_limits = limits(root)
     in_force = {limit.name: limit.value for limit in in_force_limits}
     return ContainerFacts(
@@ -53,7 +55,8 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> C
         ),
         image=_image(root, environ) if marks else None,
         sandbox=sandbox,
-        sandbox_name=printable(name),
+        sandbox_name=printable(name or application),
+        flatpak_devices=devices,
         control_group=printable(group) if group else None,
         user_namespace=_user_namespace(root),
         overrides_permissions=_overrides_permissions(root),
@@ -80,6 +83,18 @@ def _sandbox(root: Path, group: str) -> tuple[str | None, str]:
     if _is_chroot(root):
         return "chroot", ""
     return of_unit(group) or (None, "")
+
+
+def _flatpak(root: Path) -> tuple[str, str | None]:
+    """Return the name of the Flatpak that this is, and which devices of the host it passes in; "" and None if none."""
+    known = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        known.read_string(read_text(root / ".flatpak-info"))
+    except configparser.Error:
+        return "", None
+    if not known.sections():
+        return "", None
+    return known.get("Application", "name", fallback=""), printable(known.get("Context", "devices", fallback=""))
 
 
 def _is_gvisor(root: Path) -> bool:

@@ -6,7 +6,11 @@ What pip would do in such an environment is undone by the manager sooner or late
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OF_UV = {"--force-reinstall": "--reinstall", "--no-cache-dir": "--no-cache", "--pre": "--prerelease=allow", "-y": ""}
+"""Options of pip, with those of uv that do the same."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Manager:
     add: str = ""
     """How it adds packages; "" if pip does."""
     remove: str = ""
-    again: str = ""
-    """Its option that installs a package again."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of pip, with its own that do the same."""
     add_of_conda: str = ""
     """How it adds packages of conda."""
     is_fixed: bool = False
@@ -86,7 +90,7 @@ MANAGERS = (
     Manager("Spack", ("/spack/opt/",), file=".spack", is_fixed=True),
     Manager("EasyBuild", file="easybuild", is_fixed=True),
     Manager("conda", file="conda-meta"),
-    Manager("uv", lock="uv.lock", add="uv add", remove="uv remove", again="--reinstall"),
+    Manager("uv", lock="uv.lock", add="uv add", remove="uv remove", options=OF_UV),
 )
 """Every row; what an environment's own path shows is surer than a lock file beside it."""
 BY_NAME = {manager.name: manager for manager in MANAGERS}

@@ -186,7 +186,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
     Sandbox(
         "flatpak",
         "this Flatpak",
-        _on_host("flatpak override --user --device=all APPLICATION", "then start the application again"),
+        _on_host("flatpak override --user --device=all {unit}", "then start the application again"),
         files=(".flatpak-info",),
         renew=(_on_host("flatpak update", "brings the libraries of the kernel module's version"),),
         unmapped=(_OPEN_TO_ALL,),

@@ -35,6 +35,8 @@ class Starter:
     """Where its variables are written, in words."""
     elsewhere: str = ""
     """How a job is started again on another node."""
+    node: str = ""
+    """The variable with its own name of this node, which the kernel may know by another."""
 
     def setting(self, name: str, value: str, unit: str, *, of_loader: bool) -> tuple[str, str]:
         """Return the command that sets a variable, which may be "", and what is said about it."""
@@ -51,6 +53,7 @@ STARTERS = (
         ("SLURM_JOB_ID",),
         words=("slurmstepd", "/var/spool/slurmd/", "/slurmd/job", "srun: error"),
         elsewhere="sbatch --exclude={node} SCRIPT",
+        node="SLURMD_NODENAME",
     ),
     Starter(
         "LSF",

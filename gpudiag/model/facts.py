@@ -628,7 +628,9 @@ class ContainerFacts(FactFamily, tag="container"):
     sandbox: str | None = None
     """What else confines this process: ``gvisor``, ``snap``, ``systemd`` (a unit), ``chroot``; None: nothing known."""
     sandbox_name: str = ""
-    """The name of the unit or of the snap."""
+    """The name of the unit, of the snap or of the Flatpak."""
+    flatpak_devices: str | None = None
+    """The devices of the host that a Flatpak passes in, such as ``dri;`` or ``all;``; None outside of one."""
     control_group: str | None = None
     """The path of this process's control group, of devices if it has one of its own for them."""
     user_namespace: str | None = None

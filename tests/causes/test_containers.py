@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import Gpudiag
 from corpus.containers import NO_GPU_AT_ALL, machine
 from examples import evidence
-from examples.machines import example_driver, example_evidence, example_facts
+from examples.machines import example_driver, example_evidence, example_facts, example_nodes
 from gpudiag.model import codec
 from gpudiag.model.facts import ContainerFacts, NvmlFacts
 from gpudiag.model.report import Report
@@ -80,3 +81,48 @@ def test_a_container_is_created_again_if_its_libraries_are_older_than_the_module
     match = next(cause for cause in causes if cause.cause_id == "library_and_module_differ")
     assert next(action.command for action in match.fix if action.command) == first
     assert (first == "sudo reboot") is any(action.kind.name == "REBOOT" for action in match.fix)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "first", "second"),
+    [
+        ("docker", "RUN find /usr/lib64 -name '*.so.535.104.05' -delete", ""),
+        ("apptainer", "find /usr/lib64 -name '*.so.535.104.05' -delete", ""),
+        ("distrobox", "sudo find /usr/lib64 -name '*.so.535.104.05' -delete", "distrobox create --nvidia"),
+    ],
+)
+def test_a_library_of_the_image_is_cured_without_the_host(runtime: str, first: str, second: str) -> None:
+    libcuda = "/usr/lib64/libcuda.so.535.104.05"
+    facts = example_facts(
+        driver=replace(example_driver("550.54.14", libcuda=libcuda), libcuda_mounted=False),
+        nvml=NvmlFacts("RM has detected an NVML/RM version mismatch.", None, None, ()),
+        container=ContainerFacts(runtime, ("a sign",), False, None),
+    )
+    causes = diagnose(example_evidence(facts, cuinit="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")).causes
+    assert [cause.cause_id for cause in causes] == ["driver_in_image"]
+    assert causes[0].fix[0].command == first
+    assert any(second in action.command for action in causes[0].fix)
+    assert not any(action.kind.is_of_the_host for action in causes[0].fix)
+
+
+_UVM = {"nvidia": 195, "nvidia-uvm": 511}
+
+
+@pytest.mark.parametrize(
+    ("devices", "majors", "command"),
+    [
+        ("dri;", _UVM, "flatpak override --user --device=all org.example.App"),
+        ("dri;", {"nvidia": 195}, "sudo nvidia-modprobe -u -c=0"),
+        ("all;", {}, "sudo nvidia-modprobe -u -c=0"),
+    ],
+)
+def test_what_a_flatpak_lacks_is_its_own_or_the_hosts(devices: str, majors: dict[str, int], command: str) -> None:
+    sandbox = ContainerFacts(
+        "flatpak", ("/.flatpak-info",), False, None, sandbox_name="org.example.App", flatpak_devices=devices
+    )
+    nodes = replace(example_nodes("/dev/nvidia0", "/dev/nvidiactl"), majors=majors)
+    facts = example_facts(container=sandbox, device_nodes=nodes)
+    (cause,) = diagnose(example_evidence(facts, cuinit="CUDA_ERROR_UNKNOWN: unknown error")).causes
+    assert cause.cause_id == "library_without_devices"
+    assert [action.command for action in cause.fix if action.command] == [command]
+    assert not any("if the host" in action.note for action in cause.fix)

@@ -187,7 +187,7 @@ MET: dict[str, tuple[dict[str, str], NvmlFacts, str, str, str]] = {
         NOT_LOADED,
         "module_not_loaded",
         "/etc/modprobe.d/bumblebee.conf:2 forbids it",
-        "sudo sed -i '2d' /etc/modprobe.d/bumblebee.conf",
+        "optirun python PROGRAM",
     ),
     "an option of the kernel": (
         {

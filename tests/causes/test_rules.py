@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from examples import Example, evidence, examples, found
 from examples.facts import example, example_with_gpus
 from gpudiag.catalogue import decode_readings
-from gpudiag.cause import TRACE, Evidence
+from gpudiag.cause import TRACE, Evidence, Gpus, Rows
 from gpudiag.causes import messages
+from gpudiag.causes.shared.devices import NO_OTHER_GPU, ChosenGpus
 from gpudiag.causes.shared.visibility import MASK
 from gpudiag.model.diagnosis import Confidence, Stage
-from gpudiag.model.facts import DriverFacts, EnvironmentFacts, Facts, NvmlFacts
+from gpudiag.model.facts import ContainerFacts, DriverFacts, EnvironmentFacts, Facts, NvmlFacts
 from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import RUN_ENDED, Broken, Judged, NoReading, Row
+from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probes.discovery import trace
 from gpudiag.run import diagnosis
 from reports import fix_line, fix_lines, unreadable
@@ -303,3 +305,22 @@ def test_what_python_sets_at_its_start_no_shell_can_unset(file: str) -> None:
     assert cause.trial is None
     (line,) = fix_lines(cause)
     assert line.startswith(f"# take {MASK} out of {file or 'the sitecustomize.py'}")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param((1,), "", id="the only GPU of the job"),
+        pytest.param((1, 2), "2", id="one of two GPUs of the job"),
+        pytest.param((4, 5, 6, 7), "0 2 3", id="GPUs that the job sees by other numbers"),
+        pytest.param(None, "0 2 3", id="no job"),
+    ],
+)
+def test_a_gpu_of_another_job_is_not_offered(given: tuple[int, ...] | None, expected: str) -> None:
+    facts = example_with_gpus(4, container=ContainerFacts(None, (), False, None, job_gpus=given))
+    chosen = ChosenGpus(facts, Gpus(gpus_in_scope(facts)), Rows(()))
+    action = chosen.without([chosen.gpus[1]])
+    uuids = {gpu.uuid: str(gpu.index) for gpu in chosen.gpus}
+    offered = [uuids[uuid] for uuid in (action.change or {}).get(MASK, "").split(",") if uuid]
+    assert offered == expected.split()
+    assert (action == NO_OTHER_GPU) is not bool(expected)

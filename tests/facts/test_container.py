@@ -203,3 +203,21 @@ def test_rights_of_a_process(tmp_path: Path) -> None:
     put(tmp_path, "proc/self/status", "CapEff:\t000001ffffffffff\n")
     facts = container.gather(tmp_path, {})
     assert (facts.user_namespace, facts.overrides_permissions) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[Application]\nname=org.example.App\n[Context]\nshared=a;\ndevices=dri;\n",
+            ("org.example.App", "dri;"),
+        ),
+        ("[Application]\nname=org.example.App\n", ("org.example.App", "")),
+        ("not a file of settings", ("", None)),
+        ("", ("", None)),
+    ],
+)
+def test_what_a_flatpak_passes_in(tmp_path: Path, text: str, expected: tuple[str, str | None]) -> None:
+    put(tmp_path, ".flatpak-info", text)
+    facts = container.gather(tmp_path, {})
+    assert (facts.runtime, facts.sandbox_name, facts.flatpak_devices) == ("flatpak", *expected)

@@ -13,13 +13,14 @@ from gpudiag.cause import Cause, EveryLog, Match, Matches, Program
 from gpudiag.causes.shared.advice import driver
 from gpudiag.causes.shared.machine import install_command
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.fix import Kind, Role, note, nvidia_smi, run
+from gpudiag.fix import Action, Kind, Role, conda_environment, install, note, nvidia_smi, run
 from gpudiag.knowledge.messages.programs_and_drivers import PTX_TOO_NEW
 from gpudiag.knowledge.messages.way import DRIVER_TOO_OLD
 from gpudiag.knowledge.origin import Origin
-from gpudiag.knowledge.releases import DRIVERS, numbers
+from gpudiag.knowledge.releases import DRIVERS, Version, numbers
+from gpudiag.knowledge.requirements import wheels
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
     title="the NVIDIA driver is too old for the CUDA that {who}",
@@ -34,6 +35,8 @@ CAUSE = Cause(
     needs_gpu=False,
 )
 _DATA_CENTRE = re.compile(r"\b(Tesla|[ABHLPTV]\d{1,3}S?|GB?\d{3}|GH\d{3})\b")
+_LAST_OF_CUDA_11 = Version(2, 14)
+"""The one release whose extra ``and-cuda`` brings CUDA 11: https://www.tensorflow.org/install/source#gpu."""
 _NEEDED = {11: "450.80", 12: "525.60", 13: "580.65"}
 """The oldest driver for a major version of CUDA, by minor version compatibility (release notes of the CUDA Toolkit)."""
 
@@ -55,9 +58,22 @@ def find(facts: Facts, log: EveryLog, signs: Signs) -> Matches:
             update.replaced(note=f"{needed} or newer, then reboot" + (f"; {update.note}" if update.note else "")),
             run(keep, "or keep the driver: this is a data-centre GPU", kind=Kind.INSTALL_AS_ROOT)
             if any(_DATA_CENTRE.search(device.name) for device in facts.nvml_devices)
-            else note("the package cuda-compat, which spares that, is for data-centre GPUs alone"),
+            else None,
+            _earlier(facts, supported),
         ),
     )
+
+
+def _earlier(facts: Facts, supported: str) -> Action | None:
+    """Return how to get the last TensorFlow whose CUDA, which pip brings, this driver runs; None if there is none."""
+    if supported.partition(".")[0] != "11" or isinstance(facts.system, Unknown):
+        return None
+    package = f"tensorflow[and-cuda]=={_LAST_OF_CUDA_11.major}.{_LAST_OF_CUDA_11.minor}.*"
+    why = "was built for CUDA 11, which this driver runs"
+    oldest, newest = wheels(_LAST_OF_CUDA_11, "linux_x86_64") or ("", "")
+    if numbers(oldest) <= numbers(facts.system.python)[:2] <= numbers(newest):
+        return install(package, note=why, role=Role.ALTERNATIVE)
+    return conda_environment(package, python=newest, note=why).replaced(role=Role.ALTERNATIVE)
 
 
 def find_in_log(program: Program, origin: Origin) -> Matches:

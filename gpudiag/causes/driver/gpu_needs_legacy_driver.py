@@ -13,6 +13,7 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog, NoneListed
 from gpudiag.causes.shared.machine import container, operating_system
 from gpudiag.fix import Kind, fill_in, note, reboot, run
+from gpudiag.knowledge.systems import OTHER, system_of
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import DriverFacts, Facts
 
@@ -31,18 +32,8 @@ _BRANCH = re.compile(r"supported through the NVIDIA (?P<branch>\d+)\.xx Legacy")
 _GPU = re.compile(r"NVRM: {1,8}The NVIDIA (?P<name>[^\n]{1,80}) GPU installed in this system")
 _INSTALLED = re.compile(r" (?P<version>\d[\d.]*) NVIDIA driver will ignore")
 _FIRST_FOR_CUDA_12 = 525
-_PACKAGES = (
-    (("Ubuntu", "Mint", "Pop!_OS"), run("sudo apt install nvidia-driver-{branch}", kind=Kind.CHANGE_DRIVER)),
-    (("Debian",), run("sudo apt install nvidia-tesla-{branch}-driver", kind=Kind.CHANGE_DRIVER)),
-    (
-        ("Fedora", "Red Hat", "Rocky", "Alma", "CentOS"),
-        run("sudo dnf install akmod-nvidia-{branch}xx", "from RPM Fusion", kind=Kind.CHANGE_DRIVER),
-    ),
-    (
-        ("Arch", "CachyOS", "Manjaro", "EndeavourOS"),
-        run("yay -S nvidia-{branch}xx-dkms", "from the AUR", kind=Kind.CHANGE_DRIVER),
-    ),
-)
+_OF_DEBIAN = run("sudo apt install nvidia-tesla-{branch}-driver", kind=Kind.CHANGE_DRIVER)
+_GENERAL = note("install NVIDIA's driver {branch}.xx", kind=Kind.CHANGE_DRIVER)
 
 
 def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: NoneListed | None) -> Matches:
@@ -50,9 +41,8 @@ def find(driver: DriverFacts, facts: Facts, kernel: KernelLog, none_listed: None
     branch, gpu, installed = (pattern.search(log) for pattern in (_BRANCH, _GPU, _INSTALLED))
     if branch is None or container(facts) or facts.nvml_devices:
         return
-    system = operating_system(facts)[0]
-    general = note("install NVIDIA's driver {branch}.xx", kind=Kind.CHANGE_DRIVER)
-    install = next((action for names, action in _PACKAGES if any(name in system for name in names)), general)
+    name = operating_system(facts)[0]
+    install = _OF_DEBIAN if "Debian" in name else (system_of(name) or OTHER).legacy or _GENERAL
     old = int(branch["branch"]) < _FIRST_FOR_CUDA_12
     yield Match(
         evidence=kernel.last("Legacy", "will ignore", "installed in this system"),

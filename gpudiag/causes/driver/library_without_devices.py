@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Where, configure, note, run_container
+from gpudiag.fix import Action, Kind, Where, configure, note, run_container
 from gpudiag.model.facts import Unknown
 
 CAUSE = Cause(
@@ -54,7 +54,7 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
             ),
             figures={"lacking": " and ".join(lacking)},
             fix=(
-                *((CAUSE.fix[2],) if _host_lacks(inside, lacking) else (inside.start(), *CAUSE.fix[1:])),
+                *_fix(inside, lacking),
                 configure(
                     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                     "run it after that: the specification lists the device files that exist now",
@@ -66,13 +66,17 @@ def find(inside: InContainer, failed: CuInitFailed) -> Matches:
         )
 
 
-def _host_lacks(inside: InContainer, lacking: list[str]) -> bool:
-    """Return whether it is the host that has no /dev/nvidia-uvm: its module is not loaded, or else it would be here.
+def _fix(inside: InContainer, lacking: list[str]) -> tuple[Action, ...]:
+    """Return what brings the devices in; on the host, if it is the host that lacks /dev/nvidia-uvm.
 
-    Containers see the numbers of the host's drivers, and some runtimes pass all of its devices in, or none.
+    Containers see the numbers of the host's drivers in /proc/devices, and some runtimes pass all of its devices in, or
+    none.
     """
     nodes = inside.facts.device_nodes
     majors = {} if isinstance(nodes, Unknown) else nodes.majors
-    return lacking == [UNIFIED_MEMORY] and (
-        (bool(majors) and "nvidia-uvm" not in majors) or inside.container.name in _OF_ALL_OR_NONE
-    )
+    start, by_hand, load = inside.start(), *CAUSE.fix[1:]
+    all_or_none = inside.container.name in _OF_ALL_OR_NONE and "all" in (inside.container.flatpak_devices or "all")
+    if lacking == [UNIFIED_MEMORY] and ("nvidia-uvm" not in majors if majors else all_or_none):
+        return (load.replaced(note="then start the container again"),)
+    by = (by_hand,) if inside.container.name not in _OF_ALL_OR_NONE else ()
+    return (start, *by) if majors else (start, *by, load)

@@ -13,7 +13,7 @@ from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog
 from gpudiag.causes.shared.kernel_module import GpuWithoutModule, ModuleSettings, shown
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.fix import Kind, check, note, reboot, run
+from gpudiag.fix import Kind, Role, check, note, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -33,6 +33,13 @@ CAUSE = Cause(
         "module_refused_by_secure_boot": "modprobe cannot load what the kernel refuses",
     },
 )
+_BY_BUMBLEBEE = run("optirun python PROGRAM", "Bumblebee loads the module, and switches the GPU on, for this program")
+_SWITCHED_ON = run(
+    "echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia",
+    "for every program, until Bumblebee switches it off again",
+    kind=Kind.RELOAD_DRIVER,
+    role=Role.ALTERNATIVE,
+)
 _SWITCHED = note("if prime-select or envycontrol wrote the file: sudo prime-select on-demand, or envycontrol -s hybrid")
 
 
@@ -49,6 +56,8 @@ def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> 
         switched = _SWITCHED if any("/blacklist-nvidia.conf" in setting.place for setting in found) else None
         then = (reboot(),) if option else (CAUSE.fix[0], settings.boot_image)
         fix = (*settings.without(found), *then, *filter(None, [switched]))
+        if any("bumblebee" in setting.place for setting in found):
+            fix = (_BY_BUMBLEBEE, _SWITCHED_ON)
         confidence = Confidence.PROVED if forbidding else Confidence.LIKELY
     elif reason is not None:
         why, fix, confidence = f": {reason.meaning}", reason.fix, reason.confidence

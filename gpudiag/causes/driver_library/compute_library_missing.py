@@ -8,10 +8,10 @@ that only draws, does not need it. nvidia-smi works, because it needs NVML alone
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.libraries import COMPUTE, answer_of_nvml, cure_of_the_driver, seen
+from gpudiag.causes.shared.libraries import COMPUTE, answer_of_nvml, seen
 from gpudiag.causes.shared.machine import INSTALLATION, container
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.causes.shared.whereabouts import locate
+from gpudiag.causes.shared.whereabouts import installed, locate
 from gpudiag.fix import Kind, run
 from gpudiag.model.facts import Facts
 
@@ -43,6 +43,6 @@ def find(facts: Facts, signs: Signs) -> Matches:
         ),
         confidence=found.confidence,
         figures={"module": driver.kernel_module or "", "where": found.words},
-        fix=found.fix or (cure_of_the_driver(facts, COMPUTE, None),),
+        fix=found.fix or (installed(facts, COMPUTE),),
         tried=found.tried,
     )

@@ -10,12 +10,11 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.libraries import (
     NVML,
-    cure_of_the_driver,
     needs_nvml,
     tensorflow_version,
 )
 from gpudiag.causes.shared.signs import Signs
-from gpudiag.causes.shared.whereabouts import locate
+from gpudiag.causes.shared.whereabouts import installed, locate
 from gpudiag.fix import Action, note, run_container
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.probes.discovery import trace
@@ -66,4 +65,4 @@ def _cure_of_nvml(facts: Facts) -> Action:
             note="or with "
             """--gpus 'all,"capabilities=compute,utility"'""",
         )
-    return cure_of_the_driver(facts, NVML, None)
+    return installed(facts, NVML)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Gpus, Rows
+from gpudiag.causes.shared.launchers import allocated
 from gpudiag.causes.shared.steps import context_error
 from gpudiag.fix import Action, export, note, reset_gpu
 from gpudiag.knowledge.log_lines import Log
@@ -82,7 +83,10 @@ class ChosenGpus:
 
     def without(self, unusable: list[Gpu], why: str = "") -> Action:
         """Return how to choose the GPUs that remain without the ``unusable`` ones, if any remain."""
-        rest = [gpu.uuid for gpu in self.gpus if gpu not in unusable]
+        given = allocated(self.facts) or ()
+        # A job that sees more GPUs than it was given sees those of the node, by the node's numbers.
+        of_others = {gpu.uuid for gpu in self.gpus if gpu.index not in given} if 0 < len(given) < len(self.gpus) else ()
+        rest = [gpu.uuid for gpu in self.gpus if gpu not in unusable and gpu.uuid not in of_others]
         if not rest:
             return self.hidden_and_free or NO_OTHER_GPU
         return export(MASK, ",".join(rest), why)
@@ -91,12 +95,12 @@ class ChosenGpus:
     def hidden_and_free(self) -> Action | None:
         """The command that chooses GPUs that the mask hides and NVML shows unused; None if there are none.
 
-        None in a Slurm job, where the other GPUs belong to other jobs. The command is not tried: they may be somebody
+        None in a job, where the other GPUs belong to other jobs. The command is not tried: they may be somebody
         else's.
         """
         facts = self.facts
         mask = facts.variables.get(MASK)
-        if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job is not None:
+        if mask is None or isinstance(facts.container, Unknown) or facts.container.slurm_job or allocated(facts):
             return None
         chosen = {gpu.pci_bus_id for gpu in self.gpus or gpus_in_scope(facts)}
         free = [device for device in facts.nvml_devices if device.pci_bus_id not in chosen and _is_free(device)]

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from shlex import quote
 
 from gpudiag.cause import Cause, Match
-from gpudiag.fix import Action, Kind, configure, export, install, note, prepend, run, unset
+from gpudiag.fix import Action, configure, export, install, prepend, unset
 from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import SLOW_S, Facts, Library, LibraryCopy, TimedCall, Unknown
 from gpudiag.model.report import Gpu
@@ -41,20 +41,6 @@ _BY_CALL = {
     "nvJitLink": "nvJitLink",
 }
 """The prefixes of a library's function names, the longest first."""
-_LIBRARIES_OF_THE_DRIVER = (
-    (
-        re.compile("Fedora"),
-        run("sudo dnf install xorg-x11-drv-nvidia-cuda-libs", "from RPM Fusion", kind=Kind.INSTALL_AS_ROOT),
-    ),
-    (
-        re.compile("Red Hat|Rocky|Alma|CentOS"),
-        run("sudo dnf install nvidia-driver-cuda-libs", "from NVIDIA's repository", kind=Kind.CHANGE_DRIVER),
-    ),
-    (re.compile("Arch|CachyOS|Manjaro|EndeavourOS"), run("sudo pacman -S nvidia-utils", kind=Kind.INSTALL)),
-    (re.compile("SUSE"), run("sudo zypper install nvidia-compute-G06", kind=Kind.INSTALL)),
-    (re.compile("NixOS"), prepend(PATH, "/run/opengl-driver/lib")),
-)
-"""How to install the driver's libraries on each distribution; no loader searches the folder that NixOS has for them."""
 PIP_INSTALLATION = "https://www.tensorflow.org/install/pip"
 LOADER = "https://man7.org/linux/man-pages/man8/ld.so.8.html"
 
@@ -253,25 +239,6 @@ def needs_nvml(facts: Facts, traced: trace.Reading | None) -> bool:
         return False
     found = re.match(r"(\d+)\.(\d+)", tensorflow_version(facts))
     return found is None or (int(found[1]), int(found[2])) >= (2, 21)
-
-
-def cure_of_the_driver(facts: Facts, soname: str, copy: LibraryCopy | None, *, again: bool = False) -> Action:
-    """Return the command that installs a library of the driver, ``again`` or not, or points to ``copy``."""
-    if copy is not None:
-        folder = str(PurePath(copy.path).parent)
-        return RENEW_CACHE if stale_cache(facts, folder) else put_first(facts, [folder])
-    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
-    system = "" if isinstance(facts.system, Unknown) else facts.system.os
-    apt = f"sudo apt-get install{' --reinstall' if again else ''}"
-    if module and "Ubuntu" in system:
-        return run(f"{apt} libnvidia-compute-{module.partition('.')[0]}", kind=Kind.INSTALL_AS_ROOT)
-    if "Debian" in system:
-        return run(f"{apt} {'libnvidia-ml1' if soname == NVML else 'libcuda1'}", kind=Kind.INSTALL_AS_ROOT)
-    for names, command in _LIBRARIES_OF_THE_DRIVER:
-        if names.search(system):
-            return command
-    of = f"of the driver {module or ''}".strip()
-    return note(f"install {soname} {of}, from where the driver was installed", kind=Kind.INSTALL)
 
 
 def answer_of_nvml(facts: Facts) -> str:

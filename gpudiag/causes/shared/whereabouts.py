@@ -13,8 +13,9 @@ import msgspec
 from gpudiag.causes.shared.files import repairs
 from gpudiag.causes.shared.files import shown as shown_files
 from gpudiag.causes.shared.libraries import (
+    NVML,
     PATH,
-    cure_of_the_driver,
+    RENEW_CACHE,
     good_copy,
     is_in_environment,
     put_first,
@@ -23,6 +24,7 @@ from gpudiag.causes.shared.libraries import (
 )
 from gpudiag.fix import Action, Kind, Role, Where, configure, note, run, run_container
 from gpudiag.knowledge.releases import numbers
+from gpudiag.knowledge.systems import system_of
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, FileFault, Library, LibraryCopy, LibraryFacts, Unknown
 
@@ -111,7 +113,7 @@ def _off_the_path(facts: Facts, library: Library, copy: LibraryCopy, files: tupl
         role=Role.ALTERNATIVE,
     )
     fix = (
-        (cure_of_the_driver(facts, library.soname, copy),)
+        (RENEW_CACHE,)
         if stale
         else (
             *secure,
@@ -224,4 +226,19 @@ def _mended(facts: Facts, library: Library, path: str, container: str | None) ->
         mount = (f"-v {top}:{top}:ro",) if top else ()
         why = f"and with {top}, to which the link leads" if top else "brings the host's file again"
         return (run_container("--gpus all", *mount, image="IMAGE", note=why),)
-    return (cure_of_the_driver(facts, library.soname, None, again=True),)
+    return (installed(facts, library.soname, again=True),)
+
+
+def installed(facts: Facts, soname: str, *, again: bool = False) -> Action:
+    """Return how a library of the driver is installed, ``again`` or for the first time."""
+    module = None if isinstance(facts.driver, Unknown) else facts.driver.kernel_module
+    name = "" if isinstance(facts.system, Unknown) else facts.system.os
+    system = system_of(name)
+    if system is not None and system.libraries is not None:
+        return system.libraries
+    if system is not None and system.name == "Debian" and (module or "Debian" in name):
+        branch = f"libnvidia-compute-{(module or '').partition('.')[0]}"
+        package = branch if "Debian" not in name else "libnvidia-ml1" if soname == NVML else "libcuda1"
+        return run(f"sudo apt-get install{' --reinstall' * again} {package}", kind=Kind.INSTALL_AS_ROOT)
+    of = f"of the driver {module or ''}".strip()
+    return note(f"install {soname} {of}, from where the driver was installed", kind=Kind.INSTALL)
