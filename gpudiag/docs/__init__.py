@@ -38,7 +38,6 @@ _CLEARLY_BEST = 1.4
 """A section is printed if its score is this many times that of the next one; otherwise the hits are listed."""
 
 _HEADING = re.compile(r"^(#{1,6}) +(\S.*)$")
-_COMMENT = re.compile(r"^<!--.*-->$")
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()\s]*\)")
 
 
@@ -107,7 +106,7 @@ def parse(page: str, text: str) -> Iterator[Section]:
     fenced = False
     for line in text.splitlines():
         fenced ^= line.startswith("```")
-        if not fenced and _COMMENT.match(line):
+        if not fenced and line.startswith("<!--") and line.endswith("-->"):
             continue
         if not fenced and (heading := _HEADING.match(line)):
             found.append((heading[2].replace("`", ""), len(heading[1]), []))

@@ -25,9 +25,9 @@ _SECRETS = ("run/secrets/kubernetes.io", "var/run/secrets/kubernetes.io")
 _NAMES = {name: sandbox.name for sandbox in SANDBOXES for name in sandbox.names}
 _NAME = re.compile(rf"[/:-]({'|'.join(_NAMES)})\b")
 _NAMED_IN = {
-    "proc/1/cgroup": re.compile(""),
+    "proc/1/cgroup": ("",),
     # Runtimes mount these three; other mounts of a runtime are also on its host, which is not a container.
-    "proc/self/mountinfo": re.compile(r" /etc/(hostname|hosts|resolv\.conf) "),
+    "proc/self/mountinfo": (" /etc/hostname ", " /etc/hosts ", " /etc/resolv.conf "),
 }
 
 
@@ -174,9 +174,9 @@ def _marks(root: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for line in _lines(root / _OF_SYSTEMD)[:1]:
         if line not in ("", "wsl"):  # which is the whole machine to its users
             yield printable(line), f"{line} in /{_OF_SYSTEMD}"
-    for file, relevant in _NAMED_IN.items():
-        found = next(filter(None, map(_NAME.search, filter(relevant.search, _lines(root / file)))), None)
-        if found:
+    for file, parts in _NAMED_IN.items():
+        lines = (line for line in _lines(root / file) if any(part in line for part in parts))
+        if found := next(filter(None, map(_NAME.search, lines)), None):
             yield _NAMES[found[1]], f"{found[1]} in /{file}"
 
 

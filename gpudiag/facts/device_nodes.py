@@ -9,14 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import printable, read_text, user_name
+from gpudiag.facts.kernel import ADDRESS
 from gpudiag.model.facts import DeviceNode, DeviceNodeFacts, is_gpu_file
 
 _NVIDIA = "0x10de"
 _OTHERS = {"0x8086": "Intel", "0x1002": "AMD"}
 _DISPLAY_CONTROLLER = "0x03"
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_DRIVER = re.compile(r"^DRIVER=(.+)$", re.MULTILINE)
-_MAJOR = re.compile(r"^ *(\d+) (nvidia\S*)$", re.MULTILINE)
 
 
 def is_needed(name: str) -> bool:
@@ -36,12 +34,12 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
         if read_text(device / "class").startswith(_DISPLAY_CONTROLLER)
     }
     own = [device for device, vendor in vendors.items() if vendor == _NVIDIA]
-    drivers = {device.name: _DRIVER.search(read_text(device / "uevent")) for device in own}
+    drivers = {device.name: _driver(read_text(device / "uevent")) for device in own}
     iommu_groups = {device.name: read_text(device / "iommu_group/type").strip() for device in own}
     return DeviceNodeFacts(
         nodes=tuple(_node(file, root) for file in files if is_needed(file.name) or not file.is_dir()),
         pci_gpus=tuple(device.name for device in own),
-        bound={name: driver[1] for name, driver in drivers.items() if driver},
+        bound={name: driver for name, driver in drivers.items() if driver},
         other_gpus={device.name: _OTHERS[vendor] for device, vendor in vendors.items() if vendor in _OTHERS},
         groups=_groups(root),
         models={device.name: model for device in own if (model := read_text(device / "device").strip())},
@@ -60,7 +58,7 @@ def gather(root: Path = Path("/")) -> DeviceNodeFacts:
 
 def _bridges(device: Path) -> tuple[str, ...]:
     """Return the bridges above a device: ``/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0``."""
-    return tuple(part for part in device.resolve().parent.parts if _ADDRESS.fullmatch(part))
+    return tuple(part for part in device.resolve().parent.parts if ADDRESS.fullmatch(part))
 
 
 def _lacks_a_region(regions: str) -> bool:
@@ -79,7 +77,13 @@ def _is_private(mounts: str) -> bool:
 
 def _majors(devices: str) -> dict[str, int]:
     """Return the numbers of NVIDIA's drivers, from lines such as ``511 nvidia-uvm``."""
-    return {name: int(number) for number, name in _MAJOR.findall(devices.partition("Block devices:")[0])}
+    words = (line.split() for line in devices.partition("Block devices:")[0].splitlines())
+    return {row[1]: int(row[0]) for row in words if len(row) == 2 and row[1].startswith("nvidia")}
+
+
+def _driver(event: str) -> str:
+    """Return the driver in a device's ``uevent``, whose lines are such as ``DRIVER=nvidia``; "" if it has none."""
+    return dict(line.partition("=")[::2] for line in event.splitlines()).get("DRIVER", "")
 
 
 def _node(file: Path, root: Path) -> DeviceNode:

@@ -16,7 +16,6 @@ from gpudiag.trust import distrust
 
 _LIBRARY = "libcuda.so.1"
 _FIRST_CALLS = ("cuInit", "nvmlInit_v2", "nvmlInit")
-_MODULE = re.compile(r"^(nvidia\w*|nouveau) ", re.MULTILINE)
 _MODULE_FILE = re.compile(r"^\S*/nvidia(-current)?\.ko[.\w]{0,9}:", re.MULTILINE)  # Debian's is called nvidia-current
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _PACKAGE = re.compile(
@@ -47,12 +46,13 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
     modules = read_text(root / f"lib/modules/{release}/modules.dep")
     packages = _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
     known = [found for found in packages if found["state"] not in _GONE]
+    loaded = (line.partition(" ")[0] for line in read_text(root / "proc/modules").splitlines())
     return DriverFacts(
         kernel_module=_kernel_module(root),
         libcuda_path=path,
         libcuda_error=error,
         cuda_version=cuda_version,
-        modules=tuple(_MODULE.findall(read_text(root / "proc/modules"))),
+        modules=tuple(name for name in loaded if name.startswith("nvidia") or name == "nouveau"),
         module_installed=_MODULE_FILE.search(modules) is not None if modules else None,
         secure_boot=_secure_boot(root),
         prime=read_text(root / "etc/prime-discrete").strip() or None,

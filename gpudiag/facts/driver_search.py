@@ -1,4 +1,4 @@
-"""Looks for the driver's libraries where the loader does not: the whole of what a statement "is not here" needs.
+"""Searches a machine for the driver's libraries outside of the loader's path: only then can they be called missing.
 
 Container runtimes, distributions and clusters put them into folders of their own, and a variable or a link that is lost
 on the way hides them. They are looked for only where a GPU's driver is in the kernel or a device is here.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpudiag import trust
 from gpudiag.facts import read_text, start_files
+from gpudiag.hardware.processes import environment
 from gpudiag.text import printable
 
 _PLACES = (
@@ -100,7 +101,8 @@ class Search:
             for setting in start_files.of_file(file, shown, kind, environ, seen, names=frozenset({_VARIABLE})):
                 if setting.name == _VARIABLE:
                     yield from self._entries(setting.added, f"{setting.file} line {setting.line}")
-        yield from self._entries(_of_first_process(self._root), "the first process of this container")
+        first = environment(self._root / "proc/1").get(_VARIABLE, "")
+        yield from self._entries(first, "the first process of this container")
 
     def _mounted(self) -> Iterator[tuple[Path, str]]:
         """Yield the folders of mounted libraries, and mounted folders of libraries; note what is not to be walked."""
@@ -157,11 +159,3 @@ def _has_release(name: str, stem: str) -> bool:
     """Return whether a file is called ``stem`` with the release of a driver, such as ``libcuda.so.580.65.06``."""
     release = name.removeprefix(stem)
     return release != name and "." in release and release.replace(".", "").isdecimal()
-
-
-def _of_first_process(root: Path) -> str:
-    try:
-        text = os.fsdecode((root / "proc/1/environ").read_bytes())
-    except OSError:
-        return ""
-    return dict(line.partition("=")[::2] for line in text.split("\0") if line).get(_VARIABLE, "")

@@ -46,16 +46,18 @@ _ORDINARY = re.compile(
     re.IGNORECASE,
 )
 """Lines that every ordinary start logs, and the dump of registers below a message."""
-_START = re.compile(r"nvidia-nvlink: Nvlink Core is being initialized", re.IGNORECASE)
-"""The first line of every attempt to load the module: what the module said before is of an earlier one."""
-_BOOT = re.compile(r"Linux version \d")
+_START = "nvidia-nvlink: nvlink core is being initialized"
+"""The first line of every attempt to load the module, in lower case: what the module said before is of an earlier
+one."""
+_BOOT = "Linux version "
 _FILE_PREFIX = re.compile(r"^.{0,120}? kernel: (?:\[ {0,8}\d+\.\d+\] ?)?|^\[ {0,8}\d+\.\d+\] ?")
 _SYSLOG_PREFIX = re.compile(r"^<\d+>(?:\[ {0,8}\d+\.\d+\] ?)?")
 _PREFIX = "NVRM: "
-_SENTENCE_ENDS = re.compile(r"[.!:)]$")
-_NEW_LINE = re.compile(r"\\x0a|#012")
-"""A line break inside of a message, as ``/dev/kmsg`` and rsyslog write it."""
-_ADDRESS = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}(?:\.[0-7])?", re.IGNORECASE)
+_SENTENCE_ENDS = (".", "!", ":", ")")
+_NEW_LINES = ("\\x0a", "#012")
+"""A line break inside of a message, as ``/dev/kmsg`` and as rsyslog write it."""
+ADDRESS = re.compile(r"[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}(?:\.[0-7])?", re.IGNORECASE)
+"""An address on the PCI bus, with or without the function."""
 _VARYING = re.compile(r"0x[\da-f]+|\d+", re.IGNORECASE)
 
 _MODPROBE = ("etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d")
@@ -69,7 +71,7 @@ _OPTIONS = re.compile(
 _MOST_SETTINGS = 60
 _SETTINGS_BYTES = 64 << 10
 _PLACES = ("updates", "updates/dkms", "extra", "extra/nvidia", "extramodules", "kernel/drivers/video", "kernel/nvidia*")
-_MODULE_FILE = re.compile(r"nvidia(?:-current)?\.ko")
+_MODULE_FILE = ("nvidia.ko", "nvidia-current.ko")
 _PARAMETERS = (
     "DeviceFileGID",
     "DeviceFileMode",
@@ -126,17 +128,17 @@ def relevant(messages: Iterable[str], addresses: frozenset[str] = frozenset()) -
     kept: dict[tuple[object, ...], str] = {}
     for message in _joined(messages):
         of_the_driver = _OF_THE_DRIVER.match(message) is not None
-        if of_the_driver and _START.match(message):
+        if of_the_driver and message.lower().startswith(_START):
             kept = {key: line for key, line in kept.items() if not line.startswith(("NVRM", "nvidia", "PM: "))}
         if of_the_driver:
             if _ORDINARY.search(message):
                 continue
         elif not _OF_MODULES.search(message) and not (
-            addresses and _FAILURE.search(message) and not addresses.isdisjoint(_ADDRESS.findall(message))
+            addresses and _FAILURE.search(message) and not addresses.isdisjoint(ADDRESS.findall(message))
         ):
             continue
         xid = re.search(r"Xid \([^)]{1,60}\): (\d+)", message)
-        key = (tuple(_ADDRESS.findall(message)), xid and xid[1], _VARYING.sub("#", message[: 40 if xid else 200]))
+        key = (tuple(ADDRESS.findall(message)), xid and xid[1], _VARYING.sub("#", message[: 40 if xid else 200]))
         kept.pop(key, None)
         kept[key] = printable(message[:_CHARACTERS])
     return tuple(list(kept.values())[-_KEPT:])
@@ -154,7 +156,7 @@ def _joined(messages: Iterable[str]) -> Iterator[str]:
     for message in messages:
         rest = message.removeprefix(_PREFIX)
         continues = bool(before) and rest != message and (goes_on or rest[:1].islower() or rest[:1] == "(")
-        if continues and not _SENTENCE_ENDS.search(before) and len(before) < _CHARACTERS:
+        if continues and not before.endswith(_SENTENCE_ENDS) and len(before) < _CHARACTERS:
             before, goes_on = f"{before} {rest.strip()}", True
             continue
         if before:
@@ -168,9 +170,9 @@ def _joined(messages: Iterable[str]) -> Iterator[str]:
 
 def _one_line(message: str) -> str:
     """Return a message of several lines, each of which may begin with ``NVRM:``, as one."""
-    if "\\x0a" not in message and "#012" not in message:  # nearly every message
-        return message.rstrip()
-    first, *more = _NEW_LINE.split(message)
+    for mark in _NEW_LINES:
+        message = message.replace(mark, "\n")
+    first, *more = message.split("\n")
     return " ".join([first.rstrip(), *(re.sub(r"^\s*NVRM:\s*", "", line).strip() for line in more)]).rstrip()
 
 
@@ -232,7 +234,7 @@ def _files(root: Path) -> tuple[str, list[str]]:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
             lines = file.read(_LOG_BYTES).decode(errors="replace").splitlines()
             messages = _messages(_FILE_PREFIX, lines)
-            boots = [index for index, message in enumerate(messages) if _BOOT.match(message)]
+            boots = [index for index, message in enumerate(messages) if message.startswith(_BOOT)]
             return f"/{name}", messages[boots[-1] if boots else 0 :]
     raise OSError(errno.ENOENT, "no log file that this user may read")
 
@@ -283,7 +285,7 @@ def _of_modprobe(root: Path) -> Iterator[ModuleSetting]:
 def _built_for(root: Path) -> tuple[str, ...]:
     """Return the kernels for which NVIDIA's module lies in /lib/modules, where DKMS, akmods and packages put it."""
     files = (file for place in _PLACES for file in root.glob(f"lib/modules/*/{place}/nvidia*.ko*"))
-    names = (file.relative_to(root / "lib/modules").parts[0] for file in files if _MODULE_FILE.match(file.name))
+    names = (file.relative_to(root / "lib/modules").parts[0] for file in files if file.name.startswith(_MODULE_FILE))
     return tuple(sorted(set(map(printable, names))))
 
 

@@ -20,7 +20,7 @@ from gpudiag.facts import printable
 from gpudiag.interpreter import asked
 from gpudiag.model.facts import Provenance, ProvenanceKind
 
-_PACKAGES = re.compile(r"[-/\\](?:site-packages|dist-packages)$")
+_PACKAGES = tuple(f"{before}{kind}-packages" for before in "-/\\" for kind in ("site", "dist"))
 _FINDER = re.compile(r"\b__editable__\w{1,200}_finder\b")
 _TIMEOUT_S = 5
 _LARGEST = 256 << 10
@@ -79,11 +79,11 @@ def _of_program() -> Iterator[str]:
 def _is_foreign(entry: str) -> bool:
     standard = os.path.dirname(os.__file__)  # noqa: PTH120
     own = entry.startswith(standard) or re.search(r"/python\d+\.zip$", entry)
-    return Path(entry).is_absolute() and not own and not _PACKAGES.search(entry)
+    return Path(entry).is_absolute() and not own and not entry.endswith(_PACKAGES)
 
 
 def _start_files() -> Iterator[Path]:
-    for entry in dict.fromkeys(entry for entry in sys.path if _PACKAGES.search(entry)):
+    for entry in dict.fromkeys(entry for entry in sys.path if entry.endswith(_PACKAGES)):
         yield from sorted(Path(entry).glob("*.pth"))
     for name in ("sitecustomize", "usercustomize"):
         spec = PathFinder.find_spec(name)

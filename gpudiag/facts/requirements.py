@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_FILES = 3
 _MODULE_FILE = re.compile(r"^([^,\n]+\.(?:py|so))(?:,[^,\n]*){0,2}$", re.MULTILINE)
 _OF_AN_EXTRA = re.compile(r"\bextra *== *['\"]\w")
-_TAG = re.compile(r"^Tag: (\S+)$", re.MULTILINE)
 
 
 def normalized(name: str) -> str:
@@ -137,7 +136,7 @@ def _state(metadata: Metadata) -> tuple[str, tuple[str, ...], str]:
     if (project := _editable(metadata)) and not os.path.exists(project):  # noqa: PTH110
         return printable(str(root)), (printable(project),), ""
     gone = [file for file in _MODULE_FILE.findall(record) if _is_absent(f"{root}/{file}")]
-    tags = _TAG.findall(wheel)
+    tags = [line.removeprefix("Tag: ") for line in wheel.splitlines() if line.startswith("Tag: ")]
     foreign = tags and not any(_is_ours(tag) for tag in tags)
     return printable(str(root)), tuple(map(printable, gone[:_MOST_FILES])), tags[0] if foreign else ""
 

@@ -15,6 +15,8 @@ from itertools import groupby
 from pathlib import Path
 
 from gpudiag import trust
+from gpudiag.facts import read_text
+from gpudiag.hardware.processes import environment
 from gpudiag.knowledge.settings_of_files import entries, is_list, is_relevant
 from gpudiag.model.facts import Provenance, ProvenanceKind, VariableProvenance
 from gpudiag.record import Record
@@ -231,12 +233,8 @@ def _of_container(environ: Mapping[str, str], root: Path) -> Iterator[VariablePr
 
     In a container that is what its image sets, or what it was started with.
     """
-    try:
-        command = (root / "proc/1/comm").read_text(errors="replace").strip()
-        text = os.fsdecode((root / "proc/1/environ").read_bytes()) if command not in _INITS else ""
-    except OSError:
-        return
-    first = dict(line.partition("=")[::2] for line in text.split("\0") if line)
+    command = read_text(root / "proc/1/comm").strip()
+    first = environment(root / "proc/1") if command not in _INITS else {}
     source = Provenance(ProvenanceKind.CONTAINER, printable(command))
     for name, value in environ.items():
         if is_relevant(name) and name != "PATH" and value and first.get(name) == value:

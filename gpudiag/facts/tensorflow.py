@@ -33,7 +33,8 @@ _LARGE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 _FRAMEWORKS = re.compile(
     r"(torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|cupy-.*|onnxruntime-gpu|paddlepaddle-gpu|mxnet-.*)"
 )
-_PLUGINS = re.compile(r"tensorflow-(directml(-plugin)?|metal|rocm-plugin)|intel-extension-for-tensorflow(-.*)?")
+_PLUGINS = ("tensorflow-directml", "tensorflow-metal", "tensorflow-rocm-plugin", "intel-extension-for-tensorflow")
+"""What the names of plug-ins begin with."""
 _IMPORTED = (
     "absl",
     "astunparse",
@@ -55,7 +56,7 @@ _IMPORTED = (
     "wrapt",
 )
 """Modules of the distributions that TensorFlow requires."""
-_COMPANIONS = re.compile(r"(keras|tf-keras|numpy|protobuf|ml-dtypes|h5py|nvidia-.*)")
+_COMPANIONS = ("keras", "tf-keras", "numpy", "protobuf", "ml-dtypes", "h5py")
 
 
 def gather() -> TensorflowFacts:
@@ -86,13 +87,13 @@ def gather() -> TensorflowFacts:
             if module_path and Path(found.location) == Path(module_path).parent.parent:
                 own = found.name
                 here[own] = metadata
-        elif _COMPANIONS.fullmatch(name):
+        elif name in _COMPANIONS or name.startswith("nvidia-"):
             companions.setdefault(name, found)  # the first on sys.path is the one that is imported
         elif _FRAMEWORKS.fullmatch(name):
             frameworks.setdefault(name, found)
             for package, versions in _ranges(metadata, mandatory=True).items():
                 required.setdefault(package, {}).setdefault(name, versions)
-        if _PLUGINS.fullmatch(name):
+        if name.startswith(_PLUGINS):
             plugins.setdefault(name, found)
     unmet = requirements(own, here[own], first) if own else ()
     overwritten = {name: files for name, distribution in here.items() if (files := _altered(distribution)) is not None}

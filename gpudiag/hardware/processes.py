@@ -84,7 +84,7 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
     numbers = {match.lastgroup: match[match.lastgroup or 0] for match in reversed([*_JOB.finditer(cgroup)])}
     job = next((words.format(numbers[kind]) for kind, words in _JOBS.items() if kind in numbers), None)
     own = _ancestors(root)
-    theirs = _environment(folder)
+    theirs = environment(folder)
     return ProcessIdentity(
         user=_user(status.get("Uid", "").split()),
         of_another_user=status.get("Uid", "").split()[:1] not in ([], [str(os.getuid())]),
@@ -101,7 +101,8 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
         rank=next((printable(f"{name}={theirs[name]}") for name in _RANKS if name in theirs), None),
         run=_run(theirs, environ, related=parent in own[1:]),
         same_job=next(
-            (f"{name}={theirs[name]}" for name in _SCHEDULED if theirs.get(name, 0) == environ.get(name)), None
+            (printable(f"{name}={theirs[name]}") for name in _SCHEDULED if theirs.get(name, 0) == environ.get(name)),
+            None,
         ),
         is_ancestor=pid in own,
         uses=_framework(folder),
@@ -199,11 +200,11 @@ def _status(folder: Path) -> dict[str, str]:
     return {name: value.strip() for name, value in lines}
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Return the environment with which a process was started, if this user may read it."""
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment with which the process of a folder in ``/proc`` was started; {} if it may not be read."""
     try:
         with (folder / "environ").open("rb") as file:
-            entries = file.read(_MOST_ENVIRONMENT).decode(errors="replace").split("\0")
+            entries = os.fsdecode(file.read(_MOST_ENVIRONMENT)).split("\0")
     except OSError:
         return {}
     return {name: value for name, equals, value in (entry.partition("=") for entry in entries) if equals}

@@ -24,10 +24,13 @@ import msgspec
 
 from gpudiag.hardware import elf
 
-_NVIDIA = re.compile(
-    r"lib(cuda|cublas|cudnn|cufft|curand|cusolver|cusparse|cupti|nccl|nvidia-|nvrtc|nvJitLink|gpudiag_)"
+_NVIDIA = (
+    *("libcuda", "libcublas", "libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libcupti"),
+    *("libnccl", "libnvidia-", "libnvrtc", "libnvJitLink", "libgpudiag_"),
 )
-"""File names of NVIDIA's libraries. A library with the CUDA runtime linked into it counts as a part of TensorFlow."""
+"""Beginnings of the file names of NVIDIA's libraries.
+
+A library with the CUDA runtime linked into it counts as a part of TensorFlow."""
 _SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux[^/]*)[.-]|\[vdso\]")
 _VERSION = re.compile(r"(?:_v\d{1,2})?(?:_ptsz|_ptds)?$")
 """The suffix of a function's name as the library exports it, not as it is documented: ``cuMemAlloc_v2``."""
@@ -36,7 +39,7 @@ _STACK_BYTES = 256 << 10
 _MOST_THREADS = 200
 _WITH_FILE = {0: "read", 1: "write", 16: "ioctl", 17: "pread", 72: "fcntl", 73: "flock", 232: "epoll_wait"}
 """System calls of x86-64 whose first argument is a file."""
-_NAMELESS = re.compile(r"(pipe|socket|anon_inode):|/memfd:")
+_NAMELESS = ("pipe:", "socket:", "anon_inode:", "/memfd:")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class _Mapped:
     @cached_property
     def kind(self) -> str:
         name = self.path.rpartition("/")[2]
-        return "nvidia" if _NVIDIA.match(name) else "system" if _SYSTEM.match(name) else "other"
+        return "nvidia" if name.startswith(_NVIDIA) else "system" if _SYSTEM.match(name) else "other"
 
 
 class WaitPlace(msgspec.Struct, frozen=True):
@@ -132,7 +135,7 @@ def _file(pid: int, words: list[str]) -> str:
     if name is None:
         return ""
     file = str(Path(f"/proc/{pid}/fd/{int(words[1], 16)}").readlink())
-    return "" if _NAMELESS.match(file) else f"{name} on {file}"
+    return "" if file.startswith(_NAMELESS) else f"{name} on {file}"
 
 
 def _maps(pid: int) -> list[tuple[_Mapped, str]]:

@@ -8,7 +8,7 @@ node.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -133,7 +133,8 @@ def _located(error: RaisedError, lines: Sequence[str], at: int, body: Sequence[s
     """Return the error at line ``at`` with the node and the place that it, its ``body`` or lines above name."""
     names, text, whole = dict[str, str](), one_line(error.sentence), "\n".join((lines[at], *body))
     if error.status:
-        names = {kind: name for found in _NAME.finditer(whole) for kind, name in _named(found)}
+        groups = (found.groupdict().items() for found in _NAME.finditer(whole))
+        names = {kind: name for several in groups for kind, name in several if name}
         text = one_line(FUNCTION_NODE.sub("", error.sentence).partition("[[")[0].partition("[Op:")[0])
     place, package = _place(lines, at)
     return replace(
@@ -144,10 +145,6 @@ def _located(error: RaisedError, lines: Sequence[str], at: int, body: Sequence[s
         package=package,
         line=lines[at],
     )
-
-
-def _named(found: re.Match[str]) -> Iterator[tuple[str, str]]:
-    return ((kind, name) for kind, name in found.groupdict().items() if name)
 
 
 def _place(lines: Sequence[str], end: int) -> tuple[str, str]:

@@ -42,7 +42,8 @@ _DONE = re.compile(
 )
 """Lines of programs that need no GPU and run, and of those that have done their work."""
 _FAILED = re.compile(r"^(?:\S{0,80}(?:Error|Exception)\b|Traceback |.*(?:core dumped|Killed|Aborted)\b)")
-_LOGGED = re.compile(r"\.cc:\d{1,5}\]")
+LOGGED = re.compile(r"\.cc:\d{1,5}\]")
+"""TensorFlow's own lines, whatever another program puts before them."""
 _SAYS_GPU = re.compile(r"(?i)gpu|cuda|nvidia|\bepoch\b|\bloss\b")
 """Words of a program that a GPU was meant for; a training is one: without a GPU it was too slow for most."""
 _BEGINNING = 80
@@ -110,7 +111,7 @@ def ended_without_gpu(lines: Sequence[str]) -> int:
     done = next((at for at in range(len(lines) - 1, 0, -1) if _DONE.search(lines[at])), 0)
     if not done or any(map(_FAILED.match, lines[done:])):
         return 0
-    said = [line for line in lines if not _LOGGED.search(line)]
+    said = [line for line in lines if not LOGGED.search(line)]
     return 0 if any(map(_SAYS_GPU.search, said)) else done
 
 

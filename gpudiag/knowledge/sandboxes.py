@@ -7,7 +7,6 @@ kind of refusal each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -367,8 +366,6 @@ SANDBOXES: tuple[Sandbox, ...] = (
 )
 """Every row, the one whose signs are the most reliable first."""
 BY_NAME = {sandbox.name: sandbox for sandbox in SANDBOXES}
-_UNIT = re.compile(r"/([^/]+\.service)$")
-_SNAP = re.compile(r"/snap\.([\w-]+)\.")
 
 
 def of_unit(control_group: str) -> tuple[str, str] | None:
@@ -377,7 +374,9 @@ def of_unit(control_group: str) -> tuple[str, str] | None:
     Such as ``/system.slice/ollama.service`` or ``/user.slice/.../snap.firefox.firefox-1.scope``. The service of a
     user's own manager, in which every program of a desktop runs, is no sandbox.
     """
-    if snap := _SNAP.search(control_group):
-        return "snap", snap[1]
-    unit = _UNIT.search(control_group)
-    return ("systemd", unit[1]) if unit and not unit[1].startswith("user@") else None
+    parts = control_group.split("/")
+    for part in parts[1:]:
+        if part.startswith("snap.") and part.count(".") > 1:
+            return "snap", part.split(".")[1]
+    is_unit = len(parts) > 1 and parts[-1].endswith(".service") and not parts[-1].startswith("user@")
+    return ("systemd", parts[-1]) if is_unit else None

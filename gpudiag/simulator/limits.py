@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 
 # The form of beyond_simulation() in src/tensorflow.cc: all errors of this kind are made there.
-_LIMIT = re.compile(r"simulated GPU: (.{1,400}?),? cannot run here")
+_BEFORE, _AFTER = "simulated GPU: ", " cannot run here"
 
 
 def limit_of(error: BaseException) -> str:
@@ -19,8 +18,9 @@ def limit_of(error: BaseException) -> str:
 
     if MACHINE_VARIABLE not in os.environ:
         return ""
-    if limit := _LIMIT.search(str(error)):
-        return limit[1]
+    limit, found, _ = str(error).partition(_BEFORE)[2].partition(_AFTER)
+    if found:
+        return limit.removesuffix(",")
     kernel = _stopping_kernel()
     return f"the CUDA kernel {kernel}" if kernel else ""
 

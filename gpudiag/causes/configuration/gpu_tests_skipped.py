@@ -7,8 +7,6 @@ lists none is another cause, named before this one if it was found.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.fix import ask, check, edit, edit_note
 from gpudiag.knowledge.messages.program import TEST_SKIPPED
@@ -33,7 +31,7 @@ CAUSE = Cause(
     url="https://docs.pytest.org/en/stable/how-to/skipping.html",
     needs_gpu=False,
 )
-_GIVEN = re.compile(r"SLURM_(?:GPUS\w*|JOB_GPUS|STEP_GPUS)")
+_GIVEN = ("SLURM_GPUS", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 
 
 def _gpu_expected(facts: Facts) -> str:
@@ -43,7 +41,7 @@ def _gpu_expected(facts: Facts) -> str:
     given = facts.variables.get("NVIDIA_VISIBLE_DEVICES", "void")
     if given not in ("", "none", "void"):
         return f"NVIDIA_VISIBLE_DEVICES={given}"
-    return next((f"{name}={value}" for name, value in facts.variables.items() if _GIVEN.fullmatch(name)), "")
+    return next((f"{name}={value}" for name, value in facts.variables.items() if name.startswith(_GIVEN)), "")
 
 
 def find(facts: Facts, program: Program, seen: trace.Reading) -> Matches:

@@ -8,7 +8,6 @@ GPU keeps TensorFlow from all the others. The kernel log has an Xid that names t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from gpudiag.cause import Cause, Fix, Match, Matches, Program
@@ -44,14 +43,13 @@ CAUSE = Cause(
     },
     views=("host.driver.nvml_failed",),
 )
-_LOST = re.compile("lost|Unknown Error|reset|fallen")
+_LOST = ("lost", "Unknown Error", "reset", "fallen")
 _BEFORE_ANY_GPU = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT)
-_MEMORY = re.compile("ECC")
 _WHERE_IT_SHOWS = (Stage.DRIVER, Stage.NVML, Stage.DEVICE_COUNT, Stage.DEVICE_FILTER, Stage.CONTEXT, Stage.FIRST_OP)
 
 
 def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed | None, kernel: KernelLog) -> Matches:
-    lost = {index: why for index, why in lost_gpus(gpus.facts).items() if _LOST.search(why)}
+    lost = {index: why for index, why in lost_gpus(gpus.facts).items() if any(words in why for words in _LOST)}
     failed = [finding.message for finding in gpus.rows.found("discovery.logical_devices", "product_failed")]
     raised = [error.text for error in errors if error.stage is not Stage.PACKAGE] + failed
     said = Log((*raised, *map(text, devices_log(gpus.rows)), *program.lines))
@@ -136,7 +134,7 @@ def _what(reason: KernelReason | None, words: Sequence[str] | None, *, has_slept
     if reason is not None:
         return reason.meaning
     if words is not None:
-        of_memory = any(map(_MEMORY.search, words))
+        of_memory = any("ECC" in line for line in words)
         return _OF_MEMORY if of_memory else "it, its power or its connection has failed"
     if has_slept:
         return "this machine was suspended, which the module nvidia_uvm often does not survive"

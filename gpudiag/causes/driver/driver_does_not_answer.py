@@ -8,8 +8,6 @@ long as it is loaded.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.device_files import DRIVER_DOCUMENT, NoDevice
 from gpudiag.causes.shared.gpu_state import KernelLog
@@ -28,8 +26,8 @@ CAUSE = Cause(
     views=("host.driver.nvml_failed",),
     symptom=True,
 )
-_OF_OTHERS = re.compile("Shared Library Not Found|version mismatch|Insufficient Permissions|lost")
-"""NVML's answers that other causes explain."""
+_OF_OTHERS = ("Shared Library Not Found", "version mismatch", "Insufficient Permissions", "lost")
+"""Parts of NVML's answers that other causes explain."""
 
 
 def find(gpu: NoDevice, kernel: KernelLog) -> Matches:
@@ -37,5 +35,6 @@ def find(gpu: NoDevice, kernel: KernelLog) -> Matches:
     reason = kernel.reason(gpu.nodes.pci_gpus)
     if reason is not None and reason.confidence is Confidence.LIKELY:
         return  # the kernel's log names the fault
-    if gpu.with_all_files and not gpu.nvml.devices and error is not None and not _OF_OTHERS.search(error):
+    is_silent = gpu.with_all_files and not gpu.nvml.devices
+    if is_silent and error is not None and not any(words in error for words in _OF_OTHERS):
         yield gpu.match(Confidence.POSSIBLE)

@@ -6,8 +6,6 @@ what its parameter NVreg_ExcludedGpus names. The other GPUs of the machine are n
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.kernel_module import ModuleSettings, shown
 from gpudiag.causes.shared.signs import Signs
@@ -32,7 +30,7 @@ CAUSE = Cause(
     row_only=True,
 )
 
-_EXCLUDES = re.compile(r"NVreg_(?:ExcludedGpus|GpuBlacklist)=")
+_EXCLUDES = ("ExcludedGpus", "GpuBlacklist")
 
 
 def find(signs: Signs, kernel: KernelFacts | None, settings: ModuleSettings) -> Matches:
@@ -43,8 +41,10 @@ def find(signs: Signs, kernel: KernelFacts | None, settings: ModuleSettings) -> 
             figures={"pci": pci, "driver": driver, "held": f"held by {driver}"},
         )
     for pci in kernel.excluded if kernel else ():
-        written = tuple(setting for setting in settings.settings if _EXCLUDES.search(setting.text))
-        named = [name for name in ("ExcludedGpus", "GpuBlacklist") if kernel and kernel.parameters.get(name)]
+        written = tuple(
+            setting for setting in settings.settings if any(f"NVreg_{name}=" in setting.text for name in _EXCLUDES)
+        )
+        named = [name for name in _EXCLUDES if kernel and kernel.parameters.get(name)]
         yield Match(
             evidence=(f"/proc/driver/nvidia/gpus/{pci}/information: GPU Excluded: Yes", *shown(written)),
             figures={"pci": pci, "driver": "nvidia", "held": f"excluded by NVreg_{(*named, 'ExcludedGpus')[0]}"},

@@ -7,7 +7,6 @@ it and says "Requirement already satisfied". pip warns only of an "invalid distr
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 from gpudiag.cause import Cause, Match, Matches
@@ -26,12 +25,12 @@ CAUSE = Cause(
     url="https://github.com/NVIDIA/Stable-Diffusion-WebUI-TensorRT/issues/12",
     views=("host.libraries.unopened",),
 )
-_OURS = re.compile(r"~+(vidia|ensorflow)")
+_OURS = ("vidia", "ensorflow")
 """Leftovers of TensorFlow and NVIDIA's packages: pip has replaced the first letter by "~"."""
 
 
 def find(tensorflow: TensorflowFacts, libraries: LibraryFacts, facts: Facts) -> Matches:
-    left = [path for path in tensorflow.half_removed if _OURS.match(PurePath(path).name)]
+    left = [path for path in tensorflow.half_removed if PurePath(path).name.lstrip("~").startswith(_OURS)]
     lacking = [library.soname for library in unopened(facts)]
     if not left or not (libraries.incomplete or lacking):
         return

@@ -8,8 +8,6 @@ some hundred MiB.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches, Rows
 from gpudiag.causes.shared.devices import ChosenGpus
 from gpudiag.causes.shared.last_resort import texts_of
@@ -24,13 +22,14 @@ CAUSE = Cause(
     url="https://docs.nvidia.com/deploy/mps/index.html",
 )
 _MPS = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-_SHARE = re.compile(r"CUDA_DEVICE_MEMORY_LIMIT(_\d+)?")
+_SHARE = "CUDA_DEVICE_MEMORY_LIMIT"
+"""The variable of all GPUs, and what the names of those of one GPU begin with."""
 
 
 def find(gpus: ChosenGpus, rows: Rows) -> Matches:
     variables = gpus.facts.variables
     refused = refused_with_room(gpus.facts, gpus.rows)
-    shares = [name for name in variables if _SHARE.fullmatch(name)]
+    shares = [name for name in variables if name.startswith(_SHARE)]
     if refused and _MPS in variables:
         yield _match(gpus, _MPS, refused)
     elif shares and (refused or (refused := _memory_failed(rows))):

@@ -6,8 +6,6 @@ the first leaves a TensorFlow whose own modules do not find each other.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import Traceback, executable
 from gpudiag.causes.shared.packages import INSTALLATION, chosen, reinstall
@@ -25,7 +23,6 @@ CAUSE = Cause(
     needs_gpu=False,
     symptom=True,
 )
-_NAME = re.compile(r"cannot import name '(?P<name>[^']+)' from")
 
 
 def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches:
@@ -33,13 +30,13 @@ def find(facts: Facts, failed: Traceback, installed: TensorflowFacts) -> Matches
     if not module.startswith("tensorflow.") or not installed.distributions:
         return
     own = chosen(installed)
-    name = _NAME.search(failed.error)
+    name = failed.error.partition("cannot import name '")[2].partition("'")[0]
     yield Match(
         (f"import tensorflow raised {failed.error}", f"it was raised in {failed.where}"),
         Confidence.LIKELY,
         {
             "name": f"{own.name} {own.version}",
-            "lacks": f"{module}.{name['name']}" if name else module,
+            "lacks": f"{module}.{name}" if name else module,
             "python": executable(facts),
             "which": f"{own.name}=={own.version}" if own.version else str(reinstall(installed)["with_cuda"]),
             "location": own.location,

@@ -7,8 +7,6 @@ mysql-connector or google-cloud, may have replaced it.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import ImportLog
 from gpudiag.fix import Kind, Role, export, install, run
@@ -29,14 +27,14 @@ CAUSE = Cause(
         "requirement_not_met": "it names the package and the version that TensorFlow asks for",
     },
 )
-_GENERATED = re.compile(r'File "[^"]{1,400}_pb2\.py"')
-"""Files in a traceback that protoc generated; they call only protobuf."""
+_GENERATED = '_pb2.py"'
+"""The end of the names of files in a traceback that protoc generated; they call only protobuf."""
 
 
 def find(program: ImportLog, origin: Origin) -> Matches:
     said = program.first(PROTOBUF)
     if said is None:
-        if (refused := program.first(PROTOBUF_ARGUMENT)) and any(map(_GENERATED.search, program.lines)):
+        if (refused := program.first(PROTOBUF_ARGUMENT)) and any(_GENERATED in line for line in program.lines):
             yield Match((text(refused.line),), Confidence.LIKELY, fix=(install("--upgrade", "protobuf"),))
         return
     second = install("--force-reinstall", "tensorflow", note="brings a protobuf that fits", role=Role.ALTERNATIVE)

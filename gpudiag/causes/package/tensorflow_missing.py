@@ -6,13 +6,13 @@ installed into, has no TensorFlow: the interpreter that runs the program counts.
 
 from __future__ import annotations
 
-import re
 from shlex import quote
 
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.imports import active_environment, executable, interpreter
 from gpudiag.causes.shared.packages import INSTALLATION
 from gpudiag.fix import Action, Kind, Role, ask, note, run
+from gpudiag.knowledge.managers import BY_NAME
 from gpudiag.knowledge.releases import NEWEST, pythons
 from gpudiag.model.facts import Facts, TensorflowFacts, Unknown
 from gpudiag.probes.host.tensorflow import release
@@ -26,7 +26,7 @@ CAUSE = Cause(
     views=("host.tensorflow.unsupported_python",),
 )
 _OTHER = ask("gpudiag check --python ENVIRONMENT", "if TensorFlow is in another environment")
-_OF_A_TOOL = re.compile(r"[/\\](?:pipx[/\\]venvs|uv[/\\]tools)[/\\]")
+_OF_A_TOOL = (*BY_NAME["pipx"].folders, *BY_NAME["uv tool"].folders)
 """Where pipx and uv keep environments for a single tool: nobody's programs run there."""
 
 
@@ -36,7 +36,8 @@ def find(facts: Facts, installed: TensorflowFacts) -> Matches:
     python = executable(facts)
     active = active_environment(facts)
     system = facts.system
-    is_of_a_tool = not isinstance(system, Unknown) and _OF_A_TOOL.search(system.prefix) is not None
+    prefix = "" if isinstance(system, Unknown) else system.prefix.replace("\\", "/")
+    is_of_a_tool = any(folder in prefix for folder in _OF_A_TOOL)
     folders = installed.without_init
     left_over = "is a folder without __init__.py: what an uninstall leaves, or another folder"
     newest = _newest_python(facts)

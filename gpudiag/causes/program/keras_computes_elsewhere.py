@@ -7,8 +7,6 @@ such a model uses a GPU depends on how that backend was installed.
 
 from __future__ import annotations
 
-import re
-
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.fix import Role, export, install
 from gpudiag.model.diagnosis import Confidence
@@ -28,7 +26,6 @@ CAUSE = Cause(
 )
 _OTHER_BACKENDS = ("jax", "torch", "numpy", "openvino")
 """The back ends of Keras besides TensorFlow (keras/src/backend/__init__.py of 3.15.1)."""
-_CUDA_FOR_JAX = re.compile(r"jax-cuda\d+-(?:plugin|pjrt)")
 
 
 def find(
@@ -73,7 +70,7 @@ def _installed_for(backend: str, packages: tuple[Distribution, ...]) -> tuple[st
     seen = f"{backend} {own.version} is installed"
     if backend == "torch":
         return (" on cpu" if own.version.endswith("+cpu") else ""), (seen,)
-    plugin = next((package for package in packages if _CUDA_FOR_JAX.fullmatch(package.name)), None)
+    plugin = next((package for package in packages if package.name.startswith("jax-cuda")), None)
     if plugin is None:
         return " on cpu", (seen, "no package jax-cuda12-plugin or the like is installed: JAX has no CUDA")
     return "", (seen, f"{plugin.name} {plugin.version} is installed")

@@ -81,8 +81,9 @@ def find(program: LogAlone, origin: Origin) -> Matches:
     says = program.all(LIBRARIES_MISSING, NO_CUDA_DRIVERS)
     if not (names or linked or program.first(LIBRARIES_MISSING)) and is_without_gpu(program, origin):
         return
-    only_the_runtime = not (says or linked) and all(map(RUNTIME.match, names))
-    if program.first(*OF_OTHER_GPUS) and not linked and all(map(RUNTIME.match, names)):
+    is_runtime = all(name.startswith(RUNTIME) for name in names)
+    only_the_runtime = not (says or linked) and is_runtime
+    if program.first(*OF_OTHER_GPUS) and not linked and is_runtime:
         return
     # Every machine without CUDA says so, and it means nothing there; unless it has a GPU, or was set up for one.
     driver = bool(names) and any(event["library"] in _OF_THE_DRIVER for event in program.all(LIBRARY_OPENED))

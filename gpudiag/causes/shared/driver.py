@@ -19,7 +19,6 @@ from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 from gpudiag.provenance import off_the_loaders_path, sentence
 
-IN_FILE_NAME = re.compile(r"\.so\.(\d+\.[\d.]+)$")
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
 _FIRST_BRANCH = 100
 """The driver's releases have been larger since 2008; packages that belong to no release have small numbers."""
@@ -29,8 +28,12 @@ COMPAT = "/compat"
 
 def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
     """Return the versions of the kernel module and of the driver's libraries, "not known" if they are not."""
-    in_name = IN_FILE_NAME.search(driver.libcuda_path or "")
-    library = nvml.driver_version or (in_name and in_name[1]) or next(iter(_packaged(driver, "lib").values()), None)
+    in_name = (driver.libcuda_path or "").rpartition(".so.")[2]
+    library = (
+        nvml.driver_version
+        or (in_name if IN_PACKAGE.fullmatch(in_name) else None)
+        or next(iter(_packaged(driver, "lib").values()), None)
+    )
     return driver.kernel_module or "not known", library or "not known"
 
 

@@ -11,19 +11,19 @@ from gpudiag.knowledge.messages.misleading import CUINIT_303, LIBRARIES_ABOVE, N
 from gpudiag.knowledge.messages.owners import OF_OTHER_GPUS
 from gpudiag.knowledge.messages.way import DRIVER_LIBRARY_NOT_OPENED, LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.knowledge.origin import Origin
+from gpudiag.knowledge.relevance import LOGGED
 from gpudiag.text import one_line
 
-RUNTIME = re.compile(r"(?:lib)?cudart")
+RUNTIME = ("libcudart", "cudart")
+"""What the file names of the CUDA runtime begin with, on Linux and Windows."""
 MEANT_FOR_A_GPU = re.compile(
     r"LD_LIBRARY_PATH: \S*(?:cuda-\d|nvidia|/wsl/lib)|The GPU version of TensorFlow|^\s*(?:Out\[\d{1,5}\]: ?)?\[\]\s*$"
 )
 """Signs that a GPU was meant; an empty list alone on a line is what list_physical_devices('GPU') gave."""
-_DRIVER_AT_WORK = re.compile(r"retrieving CUDA diagnostic information|libcuda reported version")
-"""Lines that TensorFlow prints on Linux only if the kernel module and a device file exist."""
+_DRIVER_AT_WORK = ("retrieving CUDA diagnostic information", "libcuda reported version")
+"""Parts of lines that TensorFlow prints on Linux only if the kernel module and a device file exist."""
 _SAYS_GPU = re.compile(r"(?i)gpu|cuda(?!rt\b)|nvidia")
 _STARTS_CONTAINER = re.compile(r"\b(?:docker|podman)\b.{0,40} run\b")
-_LOGGED = re.compile(r"\.cc:\d+\]")
-"""TensorFlow's own lines, whatever another program puts before them."""
 _OF_NO_DRIVER = (DRIVER_LIBRARY_NOT_OPENED, CUINIT_303)
 
 
@@ -34,7 +34,7 @@ def is_without_gpu(log: Log, origin: Origin) -> bool:
     """
     if origin.stated.has_no_gpu or log.first(*OF_OTHER_GPUS):
         return True
-    no_runtime = any(RUNTIME.match(event["library"]) for event in log.all(LIBRARY_NOT_OPENED))
+    no_runtime = any(event["library"].startswith(RUNTIME) for event in log.all(LIBRARY_NOT_OPENED))
     no_runtime = no_runtime or log.first(NO_CUDA_DRIVERS) is not None
     return (no_runtime or bool(_of_no_driver(log))) and not _is_meant(log, origin, no_runtime=no_runtime)
 
@@ -58,7 +58,7 @@ def of_no_gpu(log: Log, origin: Origin) -> tuple[str, ...]:
 
 def _of_no_driver(log: Log) -> tuple[str, ...]:
     """Return TensorFlow's own line about the missing driver library; a program that this error ended needs it."""
-    return tuple(event.text for event in log.all(*_OF_NO_DRIVER) if _LOGGED.search(event.line))
+    return tuple(event.text for event in log.all(*_OF_NO_DRIVER) if LOGGED.search(event.line))
 
 
 def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
@@ -73,14 +73,14 @@ def _is_meant(log: Log, origin: Origin, *, no_runtime: bool) -> bool:
         return True
     if log.first(LIBRARIES_ABOVE) or any(map(MEANT_FOR_A_GPU.search, log.lines)):
         return True
-    if not origin.windows and any(map(_DRIVER_AT_WORK.search, log.lines)):
+    if not origin.windows and any(part in line for line in log.lines for part in _DRIVER_AT_WORK):
         return True
     return any(map(_asks_for_gpu, log.lines))
 
 
 def _asks_for_gpu(line: str) -> bool:
     """Return whether a line that TensorFlow did not log names a GPU or CUDA, and does not follow from its log."""
-    if _LOGGED.search(line) or not _SAYS_GPU.search(line):
+    if LOGGED.search(line) or not _SAYS_GPU.search(line):
         return False
     return all(event.message.worth not in (Worth.HARMLESS, Worth.MISLEADING) for event in recognised(line)) and not (
         Log([line]).all(*_OF_NO_DRIVER, LIBRARY_NOT_OPENED)
