@@ -39,7 +39,7 @@ _LARGEST = 1 << 20
 _SIGNS = ("dev/nvidiactl", "dev/dxg", "dev/nvidia0", "proc/driver/nvidia/version")
 _VARIABLE = "LD_LIBRARY_PATH"
 _REMOTE = ("nfs", "autofs", "cifs", "fuse.", "lustre", "gpfs", "beegfs", "ceph", "proc", "sysfs", "cgroup")
-"""What the names of file systems begin with that are not searched: of other machines, and of the kernel."""
+"""Beginnings of the names of file systems that are not searched: those of other machines, and the kernel's own."""
 
 
 class Search:

@@ -285,7 +285,8 @@ class LogExcerpt:
         """Keep a line from the middle of the log if it is relevant."""
         events = recognised(line)
         new = [event.message for event in events if self._times[event.message] < _MOST_OF_A_MESSAGE]
-        self._times.update(event.message for event in events)
+        if events:  # few lines have any, and the call takes longer than all else here
+            self._times.update(event.message for event in events)
         room = self._between // 2 - self._of_events
         if new and room > 0:
             before = [entry for entry in self._passed if entry[0] not in self._middle] if _is_fault(new) else []

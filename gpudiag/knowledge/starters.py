@@ -1,7 +1,7 @@
 """What starts the user's program: it alone decides which variables the program gets, as one table.
 
 A shell is the ordinary case, and has no row. Each row has the signs by which a process sees that something else started
-it, and how that is told a variable, or to start the program on another node.
+it, and how to give that a variable, or to have it start the program on another node.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ CAUSE = Cause(
 )
 _STEPS = {"initialised": "made its devices", "listed": "listed its devices"}
 _INHERITED = "CUDA_ERROR_NOT_INITIALIZED"
-"""The answer of CUDA in a fork of a process that has used it, by whatever: TensorFlow's state does not show that."""
+"""CUDA's error in a fork of a process that has used CUDA, which may have done so without TensorFlow."""
 
 
 def find(program: ProgramTrace) -> Matches:
