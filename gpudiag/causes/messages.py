@@ -15,7 +15,7 @@ from gpudiag.cause import CatalogueCause, Cause, Match, Matches, Program
 from gpudiag.causes.shared import advice
 from gpudiag.causes.shared.advice import FIRST_OF_ONE_NUMBER, LAST_OF_ONE_NUMBER
 from gpudiag.causes.shared.without_gpu import is_without_gpu
-from gpudiag.fix import Action, Kind, distinct, fill_in
+from gpudiag.fix import Kind, distinct, fill_in
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import fatal_line, text
 from gpudiag.knowledge.message import Event, Message, Worth
@@ -77,14 +77,9 @@ def matches(program: Program, origin: Origin) -> Iterator[tuple[CatalogueCause, 
     for event in (named or events)[:_MOST]:
         match = _match(event, origin)
         if required and event.message in XIDS:
-            match = replace(
-                match, fix=distinct((*filter(None, required), *(a for a in match.fix if a and not _restarts(a))))
-            )
+            kept = (action for action in match.fix if action and action.kind not in (Kind.REBOOT, Kind.RESET_GPU))
+            match = replace(match, fix=distinct((*filter(None, required), *kept)))
         yield all_of_them()[event.message.name], match
-
-
-def _restarts(action: Action) -> bool:
-    return action.kind in (Kind.REBOOT, Kind.RESET_GPU)
 
 
 def of_the_end(program: Program) -> frozenset[Message]:

@@ -334,7 +334,7 @@ def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) ->
         brings = ()  # the fix was nobody's own
     found = _MAJOR.search(evidence)
     library = next(iter(sonames.named(evidence)), None)
-    cuda = (library and library.cuda) or (found and next(filter(None, found.groups()), "")) or sonames.NEWEST_CUDA
+    cuda = (library and library.cuda) or (found and next(filter(None, found.groups()), "")) or sonames.DEFAULT_CUDA
     if found and library is None and brings is owner.libraries:
         brings = (*owner.by_cuda.get(cuda, ()), *brings)
     asks_for_code = _CODE.search(evidence) is not None or stage is Stage.MEMORY

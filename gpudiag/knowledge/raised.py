@@ -1,8 +1,8 @@
 """The error that ended a program, as a traceback, a notebook or TensorFlow's log prints it.
 
-When an operation fails, TensorFlow raises an error with a status code (``INVALID_ARGUMENT``), a sentence and the name of
-the node; if the operation is part of a graph, they stand on separate lines. The program's own line is in the traceback,
-or, for a graph, in the stack of the node.
+When an operation fails, TensorFlow raises an error with a status code (``INVALID_ARGUMENT``), a sentence and the name
+of the node; if the operation is part of a graph, they stand on separate lines. The program's own line is in the
+traceback, or, for a graph, in the stack of the node.
 """
 
 from __future__ import annotations

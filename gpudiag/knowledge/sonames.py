@@ -38,7 +38,7 @@ _ITS_OWN_COUNT = {
 _FIRST_WITH_PACKAGES, _FIRST_WITHOUT_SUFFIX = 11, 13
 _FIRST_OF_PYPI, _FIRST_TENSORRT_BY_CUDA = 8, 10
 """The first cuDNN and TensorRT that PyPI has, and the first TensorRT with a package for each CUDA."""
-NEWEST_CUDA = "12"
+DEFAULT_CUDA = "12"
 """The major version of CUDA that is taken if nothing in a log names one."""
 _NAME = re.compile(
     rf"\b(?:lib)?(?P<stem>{'|'.join(sorted(_OF_CUDA, key=len, reverse=True))}|cudnn(?:_[a-z_]{{1,40}})?|nccl|"
@@ -92,7 +92,8 @@ class NamedLibrary(Record):
     def actions(self, cuda: str) -> tuple[Action, ...]:
         """Return how to get it for a major version of CUDA, and how its loader finds it."""
         requirement, module = self.requirement(cuda)
-        other = f"; for CUDA 11 {requirement.replace('cu12', 'cu11')}" if self.product == "cuDNN" else ""
+        has_two = (self.product, cuda) == ("cuDNN", "12")
+        other = f"; for CUDA 11 {requirement.replace('cu12', 'cu11')}" if has_two else ""
         toolkit = "https://developer.nvidia.com/cuda-toolkit-archive"
         if self.product != "CUDA":
             toolkit = f"https://developer.nvidia.com/{'cudnn' if self.product == 'cuDNN' else self.product.lower()}"

@@ -1,4 +1,4 @@
-"""Distributions of Linux: how each installs NVIDIA's driver, builds its kernel module and changes how it boots, as one table.
+"""Distributions of Linux: how each installs NVIDIA's driver, builds its kernel module and changes how it boots.
 
 Fixes are written in the words of Debian and Ubuntu; those of the others are here, as their own pages give them.
 """

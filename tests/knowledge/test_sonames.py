@@ -43,7 +43,14 @@ ImportError: libcudart.so.12: cannot open shared object file: No such file or di
 def test_a_name_tells_the_product_the_release_and_the_package(name: str, of: str, package: str) -> None:
     (library,) = sonames.named(f"something about {name}: it is not there")
     assert (library.name, library.of) == (name, of)
-    assert library.requirement(library.cuda or sonames.NEWEST_CUDA)[0] == package
+    assert library.requirement(library.cuda or sonames.DEFAULT_CUDA)[0] == package
+
+
+@pytest.mark.parametrize(("cuda", "says"), [("12", "for CUDA 11 nvidia-cudnn-cu11==9.*"), ("13", ""), ("11", "")])
+def test_another_cuda_is_named_with_the_package_that_is_for_it(cuda: str, says: str) -> None:
+    (library,) = sonames.named("libcudnn.so.9: cannot open shared object file")
+    _, _, other = library.actions(cuda)[0].note.partition("; ")
+    assert other == says
 
 
 @pytest.mark.parametrize(
