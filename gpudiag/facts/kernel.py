@@ -68,6 +68,13 @@ _OPTIONS = re.compile(
     r"(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist|vfio[-_]pci\.|nouveau\.|nvidia\w*\.|pci=|"
     r"pcie_aspm=|nomodeset)"
 )
+_UDEV = {
+    "etc/udev/rules.d": "*.rules",
+    "run/udev/rules.d": "*.rules",
+    "usr/lib/udev/rules.d": "*nvidia*.rules",
+    "lib/udev/rules.d": "*nvidia*.rules",
+}
+_REMOVES = ("0x10de", 'ATTR{remove}="1"', 'ATTR{class}=="0x03')
 _MOST_SETTINGS = 60
 _SETTINGS_BYTES = 64 << 10
 _PLACES = ("updates", "updates/dkms", "extra", "extra/nvidia", "extramodules", "kernel/drivers/video", "kernel/nvidia*")
@@ -258,12 +265,32 @@ def _settings(root: Path, addresses: frozenset[str]) -> Iterator[ModuleSetting]:
     """Yield what files, the kernel's command line and sysfs say about the modules that drive NVIDIA's GPUs."""
     options = (word for word in read_text(root / "proc/cmdline").split() if _OPTIONS.match(word))
     found = [*_of_modprobe(root), *(ModuleSetting("/proc/cmdline", printable(word)) for word in options)]
+    found += _switched_off(root)
     for address in sorted(addresses):
         for name in (f"sys/bus/pci/devices/{address}/driver_override", f"etc/driverctl.d/{address}"):
             driver = read_text(root / name).strip()
             if driver and driver != "(null)":
                 found.append(ModuleSetting(f"/{name}", printable(driver)))
     yield from found[:_MOST_SETTINGS]
+
+
+def _switched_off(root: Path) -> Iterator[ModuleSetting]:
+    """Yield the rules of udev that take NVIDIA's display controllers off the bus, and bbswitch's state if it is OFF.
+
+    EnvyControl, optimus-manager and prime-select of Ubuntu 20.04 write such rules. Others take the USB and sound
+    functions of the card away alone, which saves power and is harmless.
+    """
+    for folder, pattern in _UDEV.items():
+        if (root / folder.partition("/")[0]).is_symlink():  # /lib is /usr/lib nearly everywhere
+            continue
+        for file in sorted((root / folder).glob(pattern))[:_MOST_SETTINGS]:
+            for number, line in enumerate(read_text(file)[:_SETTINGS_BYTES].splitlines(), 1):
+                if not line.startswith("#") and all(word in line for word in _REMOVES):
+                    text = printable(" ".join(line.split())[:_CHARACTERS])
+                    yield ModuleSetting(f"/{folder}/{file.name}:{number}", text)
+    state = read_text(root / "proc/acpi/bbswitch").strip()
+    if state.endswith("OFF"):
+        yield ModuleSetting("/proc/acpi/bbswitch", printable(state))
 
 
 def _of_modprobe(root: Path) -> Iterator[ModuleSetting]:

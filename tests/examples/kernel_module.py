@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from examples import Example
 from examples.facts import example
 from examples.machines import (
@@ -17,7 +19,7 @@ from examples.machines import (
     example_nodes,
 )
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import ContainerFacts, NvmlFacts
+from gpudiag.model.facts import ContainerFacts, KernelFacts, ModuleSetting, NvmlFacts
 
 
 def _machine(
@@ -30,6 +32,26 @@ def _machine(
         nvml=NvmlFacts("Driver Not Loaded", None, None, ()),
         device_nodes=example_nodes(bound={PCI: bound} if bound else {}),
         container=where or example().container,
+    )
+    return example_evidence(facts, cuinit=NO_DEVICE)
+
+
+_ENVYCONTROL = ModuleSetting(
+    "/etc/udev/rules.d/50-remove-nvidia.rules:10",
+    'ACTION=="add", SUBSYSTEM=="pci", ATTR{vendor}=="0x10de", ATTR{class}=="0x03[0-9]*", ATTR{power/control}="auto", '
+    'ATTR{remove}="1"',
+)
+_BBSWITCH = ModuleSetting("/proc/acpi/bbswitch", "0000:01:00.0 OFF")
+
+
+def _removed(*settings: ModuleSetting, pci: tuple[str, ...] = ()) -> Evidence:
+    """Return the evidence of a machine without a loaded module, whose files have these settings."""
+    facts = example_facts(
+        0,
+        driver=example_driver(None, LIBCUDA),
+        nvml=NvmlFacts("Driver Not Loaded", None, None, ()),
+        device_nodes=replace(example_nodes(), pci_gpus=pci),
+        kernel=KernelFacts(settings=settings),
     )
     return example_evidence(facts, cuinit=NO_DEVICE)
 
@@ -78,6 +100,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "integrated_gpu_chosen": _cases(
         Example("intel", _machine(prime="intel")),
         Example("on-demand", _machine(prime="on-demand"), fires=False),
+        Example("EnvyControl's rule of udev", _removed(_ENVYCONTROL)),
+        Example("bbswitch", _removed(_BBSWITCH, pci=(PCI,))),
+        Example("such a rule, and the GPU is there", _removed(_ENVYCONTROL, pci=(PCI,)), fires=False),
+        Example("no rule and no GPU", _removed(), fires=False),
     ),
     "module_not_built": _cases(
         Example("not in modules.dep", _machine(module_installed=False)),

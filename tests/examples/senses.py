@@ -31,6 +31,7 @@ from gpudiag.model.facts import (
     DeviceNodeFacts,
     DriverFacts,
     EnvironmentFacts,
+    Facts,
     GpuProcess,
     GpuState,
     Library,
@@ -183,6 +184,16 @@ HELD = GpuProcess(
 TAKEN = replace(card(), memory_used_bytes=39 << 30, processes=(HELD,))
 ALL_FOUR = {"SLURM_JOB_GPUS": "0-3", "SLURM_STEP_GPUS": "0,1,2,3"}
 ABSENT = {"fabric_manager": "absent"}
+
+
+def _with_displays(*displays: bool | None) -> Facts:
+    return WORKS.on(len(displays), nvml=devices(*(card(display=display) for display in displays))).facts
+
+
+def _timed_out(*displays: bool | None) -> Evidence:
+    line = "E0000 CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated"
+    return Evidence(_with_displays(*displays), lines=(line,))
+
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "device_files_kept_by_control_group": (
@@ -501,6 +512,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             fires=False,
         ),
         Example("nothing slows it", WORKS.on(nvml=devices(card(clock_mhz=600))), fires=False),
+    ),
+    "kernel_time_limit": (
+        Example("as in https://github.com/numba/numba/issues/9381", _timed_out(True)),
+        Example("the other GPU has no display", _timed_out(True, False)),
+        Example("none has a display", _timed_out(False), fires=False),
+        Example("not known", _timed_out(None), fires=False),
+        Example("nothing was ended", Evidence(_with_displays(True)), fires=False),
     ),
     "gpu_differs_from_twins": (
         Example(

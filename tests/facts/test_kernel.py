@@ -110,6 +110,25 @@ def test_an_ordinary_start_leaves_at_most_a_notice() -> None:
     assert [line for line in kept if "module uses symbols" not in line] == []
 
 
+def test_rules_of_udev_that_take_the_gpu_off_the_bus_are_settings(tmp_path: Path) -> None:
+    removes = 'ACTION=="add", SUBSYSTEM=="pci", ATTR{vendor}=="0x10de", ATTR{class}=="%s", ATTR{remove}="1"'
+    rules = (removes % "0x0c0330", f"# {removes % '0x03[0-9]*'}", removes % "0x03[0-9]*")  # USB, a comment, the GPU
+    folder = tmp_path / "usr/lib/udev/rules.d"
+    folder.mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    (folder / "50-remove-nvidia.rules").write_text("\n".join(rules))
+    (folder / "60-others.rules").write_text(rules[2])
+    bbswitch = tmp_path / "proc/acpi/bbswitch"
+    bbswitch.parent.mkdir(parents=True)
+    bbswitch.write_text("0000:01:00.0 OFF\n")
+    assert gather(tmp_path).settings == (
+        ModuleSetting("/usr/lib/udev/rules.d/50-remove-nvidia.rules:3", rules[2]),
+        ModuleSetting("/proc/acpi/bbswitch", "0000:01:00.0 OFF"),
+    )
+    bbswitch.write_text("0000:01:00.0 ON\n")
+    assert len(gather(tmp_path).settings) == 1
+
+
 def test_settings_are_those_in_force_with_the_place_where_they_are_written(tmp_path: Path) -> None:
     _write(
         tmp_path,

@@ -8,7 +8,7 @@ connection when the machine is checked.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.fix import ask
+from gpudiag.fix import ask, unset
 from gpudiag.model.facts import EnvironmentFacts, Facts
 from gpudiag.model.report import Figure, Severity
 from gpudiag.probes.host import collectives
@@ -16,7 +16,10 @@ from gpudiag.probes.host import collectives
 CAUSE = Cause(
     title="TF_CONFIG: this is {task} of {workers} workers; {silent}the GPUs of the others cannot be checked from here",
     severity=Severity.NOTE,
-    fix=(ask("gpudiag check --require-gpus 1", "on every worker, before training"),),
+    fix=(
+        ask("gpudiag check --require-gpus 1", "on every worker, before training"),
+        unset("TF_CONFIG", note="if this program is to train alone: its strategy waits for tasks that are not started"),
+    ),
     url="https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras",
     finding="host.collectives.other_workers",
     row_only=True,
@@ -30,4 +33,5 @@ def find(facts: Facts, environment: EnvironmentFacts) -> Matches:
         answers = [f"{other} accepts no connection now ({why})" for other, why in environment.silent_tasks.items()]
         silent = f"{answers[0]}{' and others do not either' if answers[1:] else ''}; " if answers else ""
         figures: dict[str, Figure] = {"task": task, "workers": len(workers), "silent": silent}
-        yield Match(evidence=(f"TF_CONFIG: {task}", *answers[:_MOST]), figures=figures)
+        fix = (CAUSE.fix[0], *(CAUSE.fix[1:] if answers else ()))
+        yield Match(evidence=(f"TF_CONFIG: {task}", *answers[:_MOST]), figures=figures, fix=fix)

@@ -1,24 +1,57 @@
-"""prime-select has switched the NVIDIA GPU off in favour of the integrated one
+"""the NVIDIA GPU is switched off in favour of the integrated one, by prime-select, EnvyControl or Bumblebee
 
-On notebooks with two GPUs Ubuntu's prime-select decides which is used. In its profile "intel" NVIDIA's modules are
-not loaded, to save power; the GPU stays on the PCI bus, and CUDA sees none. In the profile "on-demand" the desktop
-runs on the integrated GPU and CUDA on NVIDIA's.
+On notebooks with two GPUs a tool decides which is used. In the profile "intel" of Ubuntu's prime-select NVIDIA's
+modules are not loaded, to save power; the GPU stays on the PCI bus, and CUDA sees none. EnvyControl ("integrated") and
+others write a rule of udev that takes the GPU off the bus as soon as the kernel finds it: it looks as if there were
+none. Bumblebee's bbswitch cuts its power, and no module can be loaded until it is switched on. In the profiles "on-
+demand" and "hybrid" the desktop runs on the integrated GPU and CUDA on NVIDIA's.
 """
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Matches
-from gpudiag.causes.shared.kernel_module import InstalledDriver
-from gpudiag.fix import configure, reboot
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.kernel_module import InstalledDriver, ModuleSettings, shown
+from gpudiag.causes.shared.machine import WholeDriver
+from gpudiag.fix import Kind, configure, reboot, run
+from gpudiag.model.diagnosis import Confidence, Stage
 
 CAUSE = Cause(
-    title="prime-select has switched the NVIDIA GPU {pci} off in favour of the integrated one",
-    fix=(configure("sudo prime-select on-demand"), reboot()),
+    title="{tool} has switched the NVIDIA GPU{pci} off in favour of the integrated one",
+    fix=(
+        configure("sudo prime-select on-demand"),
+        reboot(),
+        configure("sudo envycontrol -s hybrid", "if EnvyControl wrote the rule; optimus-manager, if that did"),
+        configure("optirun python PROGRAM", "if Bumblebee runs here: switches it on for one program"),
+        configure("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until the next start"),
+    ),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
+    needs_gpu=False,
 )
+_BBSWITCH = "/proc/acpi/bbswitch"
 
 
-def find(gpu: InstalledDriver) -> Matches:
-    if gpu.driver.prime == "intel" and not gpu.nouveau:
-        yield gpu.match("/etc/prime-discrete: intel")
+def find(gpu: InstalledDriver | None, whole: WholeDriver, settings: ModuleSettings) -> Matches:
+    if gpu is not None and gpu.driver.prime == "intel" and not gpu.nouveau:
+        found = gpu.match("/etc/prime-discrete: intel", fix=CAUSE.fix[:2])
+        yield Match(
+            found.evidence,
+            figures={"tool": "prime-select", "pci": f" {found.figures['pci']}"},
+            fix=CAUSE.fix[:2],
+            stage=found.stage,
+        )
+        return
+    rules = tuple(setting for setting in settings.settings if "/udev/rules.d/" in setting.place)
+    off = tuple(setting for setting in settings.settings if setting.place == _BBSWITCH)
+    if whole.nvml.devices or whole.driver.kernel_module or not (off or (rules and not whole.nodes.pci_gpus)):
+        return
+    bus = ", ".join(whole.nodes.pci_gpus) or "no NVIDIA GPU"
+    files = dict.fromkeys(setting.place.rpartition(":")[0] for setting in rules)
+    remove = run(f"sudo rm {' '.join(files)}", "or removes the rule, if no such tool is there", kind=Kind.REMOVE)
+    yield Match(
+        (f"PCI bus: {bus}", *shown(off or rules)),
+        Confidence.LIKELY,
+        {"tool": "bbswitch (Bumblebee)" if off else "a rule of udev", "pci": ""},
+        fix=CAUSE.fix[3:] if off else (CAUSE.fix[2], remove, CAUSE.fix[1]),
+        stage=Stage.DRIVER_LIBRARY if whole.driver.libcuda_path is None else Stage.DRIVER,
+    )
