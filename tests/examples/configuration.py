@@ -27,8 +27,8 @@ def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
     return Row(TRACE, (), Judged(), 0.0, reading)
 
 
-def _by_mps(**variables: str) -> Evidence:
-    tried = TriedFacts(connected=(PathAttempt("/run/nvidia-mps/control"),))
+def _by_mps(error: str | None = None, **variables: str) -> Evidence:
+    tried = TriedFacts(connected=(PathAttempt("/run/nvidia-mps/control", error),))
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables), tried=tried))
 
 
@@ -84,7 +84,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("each kernel is waited for", _set(CUDA_LAUNCH_BLOCKING="1")),
         Example("few multiprocessors by MPS", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")),
         Example("most of them", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90"), fires=False),
-        Example("without MPS", _set(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10"), fires=False),
+        Example("without MPS, whose socket is not there", _set(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")),
+        Example(
+            "without MPS, as in https://github.com/NVIDIA/nvidia-docker/issues/987",
+            _by_mps("ENOENT", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90"),
+        ),
+        Example("MPS of another user", _by_mps("EACCES", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90"), fires=False),
         Example("a limit above half", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="30000"), fires=False),
         Example("no limit", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="0"), fires=False),
         Example("no number", _set(TF_PER_DEVICE_MEMORY_LIMIT_MB="all"), fires=False),

@@ -83,6 +83,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a process is on it", _machine(_USED, busy=True)),
         Example("a process is on one of two", _machine(_EXCLUSIVE, _USED, busy=True)),
         Example("none that NVML lists", _machine(_EXCLUSIVE, busy=True)),
+        Example(
+            "clients of MPS share it",
+            _machine(_USED, busy=True, environment=EnvironmentFacts({"CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"})),
+        ),
         Example("a desktop is on it", _machine(_DRAWN_ON, busy=True)),
         Example("in a log", _machine(_EXCLUSIVE, lines=_APP)),
         Example("it works", _machine(_EXCLUSIVE), fires=False),

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import devices_in_scope
-from gpudiag.fix import unset
+from gpudiag.fix import configure, run_container, unset
 from gpudiag.model.facts import Facts, TriedFacts
 from gpudiag.model.report import Severity
 
@@ -27,7 +28,7 @@ CAUSE = Cause(
     },
 )
 _LIMIT, _RESERVE = "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
-_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_MPS_THREADS, _MPS_MEMORY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _PART = 0.5
 """The part of a GPU below which a limit is seldom intended; people who share a GPU give each program a part."""
@@ -38,6 +39,10 @@ _WORKER = "PYTEST_XDIST_WORKER"
 def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matches:
     if _WORKER in variables:
         return
+    if tried is not None and _has_no_mps(tried):
+        for name in (_MPS_THREADS, _MPS_MEMORY):
+            if name in variables:
+                yield _without_mps(facts, name, variables)
     for name, what in _limits(facts, variables, with_mps=_has_mps(tried)):
         setting = f"{name}={variables[name]}"
         yield Match(evidence=(setting,), figures={"name": name, "setting": setting, "what": what}, tried=CAUSE.fix[0])
@@ -66,10 +71,35 @@ def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[t
 "errors"
 
 
+def _without_mps(facts: Facts, name: str, variables: Variables) -> Match:
+    """Return the match of a limit that clients of MPS alone have, where no daemon of MPS answers."""
+    folder = variables.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108
+    setting = f"{name}={variables[name]}"
+    start = (
+        run_container("--ipc=host", f"-v {folder}:{folder}", note="shares the host's daemon, if one runs there")
+        if container(facts)
+        else configure("nvidia-cuda-mps-control -d", "starts the daemon; programs that start then are its clients")
+    )
+    return Match(
+        evidence=(setting, f"no daemon of MPS answers at {folder}/control"),
+        figures={
+            "name": name,
+            "setting": setting,
+            "what": "has no effect: it is for clients of MPS, and no daemon answers",
+        },
+        fix=(start, CAUSE.fix[0]),
+    )
+
+
 def _number(variables: Variables, name: str) -> int:
     """Return the value of a variable; 0 if it is not set, or not a whole number."""
     value = variables.get(name, "").strip()
     return int(value) if value.isdecimal() else 0
+
+
+def _has_no_mps(tried: TriedFacts) -> bool:
+    """Return whether no daemon of MPS answers; one that this user may not ask is there all the same."""
+    return all(attempt.error in ("ENOENT", "ECONNREFUSED") for attempt in tried.connected if "mps" in attempt.path)
 
 
 def _has_mps(tried: TriedFacts | None) -> bool:

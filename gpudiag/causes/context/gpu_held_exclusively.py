@@ -12,8 +12,9 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.devices import ChosenGpus, SaidToBeBusy, computing
 from gpudiag.causes.shared.holding import Holders, instead
+from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import holders
-from gpudiag.fix import Action, Role, check, configure, note
+from gpudiag.fix import Action, Role, check, configure, export, note, run_container
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
@@ -55,6 +56,23 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
             "index": gpu.index,
             "holder": f"{holding.who} uses it{holding.why}" if pids else "another process uses or used it",
         },
-        fix=(*holding.fix(), CAUSE.fix[2]),
+        fix=(*_by_mps(facts), *holding.fix()) if _uses_mps(facts, holding) else (*holding.fix(), CAUSE.fix[2]),
         tried=other if other and other.change else None,
     )
+
+
+_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+def _uses_mps(facts: Facts, holding: Holders) -> bool:
+    """Return whether programs share the GPU by MPS, for which this mode is the right one."""
+    commands = [process.holder.command or "" for process in holding.processes if process.holder is not None]
+    return _PIPES in facts.variables or any(command.startswith("nvidia-cuda-mps") for command in commands)
+
+
+def _by_mps(facts: Facts) -> tuple[Action, ...]:
+    folder = facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    if container(facts):
+        clause = "reaches the daemon of MPS, which lets several programs in: it needs the host's /dev/shm, too"
+        return (run_container("--ipc=host", f"-v {folder}:{folder}", note=clause),)
+    return (export(_PIPES, folder, "reaches the daemon of MPS, which lets several programs in"),)

@@ -30,10 +30,9 @@ def find(gpus: ChosenGpus, rows: Rows) -> Matches:
     variables = gpus.facts.variables
     refused = refused_with_room(gpus.facts, gpus.rows)
     shares = [name for name in variables if name.startswith(_SHARE)]
-    if refused and _MPS in variables:
-        yield _match(gpus, _MPS, refused)
-    elif shares and (refused or (refused := _memory_failed(rows))):
-        yield _match(gpus, shares[0], refused)
+    names = [_MPS, *shares] if _MPS in variables else shares
+    if names and (refused or (refused := _memory_failed(rows))):
+        yield _match(gpus, names[0], refused)
 
 
 def _memory_failed(rows: Rows) -> tuple[str, ...]:
