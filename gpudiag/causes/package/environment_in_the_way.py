@@ -29,17 +29,17 @@ def find(bisection: Bisection) -> Matches:
     whole = bisection.outcome is BisectionOutcome.FOUND
     what, verb = _joined([change.what for change in changes]), "is" if len(changes) == 1 else "are"
     works = f"TensorFlow {'gets its GPU' if bisection.wanted else 'can be imported'}"
-    gone = "it is gone" if len(changes) == 1 else "they are gone"
+    it, gone = ("it", "it is gone") if len(changes) == 1 else ("them", "they are gone")
     unsure = "" if whole else "; the time was up before it was known which of it is needed"
     yield Match(
         evidence=(
             f"as it is: {bisection.before}",
-            f"{'with' if missing else 'without'} {'it' if len(changes) == 1 else 'these'}: {bisection.after}{unsure}",
+            f"{'with' if missing else 'without'} {it}: {bisection.after}{unsure}",
             *dict.fromkeys(change.origin for change in changes if change.origin),
         ),
         confidence=Confidence.PROVED if whole else Confidence.LIKELY,
         figures={
-            "what": f"{works} with {what}, which {verb} not set here"
+            "what": f"{what} {verb} not set here: with {it} {works}"
             if missing
             else f"{what} {verb} in the way: {works} as soon as {gone}",
         },

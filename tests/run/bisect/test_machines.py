@@ -324,14 +324,14 @@ def test_the_head_of_a_report_says_it(gpudiag: Gpudiag) -> None:
     command = gpudiag.command(*check, "--mask")
     done = gpudiag("simulate", "2", "--", "sh", "-c", away, "sh", *command, flags=(), GPUDIAG_BISECT="60")
     said = " ".join(done.stdout.split())
-    assert "GPU not used because ~/cudnn in LD_LIBRARY_PATH is missing: TensorFlow gets its GPU as soon as" in said
+    assert "GPU not used because ~/cudnn in LD_LIBRARY_PATH is not set here: with it TensorFlow gets its GPU" in said
     assert "seen ~/.bashrc line 2 sets it; this process was not started by a shell that read it" in said
     assert "fix export LD_LIBRARY_PATH=~/cudnn:" in said
     report = codec.load(gpudiag.folder / "report.json")
     (cause,) = report.diagnosis.causes
     assert (cause.cause_id, cause.stage) == ("environment_in_the_way", report.diagnosis.broken_at)
     again = gpudiag("show", "report.json", "--rejudge").stdout
-    assert "is missing: TensorFlow gets its GPU as soon as it is set" in " ".join(again.split())
+    assert "is not set here: with it TensorFlow gets its GPU" in " ".join(again.split())
 
 
 def test_what_the_catalogue_proves_is_not_tried_again(gpudiag: Gpudiag) -> None:
