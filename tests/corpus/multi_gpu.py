@@ -31,7 +31,7 @@ ITEMS = (
         71,
         "NCCL: unhandled system error, InfiniBand without memlock",
         rule="nccl_low_memory_lock",
-        fix="NCCL_IB_DISABLE=1",
+        fix="ulimit -l unlimited",
         machine=machine(
             '"/dev/infiniband/uverbs0" = ""',
             '"/proc/self/limits" = "Max locked memory         65536                65536                bytes"',

@@ -8,8 +8,8 @@ with "unhandled system error". NCCL_IB_DISABLE=1 makes it use sockets: slower, a
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Rows
-from gpudiag.causes.shared.multi_gpu import NCCL, SeveralGpus, first, warned, where_nccl_fails
-from gpudiag.fix import export, run_container
+from gpudiag.causes.shared.multi_gpu import NCCL, UNLOCKED, SeveralGpus, first, warned, where_nccl_fails
+from gpudiag.fix import export
 from gpudiag.knowledge.messages.collectives import NCCL_SYSTEM_ERROR
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
@@ -18,9 +18,7 @@ CAUSE = Cause(
     title="NCCL may lock {size} KiB of memory, too little to register its buffers with InfiniBand ({device})",
     severity=Severity.WARNING,
     fix=(
-        run_container(
-            "--ulimit memlock=-1", "--shm-size=1g", note="if the program runs outside a container: ulimit -l unlimited"
-        ),
+        *UNLOCKED,
         export("NCCL_IB_DISABLE", "1", "confirms the cause; keep it if you do not want InfiniBand"),
     ),
     url=NCCL,
@@ -38,4 +36,5 @@ def find(log: EveryLog, several: SeveralGpus, rows: Rows) -> Matches:
             evidence=(f"log: {failed}", f"{device} is here, and a process may lock {size} KiB of memory"),
             confidence=Confidence.PROVED if said else Confidence.LIKELY,
             figures={"size": size, "device": device},
+            fix=(*several.unlocked, CAUSE.fix[-1]),
         )

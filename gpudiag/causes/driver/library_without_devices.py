@@ -9,15 +9,14 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Action, Kind, Where, configure, note, run_container
+from gpudiag.fix import Action, Kind, Where, configure, note
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import Unknown
 
 CAUSE = Cause(
     title="the driver's libraries are in this container, but {lacking} is not",
     fix=(
-        run_container(
-            "--gpus all", image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-        ),
+        BY_NAME["docker"].give,
         note(
             "pass all of them if you do it by hand: --device /dev/nvidiactl --device /dev/nvidia-uvm "
             "--device /dev/nvidia0",

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, VISIBLE, WithoutGpu
-from gpudiag.fix import Where, note, run_container
+from gpudiag.fix import Where, note
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.report import Severity
 
 CAUSE = Cause(
     title="no GPU was passed into this container{how}{host}",
     severity=Severity.WARNING,
     fix=(
-        run_container(
-            "--gpus all", image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-        ),
+        BY_NAME["docker"].give,
         note(
             "nvidia-smi and the NVIDIA Container Toolkit must work; install no driver in the image",
             where=Where.HOST,

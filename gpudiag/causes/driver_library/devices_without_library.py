@@ -13,15 +13,14 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import TOOLKIT, InContainer
 from gpudiag.causes.shared.libraries import COMPUTE
 from gpudiag.causes.shared.whereabouts import locate
-from gpudiag.fix import Kind, note, run_container
+from gpudiag.fix import Kind, note
+from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     title="{devices} is in this container, but the driver's library libcuda.so.1 {where}",
     fix=(
-        run_container(
-            "--gpus all", image="IMAGE", note="in Compose: deploy.resources.reservations.devices, capabilities: [gpu]"
-        ),
+        BY_NAME["docker"].give,
         note(
             "not --device /dev/nvidia0: the toolkit brings devices and libraries of the host's driver together",
             kind=Kind.START_CONTAINER,

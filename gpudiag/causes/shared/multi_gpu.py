@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpudiag.cause import EveryLog, Evidence, Program, Rows
+from gpudiag.fix import Action, configure, run_container
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import nccl
 from gpudiag.knowledge.messages.collectives import NCCL_WARNING
@@ -21,6 +22,13 @@ INTERFACE = "NCCL_SOCKET_IFNAME"
 ENOUGH_SHM = 1 << 30
 """The size that NVIDIA recommends for its TensorFlow containers; Docker's default is 64 MiB."""
 ENOUGH_MEMLOCK = 1 << 30
+
+
+UNLOCKED = (
+    run_container("--ulimit memlock=-1", "--shm-size=1g", note="if NCCL fails in a container"),
+    configure("ulimit -l unlimited", "if NCCL fails, in the shell that starts the program"),
+)
+"""How a limit on locked memory is raised, in a container and outside of one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,11 @@ class SeveralGpus:
         """The MiB of ``/dev/shm`` in this container, if they are too few."""
         size = self.container.shm_bytes if self.container.name else None
         return size >> 20 if size is not None and size < ENOUGH_SHM else None
+
+    @property
+    def unlocked(self) -> tuple[Action, ...]:
+        """How the limit on locked memory is raised: of a container when it starts, elsewhere in the shell."""
+        return (UNLOCKED[0] if self.container.name else UNLOCKED[1],)
 
     @property
     def small_memlock(self) -> int | None:
