@@ -10,7 +10,7 @@ from typing import Any
 from gpudiag.fix import edit
 from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
-from gpudiag.lint.values import Attribute, Const, Made, Value, constants
+from gpudiag.lint.values import Attribute, Const, Made, ProjectFunction, Value, constants
 
 MASK = "CUDA_VISIBLE_DEVICES"
 GROWTH_FOR_EACH = edit(api.GROWTH_FOR_EACH, "set growth for each GPU")
@@ -32,6 +32,16 @@ _TEST = re.compile(r"(?:\A|_)tests?(?:_|\Z)|conftest")
 def is_of_tests(program: LintedProgram) -> bool:
     """Return whether a program is a test file, in which unusual settings are intended."""
     return _TEST.search(program.module.source.path.stem) is not None
+
+
+def is_never_called(function: ProjectFunction, program: LintedProgram) -> bool:
+    """Return whether a function's name is nowhere in a program but in its definition, and in comments."""
+    if program.shared or function.owner is not None or not function.name:
+        return False
+    if not isinstance(function.node, ast.FunctionDef) or function.node.decorator_list:
+        return False
+    trees = (piece.tree for module in program.modules for piece in module.source.pieces if piece.tree)
+    return sum(len(re.findall(rf"\b{function.name}\b", ast.unparse(tree))) for tree in trees) == 1
 
 
 UNSURE: Any = object()

@@ -30,6 +30,7 @@ _LIMITING = {
 """Functions without which TensorFlow takes all memory, and the names of what they set."""
 _ALL_OF_IT = 0.8
 """The share of a card's memory from which on a process has taken all that it could get."""
+_AROUND = (ast.If, ast.FunctionDef)
 _NEVER_REACHED = ("setting_never_made", "test_never_varies")
 
 
@@ -100,8 +101,8 @@ def _uncalled(trace: ProgramTrace, problems: list[str]) -> Iterator[Setting]:
             lines = range(node.lineno, (node.end_lineno or node.lineno) + 1) if what else ()  # type: ignore[attr-defined]
             if not what or any(f"{script.name}:{number}" in called for number in lines):
                 continue
-            tests = [test.lineno for test in ast.walk(tree) if isinstance(test, ast.If) and node in ast.walk(test)]
-            finding = next((one for one in findings if one.line in (*lines, *tests)), None)
+            around = [outer for outer in ast.walk(tree) if isinstance(outer, _AROUND) and node in ast.walk(outer)]
+            finding = next((row for row in findings if row.line in lines or _explains(row, around)), None)
             fate = Fate.IGNORED if finding else Fate.NOT_REACHED
             why = "; ".join(
                 (
@@ -112,6 +113,14 @@ def _uncalled(trace: ProgramTrace, problems: list[str]) -> Iterator[Setting]:
             )
             instead = finding.fix[0] if finding else None
             yield Setting(what, "", f"{script}:{lines[0]}", fate, why, instead, process.pid)
+
+
+def _explains(finding: LintFinding, around: Sequence[ast.stmt]) -> bool:
+    """Return whether a finding is of a test around a call, or of a setting in a function around it."""
+    if finding.rule != "setting_never_made":
+        return any(isinstance(outer, ast.If) and outer.lineno == finding.line for outer in around)
+    inner = (outer for outer in around if isinstance(outer, ast.FunctionDef))
+    return any(outer.lineno <= finding.line <= (outer.end_lineno or 0) for outer in inner)
 
 
 def _name(func: ast.expr) -> str:

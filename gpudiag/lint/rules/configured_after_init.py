@@ -35,7 +35,7 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
 from gpudiag.lint.reading.cursor import is_eager
 from gpudiag.lint.rule import Matches, Rule, Violation
-from gpudiag.lint.settings import gpu_options, is_local, renumbers, sets_gpu_options
+from gpudiag.lint.settings import gpu_options, is_local, is_never_called, renumbers, sets_gpu_options
 from gpudiag.lint.values import Const
 from gpudiag.model.report import Severity
 
@@ -56,6 +56,8 @@ def find(program: LintedProgram) -> Matches:
     for event in program.calls(*api.BEFORE_DEVICES):
         earlier = event.before("devices")
         if earlier is None or _repeats(event, earlier, program) or any(map(_asks, event.guards)):
+            continue
+        if event.functions and not event.stack and is_never_called(event.functions[0], program):
             continue
         name = ast.unparse(event.made.node.func)
         figures = {"name": name, "what": earlier.what, "place": earlier.place(program)}

@@ -29,7 +29,7 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.lint.program import Call, LintedProgram
 from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import GROWTH_FOR_EACH, MASK
-from gpudiag.lint.values import Devices, devices, elements
+from gpudiag.lint.values import Devices, devices, elements, is_empty_list
 from gpudiag.model.report import Severity
 
 RULE = Rule(
@@ -40,7 +40,7 @@ RULE = Rule(
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
 _ONE = re.compile(r"len\([^()]*\)\s*(?:==|<=)\s*1\b|len\([^()]*\)\s*<\s*2\b|\b1\s*==\s*len\(")
-_RESTRICTED = re.compile(rf"{MASK}|set_visible_devices|visible_device_list")
+_RESTRICTED = re.compile(rf"{MASK}|visible_device_list")
 _ALL = ("distribute.MirroredStrategy", "distribute.MultiWorkerMirroredStrategy")
 
 
@@ -48,7 +48,7 @@ def find(program: LintedProgram) -> Matches:
     for name in (api.GROWTH, api.LOGICAL):
         configured = [*_configured(program, name)]
         shown = _shown(program)
-        if not program.mentions(_RESTRICTED) and (happens := _happens(name, program)):
+        if not _is_restricted(program) and (happens := _happens(name, program)):
             what = "memory growth" if name == api.GROWTH else "a limit"
             for event, _ in _of_one(configured):
                 figures = {"what": what, "which": "one GPU alone", "happens": happens}
@@ -61,6 +61,16 @@ def find(program: LintedProgram) -> Matches:
                 happens = f"{shown[0].place(program)} hides it, and the GPU that is used keeps the default"
                 fix = edit_note(f"configure the GPU that is visible: {visible}")
                 yield Violation(event, {**figures, "happens": happens}, fix=(fix,))
+
+
+def _is_restricted(program: LintedProgram) -> bool:
+    """Return whether the program may show itself fewer GPUs, but for none in a branch that is not taken for sure."""
+    calls = [call for dead in (True, False) for call in program.calls(api.VISIBLE, dead=dead)]
+    branches = (call for call in calls if call.frame.dead or call.frame.doubtful)
+    none = {id(call.node) for call in branches if is_empty_list(call.made.argument(0, "devices"))}
+    trees = (piece.tree for module in program.modules for piece in module.source.pieces if piece.tree)
+    code = "\n".join(map(ast.unparse, trees))  # what is in comments restricts nothing
+    return _RESTRICTED.search(code) is not None or code.count("set_visible_devices") > len(none)
 
 
 def _configured(program: LintedProgram, name: str) -> Iterator[tuple[Call, Devices]]:

@@ -35,13 +35,15 @@ RULE = Rule(
     message="TensorFlow 2.18 to 2.21 have no {name}",
     severity=Severity.FAIL,
     fix=(edit_note("write {instead}"),),
-    words=tuple(sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options"})),
+    words=tuple(
+        sorted({name.rpartition(".")[2] for name in api.REMOVED} - _SESSIONS | {"gpu_options", "gpu:", "GPU:"})
+    ),
     url="https://www.tensorflow.org/guide/migrate",
     cause="program_for_tensorflow_1",
     raises=("AttributeError", "ImportError", "ModuleNotFoundError"),
 )
-_OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options")
-"""Options of sessions: a session without any of them is ignored, because old code is not always about GPUs."""
+_OPTIONS = re.compile(r"ConfigProto|GPUOptions|gpu_options|device\(['\"]/?(?:device:)?[gG][pP][uU]")
+"""Signs of GPUs: a session without any of them is ignored, because old code is not always about GPUs."""
 _OLD = re.compile(r"(?:\A|_)(?:(?:tensorflow|tf)_?v?1x?|v1)(?=_|\Z)", re.IGNORECASE)
 """The part of a function's name that shows that it is for TensorFlow 1 alone."""
 

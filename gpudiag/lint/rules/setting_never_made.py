@@ -34,7 +34,6 @@ Good
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from gpudiag.fix import edit, edit_note
@@ -42,8 +41,8 @@ from gpudiag.knowledge import tensorflow_api as api
 from gpudiag.knowledge.variables import FORCE_GROWTH, SETTINGS
 from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Tested, Variable
 from gpudiag.lint.rule import Matches, Rule, Violation
-from gpudiag.lint.settings import MASK, is_of_tests
-from gpudiag.lint.values import ProjectFunction, is_empty_list
+from gpudiag.lint.settings import MASK, is_never_called, is_of_tests
+from gpudiag.lint.values import is_empty_list
 from gpudiag.model.report import Severity
 
 _CALLS = ("set_memory_growth", "set_visible_devices", "_device_configuration", "set_global_policy")
@@ -70,7 +69,7 @@ def find(program: LintedProgram) -> Matches:
     for event in program.events:
         function = event.functions[0] if len(event.functions) == 1 and not event.stack else None
         what = _setting(event)
-        if what and function is not None and function.node not in reported and _is_alone(function, program):
+        if what and function is not None and function.node not in reported and is_never_called(function, program):
             reported.add(function.node)
             yield Violation(event, {"function": function.name, "what": what, "why": f"nothing calls {function.name}()"})
 
@@ -97,15 +96,3 @@ def _trains(program: LintedProgram) -> bool:
 
 def _run(program: LintedProgram) -> Iterator[ProgramEvent]:
     return (event for event in program.events if not event.frame.uncalled and event.module is program.module)
-
-
-def _is_alone(function: ProjectFunction, program: LintedProgram) -> bool:
-    """Return whether a function's name occurs only in its definition."""
-    if (
-        function.owner is not None
-        or not function.name
-        or not isinstance(function.node, ast.FunctionDef)
-        or function.node.decorator_list
-    ):
-        return False
-    return sum(len(re.findall(rf"\b{function.name}\b", module.text)) for module in program.modules) == 1
