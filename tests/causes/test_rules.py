@@ -321,6 +321,6 @@ def test_a_gpu_of_another_job_is_not_offered(given: tuple[int, ...] | None, expe
     chosen = ChosenGpus(facts, Gpus(gpus_in_scope(facts)), Rows(()))
     action = chosen.without([chosen.gpus[1]])
     uuids = {gpu.uuid: str(gpu.index) for gpu in chosen.gpus}
-    offered = [uuids[uuid] for uuid in (action.change or {}).get(MASK, "").split(",") if uuid]
+    offered = [uuids[uuid] for uuid in ((action.change or {}).get(MASK) or "").split(",") if uuid]
     assert offered == expected.split()
     assert (action == NO_OTHER_GPU) is not bool(expected)

@@ -80,6 +80,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _set_in_file("jax", _import("ValueError: Unable to import backend : theano")),
             fires=False,
         ),
+        Example("no backend is named", _set(_import("ValueError: set KERAS_BACKEND")), fires=False),
         Example(
             "the name of an environment",
             _set(_import("ModuleNotFoundError: No module named 'a' in tf"), CONDA_DEFAULT_ENV="tf"),

@@ -78,10 +78,10 @@ def find(environment: EnvironmentFacts, errors: Errors) -> Matches:
             known = _KNOWN.get(name)
             found = Log((error,)).first(known.message) if known is not None else None
             exact = found is not None and found["value"] == value
-            if name in told or not (exact or _stands_in(name, value, error)):
+            in_file = name not in environment.variables
+            if name in told or not (exact or (not in_file and _stands_in(name, value, error))):
                 continue
             told.add(name)
-            in_file = exact and name not in environment.variables
             setting = f"{file} names the backend {value!r}" if in_file else f"{name}={value!r}"
             yield Match(
                 evidence=(setting if in_file else f"{name}={value}", text(error)),
