@@ -76,7 +76,7 @@ class Holders:
         shared = share if held.can_share and (held.is_wanted or self.has_room) else ()
         if self.other is not None and self.other.command and (self.other.change is None or not held.is_ours):
             return (self.other, *ends, *shared)
-        return (*ends, *shared, self.other)
+        return (*ends, *shared, self.other if self.other is not None and self.other.command else None)
 
 
 def _held(processes: tuple[GpuProcess, ...], facts: Facts, full: Sequence[NvmlDevice]) -> Holding:
