@@ -31,7 +31,6 @@ CAUSE = Cause(
     symptom=True,
     unless={
         "module_refused_by_secure_boot": "modprobe cannot load what the kernel refuses",
-        "integrated_gpu_chosen": "no module can be loaded while the GPU is switched off",
     },
 )
 _BY_BUMBLEBEE = run("optirun python PROGRAM", "Bumblebee loads the module, and switches the GPU on, for this program")

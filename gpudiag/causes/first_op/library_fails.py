@@ -13,10 +13,12 @@ from collections.abc import Iterator
 
 from gpudiag.cause import Cause, Match, Matches, Rows, Variables
 from gpudiag.causes.shared.libraries import LIBRARIES
+from gpudiag.causes.shared.memory import checked, tight
 from gpudiag.fix import check, install, kernel_log, nvidia_smi, unset
 from gpudiag.knowledge.log_lines import Log, text
 from gpudiag.knowledge.message import Event
 from gpudiag.knowledge.messages import statuses
+from gpudiag.knowledge.messages.memory import NO_HANDLE
 from gpudiag.knowledge.messages.runtime import BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
@@ -37,7 +39,6 @@ CAUSE = Cause(
     unless={
         "gpu_newer_than_wheel": "the library fails for lack of code for the GPU",
         "no_code_for_gpu": "the library fails for lack of code for the GPU",
-        "no_room_for_libraries": "little of the GPU's memory is free, which its status says most often",
     },
 )
 _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
@@ -45,6 +46,8 @@ _LESS = (BLAS_FAILED, DNN_FAILED, FFT_FAILED, SOLVER_FAILED)
 
 
 def find(facts: Facts, rows: Rows, variables: Variables) -> Matches:
+    if checked(rows, NO_HANDLE) and tight(facts):
+        return  # little memory is free, which such a status says most often: no_room_for_libraries
     failed = {library: reports for library in LIBRARIES if (reports := list(_failed(rows, library)))}
     if "cuBLAS" in failed:
         failed.pop("cuSOLVER", None)  # asks for a handle of cuBLAS beside its own

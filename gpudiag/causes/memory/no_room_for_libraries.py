@@ -14,13 +14,12 @@ from gpudiag.causes.shared.memory import (
     GROW,
     GROW_BY_VARIABLE,
     MOST_IS_FREE,
-    ROOM_BYTES,
     checked,
     devices_in_scope,
-    free_bytes,
     free_share,
     holders,
     shared_otherwise,
+    tight,
 )
 from gpudiag.fix import edit, note, nvidia_smi
 from gpudiag.knowledge.log_lines import text
@@ -28,8 +27,7 @@ from gpudiag.knowledge.messages.code import CUDNN_OLDER, STRAY_ACCESS
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, NO_HANDLE, POOL_FULL
 from gpudiag.knowledge.messages.way import CUDA_UNKNOWN, DEVICE_CREATED, GPU_FAILED
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts, NvmlDevice
-from gpudiag.model.visibility import IDLE_BYTES
+from gpudiag.model.facts import Facts
 
 CAUSE = Cause(
     fix=(
@@ -43,18 +41,16 @@ CAUSE = Cause(
     ),
     url="https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth",
 )
-_HANDLE_BYTES = 500 << 20
-"""The memory that cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
 _OTHER_REASONS = (CUDNN_OLDER, STRAY_ACCESS, GPU_FAILED, CUDA_UNKNOWN)
 """Messages that name another reason why a library does not start."""
 
 
 def find(facts: Facts, program: Program, rows: Rows) -> Matches:
-    tight = [device for device in devices_in_scope(facts) if free_bytes(device) < _least(device)]
+    taken = tight(facts)
     # gpudiag's own probes leave room on a GPU that has some: memory is the reason only if it has none.
     here = checked(rows, NO_HANDLE)
     said = program.said(NO_HANDLE) or here
-    if not said or (here and not tight) or shared_otherwise(program) or program.first(*_OTHER_REASONS):
+    if not said or (here and not taken) or shared_otherwise(program) or program.first(*_OTHER_REASONS):
         return
     if (free_share(program) or 0) > MOST_IS_FREE:
         return
@@ -65,19 +61,10 @@ def find(facts: Facts, program: Program, rows: Rows) -> Matches:
         for made in program.all(DEVICE_CREATED)
         if (int(made["mib"]) << 20) > 0.75 * totals.get(made["pci"].lower(), int(made["mib"]) << 21)
     )
-    shown = (*full, *map(holders, tight), *whole[:1])
-    held = Holders.of(facts, tight, instead(facts, tight, "or use another GPU")).fix() if tight else CAUSE.fix[4:]
+    shown = (*full, *map(holders, taken), *whole[:1])
+    held = Holders.of(facts, taken, instead(facts, taken, "or use another GPU")).fix() if taken else CAUSE.fix[4:]
     yield Match(
         evidence=(*said, *shown),
         confidence=Confidence.LIKELY if shown else Confidence.POSSIBLE,
         fix=(*CAUSE.fix[:4], *held),
     )
-
-
-def _least(device: NvmlDevice) -> int:
-    """Return how much of a GPU has to be free for its libraries to start, roughly.
-
-    Beside a display or another program TensorFlow's pool and the libraries share what is left. In public threads cards
-    of 2 to 4 GiB with a display fail so, with 1 to 2 GiB free.
-    """
-    return _HANDLE_BYTES if device.memory_used_bytes <= IDLE_BYTES else 2 * ROOM_BYTES

@@ -13,6 +13,8 @@ from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
 
 ROOM_BYTES = 1 << 30
 """The free memory that a CUDA context needs."""
+_HANDLE_BYTES = 500 << 20
+"""The memory that cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
 GROW = edit(
     "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
     "before the first operation",
@@ -88,6 +90,20 @@ def refused_with_room(facts: Facts, rows: Rows) -> tuple[str, ...]:
         free_bytes(device) > max(ROOM_BYTES, device.memory_total_bytes / 2) for device in devices
     )
     return checked(rows, DEVICE_FULL) if room else ()
+
+
+def tight(facts: Facts) -> tuple[NvmlDevice, ...]:
+    """Return the GPUs in scope that have too little memory free for libraries of NVIDIA's to start."""
+    return tuple(device for device in devices_in_scope(facts) if free_bytes(device) < _least(device))
+
+
+def _least(device: NvmlDevice) -> int:
+    """Return how much of a GPU has to be free for its libraries to start, roughly.
+
+    Beside a display or another program TensorFlow's pool and the libraries share what is left. In public threads cards
+    of 2 to 4 GiB with a display fail so, with 1 to 2 GiB free.
+    """
+    return _HANDLE_BYTES if device.memory_used_bytes <= IDLE_BYTES else 2 * ROOM_BYTES
 
 
 def free_share(log: Log) -> float | None:
