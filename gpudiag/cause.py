@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from gpudiag import fix, provenance
-from gpudiag.fix import Action, Kind, Role, Where, fill_in
+from gpudiag.fix import Action, Kind, Role, Where, complete_first, fill_in
 from gpudiag.knowledge import owner
 from gpudiag.knowledge.log import recognised
 from gpudiag.knowledge.log_lines import Log
@@ -452,7 +452,7 @@ class CatalogueCause:
             confidence=match.confidence,
             cause=said,
             evidence=seen,
-            fix=fitted_all(actions, evidence.place),
+            fix=complete_first(fitted_all(actions, evidence.place)),
             url=url,
             trial=trial,
             unfit=declared.unfit if match.unfit is None else match.unfit,

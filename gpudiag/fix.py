@@ -7,7 +7,7 @@ string has; :func:`fill_in` puts the figures in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from shlex import quote
 from textwrap import wrap
@@ -341,6 +341,19 @@ def distinct(actions: Iterable[Action]) -> tuple[Action, ...]:
         if action not in kept:
             kept.append(action)
     return tuple(kept)
+
+
+_BLANK = re.compile(r"\bX\.Y\b|\b(?:FILE|NAME|PACKAGE|VERSION|FOLDER|PREFIX|IMAGE)\b")
+"""What somebody else has to fill in before a command can be typed."""
+
+
+def complete_first(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Return the actions with a complete fix first, if there is one beside a command that has a blank."""
+    if not actions or not _BLANK.search(actions[0].command):
+        return tuple(actions)
+    complete = (action for action in actions if action.role in (Role.FIX, Role.ALTERNATIVE) and action.command)
+    first = next((action for action in complete if not _BLANK.search(action.command)), None)
+    return distinct((first, *actions)) if first is not None else tuple(actions)
 
 
 _WIDTH = 68

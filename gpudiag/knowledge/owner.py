@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit_note, export, fill_in, install, note, run
+from gpudiag.fix import Action, Kind, Role, ask, check, distinct, edit, edit_note, export, fill_in, install, note, run
 from gpudiag.knowledge import sonames
 from gpudiag.knowledge.expressions import needed_parts
 from gpudiag.knowledge.fault import Stage
@@ -31,11 +31,13 @@ class Owner(Record):
     by_cuda: Mapping[str, tuple[Action, ...]] = {}
     """The same for a library of this major version of CUDA; the library's own package is next, or first for others."""
     extends: str = ""
-    """The framework that it is an extension of: it must be built for the CUDA of that one."""
+    """The framework that it is an extension of, or whose library it calls: it must be built for that one."""
     newer: tuple[Action, ...] = ()
     """How to get a release that has machine code for the user's GPU."""
     memory: tuple[Action, ...] = ()
-    """How to let it take less memory of the GPU."""
+    """What helps if its data do not fit into the GPU's memory."""
+    room: tuple[Action, ...] = ()
+    """How to let it leave memory of the GPU to libraries and other programs; :attr:`memory` if it is empty."""
     without_xla: bool = True
     """True if it compiles nothing with XLA."""
 
@@ -59,6 +61,10 @@ JAX = Owner(
     ),
     newer=(install("--upgrade", "jax[cuda12]", note="jax[cuda13] if the driver is 580 or newer"),),
     memory=(
+        export("XLA_PYTHON_CLIENT_MEM_FRACTION", ".95", "lets JAX take more than three quarters of the GPU's memory"),
+        export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "if another program shares the GPU", role=Role.ALTERNATIVE),
+    ),
+    room=(
         export("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "stops JAX from taking three quarters of the memory at once"),
         export("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5", "or gives it a smaller share"),
     ),
@@ -188,6 +194,43 @@ _LLAMA_AGAIN = run(
 _FEWER_LAYERS = note("give the GPU fewer layers of the model: -ngl, or n_gpu_layers")
 _LLAMA = Owner("llama.cpp", newer=(_GGML_AGAIN, _LLAMA_AGAIN), memory=(_FEWER_LAYERS,))
 _LITE = Owner("TensorFlow Lite")
+_NATIVE = "the library of TensorFlow itself: one package alone, of the release that this TensorFlow.NET asks for"
+_DOTNET = Owner(
+    "TensorFlow.NET",
+    "https://github.com/SciSharp/TensorFlow.NET",
+    libraries=(
+        run("dotnet add package SciSharp.TensorFlow.Redist", _NATIVE, kind=Kind.INSTALL),
+        note("for a GPU: SciSharp.TensorFlow.Redist-Windows-GPU or -Linux-GPU in its place, and its CUDA"),
+    ),
+    extends="TensorFlow",
+)
+_JAVA = Owner(
+    "TensorFlow for Java",
+    "https://github.com/tensorflow/java",
+    libraries=(
+        note(
+            "add the native library to the build: org.tensorflow:tensorflow-core-platform, or tensorflow-core-native "
+            "with the classifier of the machine (linux-x86_64-gpu for a GPU), in the version of tensorflow-core-api",
+            kind=Kind.INSTALL,
+        ),
+        check("ldconfig -p | grep -e libcudart -e libcudnn", "it brings no CUDA: its release needs one of its own"),
+    ),
+    extends="TensorFlow",
+)
+_JULIA = Owner(
+    "CUDA.jl",
+    "https://cuda.juliagpu.org/stable/installation/troubleshooting/",
+    libraries=(
+        run("julia -e 'using Pkg; Pkg.update()'", "brings the CUDA and cuDNN that fit this CUDA.jl", kind=Kind.INSTALL),
+        ask("julia -e 'using CUDA; CUDA.versioninfo()'", "shows the CUDA that it uses, and the driver"),
+        note('CUDA.set_runtime_version!(v"12.6") chooses another CUDA, if the driver is too old for this one'),
+    ),
+    newer=(
+        run("julia -e 'using Pkg; Pkg.update()'", "a CUDA.jl that knows this GPU", kind=Kind.INSTALL),
+        ask("julia -e 'using CUDA; CUDA.versioninfo()'", "shows the GPU's capability, and the CUDA that is used"),
+    ),
+    memory=(edit("GC.gc(); CUDA.reclaim()", "in Julia: frees arrays that are no longer used"),),
+)
 ANYBODY = Owner("the program")
 """Whoever asked for one of NVIDIA's libraries, if a log does not say who it was."""
 _ANY_LIBRARIES = (
@@ -198,10 +241,24 @@ _ANY_LIBRARIES = (
     ),
 )
 _KINDS: dict[str, tuple[Owner, str]] = {
+    "dotnet": (
+        _DOTNET,
+        r"\bTensorflow\.(?:\w+\.)*\w+\(|\bTensorFlow\.NET\b|\bSciSharp\b|"
+        r"\b(?:DLL|library) 'tensorflow'|\bMicrosoft\.ML\.\w",
+    ),
+    "java": (
+        _JAVA,
+        r"\borg\.tensorflow\.(?!lite)|\bjnitensorflow\b|\btensorflow_jni\b|\bTensorFlow native library for OS\b",
+    ),
+    "julia": (
+        _JULIA,
+        r"[/\\]\.julia[/\\]|\bCUDA\.jl\b|\bCuArrays?\b|\bCUDNNError\b|\bjulia> |^Stacktrace:$|\bERROR: LoadError\b",
+    ),
     # What follows external/org_tensorflow/ is XLA inside of JAX, whose own tree has no such folder; the kernels and the
     # runtime of TensorFlow are there in TensorFlow Serving.
     "jax": (
         JAX,
+        r"by rematerialization|"
         r"\bjax(?:lib|_plugins|_cuda\d+_p\w+)?\b(?!\.js)|\bJAX\b|XLA_PYTHON_CLIENT|XlaRuntimeError|JAX_PLATFORMS|"
         r"No GPU/TPU found, falling back|"
         r"external/org_tensorflow/(?!tensorflow/core/(?:common|framew|kern))\S{0,200}|external/xla/|\bxla_bridge\b",
@@ -209,7 +266,8 @@ _KINDS: dict[str, tuple[Owner, str]] = {
     "torch": (
         TORCH,
         r"\btorch(?:vision|audio|_xla)?\b|\bPyTorch\b|\bc10::|THCudaCheck|PYTORCH_|TORCH_|\bvllm\b|"
-        r"CUDA kernel errors might be async|CUDA out of memory\. Tried to allocate|"
+        r"CUDA kernel errors might be async|CUDA out of memory\. Tried to allocate|\bcuDNN error: CUDNN_|"
+        r"\bRuntimeError: CUDA error: |_ZNK?(?:2at|3c10|5torch)|\blib(?:torch|c10)(?:_\w+)?\.so|"
         r"The NVIDIA driver on your system is too old|Found no NVIDIA driver on your system",
     ),
     "onnxruntime": (_ORT, r"(?i:onnx ?runtime)|\bCUDAExecutionProvider\b"),
@@ -237,10 +295,20 @@ _EVIDENCE = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, (_, pattern) 
 _PARTS = {kind: needed_parts(pattern)[0] for kind, (_, pattern) in _KINDS.items()}
 """Of the evidence of a kind, a text in lower case has one of these."""
 _ALL_PARTS = tuple(part for parts in _PARTS.values() for part in parts)
+_CALLERS = ("lite", "dotnet", "java")
+"""Kinds of owners whose lines name TensorFlow, too."""
 _BLOCK = 1000
 """Lines that are searched at once for parts of evidence, before each of them is."""
 _ENOUGH = 1000
 """Pieces of evidence after which only TensorFlow is looked for: it is the owner if it occurs at all."""
+_UNDEFINED = re.compile(
+    r"undefined symbol: (?:_Z\w{0,4}?NK?(?P<length>\d{1,2})(?P<mangled>[A-Za-z]\w*)|(?P<name>\w+)::)"
+)
+_SUFFIX = re.compile(r"(?:_\d)?_(?:cuda|extensions?)$")
+"""What the modules of a package have behind its name."""
+_OF_TORCH = ("at", "c10", "torch")
+_OF_TENSORFLOW_TOO = ("tensorflow", "tsl", "xla", "stream_executor", "google", "absl", "std", "Eigen", "llvm", "mlir")
+"""C++ namespaces of TensorFlow and of what it is built from."""
 _FRAME = re.compile(r'^\W{0,4}File "|^\s+at |-packages[/\\]')
 _NOBODY = frozenset({"pip", "setuptools", "numpy", "scipy", "keras", "tf_keras", "IPython", "ipykernel", "nvidia"})
 """Packages whose frames do not say who asked for a GPU."""
@@ -255,6 +323,12 @@ _MAJOR = re.compile(
     r"(?:cuda[ -]?|cu(?=1[123]\b))(1[1-3])\b|"
     r"found version (1[1-3])0\d\d"
 )
+_ANNOUNCES = re.compile(r":$")
+"""The end of a note that belongs to the action behind it."""
+_ROOM = re.compile(r"(?i)growth|per_process_gpu")
+_MEMORY = re.compile(r"(?i)memory|mixed_precision|mixed_float")
+"""Words of an action that lets TensorFlow do with less memory of the GPU."""
+_INSTALLS = (Kind.INSTALL, Kind.NEW_ENVIRONMENT, Kind.START_CONTAINER)
 _CODE = re.compile(r"\bcapability\b|\bsm_\d|for its GPU\b|kernel image|\bcode for\b")
 _LIBRARY_STAGES = frozenset({Stage.PACKAGE, Stage.RUNTIME_LIBRARY, Stage.LIBRARIES})
 
@@ -276,7 +350,7 @@ def owner_of_log(lines: Sequence[str]) -> Owner | None:
             if any(part in line.lower() for part in parts):
                 counted += kinds(line)
                 if counted["tensorflow"]:
-                    return TENSORFLOW
+                    return _caller(lines) or TENSORFLOW
     if counted:
         return _KINDS[counted.most_common(1)[0][0]][0]
     text = "\n".join(lines)
@@ -285,10 +359,21 @@ def owner_of_log(lines: Sequence[str]) -> Owner | None:
     return Owner(package) if package else None
 
 
+def _caller(lines: Sequence[str]) -> Owner | None:
+    """Return the owner of another language that calls TensorFlow's library, named near an end of a log that has it."""
+    ends = lines if len(lines) <= 2 * _BLOCK else (*lines[:_BLOCK], *lines[-_BLOCK:])
+    lower = "\n".join(ends).lower()
+    sought = [kind for kind in _CALLERS if any(part in lower for part in _PARTS[kind])]
+    named = Counter(kind for line in ends for kind in kinds(line) if kind in sought) if sought else None
+    return _KINDS[named.most_common(1)[0][0]][0] if named else None
+
+
 def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owner | None:
     """Return the owner of a ``line`` of a log, or of an excerpt from one."""
+    if of_log is not TENSORFLOW and (of_symbol := _of_symbol(line)):
+        return of_symbol
     if named := _only(line):
-        return named
+        return of_log if named is TENSORFLOW and of_log is not None and of_log.extends == TENSORFLOW.name else named
     place = next((at for at, whole in enumerate(lines) if line[:_BEGINNING] in whole or whole.endswith(line)), None)
     for above in reversed(lines[max(place - _MOST_LINES_BACK, 0) : place] if place is not None else ()):
         if not _FRAME.search(above):
@@ -296,15 +381,16 @@ def owner_of_line(line: str, lines: Sequence[str], of_log: Owner | None) -> Owne
         if named := _only(above):
             return named
         if of_log is TORCH and _NOT_OPENED in line and (packages := packages_in(above)):
-            return Owner(packages[0], extends=TORCH.name)
+            return _extension(packages[0])
     return of_log or (ANYBODY if sonames.named(line) or "for CUDA runtime version" in line else None)
 
 
 def _only(line: str) -> Owner | None:
     """Return the one owner that a line names; None if it names none or several."""
     named = kinds(line)
-    if named["lite"] and set(named) <= {"lite", "tensorflow"}:
-        return _LITE
+    for kind in _CALLERS:
+        if named[kind] and set(named) <= {kind, "tensorflow"}:
+            return _KINDS[kind][0]
     if named["paddle"] or named["onnxruntime"]:  # "Paddle2ONNX", and paths in an environment named after torch
         named.pop("torch", None)
     return _KINDS[next(iter(named))][0] if len(named) == 1 else None
@@ -319,51 +405,81 @@ def sentence(owner: Owner, text: str) -> str:
 def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) -> tuple[Action, ...]:
     """Return a fix that was written for TensorFlow, for the owner of the log.
 
-    What would install or configure TensorFlow goes, and the owner's own way takes its place. ``evidence`` is the
-    sentence of the cause and its lines: it says which CUDA was asked for.
+    What would install or configure TensorFlow goes, and the owner's own way to the same end takes its place: the order
+    of the fix stays that of its cause. ``evidence`` is the sentence of the cause and its lines: it says which CUDA was
+    asked for.
     """
     everything = tuple(fix)
-    kept = [left for action in everything if (left := _kept(owner, action, stage)) is not None]
-    if _CODE.search(evidence):
-        brings = owner.newer
-    elif stage is Stage.MEMORY:
-        brings = owner.memory
-    else:
-        brings = (owner.libraries or _ANY_LIBRARIES) if stage in _LIBRARY_STAGES or stage is Stage.FIRST_OP else ()
-    if list(everything) == kept and stage not in _LIBRARY_STAGES:
-        brings = ()  # the fix was nobody's own
+    asks_for_code = _CODE.search(evidence) is not None
     found = _MAJOR.search(evidence)
     library = next(iter(sonames.named(evidence)), None)
+    is_of_library = library is not None and not asks_for_code and stage is not Stage.MEMORY
     cuda = (library and library.cuda) or (found and next(filter(None, found.groups()), "")) or sonames.DEFAULT_CUDA
-    if found and library is None and brings is owner.libraries:
-        brings = (*owner.by_cuda.get(cuda, ()), *brings)
-    asks_for_code = _CODE.search(evidence) is not None or stage is Stage.MEMORY
-    if library is not None and (brings or not kept) and not asks_for_code:
-        brings = (*owner.by_cuda.get(cuda, ()), *_of_extension(owner), *library.actions(cuda), *owner.libraries)
-        kept = [action for action in kept if not (action.kind is Kind.INSTALL and action.names(_NVIDIA))]
-    own = tuple(fill_in(action, {"cuda": cuda}) for action in brings)
-    if not (own or kept):
-        return (note(f"see {owner.url} for the CUDA and the driver that {owner.name} needs"),)
-    return distinct((*own, *kept))
+
+    def filled(*own: Action) -> tuple[Action, ...]:
+        return tuple(fill_in(action, {"cuda": cuda}) for action in own)
+
+    libraries = filled(*(owner.libraries or (() if owner.extends else _ANY_LIBRARIES)))
+    brings = filled(*owner.newer) if asks_for_code else libraries
+    kept: list[Action] = []
+    leaves_room = False
+    for action in everything:
+        own = _kept(owner, action, stage)
+        if own is None and kept and kept[-1].role is Role.NOTE and kept[-1].is_said_of(_ANNOUNCES):
+            kept.pop()
+        if own is None and (action.names(_ROOM) or action.is_said_of(_ROOM)):
+            kept += filled(*(owner.room or owner.memory))
+            leaves_room = True
+        elif own is None and (action.names(_MEMORY) or action.is_said_of(_MEMORY)):
+            kept += () if leaves_room else filled(*owner.memory)
+        elif own is None and action.kind in _INSTALLS and not is_of_library:
+            kept += brings
+        elif own is not None and not (is_of_library and action.kind is Kind.INSTALL and action.names(_NVIDIA)):
+            kept.append(own)
+    if stage is Stage.MEMORY and kept and kept[0].role is Role.CHECK and not owner.room:
+        kept = [*filled(*owner.memory), *kept]
+    if library is not None and is_of_library and (stage in _LIBRARY_STAGES or stage is Stage.FIRST_OP or not kept):
+        of_owner = (*library.actions(cuda), *owner.libraries)
+        of_owner = (*owner.libraries, *library.actions(cuda)) if owner.extends == TORCH.name else of_owner
+        kept = [*filled(*owner.by_cuda.get(cuda, ()), *of_owner), *kept]
+    elif stage in _LIBRARY_STAGES and not asks_for_code:
+        if any(action.kind is Kind.INSTALL and action in everything for action in kept):
+            libraries = ()  # what it installs is nobody's own
+        kept = [*filled(*(owner.by_cuda.get(cuda, ()) if found else ())), *libraries, *kept]
+    elif asks_for_code and list(everything) != kept:
+        kept = [*brings, *kept]
+    elif stage is Stage.FIRST_OP and list(everything) != kept:
+        kept += brings
+    return distinct(kept) or (note(f"see {owner.url} for the CUDA and the driver that {owner.name} needs"),)
 
 
-def _of_extension(owner: Owner) -> tuple[Action, ...]:
-    """Return how to get an extension that is built for the CUDA of its framework."""
-    if not owner.extends:
-        return ()
-    package = owner.name.replace("_", "-")
+def _extension(package: str) -> Owner:
+    """Return the owner for a package that is built for the PyTorch beside it."""
     options = ("--force-reinstall", "--no-cache-dir", "--no-deps", "--no-build-isolation")
-    return (
-        install(*options, package, note=f"must be the build for the CUDA of the installed {owner.extends}"),
-        ask("python -c 'import torch; print(torch.__version__, torch.version.cuda)'", "shows which CUDA that is"),
-    )
+    again = install(*options, package.replace("_", "-"), note="must be the build for the installed PyTorch")
+    which = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'"
+    return Owner(package, extends=TORCH.name, libraries=(again, ask(which, "shows which PyTorch and CUDA that is")))
+
+
+def _of_symbol(line: str) -> Owner | None:
+    """Return the owner of a symbol that a library lacks, by its C++ namespace; None for TensorFlow's and for none."""
+    found = _UNDEFINED.search(line)
+    if found is None:
+        return None
+    name = found["name"] or found["mangled"][: int(found["length"])]
+    if name in _OF_TORCH:
+        package = next((package for package in packages_in(line) if package != "torch"), "")
+        return _extension(_SUFFIX.sub("", package)) if package else TORCH
+    if name in _OF_TENSORFLOW_TOO:
+        return None
+    return Owner(name, libraries=(note(f"build the library again that asks for it, for the {name} that loads it"),))
 
 
 def _kept(owner: Owner, action: Action, stage: Stage) -> Action | None:
     if owner is _LITE:
         return action
-    if action.names(_OF_TENSORFLOW):
-        return None
+    if action.names(_OF_TENSORFLOW):  # whoever calls TensorFlow's library, that reads its variables
+        return action if action.change and owner.extends == TENSORFLOW.name else None
     own = action.replaced(note=sentence(owner, action.note))
     if own.is_said_of(_OF_TENSORFLOW):
         if not action.command or action.kind in (Kind.INSTALL, Kind.NEW_ENVIRONMENT, Kind.START_CONTAINER):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudiag import causes
 from gpudiag.cause import Premise
-from gpudiag.fix import Action, Role
+from gpudiag.fix import Action, Kind, Role
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Confidence, RootCause, Stage
 
@@ -43,13 +43,21 @@ def contradict(cause: RootCause, other: RootCause) -> bool:
 
 def without_contradictions(shown: Iterable[RootCause]) -> list[RootCause]:
     """Return the causes in order; of two that contradict each other, only the more certain or else the first one
-    stays."""
-    ranked = list(shown)
+    stays, and none whose choice of drivers another one decides."""
+    every = list(shown)
+    ranked = [cause for cause in every if not any(_decides(other, cause) for other in every)]
     kept: list[RootCause] = []
     for cause in sorted(ranked, key=_doubt):
         if not any(contradict(cause, other) for other in kept):
             kept.append(cause)
     return [cause for cause in ranked if cause in kept]
+
+
+def _decides(other: RootCause, cause: RootCause) -> bool:
+    """Return whether a cause's later choice of a driver, behind its first, is the one that another cause asks for."""
+    wanted = next((action.command for action in other.fix if action.kind is Kind.CHANGE_DRIVER), "")
+    offered = [action.command for action in cause.fix if action.kind is Kind.CHANGE_DRIVER]
+    return bool(wanted) and wanted in offered[1:] and other.stage is cause.stage and _doubt(other) <= _doubt(cause)
 
 
 def with_safe_fix(cause: RootCause, shown: Sequence[RootCause]) -> RootCause:

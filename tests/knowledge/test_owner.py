@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from gpudiag import causes
+from gpudiag.causes import messages
+from gpudiag.knowledge import owner
 from gpudiag.knowledge.origin import Origin
 from gpudiag.run import why
 
@@ -36,6 +41,52 @@ def test_a_cause_and_its_fix_are_those_of_the_framework_that_wrote_the_log(log: 
     assert diagnosis.origin == name
     assert word in said
     assert "tensorflow" not in said.lower()
+
+
+OTHERS = [known for kind, (known, _) in owner._KINDS.items() if kind not in ("tensorflow", "lite")]
+OF_TENSORFLOW = re.compile(r"(?i)tensorflow(?!\.NET)|\btf\\.|\bTF_|\bkeras\b")
+
+
+@pytest.mark.parametrize("by", [*OTHERS, owner.ANYBODY], ids=lambda by: by.name)
+def test_no_framework_gets_a_fix_of_tensorflow(by: owner.Owner) -> None:
+    own = {action.command for action in (*by.libraries, *by.newer, *by.memory, *by.room)}
+    wrong = []
+    for known in (*messages.all_of_them().values(), *causes.all_of_them()):
+        for action in owner.actions(by, known.declared.fix, known.stage, known.general_cause):
+            is_own = action.command in own or (by.extends == "TensorFlow" and (action.change or not action.command))
+            if not is_own and OF_TENSORFLOW.search(f"{action.command} {action.note}"):
+                wrong.append((known.id, action.command or action.note))
+    assert wrong == []
+
+
+NET = """2023-01-01 10:00:00.1: I tensorflow/core/platform/cpu_feature_guard.cc:142] This TensorFlow binary is optimized
+System.DllNotFoundException: Unable to load DLL 'tensorflow' or one of its dependencies
+   at Tensorflow.c_api.TF_NewGraph()"""
+JAVA = """Exception in thread "main" java.lang.UnsatisfiedLinkError: no jnitensorflow in java.library.path
+\tat org.tensorflow.internal.c_api.global.tensorflow.<clinit>(tensorflow.java:12)"""
+JULIA = """ERROR: CUDA error: no kernel image is available for execution on the device (code 209)
+   @ CUDA ~/.julia/packages/CUDA/BbliS/lib/cudadrv/error.jl:91"""
+FLASH = (
+    "ImportError: /usr/lib/python3/dist-packages/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: "
+    "_ZN3c104cuda9SetDeviceEi"
+)
+LAMMPS = "lmp: symbol lookup error: /opt/libpair_x.so: undefined symbol: _ZN9LAMMPS_NS6Memory7smallocElPKc"
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        (NET, "dotnet add package SciSharp.TensorFlow.Redist"),
+        (JAVA, "org.tensorflow:tensorflow-core-platform"),
+        (JULIA, "using Pkg; Pkg.update()"),
+        (FLASH, "--no-build-isolation flash-attn"),
+        (LAMMPS, "build the library again"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "use a smaller batch"),
+    ],
+)
+def test_who_calls_a_library_decides_what_is_typed_first(log: str, first: str) -> None:
+    cause = why.explained(tuple(log.splitlines()), ("gpudiag", "why")).diagnosis.causes[0]
+    assert first in f"{cause.fix[0].command} {cause.fix[0].note}"
 
 
 def test_the_nearest_frame_decides_where_several_frameworks_occur() -> None:

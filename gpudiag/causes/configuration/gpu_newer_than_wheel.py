@@ -12,7 +12,10 @@ from __future__ import annotations
 from gpudiag.cause import Cause, EveryLog, Match, Matches, Program, Rows
 from gpudiag.causes.shared.generations import where_kernels_fail
 from gpudiag.fix import Kind, export, note, run_container
-from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_MACHINE_CODE, PTX_REFUSED
+from gpudiag.knowledge.log_lines import parse
+from gpudiag.knowledge.messages.code import KERNEL_NOT_COMPILED, NO_CODE_FOR_GPU, NO_MACHINE_CODE, PTX_REFUSED
+from gpudiag.knowledge.raised import last_error
+from gpudiag.knowledge.releases import numbers
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Severity
 
@@ -40,6 +43,7 @@ CAUSE = Cause(
     ),
 )
 
+_FAILS = (KERNEL_NOT_COMPILED, PTX_REFUSED, NO_CODE_FOR_GPU)
 _NEWER = "10.0 or 12.0"
 """The capabilities of Blackwell, for a log that names none."""
 
@@ -47,13 +51,16 @@ _NEWER = "10.0 or 12.0"
 def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
     found = rows.found("discovery.device_details", "ptx_only")
     old_driver = any("UNSUPPORTED_PTX" in event.text for event in program.all(PTX_REFUSED))
-    in_log = program.all(NO_MACHINE_CODE) or ([] if old_driver else program.all(KERNEL_NOT_COMPILED))
+    announced = [] if _goes_on(program) else program.all(NO_MACHINE_CODE)
+    in_log = announced or ([] if old_driver else program.all(KERNEL_NOT_COMPILED))
     if not found and not in_log:
         return
     # A kernel of TensorFlow's own that the driver cannot compile is of a GPU that is newer than the wheel's PTX.
     figures = found[0].figures if found else {"name": "a GPU", "capability": in_log[0]["has"] or _NEWER}
     capability = str(figures["capability"])
     failed = [event.text for event in log.all(KERNEL_NOT_COMPILED, PTX_REFUSED)]
+    build, keep = CAUSE.fix[0:2], CAUSE.fix[2:]
+    is_blackwell = capability == _NEWER or numbers(capability) >= (10,)
     yield Match(
         evidence=tuple(
             dict.fromkeys((*(finding.message for finding in found), *(event.text for event in in_log[:1]), *failed[:1]))
@@ -67,4 +74,12 @@ def find(rows: Rows, program: Program, log: EveryLog) -> Matches:
             else "each kernel is compiled at its first use, for up to 30 minutes, or fails",
         },
         stage=where_kernels_fail(rows),
+        fix=CAUSE.fix if failed else (*keep, *(build if is_blackwell else ())),
     )
+
+
+def _goes_on(program: Program) -> bool:
+    """Return whether a program prints lines of its own after the announcement, and no error ends it."""
+    at = next((at for at, line in enumerate(program.lines) if NO_MACHINE_CODE.texts[0].partition("{")[0] in line), -1)
+    own = (line for line in program.lines[at + 1 :] if line.strip() and not parse([line]))
+    return at >= 0 and any(own) and last_error(program.lines) is None and not program.first(*_FAILS)

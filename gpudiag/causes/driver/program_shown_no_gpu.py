@@ -11,6 +11,7 @@ import re
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.fix import Action, check, configure, edit, install, note, nvidia_smi, run_container
 from gpudiag.knowledge.log_lines import text
+from gpudiag.knowledge.messages.nvml import HANDLE_LOST, HANDLE_NOT_FOUND
 from gpudiag.knowledge.messages.program import MASK_PRINTED, RAY_AT_WORK
 from gpudiag.knowledge.messages.programs_and_drivers import (
     MASK_IN_CODE,
@@ -62,7 +63,7 @@ _LOOK = check(
 
 def find(program: LogAlone, origin: Origin) -> Matches:
     said = program.said(NO_CUDA_DEVICE)
-    if not said or program.first(NO_LIBCUDA, MODULE_SILENT) or origin.stated.has_no_gpu:
+    if not said or program.first(NO_LIBCUDA, MODULE_SILENT, HANDLE_LOST, HANDLE_NOT_FOUND) or origin.stated.has_no_gpu:
         return
     masks = [event["value"] for event in program.all(MASK_PRINTED, MASK_IN_CODE)]
     fix: tuple[Action, ...]

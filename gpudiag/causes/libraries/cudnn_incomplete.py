@@ -11,6 +11,7 @@ from gpudiag.cause import Cause, Match, Matches, Program
 from gpudiag.causes.shared.advice import built_for
 from gpudiag.causes.shared.libraries import without
 from gpudiag.fix import Kind, check, install, note
+from gpudiag.knowledge import sonames
 from gpudiag.knowledge.messages.programs_and_drivers import CUDNN_PART, NO_ZLIB
 from gpudiag.knowledge.messages.way import NO_LIBCUDA_LINK
 from gpudiag.knowledge.origin import Origin
@@ -90,17 +91,18 @@ def find_in_log(program: Program, origin: Origin) -> Matches:
                 about=(behind,),
             )
             return
+        library = next(iter(sonames.named(part)), None)
+        needs = built_for(origin)
+        if library is not None and library.release not in ("", origin.generation.cudnn.partition(".")[0]):
+            needs = library.of
+        package, _ = library.requirement("11" if origin.is_before_12 else "12") if library is not None else ("", "")
         whole = (
-            note(
-                f"install the whole of cuDNN ({built_for(origin)}): the folder bin of its archive on PATH",
-                kind=Kind.INSTALL,
-            )
+            note(f"install the whole of {needs}: the folder bin of its archive on PATH", kind=Kind.INSTALL)
             if origin.windows
             else install(
                 "--force-reinstall",
-                "nvidia-cudnn-cu12",
-                note="add the range that TensorFlow asks for; "
-                "if cuDNN is of conda: conda install -c conda-forge --force-reinstall cudnn",
+                package or "nvidia-cudnn-cu12",
+                note="if cuDNN is of conda: conda install -c conda-forge --force-reinstall cudnn",
             )
         )
         look = (
@@ -114,5 +116,5 @@ def find_in_log(program: Program, origin: Origin) -> Matches:
             program.said(CUDNN_PART),
             Confidence.LIKELY,
             {"part": part.rpartition("/")[2]},
-            fix=(look, whole),
+            fix=(whole, look),
         )

@@ -23,6 +23,7 @@ from gpudiag.causes.shared.memory import (
 )
 from gpudiag.fix import check, edit_note, export
 from gpudiag.knowledge.messages.memory import DEVICE_FULL
+from gpudiag.knowledge.origin import Origin
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
@@ -43,7 +44,7 @@ CAUSE = Cause(
 )
 
 
-def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
+def find(facts: Facts, gpus: ChosenGpus, program: Program, origin: Origin) -> Matches:
     here = checked(gpus.rows, DEVICE_FULL)
     said = program.said(DEVICE_FULL)
     if (not here and (not said or shared_otherwise(program))) or refused_with_room(facts, gpus.rows):
@@ -53,11 +54,12 @@ def find(facts: Facts, gpus: ChosenGpus, program: Program) -> Matches:
     full = [device for device in devices_in_scope(facts) if device not in free]
     other = instead(facts, full, "or use another GPU") if free else gpus.hidden_and_free
     held = Holders.of(facts, taken, other if taken else None)
+    others = f"{origin.owner.name} or another process" if origin.owner and origin.is_of_another else "another process"
     nobody = ["NVML shows nobody who holds it now"] if facts.nvml_devices else []
     yield Match(
         evidence=(*(here or said), *(map(holders, taken) if taken else nobody)),
         confidence=(Confidence.PROVED if here else Confidence.LIKELY) if taken else Confidence.POSSIBLE,
-        figures={"who": held.who or "another process", "why": held.why},
+        figures={"who": held.who or others, "why": held.why},
         fix=held.fix(None if held.is_wanted else CAUSE.fix[1], *CAUSE.fix[2:4]),
         tried=other if here and taken and free and other and other.change else None,
     )

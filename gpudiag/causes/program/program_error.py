@@ -53,77 +53,6 @@ _COMMAND = re.compile(
 )
 """A command in quotation marks, with which a sentence says what helps."""
 _OF_A_GPU = ("cuda", "gpu", "nvidia", "cudnn", "cublas", "driver", "memory", "device", "rocm", "nccl")
-_ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("cannot batch tensors", "cannot add tensor to the batch", "cannot copy tensor", "batch of tensors"),
-        "make the elements equal before batch(): tf.image.resize, or dataset.padded_batch in place of batch",
-    ),
-    (
-        ("input to reshape", "only one input size may be -1", "reshape cannot infer", "requires a multiple of"),
-        "give reshape the size that the data have; if only the last batch is smaller: batch(n, drop_remainder=True)",
-    ),
-    (
-        ("slice index", "expected size[", "expected begin[", "index out of range", "out of bounds", "is not in [0"),
-        "an index or slice ends behind the tensor: print the tensor's shape and the index before it, and limit one",
-    ),
-    (
-        (
-            "unknown image file format",
-            "input is empty",
-            "invalid jpeg",
-            "invalid png",
-            "expected image (jpeg",
-            "jpeg data",
-            "unsupported bmp",
-            "decode",
-        ),
-        "a file of the data is no image that TensorFlow reads: try each with tf.io.decode_image, and remove what fails",
-    ),
-    (
-        (
-            "can't parse serialized",
-            "could not parse example",
-            "required but could not be found",
-            "data types don't match",
-        ),
-        "the records have other names, types or lengths than the features that the program asks for: compare both",
-    ),
-    (
-        ("end of sequence", "ran out of data"),
-        "the data end before the steps: dataset.repeat(), or a smaller steps_per_epoch",
-    ),
-    (("must feed a value for placeholder",), "pass a value for that placeholder in feed_dict of session.run"),
-    (
-        ("not enough time for target transition", "sequence_length", "saw a non-null label", "no valid path found"),
-        "for CTC: the labels must be shorter than the outputs, and num_classes one more than the largest label",
-    ),
-    (("assertion failed",), "compare the values behind 'assertion failed' with what the assertion demands"),
-    (
-        ("nan in ", "nan values", "is nan", "not finite", "infinity"),
-        "values became NaN or infinite: lower the learning rate, and look for NaN in the data",
-    ),
-    (
-        ("tf function", "pyfunc", "generator", "traceback"),
-        "the generator or Python function of the data set raised: call it without tf.data to see its error",
-    ),
-    (
-        ("expected to be a", "cannot compute", "to be a float", "cast", "dtype", "string to"),
-        "convert the data to the type that the sentence asks for, with tf.cast",
-    ),
-    (
-        ("_anonymousvar", "tensorflow_backend"),
-        "import Keras from TensorFlow alone, as tensorflow.keras, and do not mix it with the package keras",
-    ),
-    (
-        ("uninitialized", "not been initialized", "not initialized"),
-        "initialise it first: session.run(tf.compat.v1.global_variables_initializer()), tables_initializer for tables",
-    ),
-    (
-        ("shape", "dimension", "rank", "size", "length", "must match", "inputs should match", "must be equal"),
-        "make the shapes fit that the sentence names: print the shape of each value before that line",
-    ),
-)
-"""What helps, by parts of a sentence in lower case; the first that fits."""
 
 
 def find(program: LogAlone, traced: ProgramTrace | None) -> Matches:
@@ -194,16 +123,7 @@ def _although(error: RaisedError, devices: list[str]) -> str:
 
 
 def _fix(error: RaisedError) -> tuple[Action, ...]:
-    lower = error.sentence.lower()
-    advice = next((text for parts, text in _ADVICE if any(part in lower for part in parts)), "")
-    look = f"correct the program at {error.place}" if error.place else ""
+    look = edit_note(f"correct the program at {error.place or 'the line that the traceback names last'}")
     if not error.status:
-        shapes = error.type == "ValueError" and ("shape" in lower or "dimension" in lower)
-        line = edit_note(look or "correct the program at the line that the traceback names last")
-        return (edit_note(_ADVICE[-1][1]), line) if shapes else (line,)
-    return (
-        *((edit_note(advice),) if advice else ()),
-        *((edit_note(look),) if look and not advice else ()),
-        *CAUSE.fix[: 1 if error.node else 0],
-        CAUSE.fix[1],
-    )
+        return (look,)
+    return (*((look,) if error.place else ()), *CAUSE.fix[: 1 if error.node else 0], CAUSE.fix[1])

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from gpudiag.fix import ask, check, edit, install, install_driver, note, nvidia_smi, prepend, run_container
 from gpudiag.knowledge.fault import Confidence, Stage
-from gpudiag.knowledge.message import MessageFamily
+from gpudiag.knowledge.message import MessageFamily, Worth
 
 FAMILY = MessageFamily("code and libraries")
 
 NO_MACHINE_CODE = FAMILY.fault(
     "no_machine_code",
     "not built with CUDA kernel binaries compatible with compute capability {has:v}",
-    meaning="this TensorFlow has no machine code for compute capability {has}: the driver compiles it at the first "
-    "start, which takes minutes",
-    in_general="this TensorFlow has no machine code for the GPU: the driver compiles it at the first "
-    "start, which takes minutes",
+    worth=Worth.HARMLESS,
+    meaning="the driver compiles TensorFlow's kernels for this GPU at their first use, which takes up to 30 minutes, "
+    "and keeps them (CUDA_CACHE_MAXSIZE=4294967296 gives them room)",
     stage=Stage.CONFIGURATION,
 )
 KERNEL_NOT_COMPILED = FAMILY.fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Role, ask, check, edit_note, export, install, note, unset
+from gpudiag.fix import Kind, Role, ask, check, edit, edit_note, export, install, note, run, unset
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
 from gpudiag.knowledge.owner import JAX, TORCH
@@ -39,6 +39,61 @@ JAX_BACKEND_PASSED_OVER = FAMILY.harmless(
     r"(?!: \w{1,20}: The TPU is already).{0,300}",
     words=("initialize",),
     meaning="JAX tries every kind of device in turn and goes on with the next one",
+)
+FAMILY.fault(
+    "jax_cuda_not_loaded",
+    "CUDA backend failed to initialize: {why}",
+    "Unable to initialize backend 'cuda': {why}",
+    meaning="JAX runs on the CPU: its part for CUDA did not start: {why}",
+    in_general="JAX runs on the CPU: its part for CUDA did not start",
+    fix=(*_WITH_CUDA, unset("LD_LIBRARY_PATH", note="if it puts another CUDA before the one that jax[cuda12] brings")),
+    symptom=True,
+    url="https://docs.jax.dev/en/latest/installation.html",
+)
+FAMILY.fault(
+    "native_library_missing",
+    "Unable to load DLL 'tensorflow'",
+    "Unable to load shared library 'tensorflow'",
+    "no jnitensorflow in java.library.path",
+    "Could not find jnitensorflow in class, module, and library paths",
+    "Cannot find TensorFlow native library for OS: {system:w}, architecture: {machine:s}",
+    meaning="the program does not find the library tensorflow, which has a package of its own for each kind of machine",
+    fix=(
+        install("--upgrade", "tensorflow", note="has the library, for programs of Python"),
+        note("there is none for 32 bits: where the line names x86, i386 or win32, use a 64-bit Java or .NET"),
+    ),
+    seen="TensorFlow.NET, TensorFlow for Java",
+    stage=Stage.PACKAGE,
+)
+FAMILY.fault(
+    "native_library_of_another_release",
+    "Unable to find an entry point named '{function:q}' in DLL 'tensorflow'",
+    meaning="the library tensorflow lacks {function}: it is of another release than the one that this program "
+    "was built for",
+    in_general="the library tensorflow is of another release than the one that the program was built for",
+    fix=(
+        # https://github.com/dotnet/machinelearning-samples/issues/1031: 2.4 took TF_StringEncodedSize away
+        run(
+            "dotnet add package SciSharp.TensorFlow.Redist",
+            "of the release in the table of https://github.com/SciSharp/TensorFlow.NET: 2.3.1 if TF_StringEncodedSize "
+            "is missing, 2.4 or newer if TF_StringInit is",
+            kind=Kind.INSTALL,
+        ),
+        note("one Redist package alone: take SciSharp.TensorFlow.Redist out beside Redist-Windows-GPU or -Linux-GPU"),
+    ),
+    seen="TensorFlow.NET",
+    stage=Stage.PACKAGE,
+)
+FAMILY.fault(
+    "torch_not_contiguous",
+    "CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous input",
+    meaning="cuDNN does not support this input of PyTorch: it is not contiguous, or too large",
+    fix=(
+        edit("x = x.contiguous()", "before the layer that the traceback names"),
+        edit("torch.backends.cudnn.enabled = False", "or without cuDNN, if it is contiguous"),
+    ),
+    seen="PyTorch",
+    stage=Stage.FIRST_OP,
 )
 FAMILY.fault(
     "jax_platform_demanded",
@@ -120,7 +175,7 @@ FAMILY.fault(
     fix=(ask("python -c 'import onnxruntime as o; o.preload_dlls(); o.print_debug_info()'", "shows what it loads"),),
     seen="ONNX Runtime",
     symptom=True,
-    stage=Stage.RUNTIME_LIBRARY,
+    stage=Stage.LIBRARIES,
 )
 FAMILY.fault(
     "library_of_jax_too_old",

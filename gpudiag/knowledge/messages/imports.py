@@ -144,9 +144,7 @@ FAMILY.fault(
     fix=(
         unset("LD_LIBRARY_PATH", note="if it puts another copy of a library first"),
         install("--force-reinstall", "tensorflow[and-cuda]", note="installs all libraries in the releases that fit"),
-        note(
-            "your own operation, TensorFlow I/O, Text, Addons: the release that fits this TensorFlow", kind=Kind.INSTALL
-        ),
+        note("or the release of tensorflow-io, tensorflow-text or your own operation that fits", kind=Kind.INSTALL),
     ),
     symptom=True,
 )

@@ -100,11 +100,20 @@ FAMILY.fault(
     ),
 )
 FAMILY.fault(
+    "keras_2_reads_keras_3",
+    "Unrecognized keyword arguments: ['batch_shape'{}]",
+    meaning="the model file was written by Keras 3, and Keras 2, of TensorFlow before 2.16, reads it",
+    fix=(
+        install("--upgrade", "tensorflow>=2.16", note="has Keras 3; without TF_USE_LEGACY_KERAS"),
+        edit_note("or save the model again with Keras 2, or model.export it as a SavedModel"),
+    ),
+    url="https://keras.io/getting_started/",
+)
+FAMILY.fault(
     "keras_saved_by_another",
     "Unknown layer: {layer:w}",
     "Unknown layer: '{layer:q}'",
     "Could not locate class '{layer:q}'",
-    "Unrecognized keyword arguments: ['batch_shape'{}]",
     "bad marshal data (unknown type code)",
     "Error when deserializing class '{layer:q}' using config",
     "('Keyword argument not understood:', '{name:w}')",

@@ -68,7 +68,7 @@ FAMILY.harmless(
 )
 FAMILY.harmless(
     "end_of_data",
-    "Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence",
+    "Local rendezvous is aborting with status: OUT_OF_RANGE: End of",
     "BaseCollectiveExecutor::StartAbort Out of range",
     "BaseCollectiveExecutor::StartAbort OUT_OF_RANGE: End of sequence",
     meaning="a data set has ended",
@@ -237,6 +237,7 @@ FAMILY.harmless(
     "Invoking GPU asm compilation is supported on Cuda non-Windows platforms only",
     "redzone_allocator.cc:{:d}] Not found: ./bin/ptxas not found",
     "redzone_allocator.cc:{:d}] {:w}: Failed to launch ptxas",
+    "redzone_allocator.cc:{:d}] {:w}: Invoking ptxas not supported on Windows",
     "redzone_allocator.cc:{:d}] UNIMPLEMENTED: {}",
     meaning="ptxas is older than the GPU and the driver compiles in its place, which works and is slower",
     seen="2.4-2.21",
@@ -328,8 +329,14 @@ FAMILY.harmless(
     "compiletime version {:v} of module {:s} does not match runtime version {:v}",
     "Unexpectedly high number of iterations in HLO passes",
     "An interactive session is already active",
-    "Results do not match the reference. This is likely a bug/unexpected loss of precision",
     meaning="it comes from another part of the program, and says nothing about TensorFlow's GPU",
+    seen="all",
+)
+FAMILY.harmless(
+    "autotuner_compares",
+    "Results do not match the reference. This is likely a bug/unexpected loss of precision",
+    "buffer_comparator.cc:{:d}] Difference at {:d}: {:s}, expected",
+    meaning="XLA compares the results of the algorithms that it tries, and marks those that differ as wrong",
     seen="all",
 )
 FAMILY.harmless(

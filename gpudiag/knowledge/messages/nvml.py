@@ -11,6 +11,7 @@ from gpudiag.fix import (
     install_driver,
     kernel_log,
     note,
+    nvidia_smi,
     reboot,
     run,
     run_container,
@@ -157,7 +158,7 @@ FAMILY.fault(
     ),
     stage=Stage.DRIVER,
 )
-FAMILY.fault(
+HANDLE_LOST = FAMILY.fault(
     "device_handle_lost",
     "Unable to determine the device handle for {gpu}: Unknown Error",
     "NVML_ERROR_GPU_IS_LOST",
@@ -167,6 +168,18 @@ FAMILY.fault(
     "GPU requires reset",
     meaning="a GPU no longer answers the driver: its power, its slot or the GPU itself has failed",
     fix=_LOST,
+    stage=Stage.DRIVER,
+)
+HANDLE_NOT_FOUND = FAMILY.fault(
+    "device_handle_not_found",
+    "Unable to determine the device handle for {gpu}: Not Found",
+    meaning="the driver knows {gpu}, but could not start it: what the kernel's log says of it is the reason",
+    in_general="the driver knows a GPU, but could not start it",
+    fix=(
+        # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/246: with the open module, not with the other
+        kernel_log("shows why, such as RmInitAdapter failed, or a GPU that needs the other kind of kernel module"),
+        nvidia_smi("must list it after the change"),
+    ),
     stage=Stage.DRIVER,
 )
 FAMILY.fault(

@@ -547,8 +547,8 @@ FAMILY.fault(
 FAMILY.fault(
     "data_do_not_fit",
     "Failed copying input tensor from {source:s} to {target:s} in order to run {op:w}: Dst tensor is not initialized",
-    meaning="an array or weights of the program do not fit into the GPU's memory as a whole: a smaller batch does not "
-    "help, because they are copied at once",
+    meaning="an array of the program does not fit into the GPU's memory as a whole: a smaller batch does not help, "
+    "because it is copied at once",
     fix=(
         edit(
             "with tf.device('/CPU:0'): data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)",
@@ -556,6 +556,19 @@ FAMILY.fault(
         ),
         nvidia_smi("shows whether another process takes GPU memory; a notebook keeps it until its kernel is restarted"),
         export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "if another program on the GPU needs memory, too"),
+    ),
+    needs_device=True,
+    stage=Stage.MEMORY,
+)
+FAMILY.fault(
+    "weights_do_not_fit",
+    "__wrapped__Var{} Failed copying input tensor from {source:s} to {target:s} in order to run {op:w}: Dst tensor is "
+    "not initialized",
+    meaning="weights of the model do not fit into the GPU memory that is free: a smaller batch does not help",
+    fix=(
+        nvidia_smi("shows whether another process takes GPU memory: end it; a notebook keeps it until it is restarted"),
+        edit("tf.keras.backend.clear_session()", "before the model is made, if the program made others before it"),
+        edit_note("or use a smaller model, or one of half precision"),
     ),
     needs_device=True,
     stage=Stage.MEMORY,
@@ -570,12 +583,11 @@ FAMILY.fault(
     "Ran out of GPU memory when allocating {:d} bytes",
     "Failed to allocate request for {size:s} ({:d}B) on device ordinal {:d}",
     "Failed to allocate request for {size:s} on device ordinal {:d}",
-    "Out of memory while trying to allocate {bytes:d} bytes",
+    "Out of memory while trying to allocate {size:s}",
     "Out of memory allocating {bytes:d} bytes",
     "could not allocate device of size: {bytes:d}",
     "could not allocate unified of size: {bytes:d}",
     "could not allocate collective of size: {bytes:d}",
-    "Resource exhausted: Out of memory while trying to allocate",
     "Sum Total of in-use chunks: {used:s}",
     "total_region_allocated_bytes_: {pool:d} memory_limit_: {limit:d} available bytes: {:s}",
     "Total bytes in pool: {pool:d} memory_limit_: {limit:d} available bytes",
@@ -761,8 +773,8 @@ FAMILY.fault(
     meaning="an operation has no kernel for the device and the type of data that the program asks for; 'device=' in "
     "the lines below it names those that have one",
     fix=(
-        edit("tf.cast(x, tf.float32)", "if your device is listed there with other types"),
         edit("tf.config.set_soft_device_placement(True)", "if only another device, such as the CPU, is listed"),
+        edit("tf.cast(x, tf.float32)", "if your device is listed there with other types; x is no complex number"),
         ask("gpudiag check", "if it needs a GPU: says why there is none"),
     ),
     stage=Stage.CONFIGURATION,
