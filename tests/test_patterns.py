@@ -92,7 +92,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.lint.rules.result_dropped", "_is_read"): lambda: [
         r"\.gpus\b(?!\s{0,9}(?:\.\w[\w.]{0,99}\s{0,9})?=[^=])|__dict__|getattr\(|vars\("
     ],
-    ("gpudiag.lint.rules.setting_never_made", "_is_alone"): lambda: [r"\bset_growth\b"],
+    ("gpudiag.lint.settings", "is_never_called"): lambda: [r"\bset_growth\b"],
     ("gpudiag.lint.shell", "_is_misspelt"): lambda: [r"(?<![${\w])GPU_ID\b"],
     ("gpudiag.knowledge.settings_of_files", "entries"): lambda: list(settings_of_files._SEPARATED.values()),
     ("gpudiag.simulator.faults", "_function"): lambda: [

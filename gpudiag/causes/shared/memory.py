@@ -7,6 +7,7 @@ from gpudiag.fix import edit, export
 from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages.memory import DEVICE_FULL, JAX_AT_WORK, JAX_FULL, TORCH_AT_WORK, TORCH_FULL
+from gpudiag.knowledge.tensorflow_api import GROWTH_FOR_EACH
 from gpudiag.model.facts import Facts, NvmlDevice, ProcessIdentity
 from gpudiag.model.report import Broken
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope
@@ -15,10 +16,7 @@ ROOM_BYTES = 1 << 30
 """The free memory that a CUDA context needs."""
 _HANDLE_BYTES = 500 << 20
 """The memory that cuBLAS and cuDNN need beside TensorFlow's pool, roughly."""
-GROW = edit(
-    "for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)",
-    "before the first operation",
-)
+GROW = edit(GROWTH_FOR_EACH, "before the first operation")
 GROW_BY_VARIABLE = export("TF_FORCE_GPU_ALLOW_GROWTH", "true", "the same with no change to the program")
 OF_FRAMEWORKS = (JAX_FULL, TORCH_FULL, JAX_AT_WORK, TORCH_AT_WORK)
 

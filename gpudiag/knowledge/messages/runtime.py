@@ -22,6 +22,7 @@ from gpudiag.fix import (
 )
 from gpudiag.knowledge.fault import Confidence, Stage
 from gpudiag.knowledge.message import MessageFamily
+from gpudiag.knowledge.tensorflow_api import GROWTH_FOR_EACH
 
 FAMILY = MessageFamily(
     "TensorFlow and XLA on the GPU",
@@ -665,9 +666,7 @@ FAMILY.fault(
     "growth_differs",
     "Memory growth cannot differ between GPU devices",
     meaning="memory growth is set for only some of the visible GPUs; it must be the same for all",
-    fix=(
-        edit("for gpu in tf.config.list_physical_devices('GPU'): tf.config.experimental.set_memory_growth(gpu, True)"),
-    ),
+    fix=(edit(GROWTH_FOR_EACH),),
     stage=Stage.CONFIGURATION,
 )
 FAMILY.fault(

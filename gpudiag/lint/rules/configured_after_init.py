@@ -32,7 +32,8 @@ import re
 
 from gpudiag.fix import Action, edit, edit_note
 from gpudiag.knowledge import tensorflow_api as api
-from gpudiag.lint.program import Call, LintedProgram, ProgramEvent
+from gpudiag.knowledge.variables import CLUSTER
+from gpudiag.lint.program import Call, LintedProgram, ProgramEvent, Variable
 from gpudiag.lint.reading.cursor import is_eager
 from gpudiag.lint.rule import Matches, Rule, Violation
 from gpudiag.lint.settings import gpu_options, is_local, is_never_called, renumbers, sets_gpu_options
@@ -67,7 +68,8 @@ def find(program: LintedProgram) -> Matches:
         if earlier is not None and not (isinstance(earlier, Call) and earlier.api == _OF_WORKERS):
             happens = "TensorFlow has made its devices, and as one of several workers it raises RuntimeError"
             figures = {"name": event.what, "what": earlier.what, "place": earlier.place(program), "happens": happens}
-            severity = None if program.mentions(_HAS_WORKERS) else Severity.NOTE
+            has_workers = any(variable.name == CLUSTER for variable in program.of(Variable))
+            severity = None if has_workers or "cluster_resolver" in event.made.kwargs else Severity.NOTE
             yield Violation(event, figures, fix=(_STRATEGY_FIRST,), severity=severity)
     for event in program.calls(api.GROWTH, api.LOGICAL, *_SESSIONS):
         earlier = _maker(event)
@@ -95,7 +97,6 @@ def find(program: LintedProgram) -> Matches:
 
 
 _OF_WORKERS = "distribute.MultiWorkerMirroredStrategy"
-_HAS_WORKERS = re.compile(r"TF_CONFIG|ClusterResolver")
 _STRATEGY_FIRST = edit_note("make the strategy directly after import tensorflow, before anything else of TensorFlow")
 _ASKS = re.compile(
     r"\bget_(?:memory_growth|visible_devices|\w{1,9}_device_configuration|\w{1,9}_parallelism_threads)\b"

@@ -77,7 +77,6 @@ _ONE_GPU = ": the model is trained on one GPU"
 _NO_STEP = f"is given no step to run{_ONE_GPU}"
 _OUTSIDE = f"the model was made outside of it{_ONE_GPU}"
 _RAISES = "the model was made outside of it, and training ends with an error"
-_OF_TRAINING = re.compile(r"\.(?:compile|fit|evaluate|predict)\Z|optimizers?\.")
 _RUN = "give the step to the replicas: strategy.run(step, args=(batch,)), with the batches of a distributed dataset"
 _MAKE = "make the model and compile it inside of with strategy.scope():"
 
@@ -95,10 +94,8 @@ def _how(strategy: Made, program: LintedProgram) -> str:
     if all(isinstance(statement, definitions) for scope in scopes for statement in scope.body):
         return f"has a scope in which functions are only defined{_ONE_GPU}"
     if _makes_model_outside(strategy, scopes, program):
-        calls = (
-            node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)
-        )
-        mixes = any(_OF_TRAINING.search(ast.unparse(node.func)) for node in calls)
+        names = (ast.unparse(node.func) for node in _calls(scopes))
+        mixes = any("optimizers." in name or name.endswith((".compile", ".fit", ".evaluate")) for name in names)
         return f"has a scope in which no model is made: {_RAISES if mixes else _OUTSIDE}"
     return "" if program.mentions(_KERAS_TRAINS) or not program.mentions(_TAPE) else _NO_STEP
 
@@ -116,12 +113,16 @@ def _makes_model_outside(strategy: Made, scopes: list[Entered], program: LintedP
         if _MODEL.search(event.api):
             within = any(context.owner is strategy for context in event.frame.contexts)
             inside, outside = inside or within, outside or not within
-    calls = [node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)]
-    others = [node for node in calls if id(node) not in program.by_node and not _is_plain(node)]
+    others = [node for node in _calls(scopes) if id(node) not in program.by_node and not _is_plain(node)]
     if others and all(id(node) in program.followed for node in others):
         without = program.runs_of(lambda maker: all(context.owner is not strategy for context in maker.frame.contexts))
         others = [] if any(without) else others
     return outside and not inside and not others
+
+
+def _calls(scopes: list[Entered]) -> list[ast.Call]:
+    """Return the calls in the bodies of some scopes."""
+    return [node for scope in scopes for line in scope.body for node in ast.walk(line) if isinstance(node, ast.Call)]
 
 
 def _is_plain(node: ast.Call) -> bool:
