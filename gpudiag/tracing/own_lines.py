@@ -98,7 +98,7 @@ def _uncalled(trace: ProgramTrace, problems: list[str]) -> Iterator[Setting]:
         called = {place(setting.line) for setting in trace.settings}
         for node in ast.walk(tree):
             what = _LIMITING.get(_name(node.func), "") if isinstance(node, ast.Call) else ""
-            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1) if what else ()  # type: ignore[attr-defined]
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1) if what else range(0)  # type: ignore[attr-defined]
             if not what or any(f"{script.name}:{number}" in called for number in lines):
                 continue
             around = [outer for outer in ast.walk(tree) if isinstance(outer, _AROUND) and node in ast.walk(outer)]
@@ -124,7 +124,7 @@ def _explains(finding: LintFinding, around: Sequence[ast.stmt]) -> bool:
 
 
 def _name(func: ast.expr) -> str:
-    return getattr(func, "attr", None) or getattr(func, "id", "")
+    return str(getattr(func, "attr", None) or getattr(func, "id", ""))
 
 
 def _limits(trace: ProgramTrace, process: Process) -> bool:

@@ -60,12 +60,12 @@ def find(program: LintedProgram) -> Matches:
     if program.shared or is_of_tests(program) or not _trains(program):
         return
     reported = set()
-    for event in program.calls(*api.DEVICE_SETTERS, dead=True):
-        for_gpus = not is_empty_list(event.made.argument(0, "devices"))
-        if for_gpus and event.frame.dead is not None and not _never_varies(event.frame.dead, program):
-            why = f"'if {ast.unparse(event.frame.dead)}:' keeps every machine with GPUs from it"
+    for call in program.calls(*api.DEVICE_SETTERS, dead=True):
+        for_gpus = not is_empty_list(call.made.argument(0, "devices"))
+        if for_gpus and call.frame.dead is not None and not _never_varies(call.frame.dead, program):
+            why = f"'if {ast.unparse(call.frame.dead)}:' keeps every machine with GPUs from it"
             fix = edit_note("turn the test around, or take it out")
-            yield Violation(event, {"what": ast.unparse(event.made.node.func), "why": why}, fix=(fix,))
+            yield Violation(call, {"what": ast.unparse(call.made.node.func), "why": why}, fix=(fix,))
     for event in program.events:
         function = event.functions[0] if len(event.functions) == 1 and not event.stack else None
         what = _setting(event)
