@@ -164,6 +164,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("the program asks for the CPU", _placed("scope")),
         Example("the variable is on the CPU", _placed("variable")),
         Example("another cause says more", _placed("asked"), fires=False),
+        Example("an error ended the program before", _placed("scope", raised=_RAISED), fires=False),
         Example("no GPU was made", _placed("scope", processes=(replace(PROCESS, devices=()),)), fires=False),
         Example(
             "a function used it",

@@ -35,7 +35,7 @@ def find(program: ProgramTrace) -> Matches:
         mine = [placement for placement in program.placed if placement.process == process.pid]
         used = any("GPU" in device for device in program.operations(process))
         could = [placement for placement in mine if placement.why in ("scope", "variable", "none")]
-        if gpus and could and not used:
+        if gpus and could and not used and not program.raised:  # else it ended before it came to them
             yield Match(
                 evidence=(*cpu_scopes(program, process.pid), *on_cpu(could))[:MOST], figures={"gpus": ", ".join(gpus)}
             )

@@ -14,7 +14,8 @@ _ASKING = frozenset(("device", "device_v2"))
 MADE, ENTERED, RAN, RAN_HERE, ELSEWHERE, VARIABLES, TENSORS = range(7)
 """Words of the counter of a line that makes device scopes: how many, how often one was entered, how often something
 ran before it was left, in this process and in the thread that entered it, how many variables were made in it: on
-GPUs in one for the CPU, and all others; and how many tensors of values of Python, for which no operation runs."""
+GPUs in one for the CPU, and all others; and how many tensors of values of Python, for which no operation runs, or
+errors with which it was left: what would have run there is not known."""
 FORGOTTEN_AT, VARIABLES_OF = 1, 2
 """Words of the counter of a strategy: the time at which the program let go of it, and how many variables were made in
 its scope; of variables that are made often the first sixteen alone are known."""
@@ -57,6 +58,7 @@ def watch_device_scopes(context_module) -> None:
             after = _ran()
             state.words[slot + RAN] += before != after
             state.words[slot + RAN_HERE] += before[0] != after[0]
+            state.words[slot + TENSORS] += bool(error and error[0])
         leave(self, *error)
 
     replace(cls, "__init__", init)
