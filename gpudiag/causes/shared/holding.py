@@ -85,7 +85,9 @@ def _held(processes: tuple[GpuProcess, ...], facts: Facts, full: Sequence[NvmlDe
     if why is not None:
         return why
     if not processes:
-        return _OUTSIDE if container(facts) and full and all(map(_unseen, full)) else Holding("", (nvidia_smi(),))
+        if container(facts) and full and all(map(_unseen, full)):
+            return _OUTSIDE
+        return Holding("", (nvidia_smi("shows who holds it: end that process"),))
     known = [process.holder for process in processes if process.holder is not None and process.holder.user]
     pids = " ".join(str(process.pid) for process in processes)
     if len(known) == len(processes) and all(holder.parent_gone for holder in known):
