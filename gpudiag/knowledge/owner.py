@@ -363,7 +363,8 @@ def _caller(lines: Sequence[str]) -> Owner | None:
     """Return the owner of another language that calls TensorFlow's library, named near an end of a log that has it."""
     ends = lines if len(lines) <= 2 * _BLOCK else (*lines[:_BLOCK], *lines[-_BLOCK:])
     lower = "\n".join(ends).lower()
-    sought = [kind for kind in _CALLERS if any(part in lower for part in _PARTS[kind])]
+    # Not TensorFlow Lite: many trainings of TensorFlow end with an export to it.
+    sought = [kind for kind in ("dotnet", "java") if any(part in lower for part in _PARTS[kind])]
     named = Counter(kind for line in ends for kind in kinds(line) if kind in sought) if sought else None
     return _KINDS[named.most_common(1)[0][0]][0] if named else None
 
