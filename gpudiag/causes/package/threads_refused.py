@@ -47,11 +47,14 @@ def find(log: EveryLog, inside: ContainerFacts | None) -> Matches:
         why = "a limit of processes is reached" if limited else "the system call for it is refused"
         yield Match(evidence=(text(refused.line),), figures={"why": why}, fix=_LIMIT if limited else ())
     elif inside is not None and inside.has_filter and not limited:
-        # No limit was reached, or limit_reached names it: EPERM, which Python does not print, is a filter's answer.
+        # Python prints no errno. No limit that is seen here was reached (limit_reached would name it), so it may be
+        # EPERM, a filter's answer; a limit outside of the container is not seen.
         yield Match(
             evidence=(text(refused.line), "/proc/self/status: Seccomp: 2", *map(in_words, _of_threads(inside))),
-            confidence=Confidence.LIKELY,
-            figures={"why": "a filter of system calls (seccomp) refuses it"},
+            confidence=Confidence.POSSIBLE,
+            figures={
+                "why": "no limit seen here was reached: a filter of system calls (seccomp) refuses it, or a limit outside"
+            },
         )
 
 

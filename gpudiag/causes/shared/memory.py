@@ -98,8 +98,8 @@ def tight(facts: Facts) -> tuple[NvmlDevice, ...]:
 def _least(device: NvmlDevice) -> int:
     """Return how much of a GPU has to be free for its libraries to start, roughly.
 
-    Beside a display or another program TensorFlow's pool and the libraries share what is left. In public threads cards
-    of 2 to 4 GiB with a display fail so, with 1 to 2 GiB free.
+    Beside a display or another program TensorFlow's pool and the libraries share what is left. The bound was chosen,
+    not measured: the few public reports of it are of cards of 2 to 4 GiB with 1 to 2 GiB free.
     """
     return _HANDLE_BYTES if device.memory_used_bytes <= IDLE_BYTES else 2 * ROOM_BYTES
 

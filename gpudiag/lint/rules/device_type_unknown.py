@@ -43,6 +43,7 @@ RULE = Rule(
         *("list_physical_devices", "list_logical_devices", "visible_devices"),
     ),
     url="https://www.tensorflow.org/guide/gpu#overview",
+    raises=("ValueError",),
 )
 _PART = re.compile(r"(?:job|replica|task):[\w*-]+\Z|(?P<long>device:)?(?P<type>\w+)(?::(?P<index>\d+|\*))?\Z", re.ASCII)
 

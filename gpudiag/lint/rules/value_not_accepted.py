@@ -62,6 +62,7 @@ RULE = Rule(
         *contracts.VARIABLES,
     ),
     url="https://www.tensorflow.org/api_docs/python/tf/config",
+    raises=("TypeError", "ValueError"),
 )
 
 
