@@ -52,7 +52,7 @@ def find(log: EveryLog, inside: ContainerFacts | None) -> Matches:
         yield Match(
             evidence=(text(refused.line), "/proc/self/status: Seccomp: 2", *map(in_words, _of_threads(inside))),
             confidence=Confidence.POSSIBLE,
-            figures={"why": "no limit seen here was reached: a filter of system calls (seccomp) or a limit outside"},
+            figures={"why": "a filter of system calls (seccomp) refuses it, or a limit not seen here"},
         )
 
 
