@@ -330,6 +330,16 @@ def _beside_brothers(actions: list[Action], gpus: tuple[str, ...], facts: Facts)
     return [first, exchange, *(action for action in kept if action not in restart), *restart]
 
 
+def _of_these(actions: list[Action], gpus: tuple[str, ...]) -> list[Action]:
+    """Return the actions; a reset is that of the GPUs which the cause names, by their PCI bus ids."""
+    return [
+        fix.reset_gpu(",".join(gpus), action.note, role=action.role)
+        if gpus and action.kind is Kind.RESET_GPU
+        else action
+        for action in actions
+    ]
+
+
 def _set_by_python(name: str, file: str) -> Action:
     """Return how to remove a variable that ``file`` sets whenever Python starts; ``file`` is "" if it is not known."""
     if file == PRELOAD:
@@ -424,6 +434,7 @@ class CatalogueCause:
             actions = [action.replaced(where=Where.HOST) if _is_of_the_host(action) else action for action in actions]
         tried = None if match.tried is None else actions[chosen.index(match.tried)]
         actions = _beside_brothers(actions, match.gpus, evidence.facts)
+        actions = _of_these(actions, match.gpus)
         change = (tried and tried.change) or {}
         trial = FixAttempt(change) if change else None
         seen = match.evidence

@@ -261,9 +261,9 @@ def reload_uvm(note: str = "", *, role: Role = Role.FIX) -> Action:
     return Action(command, note, role, Where.HERE, Kind.RELOAD_DRIVER)
 
 
-def reset_gpu(indices: str, note: str = "", *, role: Role = Role.FIX) -> Action:
-    """Return the command that resets GPUs, by NVML's indices, such as ``0,1``."""
-    return Action(f"sudo nvidia-smi --gpu-reset -i {indices}", note, role, Where.HERE, Kind.RESET_GPU)
+def reset_gpu(gpus: str, note: str = "", *, role: Role = Role.FIX) -> Action:
+    """Return the command that resets GPUs, by NVML's indices or by PCI bus ids, such as ``0,1``."""
+    return Action(f"sudo nvidia-smi --gpu-reset -i {gpus}", note, role, Where.HERE, Kind.RESET_GPU)
 
 
 def check(command: str, note: str = "", *, where: Where = Where.HERE) -> Action:

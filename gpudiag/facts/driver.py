@@ -44,6 +44,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
     path, error, cuda_version = _ask(library)
     release = kernel_release(root)
     modules = read_text(root / f"lib/modules/{release}/modules.dep")
+    installed = _MODULE_FILE.search(modules) is not None if modules else None
     packages = _PACKAGE.finditer(read_text(root / "var/lib/dpkg/status"))
     known = [found for found in packages if found["state"] not in _GONE]
     loaded = (line.partition(" ")[0] for line in read_text(root / "proc/modules").splitlines())
@@ -53,7 +54,8 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         libcuda_error=error,
         cuda_version=cuda_version,
         modules=tuple(name for name in loaded if name.startswith("nvidia") or name == "nouveau"),
-        module_installed=_MODULE_FILE.search(modules) is not None if modules else None,
+        module_installed=installed,
+        module_file=_unlisted_module(root, release) if installed is False else None,
         secure_boot=_secure_boot(root),
         prime=read_text(root / "etc/prime-discrete").strip() or None,
         packages={found["name"]: found["version"] for found in known},
@@ -69,6 +71,14 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         libcuda_mounted=_is_mounted(root, path) if path else None,
         interposed=interposed,
     )
+
+
+def _unlisted_module(root: Path, release: str) -> str | None:
+    """Return the file of NVIDIA's module in the folders where packages and DKMS put it."""
+    for folder in ("updates", "extra", "weak-updates", "misc", "kernel/drivers/video"):
+        for file in sorted((root / f"lib/modules/{release}/{folder}").glob("**/nvidia.ko*")):
+            return f"/{file.relative_to(root)}"
+    return None
 
 
 class _Symbol(ctypes.Structure):

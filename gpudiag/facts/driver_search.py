@@ -33,6 +33,7 @@ _SKIPPED = re.compile(
 _MOST_FOLDERS = 20_000
 _MOST_SECONDS = 3.0
 _DEEPEST = 8
+_MOST_CLOSED = 8
 _CDI = ("etc/cdi/*", "var/run/cdi/*", "run/cdi/*")
 _IN_CDI = re.compile(r"(/[^\s\"':]{1,500})/lib(?:cuda|nvidia-ml)\.so\.[\d.]{1,20}")
 _LARGEST = 1 << 20
@@ -53,6 +54,8 @@ class Search:
         self._remote: set[str] = set()
         self.walked: tuple[str, ...] = ()
         """The folders that were looked through to the end, with those below; none if that took too long."""
+        self.closed: list[str] = []
+        """Folders that this user may not look into, a few of them."""
         if not names or not any(os.path.lexists(root / sign) for sign in _SIGNS):
             return
         for folder, place in self._named(environ):
@@ -149,7 +152,11 @@ class Search:
                             and entry.is_dir(follow_symlinks=False)
                         ):
                             pending.append((entry.path, depth + 1))
-            except OSError:  # closed to this user, or gone
+            except PermissionError:
+                if len(self.closed) < _MOST_CLOSED:
+                    self.closed.append(printable(f"/{Path(folder).relative_to(self._root)}"))
+                continue
+            except OSError:  # gone
                 continue
             self._take(Path(folder), names, "")
         return False

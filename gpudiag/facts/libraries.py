@@ -179,6 +179,7 @@ def _gather(root: Path, crashed: Mapping[str, str], announce: Callable[[str], ob
         configured=loader.configured,
         secure=_secure(Path(sys.executable)),
         walked=search.walked,
+        closed=tuple(search.closed),
     )
 
 

@@ -279,6 +279,9 @@ class DriverFacts(FactFamily, tag="driver"):
     """Newest CUDA version the driver supports (``cuDriverGetVersion``), such as ``12.5``."""
     modules: tuple[str, ...] = ()
     """Loaded kernel modules that drive NVIDIA GPUs: ``nvidia``, ``nvidia_uvm``, ``nouveau`` ... (``/proc/modules``)."""
+    module_file: str | None = None
+    """A file of NVIDIA's module for the running kernel that ``modules.dep`` does not list; None: there is none, or it
+    is listed."""
     module_installed: bool | None = None
     """Whether NVIDIA's module was built for the running kernel (its ``modules.dep``); None: not known."""
     secure_boot: bool | None = None
@@ -738,6 +741,8 @@ class LibraryFacts(FactFamily, tag="libraries"):
     walked: tuple[str, ...] = ()
     """Folders that were looked through, with all below, for a library of the driver that cannot be opened; none if
     each opens, if no driver and no device is here, or if it took too long."""
+    closed: tuple[str, ...] = ()
+    """Some of the folders below these that this user may not look into."""
 
 
 class PathAttempt(Record):

@@ -326,6 +326,16 @@ def test_the_log_is_read_even_if_the_driver_hangs(tmp_path: Path) -> None:
     assert any(action.command == "sudo nvidia-smi --gpu-reset -i 0000:c1:00.0" for action in causes[0].fix)
 
 
+def test_a_module_that_only_the_list_of_modules_lacks_was_built(tmp_path: Path) -> None:
+    files = {**pci("0000:c1:00.0", "0x2330"), "lib/modules/6.1.0/modules.dep": "kernel/fs/ext4.ko:\n"}
+    (cause, *_) = examine(tmp_path / "absent", files, NOT_LOADED)
+    assert cause.cause_id == "module_not_built"
+    files["lib/modules/6.1.0/extra/nvidia.ko"] = ""
+    (cause, *_) = examine(tmp_path / "unlisted", files, NOT_LOADED)
+    assert (cause.cause_id, cause.fix[0].command) == ("module_not_loaded", "sudo depmod -a && sudo modprobe nvidia")
+    assert "modules.dep does not list /lib/modules/6.1.0/extra/nvidia.ko" in cause.cause
+
+
 def test_a_gpu_that_is_excluded_on_purpose_is_not_missing(tmp_path: Path) -> None:
     nvml = devices(card())
     information = {"proc/driver/nvidia/gpus/0000:b3:00.0/information": "Model: \t NVIDIA A100\nGPU Excluded:\t Yes\n"}

@@ -391,6 +391,16 @@ def test_each_rank_gets_a_gpu_of_its_own_in_the_programs_words(variables: dict[s
     assert not any(action.kind.can_harm for action in cause.fix)
 
 
+def test_a_rank_of_a_run_that_is_not_this_one_is_not_ended() -> None:
+    """The run ends with it, and whoever started this process may not know."""
+    rank = of_user(rank="OMPI_COMM_WORLD_RANK=0")
+    (gpu,) = example_facts(1).nvml_devices
+    full = replace(gpu, memory_used_bytes=gpu.memory_total_bytes - 1, processes=(rank,))
+    (cause, *_) = diagnose(Seen(raised=FULL).on(1, nvml=devices(full))).causes
+    assert "a run of several (OMPI_COMM_WORLD_RANK=0)" in cause.cause
+    assert not any(action.kind.can_harm for action in cause.fix)
+
+
 def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:
     xid = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
     lost = NvmlFacts("GPU 0: GPU is lost", "535.104.05", "12.2", ())

@@ -84,7 +84,9 @@ def test_modules_of_the_kernel(tmp_path: Path) -> None:
     put(tmp_path, "lib/modules/6.1.0-18-amd64/modules.dep", "kernel/fs/ext4.ko: kernel/lib/crc16.ko\n")
     facts = driver.gather(tmp_path, ABSENT)
     assert facts.modules == ("nvidia_uvm", "nouveau")
-    assert facts.module_installed is False
+    assert (facts.module_installed, facts.module_file) == (False, None)
+    put(tmp_path, "lib/modules/6.1.0-18-amd64/updates/dkms/nvidia.ko.xz", "")
+    assert driver.gather(tmp_path, ABSENT).module_file == "/lib/modules/6.1.0-18-amd64/updates/dkms/nvidia.ko.xz"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +95,22 @@ def test_a_mounted_library_names_its_folder(tmp_path: Path) -> None:
     if done.returncode:
         pytest.skip("no mount namespace here")
     assert Search(tmp_path, [NAME], {}).files[NAME][inside] == f"{inside} is mounted"
+
+
+def test_a_folder_that_this_user_may_not_look_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "dev/nvidiactl")
+    put(tmp_path, "usr/lib/mine/y")
+    put(tmp_path, "usr/lib/hers/y")
+    scan = os.scandir
+
+    def refuse(folder: str | Path) -> Any:  # root may look into every folder
+        if str(folder).endswith("hers"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scan(folder)
+
+    monkeypatch.setattr("gpudiag.facts.driver_search.os.scandir", refuse)
+    found = Search(tmp_path, [NAME], {})
+    assert (found.walked, found.closed) == (("/usr",), ["/usr/lib/hers"])
 
 
 def test_the_walk_says_whether_it_came_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ CAUSE = Cause(
 
 
 def find(gpu: UnloadedModule, kernel: KernelFacts | None) -> Matches:
+    if gpu.driver.module_file is not None:
+        return
     running = operating_system(gpu.facts)[1]
     others = kernel.built_for if kernel and running not in kernel.built_for else ()
     if gpu.driver.module_installed is False or (gpu.driver.module_installed is None and others):

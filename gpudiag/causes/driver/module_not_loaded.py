@@ -40,6 +40,7 @@ _SWITCHED_ON = run(
     kind=Kind.RELOAD_DRIVER,
     role=Role.ALTERNATIVE,
 )
+_LISTED = run("sudo depmod -a && sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER)
 _SWITCHED = note("if prime-select or envycontrol wrote the file: sudo prime-select on-demand, or envycontrol -s hybrid")
 
 
@@ -59,6 +60,9 @@ def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> 
         if any("bumblebee" in setting.place for setting in found):
             fix = (_BY_BUMBLEBEE, _SWITCHED_ON)
         confidence = Confidence.PROVED if forbidding else Confidence.LIKELY
+    elif gpu.driver.module_file is not None:
+        why = f": modules.dep does not list {gpu.driver.module_file}, so modprobe does not find it"
+        fix = (_LISTED, CAUSE.fix[1])
     elif reason is not None:
         why, fix, confidence = f": {reason.meaning}", reason.fix, reason.confidence
     yield replace(

@@ -55,17 +55,19 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         confidence=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why, "uses": _uses(facts)},
         fix=(
+            # A folder that is none is where a daemon of one's own would be, and not where the machine's is.
+            CAUSE.fix[1].replaced(role=Role.FIX) if not str(folder).startswith("/") else None,
             run_container("--ipc=host", "-v /tmp/nvidia-mps:/tmp/nvidia-mps", note="shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
-            CAUSE.fix[1] if _PIPES in facts.variables else None,
+            CAUSE.fix[1] if _PIPES in facts.variables and str(folder).startswith("/") else None,
             run(f"rm -r {quote(str(folder))}", "removes what a killed daemon left", kind=Kind.REMOVE)
-            if refused
+            if refused and str(folder).startswith("/")
             else None,
         ),
-        tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
+        tried=CAUSE.fix[1] if _PIPES in facts.variables and str(folder).startswith("/") else None,
     )
 
 

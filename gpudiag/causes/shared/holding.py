@@ -74,9 +74,9 @@ class Holders:
         held, ends = self.held, self.held.fix
         # A holder that is to stay can take less, too; next to another's nothing helps if nothing is free.
         shared = share if held.can_share and (held.is_wanted or self.has_room) else ()
-        if self.other is not None and self.other.command and (self.other.change is None or not held.is_ours):
-            return (self.other, *ends, *shared)
-        return (*ends, *shared, self.other if self.other is not None and self.other.command else None)
+        # To take another GPU harms nobody; whether the holder may be ended, its user knows.
+        is_line = self.other is not None and self.other.command
+        return (self.other, *ends, *shared) if is_line else (*ends, *shared)
 
 
 def _held(processes: tuple[GpuProcess, ...], facts: Facts, full: Sequence[NvmlDevice]) -> Holding:
@@ -126,6 +126,10 @@ def holding(process: GpuProcess, facts: Facts) -> Holding | None:
         kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
         words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
         return Holding(words, _of_a_run(facts, number), is_wanted=True)
+    if holder.rank is not None:
+        words = f"it is a process of a run of several ({holder.rank}), which ends with it"
+        look = check(f"ps -o pid,ppid,user,etime,args -p {pid}", "shows it, and what has started it")
+        return Holding(words, (look, *_of_a_run(facts, "run")), is_wanted=True)
     command = holder.command or ""
     if not process.computes or command.partition(" ")[0] in _OF_DESKTOPS:
         return _DRAWS

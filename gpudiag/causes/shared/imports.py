@@ -20,7 +20,7 @@ _MODULE = re.compile(
     r"(?:No module named|cannot import name '[^']*' from(?: partially initialized module)?|module|bad magic number in) "
     r"'([\w.]+)'"
 )
-_RAISED = "exception: import tensorflow raised "
+_PROBES = "gpudiag/probes/"
 _LONGEST = 300
 """The most letters of an error that are shown: numpy's fill a page."""
 _ALIASES = {"absl": "absl-py", "clang": "libclang", "google": "protobuf", "grpc": "grpcio", "pasta": "google-pasta"}
@@ -51,12 +51,15 @@ class Traceback:
     @classmethod
     def of(cls, evidence: Evidence) -> Traceback | None:
         failed = FailedImport.of(evidence)
-        if failed is None or not failed.error.startswith(_RAISED):
+        if failed is None:
             return None
         frames = (FRAME.match(line.lstrip()) for line in _lines(evidence))
-        error = failed.error.removeprefix(_RAISED)
+        files = tuple(frame["file"] for frame in frames if frame)
+        if any(_PROBES in file for file in files) and set(_OF_TENSORFLOW).isdisjoint(packages_in("\n".join(files))):
+            return None  # gpudiag's own code raised it, when TensorFlow had been imported
+        error = failed.error.removeprefix("exception: ").removeprefix("import tensorflow raised ")
         error = error if len(error) <= _LONGEST else f"{error[:_LONGEST]}..."
-        return cls(error, tuple(frame["file"] for frame in frames if frame))
+        return cls(error, files)
 
     @property
     def module(self) -> str:

@@ -83,11 +83,15 @@ def locate(facts: Facts, soname: str) -> Whereabouts:
     if damaged is not None:
         return _broken(facts, library, damaged.path, "", files)
     closed = [found for found in library.copies if (found.error or "").startswith("not opened")]
-    walked = (f"looked through {', '.join(libraries.walked)}: no file of it",) if libraries.walked else ()
+    walked = [f"looked through {', '.join(libraries.walked)}: no file of it"] if libraries.walked else []
+    # Root may look everywhere; a container of another user's has folders that are closed to him and empty for this.
+    may_be_there = [folder for folder in libraries.closed if not folder.startswith("/root")]
+    if walked and may_be_there:
+        walked[0] += f", but this user may not look into {', '.join(may_be_there)}"
     return Whereabouts(
         "was not found" + (f", but for {closed[0].path}, which was not opened" if closed else ""),
         (*files, *(f"{found.path}: {found.error}" for found in library.copies), *walked),
-        confidence=Confidence.PROVED if walked and not closed else Confidence.LIKELY,
+        confidence=Confidence.PROVED if walked and not closed and not may_be_there else Confidence.LIKELY,
         is_absent=not closed,
     )
 

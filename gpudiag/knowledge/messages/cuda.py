@@ -282,7 +282,7 @@ CODES = (
         "Invalid access of peer GPU memory over nvlink or a hardware error",
         "memory of the GPU, or a link to another one, has failed; the fault is contained in this process",
         (
-            run("sudo nvidia-smi --gpu-reset -i 0", "if no process uses the failing GPU", kind=Kind.RESET_GPU),
+            run("sudo nvidia-smi --gpu-reset -i GPU", "if no process uses the failing GPU", kind=Kind.RESET_GPU),
             nvidia_smi(options="-q -d ECC,ROW_REMAPPER"),
             _DMESG,
         ),

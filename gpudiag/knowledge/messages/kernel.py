@@ -78,7 +78,7 @@ FAMILY.fault(
     "Reset required [NV_ERR_RESET_REQUIRED]",
     meaning="the driver refuses the GPU until it is reset",
     fix=(
-        reset_gpu("0", "if no process uses the GPU; or reboot"),
+        reset_gpu("GPU", "if no process uses the GPU; or reboot"),
         kernel_log("shows the error before it, which names the fault"),
     ),
 )

@@ -261,7 +261,7 @@ DEVICE_BUSY = FAMILY.fault(
     fix=(
         nvidia_smi("shows the compute mode, and the process that holds the GPU"),
         configure("sudo nvidia-smi -c DEFAULT", "lets many processes use it"),
-        reset_gpu("0", "if no process uses the failing GPU; or reboot"),
+        reset_gpu("GPU", "if no process uses the failing GPU; or reboot"),
     ),
     stage=Stage.CONTEXT,
 )
@@ -298,7 +298,7 @@ GPU_FAILED = FAMILY.fault(
     fix=(
         reboot(),
         check("sudo dmesg | grep -i -e nvrm -e xid; nvidia-smi -q -d ECC,ROW_REMAPPER"),
-        reset_gpu("0", "if no process uses the failing GPU", role=Role.ALTERNATIVE),
+        reset_gpu("GPU", "if no process uses the failing GPU", role=Role.ALTERNATIVE),
         note(
             "if it comes again: check power, seat and temperature, and have the GPU replaced",
             kind=Kind.REPLACE_HARDWARE,

@@ -273,7 +273,7 @@ FAMILY.fault(
     "_issueRpcAndWait: rpcRecvPoll timedout",
     "Timeout after {:d}s of waiting for RPC response from GPU{:d}",
     meaning="the GPU's system processor (GSP) does not answer the driver",
-    fix=(reset_gpu("0", "the GPU that the line names, if no process uses it; or reboot"), *_GSP[1:]),
+    fix=(reset_gpu("GPU", "the GPU that the line names, if no process uses it; or reboot"), *_GSP[1:]),
 )
 FAMILY.fault(
     "legacy_gpu",
