@@ -47,8 +47,7 @@ _ORDINARY = re.compile(
 )
 """Lines that every ordinary start logs, and the dump of registers below a message."""
 _START = "nvidia-nvlink: nvlink core is being initialized"
-"""The first line of every attempt to load the module, in lower case: what the module said before is of an earlier
-one."""
+"""How each attempt to load the module begins, in lower case: lines before the last of them are of earlier attempts."""
 _BOOT = "Linux version "
 _FILE_PREFIX = re.compile(r"^.{0,120}? kernel: (?:\[ {0,8}\d+\.\d+\] ?)?|^\[ {0,8}\d+\.\d+\] ?")
 _SYSLOG_PREFIX = re.compile(r"^<\d+>(?:\[ {0,8}\d+\.\d+\] ?)?")

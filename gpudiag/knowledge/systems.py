@@ -62,7 +62,7 @@ _OF_DNF = "sudo dnf install kernel-devel-{kernel} && sudo dkms autoinstall -k {k
 _OF_RPM = ("rpm", "dracut", "grubby", "grub2-mkconfig")
 
 WINDOWS = System("Windows", ("Windows",), ("wsl", "wsl.exe"))
-"""It has WSL's own programs, which a distribution under WSL can start, too."""
+"""Windows itself: a distribution in WSL can start these programs of it, too."""
 SYSTEMS = (
     System(
         "Debian",

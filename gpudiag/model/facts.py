@@ -559,7 +559,7 @@ class DeviceNodeFacts(FactFamily, tag="device_nodes"):
 
 
 class TakenPort(Record):
-    """A TCP port of this machine on which a process listens."""
+    """A TCP port of this machine, and the process that listens on it."""
 
     port: int
     pid: int | None = None

@@ -15,6 +15,7 @@ from examples.senses import (
     FULL,
     HELD,
     JOB,
+    MPS,
     MPS_GONE,
     NO_GPU,
     SLURM,
@@ -399,6 +400,14 @@ def test_a_rank_of_a_run_that_is_not_this_one_is_not_ended() -> None:
     (cause, *_) = diagnose(Seen(raised=FULL).on(1, nvml=devices(full))).causes
     assert "a run of several (OMPI_COMM_WORLD_RANK=0)" in cause.cause
     assert not any(action.kind.can_harm for action in cause.fix)
+
+
+def test_a_folder_of_mps_that_is_none_is_unset_and_not_removed() -> None:
+    gone = TriedFacts(connected=(PathAttempt("0/control", "ENOENT"),))
+    seen = Seen(cuinit=MPS).on(tried=gone, environment=variables(CUDA_MPS_PIPE_DIRECTORY="0"))
+    (cause, *_) = diagnose(seen).causes
+    assert (cause.cause_id, cause.fix[0].command) == ("mps_daemon_does_not_answer", "unset CUDA_MPS_PIPE_DIRECTORY")
+    assert not any(action.kind is Kind.REMOVE for action in cause.fix)
 
 
 def test_the_kernels_log_is_evidence_where_a_gpu_is_lost() -> None:

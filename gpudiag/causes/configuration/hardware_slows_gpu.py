@@ -80,7 +80,7 @@ def find(gpus: GpusInScope) -> Matches:
 
 
 def _reasons(device: NvmlDevice) -> Iterator[_Reason]:
-    """Yield why a GPU is held far below its clock; the general bit of the hardware only without one that says more."""
+    """Yield why a GPU is held far below its clock; NVML's general reason only if no exact one is given."""
     state, by_name = device.state, device.state.slowed_by or ()
     is_low = state.is_working and 0 < (state.clock_mhz or 0) < (state.clock_max_mhz or 0) * _PART
     # A notebook brakes its GPU whenever it runs on its battery.

@@ -36,6 +36,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         return
     control = next((attempt for attempt in tried.connected if attempt.path.endswith("/control")), None)
     folder = control.path.rpartition("/")[0] if control else facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    is_absolute = folder.startswith("/")
     refused = control is not None and control.error is not None
     if control is not None and control.error in ("EACCES", "EPERM"):
         yield _kept_by_owner(control, failed, facts)
@@ -55,19 +56,19 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         confidence=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why, "uses": _uses(facts)},
         fix=(
-            # A folder that is none is where a daemon of one's own would be, and not where the machine's is.
-            CAUSE.fix[1].replaced(role=Role.FIX) if not str(folder).startswith("/") else None,
+            # Without a variable that names no folder the machine's own daemon is asked.
+            None if is_absolute else CAUSE.fix[1].replaced(role=Role.FIX),
             run_container("--ipc=host", "-v /tmp/nvidia-mps:/tmp/nvidia-mps", note="shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
-            CAUSE.fix[1] if _PIPES in facts.variables and str(folder).startswith("/") else None,
-            run(f"rm -r {quote(str(folder))}", "removes what a killed daemon left", kind=Kind.REMOVE)
-            if refused and str(folder).startswith("/")
+            CAUSE.fix[1] if _PIPES in facts.variables and is_absolute else None,
+            run(f"rm -r {quote(folder)}", "removes what a killed daemon left", kind=Kind.REMOVE)
+            if refused and is_absolute
             else None,
         ),
-        tried=CAUSE.fix[1] if _PIPES in facts.variables and str(folder).startswith("/") else None,
+        tried=CAUSE.fix[1] if _PIPES in facts.variables and is_absolute else None,
     )
 
 

@@ -21,7 +21,7 @@ from gpudiag.provenance import off_the_loaders_path, sentence
 
 IN_PACKAGE = re.compile(r"(?:\d+:)?(\d+\.[\d.]+)")
 _FIRST_BRANCH = 100
-"""The driver's releases have been larger since 2008; packages that belong to no release have small numbers."""
+"""The lowest branch of the driver: all since 2008 are above it. A package with a lower version has none."""
 COMPAT = "/compat"
 """Part of the folder of CUDA's forward compatibility package: a newer libcuda than the kernel module's."""
 
@@ -94,7 +94,7 @@ class TwoVersions:
 
     @property
     def half_done(self) -> tuple[str, ...]:
-        """The evidence that the upgrade has not come to its end, so that the next start brings the old module again."""
+        """The evidence that an upgrade was not completed: the next start would load the old module again."""
         if container(self.facts):
             return ()
         releases = dict(sorted(_packaged(self.driver).items(), key=lambda item: numbers(item[1])))

@@ -26,8 +26,6 @@ class Holding:
     """True if the process belongs to this program's run, or to the desktop: it is not to be ended."""
     can_share: bool = True
     """False if its memory is lost until something else ends: to take less does not help."""
-    is_ours: bool = True
-    """False if it is another user's or outside of this container: another GPU is the first way out."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +112,16 @@ def holding(process: GpuProcess, facts: Facts) -> Holding | None:
     if container(facts) and (holder is None or holder.state == DEAD) and process.computes:
         on_host = check(f"ps -o pid,user,etime,args -p {pid}", "its number is the host's", where=Where.HOST)
         ask = note(f"ask its user to end process {pid} of the host, if it is not needed", kind=Kind.ASK_USER)
-        return Holding(_OUTSIDE.words, (on_host, ask), is_ours=False)
+        return Holding(_OUTSIDE.words, (on_host, ask))
     if holder is None:
         return None if process.computes else _DRAWS
     if (by_state := _by_state(holder, pid)) is not None:
         return by_state
     if holder.is_ancestor:
         words = "it has started this program, and keeps its memory until it ends"
-        return Holding(words, (note("start this program before that one computes, or let both take less:"),), True)
+        return Holding(
+            words, (note("start this program before that one computes, or let both take less:"),), is_wanted=True
+        )
     if holder.run is not None:
         kind, number = ("worker", "pytest run") if "XDIST" in f"{holder.rank}" else ("rank", "run")
         words = f"it is {kind} {(holder.rank or '').partition('=')[2]} of the same {number}"
@@ -210,13 +210,13 @@ def _by_program(process: GpuProcess, holder: ProcessIdentity, facts: Facts) -> H
     if command.startswith("ray::") or (holder.same_job or "").startswith("RAY_JOB_ID"):
         words = "it is a worker of Ray" + (", of the same job" if holder.same_job else "")
         own = note("declare num_gpus=1 for each task or actor that uses a GPU: Ray then gives each one of its own")
-        return Holding(words, (own,), True)
+        return Holding(words, (own,), is_wanted=True)
     if holder.same_job is not None:
         words = f"it is another process of the same job ({holder.same_job})"
         return Holding(words, _of_a_run(facts, "job"), is_wanted=True)
     if command.startswith("nvidia-cuda-mps"):
         clients = check("echo ps | nvidia-cuda-mps-control", "lists the clients: the memory is theirs")
-        return Holding("it is the server of MPS, for its clients", (clients,), True)
+        return Holding("it is the server of MPS, for its clients", (clients,), is_wanted=True)
     what = _what_ends(program, command)
     if not holder.of_another_user:
         return what
@@ -226,7 +226,7 @@ def _by_program(process: GpuProcess, holder: ProcessIdentity, facts: Facts) -> H
     end = what.fix[0].text if what is not None else f"end process {process.pid}, which is not yours"
     ask = note(f"ask {holder.user or 'its user'}: {end}", kind=Kind.ASK_USER)
     kill = run(f"kill {process.pid}", "as root, if its user agrees", kind=Kind.END_PROCESS, role=Role.ALTERNATIVE)
-    return Holding("" if what is None else what.words, (ask, kill) if root else (ask,), is_ours=False)
+    return Holding("" if what is None else what.words, (ask, kill) if root else (ask,))
 
 
 def _what_ends(program: str, command: str) -> Holding | None:
@@ -236,10 +236,10 @@ def _what_ends(program: str, command: str) -> Holding | None:
         return Holding("it is Ollama, which keeps a model loaded", (unload,))
     if "ipykernel" in command:
         shut = note("in Jupyter: Kernel, Shut Down Kernel, of the notebook that is not needed")
-        return Holding("it is a notebook's kernel", (shut,), True)
+        return Holding("it is a notebook's kernel", (shut,), is_wanted=True)
     if "spyder_kernels" in command:
         shut = note("in Spyder: Consoles, Restart kernel, of the console that is not needed")
-        return Holding("it is the kernel of a console of Spyder", (shut,), True)
+        return Holding("it is the kernel of a console of Spyder", (shut,), is_wanted=True)
     return None
 
 
@@ -258,7 +258,6 @@ _OUTSIDE = Holding(
         check("nvidia-smi", "a container cannot see which process holds the memory", where=Where.HOST),
         note("ask its user to end it, if it is not needed", kind=Kind.ASK_USER),
     ),
-    is_ours=False,
 )
 _OF_A_DEAD_PROCESS = (
     check("sudo fuser -v /dev/nvidia*", "shows which process, such as a child of it, has the GPU open: end that"),

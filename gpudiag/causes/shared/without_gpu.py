@@ -21,7 +21,7 @@ MEANT_FOR_A_GPU = re.compile(
 )
 """Signs that a GPU was meant; an empty list alone on a line is what list_physical_devices('GPU') gave."""
 _DRIVER_AT_WORK = ("retrieving CUDA diagnostic information", "libcuda reported version")
-"""Parts of lines that TensorFlow prints on Linux only if the kernel module and a device file exist."""
+"""Parts of lines that TensorFlow on Linux prints only if the kernel module is loaded and a device file exists."""
 _SAYS_GPU = re.compile(r"(?i)gpu|cuda(?!rt\b)|nvidia")
 _STARTS_CONTAINER = re.compile(r"\b(?:docker|podman)\b.{0,40} run\b")
 _OF_NO_DRIVER = (DRIVER_LIBRARY_NOT_OPENED, CUINIT_303)
