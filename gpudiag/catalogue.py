@@ -21,7 +21,7 @@ from gpudiag.errors import CatalogueError, UsageError, nearest, sentences
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Row
-from gpudiag.probe import HEADINGS, EndedReading, Faults, FindingKind, GpuReading, Probe, ProbeModule, Reading, Verified
+from gpudiag.probe import HEADINGS, Beside, EndedReading, Faults, FindingKind, GpuReading, Probe, ProbeModule, Reading, Verified
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -74,9 +74,14 @@ class Entry:
         listed = msgspec.convert({name: saved[name] for name in ("given", "seen") if name in saved}, GpuReading)
         return msgspec.convert(saved, self.reading) if listed.complete else listed
 
-    def judge(self, reading: Reading, facts: Facts) -> Judged:
-        """Judge a reading under ``facts``."""
-        arguments = (reading, facts)[: len(inspect.signature(self.module.judge).parameters)]
+    @property
+    def compares(self) -> bool:
+        """True for a probe that is judged when all its rows have ended: it compares them."""
+        return self.reading is not None and len(inspect.signature(self.module.judge).parameters) > 2
+
+    def judge(self, reading: Reading, facts: Facts, beside: Beside = Beside()) -> Judged:
+        """Judge a reading under ``facts``, and ``beside`` what else was measured in the run."""
+        arguments = (reading, facts, beside)[: len(inspect.signature(self.module.judge).parameters)]
         unusable = list(reading.unusable())
         judgements = unusable or list(self.module.judge(*arguments))
         return Judged(

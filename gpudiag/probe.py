@@ -95,6 +95,10 @@ class Probe(Record):
     """True if the probe measures or fills device memory, so that no other probe may use the device meanwhile."""
     quick: bool = False
     """True if the probe is part of ``--level quick``, which fills no memory and is safe beside running jobs."""
+    stress: float = 0.0
+    """For a probe that loads the GPUs, at ``--level stress`` or where it is named: its share of the time that the user
+    gives with ``--for``. Its rows run at the same time, and nothing else runs meanwhile. It notes what it measures in
+    :attr:`Context.load`. 0: not such a probe."""
     as_user: bool = False
     """True if its child sees the user's own environment; it is given no device and must not use one."""
     families: tuple[str, ...] = ()
@@ -316,6 +320,49 @@ class GpuReading(Reading, kw_only=True):
         return f"TensorFlow lists {self.seen} of {len(self.given)} GPUs"
 
 
+class Slice(Record):
+    """A part of the time under load, of about half a second, in which a GPU did one kind of work."""
+
+    began_s: float
+    """Seconds since all GPUs of the row's probe were ready."""
+    seconds: float
+    """How long the work took; time in which the process was kept from running by others does not count."""
+    work: str
+    """The kind of work, such as ``float16 product`` or ``copy to the GPU``."""
+    amount: float
+    """What was done: floating-point operations, or bytes that were read, written or copied."""
+    results: int = 0
+    """How many results were compared."""
+    wrong: int = 0
+    """How many elements of them were wrong."""
+    where: str = ""
+    """The first wrong element: its place, and what it should have been; "" if none was wrong."""
+    alone: bool = False
+    """True if no other GPU of the node was under load."""
+
+    @property
+    def rate(self) -> float:
+        """Amount for each second."""
+        return self.amount / self.seconds if self.seconds else 0.0
+
+
+class LoadReading(GpuReading, kw_only=True):
+    """The reading of a probe of level stress: what it noted until it ended, however it ended."""
+
+    slices: tuple[Slice, ...] = ()
+    planned_s: float = 0.0
+    """For how many seconds the probe should have run."""
+    ended: str = ""
+    """How the process ended before its time, such as ``killed by SIGABRT``; "" if it ended by itself."""
+
+
+class Beside(Record):
+    """What else was measured in a run, for a judge that compares GPUs."""
+
+    others: tuple[LoadReading, ...] = ()
+    """The readings of the same probe on the other GPUs."""
+
+
 class EndedReading(GpuReading, kw_only=True):
     """The reading of a probe that was ended by an operation on a GPU."""
 
@@ -478,6 +525,35 @@ class Peer(Protocol):
         """
 
 
+class Load(Protocol):
+    """The time that a probe of level stress has, its company, and its notes."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the probe is to load its GPUs."""
+
+    @property
+    def number(self) -> int:
+        """The place of this process among those of the probe, from 0."""
+
+    @property
+    def count(self) -> int:
+        """How many processes the probe has, one for each of its rows."""
+
+    def meet(self, name: str, told: object = None) -> list[Any]:
+        """Wait until every process of the probe that lives has called ``meet`` with this ``name``; return what each
+        ``told`` (JSON), without those that are gone."""
+
+    def start(self) -> None:
+        """Meet, and set the time to 0 for all processes of the probe."""
+
+    def now(self) -> float:
+        """Return the seconds since :meth:`start`."""
+
+    def note(self, part: Slice) -> None:
+        """Record a part of the measurement. It is kept, whatever becomes of this process."""
+
+
 class ProbeModule(Protocol):
     """The definitions in a probe's file: ``measure`` and its companions, or ``figure`` for a row of the host."""
 
@@ -485,7 +561,8 @@ class ProbeModule(Protocol):
     __file__: str | None
     PROBE: Probe
     judge: Callable[..., Findings]
-    """Judge the reading; the facts are passed if it has a second parameter."""
+    """Judge the reading; the facts are passed if it has a second parameter, and :class:`Beside` if it has a third
+    one."""
 
     def measure(self, ctx: Context, /) -> Reading: ...
 
@@ -536,6 +613,10 @@ class Context(Protocol):
     @property
     def peer(self) -> Peer:
         """The other process of this probe; raises ``RuntimeError`` in a probe without a function ``peer``."""
+
+    @property
+    def load(self) -> Load:
+        """The time and the company of this probe; raises ``RuntimeError`` in a probe that is not of level stress."""
 
     def attempt(self, call: Callable[[], object]) -> Raised | None:
         """Call ``call`` and return the exception it raised, or None.

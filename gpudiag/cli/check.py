@@ -171,7 +171,7 @@ def check(
 
         # Who names probes wants them all; those that failed were chosen at the level of their run.
         level = "full" if selecting.failed else asked.level or ("full" if select or asked.disturb else None)
-        entries = _entries(names, select, level)
+        entries = _entries(names, select, level, named=bool(select) or selecting.failed)
         if examined.impossible:
             entries = tuple(entry for entry in entries if "tensorflow" not in entry.probe.families)
         compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
@@ -260,13 +260,19 @@ def _read_log(
     return lines, notes, None if deadline_s is None else max(round(until - time.monotonic(), 1), 0.1)
 
 
-def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None) -> tuple[Entry, ...]:
-    """Return the probes with these names; raises ``UsageError`` if the level leaves none of them."""
+def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None, *, named: bool) -> tuple[Entry, ...]:
+    """Return the probes with these names that run at this level; raises ``UsageError`` if there are none.
+
+    ``named``: the user asks for these probes, and level full runs all that are named.
+    """
     from gpudiag import catalogue
+    from gpudiag.run.plan import of_level
 
     entries = tuple(map(catalogue.get, names))
-    if level == "quick" and not any(entry.probe.quick for entry in entries):
-        raise UsageError(f"--level quick leaves nothing of {' '.join(select or names)}. See 'gpudiag list'.")
+    if level != "full" or not named:
+        entries = of_level(entries, level or "full")
+    if not entries:
+        raise UsageError(f"--level {level} leaves nothing of {' '.join(select or names)}. See 'gpudiag list'.")
     return entries
 
 

@@ -88,7 +88,7 @@ def listed(patterns: Sequence[str] = ()) -> tuple[Listed, ...]:
 
 def level(entry: Entry) -> str:
     """Return the lowest level that runs the probe."""
-    return "quick" if entry.probe.quick else "full"
+    return "quick" if entry.probe.quick else "stress" if entry.probe.stress else "full"
 
 
 def explained(entry: Entry) -> Explanation:

@@ -32,8 +32,12 @@ DEBUG = "--debug"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before
-    """A positive, finite number of seconds; with ``or_none`` also 0, which switches something off."""
+    """A positive, finite number of seconds, or of minutes or hours with its unit (``5m``); with ``or_none`` also 0,
+    which switches something off."""
 
     name = "seconds"
 
@@ -42,12 +46,13 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic since click
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            seconds = float(value)
+            unit = str(value)[-1:]
+            seconds = float(str(value)[:-1]) * _UNITS[unit] if unit in _UNITS else float(value)
         except (TypeError, ValueError, OverflowError):
             seconds = math.nan
         if not (math.isfinite(seconds) and (seconds > 0 or (self._or_none and seconds == 0))):
             least = "0 (off) or above" if self._or_none else "above 0"
-            self.fail(f"{value!r} is not a number of seconds {least}, such as 30 or 2.5.", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds {least}, such as 30, 2.5 or 5m.", param, ctx)
         return seconds
 
 

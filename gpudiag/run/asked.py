@@ -30,9 +30,13 @@ class RequestedRun:
     TITLE: ClassVar[str] = "What runs, and how long"
 
     level: str | None = option(
-        "quick: only probes that fill no memory and are safe beside running jobs. [default: full, but quick if "
-        "other processes use a GPU and no SELECT is given]",
-        choices=("quick", "full"),
+        "quick: only probes that fill no memory and are safe beside running jobs. stress: the probes that load all GPUs "
+        "for the time of --for, and no others. [default: full, but quick if other processes use a GPU and no SELECT is "
+        "given]",
+        choices=("quick", "full", "stress"),
+    )
+    for_s: float = option(
+        "How long to load the GPUs at level stress, such as 60, 5m or 1h.", default=60.0, metavar="DURATION"
     )
     disturb: bool = option("Measure and fill memory on GPUs that other processes use, too.", default=False)
     isolation: str | None = option(

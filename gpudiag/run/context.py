@@ -30,6 +30,7 @@ from gpudiag.probe import (
     CudaDevice,
     FewerListed,
     Kernel,
+    Load,
     MemoryUse,
     Peer,
     PlacementLog,
@@ -87,9 +88,10 @@ class CapturedLog:
 class ChildContext:
     """Implements :class:`gpudiag.probe.Context` in a child process."""
 
-    def __init__(self, gpus: tuple[Gpu, ...], peer: Peer | None = None) -> None:
+    def __init__(self, gpus: tuple[Gpu, ...], peer: Peer | None = None, load: Load | None = None) -> None:
         self.gpus = gpus
         self._peer = peer
+        self._load = load
         self.timelines = Timelines(tuple(gpu.uuid for gpu in gpus))
 
     @property
@@ -131,6 +133,12 @@ class ChildContext:
         if self._peer is None:
             raise RuntimeError("this probe has no second process: it needs a function peer(ctx)")
         return self._peer
+
+    @property
+    def load(self) -> Load:
+        if self._load is None:
+            raise RuntimeError("this probe is not of level stress: it needs Probe(stress=...)")
+        return self._load
 
     @property
     def tf(self) -> Any:

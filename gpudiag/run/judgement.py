@@ -14,7 +14,7 @@ import importlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -34,7 +34,7 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
-from gpudiag.probe import Reading
+from gpudiag.probe import Beside, LoadReading, Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
 from gpudiag.run.diagnosis import PartResult
@@ -76,7 +76,7 @@ class Done(Record):
 Parts = Iterator[tuple[str, Callable[[], Done]]]
 
 
-def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
+def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside = Beside()) -> Row:
     """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
 
     A probe with unknown facts never passes; if gpudiag itself is the reason, the probe is broken.
@@ -85,7 +85,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
     outcome: AnyOutcome
     try:
-        outcome = views.judge(entry, row.reading, facts, limits)
+        outcome = views.judge(entry, row.reading, facts, limits, beside)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
     except msgspec.ValidationError as error:
         outcome = Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}")
@@ -96,6 +96,12 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits) -> Row:
     elif unknown and isinstance(outcome, Judged) and not outcome.findings:
         outcome = Skipped(f"the facts that it judges are not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
+
+
+def beside_of(row: Row, rows: Iterable[Row]) -> Beside:
+    """Return what else was measured in a run of these rows, for the judge of ``row``."""
+    same = (other.reading for other in rows if other.probe == row.probe and other.devices != row.devices)
+    return Beside(tuple(reading for reading in same if isinstance(reading, LoadReading)))
 
 
 def is_of_another_version(row: Row, entry: Entry) -> bool:
@@ -116,7 +122,8 @@ def _rows(subject: JudgedSubject) -> Parts:
 
 
 def _outcome(row: Row, entry: Entry, subject: JudgedSubject) -> Done:
-    return Done(outcome=judged(row, entry, subject.facts, subject.limits).outcome)
+    beside = beside_of(row, subject.rows) if entry.compares else Beside()
+    return Done(outcome=judged(row, entry, subject.facts, subject.limits, beside).outcome)
 
 
 def _diagnosis(subject: JudgedSubject) -> Parts:

@@ -30,6 +30,10 @@ class Task:
     key: str
     entry: Entry
     gpus: tuple[Gpu, ...]
+    number: int = 0
+    """The place among the probe's tasks."""
+    count: int = 1
+    """How many tasks the probe has."""
 
     @property
     def label(self) -> str:
@@ -62,8 +66,23 @@ def planned(entries: tuple[Entry, ...], gpus: tuple[Gpu, ...]) -> list[Task]:
             gpu_groups = [chosen]
         elif gpus and entry.probe.scope is Scope.EACH_GPU:
             gpu_groups = [(gpu,) for gpu in chosen]
-        tasks += [Task(f"{entry.name}#{number}", entry, some) for number, some in enumerate(gpu_groups)]
+        tasks += [
+            Task(f"{entry.name}#{number}", entry, some, number, len(gpu_groups))
+            for number, some in enumerate(gpu_groups)
+        ]
     return tasks
+
+
+def of_level(entries: tuple[Entry, ...], level: str) -> tuple[Entry, ...]:
+    """Return the probes of ``entries`` that run at this level if none is named."""
+    if level == "quick":
+        return tuple(entry for entry in entries if entry.probe.quick)
+    return tuple(entry for entry in entries if bool(entry.probe.stress) == (level == "stress"))
+
+
+def load_s(entry: Entry, entries: tuple[Entry, ...], all_s: float) -> float:
+    """Return for how many of the ``all_s`` seconds under load a probe runs, one of ``entries``."""
+    return all_s * entry.probe.stress / (sum(other.probe.stress for other in entries) or 1.0)
 
 
 def sample(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

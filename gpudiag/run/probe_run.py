@@ -19,8 +19,10 @@ from gpudiag.isolate import Bounds, Job, JobResult, scratch_folder
 from gpudiag.model.facts import SLOW_S, TimedCall
 from gpudiag.model.report import NoReading, Row
 from gpudiag.probes.comparison import last_announced
+from gpudiag.probe import Slice
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
+from gpudiag.run.load import LoadOrder
 from gpudiag.run.options import Options
 from gpudiag.run.plan import QUICK_FROM_S, Task, environment_of
 from gpudiag.run.servers import PLAIN, server_of
@@ -62,6 +64,8 @@ class Running:
     """The slowest of the calls that returned late."""
     failed_peer: JobResult | None = None
     """The second process, if it broke the probe."""
+    load: LoadOrder | None = None
+    """The order of a probe of level stress."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ class EndedProbe:
     """How the probe itself ended; the output includes that of a second process that broke the probe."""
     slow_call: TimedCall | None
     stuck: Stuck | None
+    slices: tuple[Slice, ...] = ()
+    """What a probe of level stress has noted."""
+    planned_s: float = 0.0
+    """For how long it should have run."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +127,16 @@ class ProbeRun:
         running = self._running()
         return [] if running is None else [process for process in running.processes if process.result is None]
 
-    def start(self, jobs: Jobs, options: Options, driver_s: float) -> None:
-        """Start the probe's processes; raises ``OSError`` if the folder for their messages cannot be created."""
+    def start(self, jobs: Jobs, options: Options, driver_s: float, load: LoadOrder | None = None) -> None:
+        """Start the probe's processes; raises ``OSError`` if the folder for their messages cannot be created.
+
+        ``load`` is the order of a probe of level stress.
+        """
         task = self.task
         argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.run.worker:run_probe"}
+        if load is not None:
+            argument["load"] = load.argument
         meeting = None
         if task.entry.peered:
             meeting = scratch_folder()
@@ -132,7 +145,7 @@ class ProbeRun:
         server = server_of(task.entry, options.isolation)
         assert server is not None
         most_more_s = MOST_MORE_S if options.timeout_s is None else 0.0  # deadlines that the user has set are kept
-        self.state = Running([], meeting)
+        self.state = Running([], meeting, load=load)
         for key, target in targets.items():
             process = ProbeProcess(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))
             self.state.processes.append(process)
@@ -140,7 +153,7 @@ class ProbeRun:
                 key=key,
                 target=target,
                 argument=argument,
-                deadline_s=_deadline_s(task, server, options, driver_s),
+                deadline_s=_deadline_s(task, server, options, driver_s) + (0.0 if load is None else load.seconds),
                 server=server,
                 fresh=server == PLAIN,
                 env=environment_of(task),
@@ -213,7 +226,11 @@ class ProbeRun:
         ending = probe.result
         if peer := running.failed_peer:  # its last words say why
             ending = replace(ending, stdout=ending.stdout + peer.stdout, stderr=ending.stderr + peer.stderr)
-        self.state = EndedProbe(ending, running.slow_call, self.state if isinstance(self.state, Stuck) else None)
+        stuck = self.state if isinstance(self.state, Stuck) else None
+        self.state = EndedProbe(ending, running.slow_call, stuck)
+        if (load := running.load) is not None:
+            self.state = replace(self.state, slices=load.noted(), planned_s=load.seconds)
+            load.leave()
 
     def _record_slow_calls(self, process: ProbeProcess, jobs: Jobs, watch: GpuWatch) -> None:
         running = self._running()

@@ -12,7 +12,7 @@ from gpudiag.knowledge.codes import code_in
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, Limits, NoReading, Row, Skipped
-from gpudiag.probe import EndedReading, GpuReading, Measurement, Scope
+from gpudiag.probe import EndedReading, GpuReading, LoadReading, Measurement, Scope
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run import judgement
 from gpudiag.run.gpu_watch import is_hang
@@ -98,8 +98,15 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
         log=log_lines.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
     )
     if result.value is not None:
-        return _row_of_measurement(row, task, result.value, facts, limits)
+        return _row_of_measurement(row, task, ended, result.value, facts, limits)
     assert result.cause is not None
+    if ended.slices:  # what was measured until then counts
+        kind = task.entry.reading
+        assert kind is not None
+        given = tuple(gpu.pci_bus_id for gpu in task.gpus)
+        how = {"slices": ended.slices, "planned_s": ended.planned_s, "ended": result.detail}
+        reading = kind(given=given, seen=len(given), **how)
+        return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
     if result.cause is NoReading.INTERRUPTED:
         return msgspec.structs.replace(row, outcome=Interrupted(result.detail))
     if reason := _skipped_because(task, ended, result.cause, facts):
@@ -109,7 +116,9 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
     return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
 
 
-def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits: Limits) -> Row:
+def _row_of_measurement(
+    row: Row, task: Task, ended: EndedProbe, value: bytes, facts: Facts, limits: Limits
+) -> Row:
     """Return ``row`` with the child's measurement decoded and judged."""
     assert task.entry.reading is not None
     try:
@@ -118,6 +127,8 @@ def _row_of_measurement(row: Row, task: Task, value: bytes, facts: Facts, limits
         reading = msgspec.json.decode(measurement.reading, type=kind)
     except msgspec.ValidationError as error:
         return msgspec.structs.replace(row, outcome=Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}"))
+    if isinstance(reading, LoadReading):
+        reading = msgspec.structs.replace(reading, slices=ended.slices, planned_s=ended.planned_s)
     row = msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
     return judgement.judged(row, task.entry, facts, limits)
 

@@ -25,7 +25,7 @@ from gpudiag.run.gaps import with_gaps
 from gpudiag.run.gathering import gather_facts
 from gpudiag.run.gpu_watch import longest
 from gpudiag.run.options import Observer, Options
-from gpudiag.run.plan import QUICK_FROM_S, chosen_level, planned
+from gpudiag.run.plan import QUICK_FROM_S, chosen_level, of_level, planned
 from gpudiag.run.scheduler import Scheduler
 from gpudiag.run.servers import PLAIN, TENSORFLOW, begun, environment_for, server_of
 from gpudiag.run.session import Session
@@ -60,9 +60,9 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         observer.machine(facts, gpus)
         level = chosen_level(options.level, gpus, facts)
         if level.name == "quick":
-            entries = tuple(entry for entry in entries if entry.probe.quick)
+            entries = of_level(entries, level.name)
         scheduler = Scheduler(session, facts, gpus)
-        rows = scheduler.rows(planned(entries, gpus))
+        rows = _compared(scheduler.rows(planned(entries, gpus)), facts, options.limits)
         if calls := session.gpu_watch.calls:
             facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
@@ -126,6 +126,16 @@ def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:
         return facts
     now = limits_after(Path("/"), before)
     return msgspec.structs.replace(facts, container=msgspec.structs.replace(facts.container, limits=now))
+
+
+def _compared(rows: tuple[Row, ...], facts: Facts, limits: Limits) -> tuple[Row, ...]:
+    """Return ``rows``, those judged again that compare GPUs: now all of them have ended."""
+    return tuple(
+        judgement.judged(row, entry, facts, limits, judgement.beside_of(row, rows))
+        if (entry := catalogue.get(row.probe)).compares and isinstance(row.outcome, Judged)
+        else row
+        for row in rows
+    )
 
 
 def _of_the_host_again(row: Row, facts: Facts, limits: Limits) -> Row:

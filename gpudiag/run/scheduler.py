@@ -9,10 +9,13 @@ import msgspec
 from gpudiag import catalogue
 from gpudiag.cause import TRACE
 from gpudiag.errors import shortage
+from gpudiag.folders import Folder
+from gpudiag.isolate import scratch_folder
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
-from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on
+from gpudiag.run.load import LoadOrder
+from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, load_s, planned, room_on
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
@@ -31,6 +34,8 @@ class Scheduler:
         self._facts = facts
         self._gpus = gpus
         self._runs: list[ProbeRun] = []
+        self._meetings: dict[str, Folder] = {}
+        """Where the processes of each probe of level stress meet."""
         self.note = ""
         """Which probes ran without having been selected; "" if none did."""
 
@@ -58,6 +63,8 @@ class Scheduler:
             session.devices.close()
             for run in self._runs:
                 run.close()
+            for meeting in self._meetings.values():
+                meeting.close()
         return tuple(run.row for run in self._runs if run.row is not None)
 
     def _add(self, tasks: list[Task]) -> None:
@@ -99,12 +106,31 @@ class Scheduler:
         for run in self._runs:
             if not isinstance(run.state, Waiting):
                 continue
-            if sum(len(other.processes) for other in self._runs) >= slots:
+            under_way = [other for other in self._runs for _ in other.processes]
+            if self._must_wait(run.task, under_way):
+                continue
+            if len(under_way) >= slots and not run.task.entry.probe.stress:
                 return
             if reason := self._reason_to_skip(run.task):
                 self._finish(run, not_started(run.task, Skipped(reason)))
             elif not self._session.gpu_watch.is_asked(run.task.gpus):
                 self._start(run)
+
+    def _must_wait(self, task: Task, under_way: list[ProbeRun]) -> bool:
+        """Return whether a task waits until what is ``under_way`` has ended: nothing runs beside a probe of level
+        stress."""
+        others = [other.task.entry for other in under_way if other.task.entry is not task.entry]
+        return bool(others) and bool(task.entry.probe.stress or any(entry.probe.stress for entry in others))
+
+    def _load_order(self, task: Task) -> LoadOrder | None:
+        """Return the order of a probe of level stress; raises ``OSError`` if no folder can be made."""
+        entry, options = task.entry, self._session.options
+        if not entry.probe.stress:
+            return None
+        if entry.name not in self._meetings:
+            self._meetings[entry.name] = scratch_folder()
+        seconds = load_s(entry, tuple({run.task.entry.name: run.task.entry for run in self._runs}.values()), options.for_s)
+        return LoadOrder(self._meetings[entry.name].path, task.number, task.count, seconds)
 
     def _reason_to_skip(self, task: Task) -> str:
         """Return why a task is not started any more; "" if it may be."""
@@ -130,7 +156,7 @@ class Scheduler:
             return
         session.observer.started(task.label)
         try:
-            run.start(session.jobs, session.options, session.gpu_watch.driver_s)
+            run.start(session.jobs, session.options, session.gpu_watch.driver_s, self._load_order(task))
         except OSError as error:
             session.devices.release(task.gpus)
             broken = Broken(NoReading.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")

@@ -22,15 +22,17 @@ from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Finding, Gpu, Judged, Limits, Row, is_affected
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.place import Place, fitted_all
-from gpudiag.probe import FindingKind, Reading
+from gpudiag.probe import Beside, FindingKind, Reading
 
 
-def judge(entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits) -> Judged:
+def judge(
+    entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits, beside: Beside = Beside()
+) -> Judged:
     """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
     if entry.reading is not None:
         if not isinstance(reading, Reading):
             raise msgspec.ValidationError("the reading comes from another version of the probe")
-        outcome = entry.judge(reading, facts)
+        outcome = entry.judge(reading, facts, beside)
         place = Place.of(facts)
         findings = (msgspec.structs.replace(it, fix=fitted_all(it.fix, place)) for it in outcome.findings)
         return msgspec.structs.replace(outcome, findings=tuple(findings))

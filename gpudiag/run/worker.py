@@ -22,6 +22,7 @@ from gpudiag.model.report import Gpu
 from gpudiag.probe import FewerListed, GpuReading, Measurement
 from gpudiag.run import first_use
 from gpudiag.run.context import ChildContext, has_queried_devices, raised, refuse_what_is_no_result
+from gpudiag.run.load import Company
 from gpudiag.run.rendezvous import Meeting
 
 
@@ -96,7 +97,8 @@ def _encoded(measured: Any, who: str) -> bytes:
 def context(argument: dict[str, Any], own: str, other: str) -> ChildContext:
     folder = argument.get("meeting")
     peer = None if folder is None else Meeting(Path(folder), own, other)
-    return ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...]), peer)
+    load = Company(**argument["load"]) if "load" in argument else None
+    return ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...]), peer, load)
 
 
 def preload() -> Callable[[], str | None]:

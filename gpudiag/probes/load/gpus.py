@@ -1,0 +1,294 @@
+"""Under load for as long as you say, every GPU computes right, and none is slower than its twins.
+
+What it does
+    Loads each GPU alone, one after the other, then all at once, for the time of `--for`: products in float32, TF32,
+    float16 and bfloat16, convolutions, patterns in nearly all free memory that are written, moved and read back, and
+    copies from and to pinned memory of the host. Every result is compared on the GPU, bit by bit, with the first one,
+    and that with the CPU. It measures the rates of each GPU in slices of about half a second, and compares GPUs of one
+    model with each other and the end of the time with its beginning. On simulated GPUs the rates say nothing of a real
+    GPU.
+Why it matters
+    A GPU that computes right for a tenth of a second can be throttled for heat, sit in a narrow slot, flip bits when
+    it is warm, or fall off the bus after a minute. Training on many GPUs is as fast as the slowest one.
+What to do
+    Look at the finding's figures, then at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER,ECC` under the same load, and
+    at `sudo dmesg | grep -i -e nvrm -e xid`. `gpudiag check --level stress --for 10m` shows what a minute does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpudiag import probe
+from gpudiag.model.facts import Facts
+from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, Slice, Verified, fail, mib
+from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
+
+PROBE = probe.Probe(
+    needs=probe.Needs(gpus=1, free_bytes=512 * MIB), scope=probe.Scope.EACH_GPU, exclusive=True, stress=0.8
+)
+
+
+class Fault(probe.GpuFaults):
+    wrong = fail(
+        "{work}: of {results} results {wrong} elements were wrong; first {where}",
+        means="The GPU computed, stored or copied something wrong, without an error.",
+        do=probe.trust_no("result of this GPU"),
+    )
+    ended = fail(
+        "after {seconds} of {planned} s under load: {how}",
+        means="The GPU or its libraries failed under load.",
+        do=SEE_THE_CAUSE,
+    )
+
+
+ALONE = 0.3
+"""The part of the time in which each GPU has its turn alone, if there are several."""
+SLICE_S = 0.5
+MOST_SLICES = 240
+"""The most slices of a GPU: in a longer run, each is longer."""
+BATCH_S = 0.1
+"""About how long a GPU computes until the host looks at the number of wrong elements."""
+STEP_S = 0.004
+"""A step that takes as long as this is large enough: the host can queue the next one meanwhile."""
+SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
+"""Sides of the matrices."""
+LEFT = 0.1
+"""The part of the free memory that is left for a desktop, and for the libraries."""
+SIMULATED_BYTES = 8 * MIB
+"""Memory that is filled on a simulated GPU: it is the host's."""
+
+
+class Reading(probe.LoadReading):
+    """The slices of one GPU."""
+
+    memory_bytes: int = 0
+    """Memory that the patterns filled."""
+    sides: dict[str, int] = {}
+    """Side of the matrices or images of each kind of work."""
+
+    def figure(self) -> str:
+        seconds = sum(part.seconds for part in self.slices)
+        results = sum(part.results for part in self.slices)
+        wrong = sum(part.wrong for part in self.slices)
+        right = "all right" if not wrong else f"{wrong} elements wrong"
+        return f"{seconds:.0f} s under load, {results} results, {right}; {mib(self.memory_bytes)} filled"
+
+
+@dataclass
+class Work:
+    """A kind of work, prepared on the GPU."""
+
+    name: str
+    amount: float
+    """Floating-point operations or bytes of a step."""
+    step: Callable[[], Any]
+    """Do a step; return the number of wrong elements, a tensor."""
+    where: Callable[[], str] = lambda: ""
+    """Say where the last step was wrong."""
+    batch: int = 1
+    """Steps until the host looks."""
+
+
+def measure(ctx: Context) -> Reading:
+    tf, load = ctx.tf, ctx.load
+    real = not any(gpu.simulated for gpu in ctx.gpus)
+    v1 = tf.compat.v1
+    # The memory of every tensor of the CPU that an operation makes is pinned then.
+    v1.disable_eager_execution()
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=v1.GPUOptions(force_gpu_compatible=True)))
+    ctx.list_gpus()
+    tf.config.set_soft_device_placement(False)
+    tf.config.experimental.enable_op_determinism()  # so that a result can be compared bit by bit
+    (gpu,) = ctx.gpus
+    use = ctx.memory(gpu)
+    filled = int((gpu.memory_total_bytes - use.used_bytes) * (1 - LEFT) - 2 * probe.FILLED_BYTES) if real else 0
+    ctx.make_gpus()
+    kinds = {
+        "float32 product": lambda side: _product(tf, side, tf.float32, SINGLE, tf32=False),
+        "TF32 product": lambda side: _product(tf, side, tf.float32, TF32, tf32=True),
+        "float16 product": lambda side: _product(tf, side, tf.float16, HALF),
+        "bfloat16 product": lambda side: _product(tf, side, tf.bfloat16, BFLOAT16),
+        "float16 convolution": lambda side: _convolution(tf, side),
+    }
+    sides = {}
+    for name, prepare in kinds.items():
+        announce(name, "GPU:0")
+        sides[name] = _side(prepare)
+    # One GPU that is slower must do the same work, or the rates could not be compared.
+    told = load.meet("sides", sides)
+    sides = {name: min(one[name] for one in told) for name in sides}
+    works = [prepare(sides[name]) for name, prepare in kinds.items()]
+    works += [_memory(tf, filled or SIMULATED_BYTES, 256 * MIB if real else MIB), *_copies(tf, (64 if real else 1) * MIB)]
+    load.start()
+    for began_s, until_s, alone in _turns(load):
+        time.sleep(max(0.0, began_s - load.now()))
+        _run(ctx, works, until_s, alone=alone)
+    return Reading(memory_bytes=filled or SIMULATED_BYTES, sides=sides)
+
+
+def _turns(load: probe.Load) -> Iterator[tuple[float, float, bool]]:
+    """Yield the turns of this GPU: when each begins and ends, and whether the others rest."""
+    own_s = ALONE * load.seconds / load.count if load.count > 1 else 0.0
+    if own_s:
+        yield load.number * own_s, (load.number + 1) * own_s, True
+    yield load.count * own_s, load.seconds, False
+
+
+def _run(ctx: Context, works: list[Work], until_s: float, *, alone: bool) -> None:
+    slice_s = max(SLICE_S, ctx.load.seconds / MOST_SLICES)
+    for work in itertools.cycle(works):
+        began_s = ctx.load.now()
+        if began_s + slice_s / 2 > until_s:
+            return
+        announce(work.name, "GPU:0")
+        clock, steps, wrong, where = ctx.clock(), 0, 0, ""
+        while (now := ctx.load.now()) < min(began_s + slice_s, until_s):
+            counts = [work.step() for _ in range(work.batch)]
+            found = sum(int(count) for count in counts)
+            took = ctx.load.now() - now
+            if found and not where:
+                where = work.where()
+            steps, wrong = steps + work.batch, wrong + found
+            work.batch = max(1, min(1000, round(work.batch * BATCH_S / max(took, 1e-4))))
+        ctx.load.note(
+            Slice(
+                round(began_s, 3), round(clock(), 4), work.name, work.amount * steps, steps, wrong, where, alone
+            )
+        )
+
+
+def _side(prepare: Callable[[int], Work]) -> int:
+    """Return the smallest side with which a step takes :data:`STEP_S`, or the largest that there is."""
+    for side in SIDES:
+        work = prepare(side)
+        int(work.step())
+        began = time.perf_counter()
+        int(work.step())
+        if time.perf_counter() - began >= STEP_S:
+            return side
+    return SIDES[-1]
+
+
+def _product(tf: Any, side: int, kind: Any, most: float, *, tf32: bool = False) -> Work:
+    import numpy
+
+    def multiply() -> Any:
+        tf.config.experimental.enable_tensor_float_32_execution(tf32)
+        with tf.device("GPU:0"):
+            return tf.matmul(left, right)
+
+    with tf.device("GPU:0"):
+        left, right = (
+            tf.cast(tf.random.stateless_normal([side, side], seed=[side, number]), kind) for number in (1, 2)
+        )
+    first = multiply()
+    rows = tf.cast(left[:4], tf.float64).numpy() @ tf.cast(right, tf.float64).numpy()
+    error = numpy.abs(tf.cast(first[:4], tf.float64).numpy() - rows).max() / numpy.abs(rows).max()
+    if not error <= most:
+        raise ValueError(f"the first product differs from the CPU's by {error:.3g} of its largest value")
+
+    def step() -> Any:
+        product = multiply()
+        with tf.device("GPU:0"):
+            return tf.math.count_nonzero(tf.not_equal(product, first))
+
+    name = "TF32" if tf32 else kind.name
+    return Work(f"{name} product", 2.0 * side**3, step, lambda: f"in a product of {side} x {side}")
+
+
+def _convolution(tf: Any, side: int) -> Work:
+    channels = max(8, min(256, side // 8))
+    images = max(16, min(64, side // 8))
+    with tf.device("GPU:0"):
+        x = tf.cast(tf.random.stateless_normal([4, images, images, channels], seed=[side, 3]), tf.float16)
+        weights = tf.cast(tf.random.stateless_normal([3, 3, channels, channels], seed=[side, 4]) / 16, tf.float16)
+        first = tf.nn.conv2d(x, weights, 1, "SAME")
+
+    def step() -> Any:
+        with tf.device("GPU:0"):
+            return tf.math.count_nonzero(tf.not_equal(tf.nn.conv2d(x, weights, 1, "SAME"), first))
+
+    return Work("float16 convolution", 2.0 * 4 * images**2 * channels**2 * 9, step, lambda: "in a convolution")
+
+
+def _memory(tf: Any, filled: int, block: int) -> Work:
+    count = max(1, filled // block - 3)  # besides them: the numbers of the words, the expected block, the next one
+    words = block // 4
+    last: list[Any] = [0, None, None]
+    with tf.device("GPU:0"):
+        number = tf.range(words, dtype=tf.int32)
+        blocks = [number for _ in range(count)]
+        keys = [0] * count
+    turn = itertools.cycle(range(count))
+    patterns = itertools.cycle((0x55555555, -1, 0x33333333, 0x0F0F0F0F, 0))
+
+    def step() -> Any:
+        at = next(turn)
+        key = next(patterns) ^ at
+        with tf.device("GPU:0"):
+            # Read, changed, and written elsewhere: into what the block before has left.
+            blocks[at] = tf.bitwise.bitwise_xor(blocks[at], tf.constant(keys[at] ^ key, tf.int32))
+            expected = tf.bitwise.bitwise_xor(number, tf.constant(key, tf.int32))
+            keys[at] = key
+            differs = tf.not_equal(blocks[at], expected)
+            last[:] = [at, differs, (blocks[at], expected)]
+            return tf.math.count_nonzero(differs)
+
+    def where() -> str:
+        at, differs, (found, expected) = last
+        word = int(tf.where(differs)[0][0]) if bool(tf.reduce_any(differs)) else 0
+        with tf.device("GPU:0"):
+            blocks[at] = tf.identity(expected)  # the next result is right or wrong by itself
+        return (
+            f"in block {at} of {count} at byte {4 * word}: {int(found[word]) & 0xFFFFFFFF:#010x} instead of "
+            f"{int(expected[word]) & 0xFFFFFFFF:#010x}"
+        )
+
+    return Work("memory", 3.0 * block, step, where)
+
+
+def _copies(tf: Any, size: int) -> Iterator[Work]:
+    import numpy
+
+    numbers = numpy.random.default_rng(1).integers(0, 256, size, dtype=numpy.uint8)
+    with tf.device("CPU:0"):
+        pinned = tf.bitwise.bitwise_xor(numbers, numpy.uint8(0))
+    with tf.device("GPU:0"):
+        there = tf.identity(pinned)
+
+    def anew(tensor: Any) -> Any:
+        """Return a tensor of the same memory: TensorFlow keeps a copy that it has made of one."""
+        with tf.device(tensor.backing_device):
+            return tf.identity(tensor)
+
+    def to_gpu() -> Any:
+        with tf.device("GPU:0"):
+            return tf.math.count_nonzero(tf.not_equal(tf.identity(anew(pinned)), there))
+
+    def to_host() -> Any:
+        with tf.device("CPU:0"):
+            back = tf.identity(anew(there))
+        return numpy.count_nonzero(back.numpy() != numbers)
+
+    yield Work("copy to the GPU", float(size), to_gpu, lambda: f"in a copy of {size >> 20} MiB to the GPU")
+    yield Work("copy to the host", float(size), to_host, lambda: f"in a copy of {size >> 20} MiB to the host")
+
+
+def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
+    by_work: dict[str, list[Slice]] = {}
+    for part in reading.slices:
+        by_work.setdefault(part.work, []).append(part)
+    for work, parts in by_work.items():
+        if wrong := sum(part.wrong for part in parts):
+            where = next(part.where for part in parts if part.wrong)
+            yield Fault.wrong.found(work=work, results=sum(part.results for part in parts), wrong=wrong, where=where)
+    if reading.ended:
+        last = max((part.began_s + part.seconds for part in reading.slices), default=0.0)
+        yield Fault.ended.found(seconds=round(last, 1), planned=reading.planned_s, how=reading.ended)
+    elif reading.slices:
+        yield from map(Verified, reading.given)

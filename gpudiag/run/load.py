@@ -1,0 +1,98 @@
+"""The company of a probe of level stress: its processes meet, have one time, and note what they measure in files.
+
+What a process has noted is read when it has ended, however it ended: a GPU that falls off the bus after a minute costs
+the rest of its own row, and nothing of the others'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpudiag import folders
+from gpudiag.probe import Slice
+
+POLL_S = 0.01
+
+
+class Company:
+    """Implements :class:`gpudiag.probe.Load` in a child process.
+
+    Files are used because they work wherever a child can be started, without inheriting anything.
+    """
+
+    def __init__(self, folder: str, number: int, count: int, seconds: float) -> None:
+        self._folder = Path(folder)
+        self.number, self.count, self.seconds = number, count, seconds
+        self._began = time.monotonic()
+        self._notes = _notes_of(self._folder, number).open("ab", buffering=0)
+
+    def meet(self, name: str, told: object = None) -> list[Any]:
+        folders.write(self._folder / f"{name}.{self.number}", json.dumps(told))
+        while True:
+            # Looked at first: what somebody left behind is complete then.
+            gone = {number for number in range(self.count) if _gone(self._folder, number).exists()}
+            came = {number: self._folder / f"{name}.{number}" for number in range(self.count)}
+            there = {number for number, file in came.items() if file.exists()}
+            if gone | there == {*came}:
+                return [json.loads(came[number].read_text()) for number in sorted(there)]
+            time.sleep(POLL_S)
+
+    def start(self) -> None:
+        # CLOCK_MONOTONIC is one clock for all processes of a Linux system.
+        self._began = max(self.meet("start", time.monotonic()))
+
+    def now(self) -> float:
+        return time.monotonic() - self._began
+
+    def note(self, part: Slice) -> None:
+        self._notes.write(msgspec.json.encode(part) + b"\n")
+
+
+@dataclass(frozen=True)
+class LoadOrder:
+    """What a process of a probe of level stress is told, and, in the parent, what is left of it."""
+
+    folder: Path
+    """The folder of the probe's processes."""
+    number: int
+    count: int
+    seconds: float
+
+    @property
+    def argument(self) -> dict[str, Any]:
+        """The order as JSON."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+    def leave(self) -> None:
+        """Record that the process has ended, or is not started: the others wait for it no more."""
+        with contextlib.suppress(OSError):
+            _gone(self.folder, self.number).touch()
+
+    def noted(self) -> tuple[Slice, ...]:
+        """Return what the process has noted; a line that was cut short is left out."""
+
+        def slices() -> Iterator[Slice]:
+            for line in _notes_of(self.folder, self.number).read_bytes().splitlines():
+                with contextlib.suppress(msgspec.MsgspecError):
+                    yield msgspec.json.decode(line, type=Slice)
+
+        try:
+            return tuple(slices())
+        except OSError:  # it ended before it began
+            return ()
+
+
+def _notes_of(folder: Path, number: int) -> Path:
+    return folder / f"notes.{number}"
+
+
+def _gone(folder: Path, number: int) -> Path:
+    return folder / f"gone.{number}"
