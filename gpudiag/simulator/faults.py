@@ -161,6 +161,24 @@ def _call_fails(value: str) -> Fault:
     return Fault("", rules=(f"{match['function']},code={match['code']},from={match['first'] or 1}",))
 
 
+def _amount(name: str, what: str, low: float, high: float) -> Callable[[str], Fault]:
+    def build(value: str) -> Fault:
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = -1.0
+        if not low <= amount <= high:
+            raise FaultError(f"{value!r} is not {what}: a number from {low:g} to {high:g}.")
+        return Fault("", rules=(f"{name},amount={amount:g}",))
+
+    return build
+
+
+def _dies(value: str) -> Fault:
+    seconds = _amount("", "a number of seconds", 0.1, 1e6)(value).rules[0].partition("=")[2]
+    return Fault("", rules=(f"lost,code=999,after={seconds}",))
+
+
 def _corrupted(value: str) -> Fault:
     return Fault("", rules=(f"copy,from={_integer(value, 1, 'the number of a copy')}",))
 
@@ -270,6 +288,62 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "1",
             "the N-th and all later copies to the GPU have a flipped bit",
             _corrupted,
+            per_gpu=True,
+        ),
+        FaultKind(
+            "slow_gpu",
+            "FACTOR",
+            "1.5",
+            "the GPU needs so many times as long; it must have a pace",
+            _amount("slow", "a factor", 1.0, 100.0),
+            per_gpu=True,
+        ),
+        FaultKind(
+            "narrow_link",
+            "LANES",
+            "4",
+            "the GPU's link has so many lanes of 16, by NVML, too; it must have a pace",
+            _amount("narrow", "a number of lanes", 1.0, 8.0),
+            per_gpu=True,
+        ),
+        FaultKind(
+            "bit_flips",
+            "N",
+            "100",
+            "a bit of every N-th product, convolution or pattern is wrong; the GPU must have a pace",
+            _amount("flip", "a number of results", 1.0, 1e9),
+            per_gpu=True,
+        ),
+        FaultKind(
+            "bit_flips_above",
+            "DEGREES",
+            "60",
+            "above this temperature a bit of every tenth result is wrong; the GPU must have a pace",
+            _amount("flip_hot", "a temperature", 36.0, 120.0),
+            per_gpu=True,
+        ),
+        FaultKind(
+            "dies_after",
+            "SECONDS",
+            "10",
+            "so long after its first work the GPU falls off the bus; it must have a pace",
+            _dies,
+            per_gpu=True,
+        ),
+        FaultKind(
+            "overheats",
+            "SECONDS",
+            "5",
+            "the GPU gets too hot under load, with this time constant, and slows down; it must have a pace",
+            _amount("heat", "a number of seconds", 0.1, 1e4),
+            per_gpu=True,
+        ),
+        FaultKind(
+            "ecc_counts",
+            "N",
+            "2",
+            "so many errors of memory are corrected in each second of work; the GPU must have a pace",
+            _amount("ecc", "a number of errors", 0.01, 1e6),
             per_gpu=True,
         ),
         FaultKind(

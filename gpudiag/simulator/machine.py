@@ -51,7 +51,7 @@ COMMAND_VARIABLE = "GPUDIAG_SIM_COMMAND"
 SPEC_FILE = "spec"
 """The file of a machine with the words that describe it."""
 
-TABLE_BYTES = 2367536
+TABLE_BYTES = 2371120
 """Size in bytes of the table of memory holders: sizeof(struct table) in src/memory.c."""
 
 CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
@@ -256,6 +256,10 @@ class Machine:
                 f"compute_mode {COMPUTE_MODES[gpu.compute_mode]}",
                 f"numa_node {gpu.numa_node}",
                 f"memory_pools {int(gpu.memory_pools)}",
+                f"kernel_us {gpu.kernel_us}",
+                f"copy_mb_s {gpu.copy_mb_s}",
+                f"noise {gpu.noise}",
+                f"noise_seed {gpu.noise_seed}",
                 *(f"{key} {value}" for key, value in gpu.state),
             ]
         return "\n".join(lines) + "\n"

@@ -127,6 +127,10 @@ class SimulatedGpu:
     taken: int = 0  # memory that another process holds
     taken_by: int = 1  # and its process id
     numa_node: int = 0
+    kernel_us: int = 0  # how long a product takes; 0: as long as the host
+    copy_mb_s: int = 0  # MB that a copy moves in a second; 0: as fast as the host
+    noise: int = 0  # of these times, in thousandths
+    noise_seed: int = 1
     memory_pools: bool = True  # whether TF_GPU_ALLOCATOR=cuda_malloc_async can work
     state: tuple[tuple[str, int], ...] = ()  # of STATES, what differs from a healthy card
 
@@ -400,6 +404,10 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "taken": _size_or_none,
     "taken_by": _within(1, 1 << 22),
     "numa_node": _within(-1, 1023),
+    "kernel_us": _within(0, 1_000_000),
+    "copy_mb_s": _within(0, 1_000_000),
+    "noise": _within(0, 300),
+    "noise_seed": _within(1, 1 << 20),
     "memory_pools": _switch,
     "state": _state,
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -358,7 +359,11 @@ static CUresult copy(void *to, const void *from, size_t size, enum direction dir
     bool to_gpu = direction == TO_GPU || direction == BETWEEN_GPUS, from_gpu = direction == TO_HOST || direction == BETWEEN_GPUS;
     if ((to_gpu && !is_usable(to, size)) || (from_gpu && !is_usable(from, size))) return CUDA_ERROR_INVALID_VALUE;
     uint64_t start = activity_begins();
+    bool is_paced = (to_gpu || from_gpu) && gpu_is_paced(current_gpu());
+    struct timespec began = {0, 0};
+    if (is_paced) clock_gettime(CLOCK_MONOTONIC, &began);
     memmove(to, from, size);
+    if (is_paced) pace_copy(current_gpu(), (double)began.tv_sec + (double)began.tv_nsec * 1e-9, size);
     if (to_gpu || from_gpu)
         activity_copied(start, direction == TO_GPU ? COPIED_TO_GPU : direction == TO_HOST ? COPIED_TO_HOST : COPIED_BETWEEN_GPUS, size);
     /* Another bit for each direction: a tensor that goes to one GPU and then to another must not come out right again. */

@@ -1,9 +1,11 @@
 /* Injected faults, and the trace of calls.
  *
  * A rule is "FUNCTION[,key=value...]": FUNCTION is the name of any CUDA, NVML or library function, or one of
- * "copy" (a copy that succeeds with a flipped bit), "peer_copy" (one between GPUs) and "lost" (every call on the GPU, driver and NVML).
+ * "copy" (a copy that succeeds with a flipped bit), "peer_copy" (one between GPUs) and "lost" (every call on the GPU, driver and NVML),
+ * or of what pace.c and nvml.c ask for by fault_amount: "slow", "narrow", "heat", "flip", "flip_hot", "ecc".
  * Keys: code (what to return), gpu (index in PCI order; without it: every GPU), from (count of the first call that is
- * concerned, 1 is the first), above (bytes: only larger allocations or copies), seconds (sleep first).
+ * concerned, 1 is the first), above (bytes: only larger allocations or copies), seconds (sleep first), after (seconds since the
+ * first work of a GPU with a pace: only then), amount.
  * faults.py writes the rules; people use its names.
  */
 #define _GNU_SOURCE
@@ -23,7 +25,7 @@ struct rule {
     int gpu;
     long from;
     uint64_t above;
-    double seconds;
+    double seconds, after, amount;
     long calls; /* so far, in this process */
     bool met;
 };
@@ -49,7 +51,9 @@ void faults_add(const char *text) {
         if (sscanf(word, "from=%ld", &rule.from) == 1) continue;
         if (sscanf(word, "above=%lu", &rule.above) == 1) continue;
         if (sscanf(word, "seconds=%lf", &rule.seconds) == 1) continue;
-        say("fault rule refused: \"%s\" in \"%s\"; keys are code, gpu, from, above, seconds", word, text);
+        if (sscanf(word, "after=%lf", &rule.after) == 1) continue;
+        if (sscanf(word, "amount=%lf", &rule.amount) == 1) continue;
+        say("fault rule refused: \"%s\" in \"%s\"; keys are code, gpu, from, above, seconds, after, amount", word, text);
         _exit(2);
     }
     rules[rule_count++] = rule;
@@ -91,6 +95,20 @@ static bool counts(struct rule *rule, int gpu, uint64_t bytes) {
     return true;
 }
 
+static bool has_worked_for(int gpu, double seconds) {
+    struct pulse pulse = gpu_is_paced(gpu) ? pulse_of(gpu) : (struct pulse){0};
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return pulse.first > 0 && (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - pulse.first >= seconds;
+}
+
+double fault_amount(const char *name, int gpu) {
+    simulated_machine();
+    for (int i = 0; i < rule_count; i++)
+        if (!strcmp(rules[i].function, name) && counts(&rules[i], gpu, 0)) return rules[i].amount;
+    return 0;
+}
+
 int call_begins(const char *function, int gpu, uint64_t bytes) {
     static int traced = -1;
     if (traced < 0) traced = getenv("GPUDIAG_SIM_TRACE") != NULL;
@@ -100,6 +118,7 @@ int call_begins(const char *function, int gpu, uint64_t bytes) {
         struct rule *rule = &rules[i];
         bool lost = gpu >= 0 && !strcmp(rule->function, "lost");
         if (!lost && strcmp(rule->function, function)) continue;
+        if (rule->after > 0 && !has_worked_for(gpu, rule->after)) continue;
         if (!counts(rule, gpu, bytes)) continue;
         if (rule->seconds > 0) {
             struct timespec time = {(time_t)rule->seconds, (long)((rule->seconds - (double)(time_t)rule->seconds) * 1e9)};

@@ -63,6 +63,10 @@ static bool set_gpu_key(struct gpu *gpu, const char *key, const char *value) {
     else if (!strcmp(key, "numa_node")) gpu->numa_node = atoi(value);
     else if (!strcmp(key, "speed")) gpu->speed = atoi(value);
     else if (!strcmp(key, "memory_pools")) gpu->memory_pools = atoi(value) != 0;
+    else if (!strcmp(key, "kernel_us")) gpu->kernel_us = atoi(value);
+    else if (!strcmp(key, "copy_mb_s")) gpu->copy_mb_s = atoi(value);
+    else if (!strcmp(key, "noise")) gpu->noise = atoi(value);
+    else if (!strcmp(key, "noise_seed")) gpu->noise_seed = atoi(value);
     else if (!strcmp(key, "pci"))
         return sscanf(value, "%x:%x:%x", &gpu->pci_domain, &gpu->pci_bus, &gpu->pci_device) == 3;
     else return set_state(gpu, key, value);

@@ -30,6 +30,7 @@ struct table {
     uint64_t layout; /* sizeof(struct table), written last by whoever made it */
     pthread_mutex_t lock;
     struct process processes[MAX_PROCESSES];
+    struct pulse pulses[MAX_GPUS];
 };
 
 API size_t gpudiag_table_bytes(void) { return sizeof(struct table); } /* for a test: machine.py allocates it */
@@ -197,6 +198,9 @@ void unit_release(struct unit unit, uint64_t bytes) {
     if (mine) mine->bytes[index_of(unit)] -= bytes;
     close_table();
 }
+
+struct pulse *pulse_take(int gpu) { return open_table() ? &table->pulses[gpu] : NULL; }
+void pulse_give(void) { close_table(); }
 
 int unit_holders(struct unit unit, struct holder *holders, int room) {
     int count = 0;

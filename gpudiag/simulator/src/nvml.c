@@ -310,8 +310,20 @@ API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
 
 /* ---- health: what the machine file states, by default that of a healthy card (gpu_state.inc) ---- */
 
+/* What the work of a GPU with a pace makes of a state (pace.c). */
+static long long now_of(int gpu, enum gpu_state key, long long stated) {
+    double amount;
+    switch (key) {
+    case STATE_pcie_width: return (amount = fault_amount("narrow", gpu)) > 0 ? (long long)amount : stated;
+    case STATE_ecc_corrected: return stated + (long long)(fault_amount("ecc", gpu) * pulse_of(gpu).busy_s);
+    case STATE_throttle: return stated | (gpu_is_paced(gpu) && pulse_of(gpu).is_hot ? 0x60 : 0);
+    case STATE_clock: return gpu_is_paced(gpu) && pulse_of(gpu).is_hot ? stated / 2 : stated;
+    default: return stated;
+    }
+}
 static nvmlReturn_t state_of(nvmlDevice_t device, enum gpu_state key, long long *value) {
     *value = gpu_at(device)->state[key];
+    if (*value >= 0) *value = now_of(device->gpu, key, *value);
     return *value < 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 #define STATED(function, type, key)                                  \
@@ -352,6 +364,42 @@ API nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int type, unsigned 
 }
 API nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int type, unsigned *mhz) {
     return clock_of(device, type, STATE_clock_max, mhz);
+}
+
+/* Only of a GPU with a pace: without one, nobody knows how it would be. */
+#define MEASURED(function, type, expression)                         \
+    API nvmlReturn_t function(nvmlDevice_t device, type *value) {    \
+        DEVICE_CALL(device);                                         \
+        NEEDED(value);                                               \
+        if (!gpu_is_paced(device->gpu)) return NVML_ERROR_NOT_SUPPORTED; \
+        const struct pulse pulse = pulse_of(device->gpu);            \
+        *value = (type)(expression);                                 \
+        return NVML_SUCCESS;                                         \
+    }
+MEASURED(nvmlDeviceGetPowerUsage, unsigned,
+         60000 + pulse.load * ((double)gpu_at(device)->state[STATE_power_limit] * (pulse.is_hot ? 0.5 : 0.9) - 60000))
+API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *degrees) {
+    DEVICE_CALL(device);
+    NEEDED(degrees);
+    if (sensor) return NVML_ERROR_NOT_SUPPORTED;
+    *degrees = (unsigned)pulse_of(device->gpu).temperature;
+    return NVML_SUCCESS;
+}
+struct nvml_utilisation {
+    unsigned gpu, memory;
+};
+API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, struct nvml_utilisation *rates) {
+    DEVICE_CALL(device);
+    NEEDED(rates);
+    if (!gpu_is_paced(device->gpu)) return NVML_ERROR_NOT_SUPPORTED;
+    rates->gpu = rates->memory = (unsigned)(pulse_of(device->gpu).load * 100);
+    return NVML_SUCCESS;
+}
+API nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned *count) {
+    DEVICE_CALL(device);
+    NEEDED(count);
+    *count = 0;
+    return NVML_SUCCESS;
 }
 
 API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, int *current, int *pending) {

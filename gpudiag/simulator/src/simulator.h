@@ -45,6 +45,7 @@ struct gpu {
     int numa_node;
     int speed; /* for CUDA_DEVICE_ORDER=FASTEST_FIRST */
     bool memory_pools;
+    int kernel_us, copy_mb_s, noise, noise_seed; /* its pace (pace.c): 0, as fast as the host */
     unsigned pci_domain, pci_bus, pci_device;
     long long state[STATES];
 };
@@ -115,6 +116,9 @@ void faults_clear(void);
 /* Flip a bit in the first float32 of a copy to a GPU, where a fault says so. */
 void corrupt_copy(bool between_gpus, int gpu, void *destination, uint64_t bytes, unsigned char bit);
 
+/* How far the fault of this name, which is none of a function, goes on a GPU; 0 where there is none. */
+double fault_amount(const char *name, int gpu);
+
 /* ---- memory.c: who holds how much, shared by all processes of the machine ---- */
 
 /* What memory is taken from: a whole GPU, or one MIG instance of it. */
@@ -135,6 +139,23 @@ uint64_t unit_used(struct unit);
 bool unit_reserve(struct unit, uint64_t bytes, bool limited);
 void unit_release(struct unit, uint64_t bytes);
 int unit_holders(struct unit, struct holder *holders, int room);
+
+/* What all processes know of the work of a GPU with a pace; times by CLOCK_MONOTONIC, in seconds. */
+struct pulse {
+    double at, first; /* the last and the first work; 0: none */
+    double temperature, load, busy_s;
+    uint64_t results;
+    bool is_hot;
+};
+/* NULL where there is no table; otherwise nobody else has it until pulse_give. */
+struct pulse *pulse_take(int gpu);
+void pulse_give(void);
+
+/* ---- pace.c ---- */
+
+struct pulse pulse_of(int gpu); /* as of now */
+bool gpu_is_paced(int gpu);
+void pace_copy(int gpu, double start, uint64_t bytes);
 
 /* ---- visibility.c ---- */
 

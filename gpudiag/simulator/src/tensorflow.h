@@ -92,6 +92,8 @@ struct TensorFlow {
     TF_Tensor *(*allocate_output)(TF_OpKernelContext *, int index, int type, const int64_t *dimensions, int count, size_t bytes,
                                   TF_Status *);
     void *(*tensor_data)(const TF_Tensor *);
+    size_t (*tensor_bytes)(const TF_Tensor *);
+    TF_Tensor *(*mutable_output)(TF_OpKernelContext *, int index, TF_Status *);
     void (*delete_tensor)(TF_Tensor *);
     TF_Buffer *(*node_definition)(TF_OpKernelConstruction *, TF_Status *);
     TF_Buffer *(*registered_kernels)(TF_Status *);
