@@ -37,6 +37,7 @@ from gpudiag.fix import Action, fill_in
 from gpudiag.knowledge.placement import Placement
 from gpudiag.knowledge.variables import OVER_MEMORY
 from gpudiag.model.facts import Facts, GpuState
+from gpudiag.model.health import GpuHealth
 from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity, Timeline
 from gpudiag.record import Record
@@ -326,11 +327,11 @@ class Slice(Record):
     began_s: float
     """Seconds since all GPUs of the row's probe were ready."""
     seconds: float
-    """How long the work took; time in which the process was kept from running by others does not count."""
     work: str
     """The kind of work, such as ``float16 product`` or ``copy to the GPU``."""
-    amount: float
-    """What was done: floating-point operations, or bytes that were read, written or copied."""
+    rate: float
+    """Floating-point operations, or bytes that were read, written or copied, in a second: of the fastest tenth of a
+    second, in which the host was least in the way."""
     results: int = 0
     """How many results were compared."""
     wrong: int = 0
@@ -339,11 +340,6 @@ class Slice(Record):
     """The first wrong element: its place, and what it should have been; "" if none was wrong."""
     alone: bool = False
     """True if no other GPU of the node was under load."""
-
-    @property
-    def rate(self) -> float:
-        """Amount for each second."""
-        return self.amount / self.seconds if self.seconds else 0.0
 
 
 class LoadReading(GpuReading, kw_only=True):
@@ -361,6 +357,8 @@ class Beside(Record):
 
     others: tuple[LoadReading, ...] = ()
     """The readings of the same probe on the other GPUs."""
+    health: tuple[GpuHealth, ...] = ()
+    """What NVML said of the GPUs meanwhile."""
 
 
 class EndedReading(GpuReading, kw_only=True):

@@ -6,6 +6,7 @@ NVML can hang on a wedged driver: call it only in a child process that has a dea
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from gpudiag.model.health import HealthCounters, HealthSample
 from gpudiag.model.facts import GpuProcess, GpuState, NvmlDevice, NvmlFacts
 from gpudiag.probe import MemoryUse
 
@@ -125,6 +127,68 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
 
     with _session(nvml):
         yield ask
+
+
+@contextmanager
+def health() -> Iterator[Callable[[float], list[tuple[str, HealthSample, HealthCounters]]]]:
+    """Yield a function that returns for each GPU its UUID, its state, and its counters; it takes the time of the sample.
+
+    Raises ``pynvml.NVMLError`` where NVML fails; a GPU that does not answer any more is left out.
+    """
+    nvml = _library()
+
+    def ask(at_s: float) -> list[tuple[str, HealthSample, HealthCounters]]:
+        found = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            with contextlib.suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+                found.append((uuid, _sample(nvml, handle, at_s), _counters(nvml, handle)))
+        return found
+
+    with _session(nvml):
+        yield ask
+
+
+def _sample(nvml: ModuleType, handle: Any, at_s: float) -> HealthSample:
+    def ask(call: str, *arguments: Any) -> Any:
+        return _asked(nvml, f"nvmlDeviceGet{call}", handle, *arguments)
+
+    busy, milliwatts = ask("UtilizationRates"), ask("PowerUsage")
+    return HealthSample(
+        at_s=at_s,
+        clock_mhz=ask("ClockInfo", 1),
+        memory_clock_mhz=ask("ClockInfo", 2),
+        temperature=ask("Temperature", 0),
+        power_watts=None if milliwatts is None else milliwatts / 1000,
+        busy_percent=None if busy is None else int(busy.gpu),
+        slowed_by=_slowed_by(nvml, handle),
+        pcie_generation=ask("CurrPcieLinkGeneration"),
+        pcie_width=ask("CurrPcieLinkWidth"),
+    )
+
+
+def _counters(nvml: ModuleType, handle: Any) -> HealthCounters:
+    def ask(call: str, *arguments: Any) -> Any:
+        return _asked(nvml, f"nvmlDeviceGet{call}", handle, *arguments)
+
+    links = range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 0))
+    # 0 replays, 1 recoveries, 2 damaged packets, 3 damaged data
+    errors = [count for link in links for kind in range(4) if (count := ask("NvLinkErrorCounter", link, kind)) is not None]
+    return HealthCounters(
+        corrected_errors=ask("TotalEccErrors", 0, 0),
+        uncorrected_errors=ask("TotalEccErrors", 1, 0),
+        remapped_rows=(ask("RemappedRows") or (None, None))[1],
+        pcie_replays=ask("PcieReplayCounter"),
+        nvlink_errors=sum(errors) if errors else None,
+    )
+
+
+def _slowed_by(nvml: ModuleType, handle: Any) -> tuple[str, ...] | None:
+    """Return why the clocks are lowered."""
+    bits = _asked(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    bits = _asked(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle) if bits is None else bits  # before 535
+    return None if bits is None else tuple(name for bit, name in _SLOWED_BY.items() if bits & bit)
 
 
 def state(uuid: str) -> GpuState:
@@ -244,8 +308,6 @@ def _state(nvml: ModuleType, handle: Any) -> GpuState:
         ask("RetiredPages_v2", cause) for cause in (0, 1)
     ]  # after one bit that was wrong often; after two at once
     _, remapped, pending, failed = ask("RemappedRows") or (None, None, None, None)
-    slowed = ask("CurrentClocksEventReasons")
-    slowed = ask("CurrentClocksThrottleReasons") if slowed is None else slowed  # before driver 535
     fabric = _fabric(nvml, handle)
     virtualization = ask("VirtualizationMode")
     performance = ask("PerformanceState")
@@ -265,7 +327,7 @@ def _state(nvml: ModuleType, handle: Any) -> GpuState:
         pcie_generation_max=ask("MaxPcieLinkGeneration"),
         pcie_width=ask("CurrPcieLinkWidth"),
         pcie_width_max=ask("MaxPcieLinkWidth"),
-        slowed_by=None if slowed is None else tuple(name for bit, name in _SLOWED_BY.items() if slowed & bit),
+        slowed_by=_slowed_by(nvml, handle),
         performance_state=performance if performance is not None and performance < 16 else None,
         power_limit_watts=watts(ask("EnforcedPowerLimit")),
         power_default_watts=watts(ask("PowerManagementDefaultLimit")),

@@ -16,6 +16,7 @@ from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.expectations import Expectations
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.fate import GpuAccount
+from gpudiag.model.health import GpuHealth
 from gpudiag.model.missing import missing_gpus, uncounted_gpus
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import AnyReading
@@ -385,6 +386,8 @@ class Report(Record):
     then. None: the report was not kept as the last run, so ``gpudiag check --failed`` does not know it."""
     earlier_gpus: dict[str, tuple[str, ...]] = {}
     """The UUIDs of the GPUs on which each of ``earlier`` did not pass and has not passed since."""
+    health: tuple[GpuHealth, ...] = ()
+    """What NVML said of each GPU while it was under load; empty at other levels than stress."""
     not_verified: tuple[Gap, ...] | None = None
     """What the run did not verify, whatever its verdict; None: an older gpudiag made the report, or no probe ran."""
 

@@ -31,6 +31,7 @@ from gpudiag.isolate import Job, JobResult, Supervision, run_to_end, scratch_fol
 from gpudiag.knowledge.log import recognised
 from gpudiag.model.diagnosis import Diagnosis, Failed
 from gpudiag.model.facts import Facts, Unknown
+from gpudiag.model.health import GpuHealth
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
@@ -60,6 +61,7 @@ class JudgedSubject(Record, dict=True):
     lines: tuple[str, ...] = ()
     limits: Limits = Limits()
     program: ProgramTrace | None = None
+    health: tuple[GpuHealth, ...] = ()
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -98,10 +100,10 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside 
     return msgspec.structs.replace(row, outcome=outcome)
 
 
-def beside_of(row: Row, rows: Iterable[Row]) -> Beside:
+def beside_of(row: Row, rows: Iterable[Row], health: tuple[GpuHealth, ...]) -> Beside:
     """Return what else was measured in a run of these rows, for the judge of ``row``."""
     same = (other.reading for other in rows if other.probe == row.probe and other.devices != row.devices)
-    return Beside(tuple(reading for reading in same if isinstance(reading, LoadReading)))
+    return Beside(tuple(reading for reading in same if isinstance(reading, LoadReading)), health)
 
 
 def is_of_another_version(row: Row, entry: Entry) -> bool:
@@ -122,7 +124,7 @@ def _rows(subject: JudgedSubject) -> Parts:
 
 
 def _outcome(row: Row, entry: Entry, subject: JudgedSubject) -> Done:
-    beside = beside_of(row, subject.rows) if entry.compares else Beside()
+    beside = beside_of(row, subject.rows, subject.health) if entry.compares else Beside()
     return Done(outcome=judged(row, entry, subject.facts, subject.limits, beside).outcome)
 
 

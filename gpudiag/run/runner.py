@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gpudiag.facts.limits import limits, limits_after
 from gpudiag.isolate import Bounds, ServerSpec, Supervision, supervise
 from gpudiag.model.diagnosis import Diagnosis
 from gpudiag.model.facts import CallFacts, Facts, Limit, TimedCall, Unknown
+from gpudiag.model.health import GpuHealth
 from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Level, Limits, NoReading, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.run import attempts, judgement
@@ -24,6 +26,7 @@ from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.gathering import gather_facts
 from gpudiag.run.gpu_watch import longest
+from gpudiag.run.health import Watch, watching
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import QUICK_FROM_S, chosen_level, of_level, planned
 from gpudiag.run.scheduler import Scheduler
@@ -62,7 +65,13 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if level.name == "quick":
             entries = of_level(entries, level.name)
         scheduler = Scheduler(session, facts, gpus)
-        rows = _compared(scheduler.rows(planned(entries, gpus)), facts, options.limits)
+        with ExitStack() as stack:
+            watch = Watch(None)
+            if any(entry.probe.stress for entry in entries) and gpus:
+                watch = stack.enter_context(watching(environment_for(options.machine), session.began))
+            rows = scheduler.rows(planned(entries, gpus))
+            health = watch.gpus()
+        rows = _compared(rows, facts, options.limits, health)
         if calls := session.gpu_watch.calls:
             facts = _with_calls(facts, calls)
             rows = tuple(_of_the_host_again(row, facts, options.limits) for row in rows)
@@ -71,7 +80,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         slowest = longest(session.gpu_watch.slow_calls)
         if options.level is None and slowest is not None and (slowest.seconds or 0.0) >= QUICK_FROM_S:
             level = Level("quick", f"{slowest.name} takes {slowest.seconds:.0f} s")
-        subject = judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits)
+        subject = judgement.JudgedSubject(facts, gpus, rows, options.lines, options.limits, health=health)
         evidence = subject.evidence
         diagnosis, of_diagnosis = _diagnosed(session, subject)
         if options.no_catalogue:
@@ -93,6 +102,7 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                     facts=facts,
                     gpus=gpus,
                     rows=rows,
+                    health=health,
                     signal=signals.received,
                     level=level,
                     lines=options.lines,
@@ -128,10 +138,12 @@ def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:
     return msgspec.structs.replace(facts, container=msgspec.structs.replace(facts.container, limits=now))
 
 
-def _compared(rows: tuple[Row, ...], facts: Facts, limits: Limits) -> tuple[Row, ...]:
+def _compared(
+    rows: tuple[Row, ...], facts: Facts, limits: Limits, health: tuple[GpuHealth, ...]
+) -> tuple[Row, ...]:
     """Return ``rows``, those judged again that compare GPUs: now all of them have ended."""
     return tuple(
-        judgement.judged(row, entry, facts, limits, judgement.beside_of(row, rows))
+        judgement.judged(row, entry, facts, limits, judgement.beside_of(row, rows, health))
         if (entry := catalogue.get(row.probe)).compares and isinstance(row.outcome, Judged)
         else row
         for row in rows

@@ -18,6 +18,7 @@ What to do
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -146,20 +147,17 @@ def _run(ctx: Context, works: list[Work], until_s: float, *, alone: bool) -> Non
         if began_s + slice_s / 2 > until_s:
             return
         announce(work.name, "GPU:0")
-        clock, steps, wrong, where = ctx.clock(), 0, 0, ""
+        steps, wrong, where, fastest_s = 0, 0, "", math.inf
         while (now := ctx.load.now()) < min(began_s + slice_s, until_s):
             counts = [work.step() for _ in range(work.batch)]
             found = sum(int(count) for count in counts)
             took = ctx.load.now() - now
             if found and not where:
                 where = work.where()
-            steps, wrong = steps + work.batch, wrong + found
+            steps, wrong, fastest_s = steps + work.batch, wrong + found, min(fastest_s, took / work.batch)
             work.batch = max(1, min(1000, round(work.batch * BATCH_S / max(took, 1e-4))))
-        ctx.load.note(
-            Slice(
-                round(began_s, 3), round(clock(), 4), work.name, work.amount * steps, steps, wrong, where, alone
-            )
-        )
+        took_s, rate = ctx.load.now() - began_s, work.amount / fastest_s
+        ctx.load.note(Slice(round(began_s, 3), round(took_s, 3), work.name, rate, steps, wrong, where, alone))
 
 
 def _side(prepare: Callable[[int], Work]) -> int:
