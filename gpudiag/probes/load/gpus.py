@@ -24,13 +24,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpudiag import probe
+from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
-from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, Slice, Verified, fail, mib
+from gpudiag.model.health import GpuHealth
+from gpudiag.probe import (
+    MIB,
+    SEE_THE_CAUSE,
+    Beside,
+    Context,
+    Findings,
+    LoadReading,
+    Slice,
+    Verified,
+    fail,
+    mib,
+    warn,
+)
 from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
+from gpudiag.probes.under_load import Deficit, behind_twins, slowing, typical
+from gpudiag.text import counted
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB), scope=probe.Scope.EACH_GPU, exclusive=True, stress=0.8
+)
+
+
+_LOOK = (
+    fix.nvidia_smi("clocks, temperature and power under load, and why clocks are lowered", "-q -d PERFORMANCE"),
+    probe.KERNEL_LOG,
 )
 
 
@@ -39,6 +60,42 @@ class Fault(probe.GpuFaults):
         "{work}: of {results} results {wrong} elements were wrong; first {where}",
         means="The GPU computed, stored or copied something wrong, without an error.",
         do=probe.trust_no("result of this GPU"),
+    )
+    slow = warn(
+        "{percent} % slower than the median of {others} of its model",
+        means="The GPU is slower than others of its model, by more than healthy ones differ.",
+        do=_LOOK,
+    )
+    very_slow = fail(
+        "{percent} % slower than the median of {others} of its model",
+        means="The GPU is much slower than others of its model.",
+        do=_LOOK,
+    )
+    slow_copies = warn(
+        "copies between it and the host are {percent} % slower than the median of {others} of its model",
+        means="The link of the GPU is slower than that of others of its model.",
+        do=fix.nvidia_smi("its link: generation and width", "-q"),
+    )
+    slower_with_time = warn(
+        "{percent} % slower in the last third of the time than in the first",
+        means="The GPU became slower under load.",
+        do=_LOOK,
+    )
+    slowed = warn(
+        "its clocks were lowered in {share} % of the time under load: {reason}; at least {clock} MHz, at most "
+        "{temperature} degrees",
+        means="The GPU or the driver lowered the clocks under load.",
+        do=_LOOK,
+    )
+    counted = warn(
+        "{count} {what} under load",
+        means="The GPU counted errors that were corrected.",
+        do=probe.GPU_ERRORS,
+    )
+    uncorrected = fail(
+        "{count} {what} under load",
+        means="The GPU counted errors of its memory that were not corrected.",
+        do=probe.GPU_ERRORS,
     )
     ended = fail(
         "after {seconds} of {planned} s under load: {how}",
@@ -62,6 +119,26 @@ LEFT = 0.1
 """The part of the free memory that is left for a desktop, and for the libraries."""
 SIMULATED_BYTES = 8 * MIB
 """Memory that is filled on a simulated GPU: it is the host's."""
+
+
+BUSY_PERCENT = 20
+"""A GPU that computes less is between two kinds of work, or at rest."""
+MOST_SLOWED = 0.05
+"""The part of the time for which lowered clocks are no finding."""
+SLOWED = {
+    "hot": "too hot (the hardware's limit)",
+    "warm": "too hot (the driver's limit)",
+    "power_brake": "the power supply asks for it",
+    "hardware": "the hardware asks for it",
+}
+"""Reasons that no healthy GPU has under load. A cap of the power is one that many have."""
+COUNTERS = {
+    "corrected_errors": "errors of its memory that were corrected",
+    "uncorrected_errors": "errors of its memory that could not be corrected",
+    "remapped_rows": "rows of its memory replaced",
+    "pcie_replays": "packets sent again on its PCI Express link",
+    "nvlink_errors": "errors of its NVLinks",
+}
 
 
 class Reading(probe.LoadReading):
@@ -278,6 +355,27 @@ def _copies(tf: Any, size: int) -> Iterator[Work]:
 
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
+    yield from _of_results(reading)
+    twins = _twins(reading, facts, beside)
+    for copies, (kind, much) in {False: (Fault.slow, Fault.very_slow), True: (Fault.slow_copies,) * 2}.items():
+        behind = typical(behind_twins(reading, twins, copies=copies))
+        if behind is not None and behind.counts:
+            slow = much if behind.is_much and len(twins) > 1 else kind
+            yield slow.found(percent=_percent(behind), others=counted(len(twins), "GPU"))
+    fell = typical(slowing(reading))
+    if fell is not None and fell.counts:
+        yield Fault.slower_with_time.found(percent=_percent(fell))
+    for health in beside.health:
+        if health.gpu in {device.uuid for device in facts.nvml_devices if device.pci_bus_id in reading.given}:
+            yield from _of_health(health)
+    if reading.ended:
+        last = max((part.began_s + part.seconds for part in reading.slices), default=0.0)
+        yield Fault.ended.found(seconds=round(last, 1), planned=reading.planned_s, how=reading.ended)
+    elif reading.slices:
+        yield from map(Verified, reading.given)
+
+
+def _of_results(reading: Reading) -> Findings:
     by_work: dict[str, list[Slice]] = {}
     for part in reading.slices:
         by_work.setdefault(part.work, []).append(part)
@@ -285,8 +383,34 @@ def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
         if wrong := sum(part.wrong for part in parts):
             where = next(part.where for part in parts if part.wrong)
             yield Fault.wrong.found(work=work, results=sum(part.results for part in parts), wrong=wrong, where=where)
-    if reading.ended:
-        last = max((part.began_s + part.seconds for part in reading.slices), default=0.0)
-        yield Fault.ended.found(seconds=round(last, 1), planned=reading.planned_s, how=reading.ended)
-    elif reading.slices:
-        yield from map(Verified, reading.given)
+
+
+def _twins(reading: Reading, facts: Facts, beside: Beside) -> list[LoadReading]:
+    """Return the readings of the other GPUs of the same model."""
+    names = {device.pci_bus_id: device.name for device in facts.nvml_devices}
+    own = [names.get(pci) for pci in reading.given]
+    return [other for other in beside.others if [names.get(pci) for pci in other.given] == own]
+
+
+def _percent(deficit: Deficit) -> int:
+    return round(100 * deficit.value)
+
+
+def _of_health(health: GpuHealth) -> Findings:
+    """Judge what NVML said of the GPU meanwhile."""
+    working = [sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT]
+    for reason, words in SLOWED.items():
+        slowed = [sample for sample in working if reason in (sample.slowed_by or ())]
+        if len(slowed) > MOST_SLOWED * len(working):
+            hottest = max((sample.temperature for sample in slowed if sample.temperature is not None), default=None)
+            yield Fault.slowed.found(
+                share=round(100 * len(slowed) / len(working)),
+                reason=words,
+                clock=min((sample.clock_mhz for sample in slowed if sample.clock_mhz), default=None),
+                temperature=hottest,
+            )
+    rose = health.rose()
+    for counter, words in COUNTERS.items():
+        if counter in rose:
+            kind = Fault.uncorrected if counter in ("uncorrected_errors", "remapped_rows") else Fault.counted
+            yield kind.found(count=rose[counter], what=words)
