@@ -1,4 +1,4 @@
-"""How the probes of level stress compare rates: GPUs with their twins, and the end of the time with its beginning.
+"""How the probes of level stress spend their time, and how they compare rates: GPUs with their twins, and the end of the time with its beginning.
 
 Nothing is compared with a table of cards. A difference counts if it is larger than :data:`FLOOR` and than
 :data:`SIGMAS` times its own error, which follows from how much the slices of each GPU differ among themselves.
@@ -6,12 +6,69 @@ Nothing is compared with a table of cards. A difference counts if it is larger t
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gpudiag.probe import LoadReading, Slice
+from gpudiag.probe import Load, LoadReading, Slice
+from gpudiag.probes.comparison import announce
+
+SLICE_S = 0.5
+"""Length of a slice; shorter if the time is short, longer if it is long."""
+MOST_SLICES = 240
+"""The most slices of a process: """
+LEAST_SLICES = 3
+"""With fewer slices of a kind of work, nothing is known about their noise."""
+LOOKS = 5
+"""About how often in a slice the host looks at the number of wrong elements."""
+
+
+@dataclass
+class Work:
+    """A kind of work, prepared."""
+
+    name: str
+    amount: float
+    """Floating-point operations or bytes of a step."""
+    step: Callable[[], Any]
+    """Do a step; return the number of wrong elements, a tensor."""
+    where: Callable[[], str]
+    """Say where the last step was wrong."""
+    device: str = "GPU:0"
+    batch: int = 1
+    """Steps until the host looks."""
+
+
+def spend(load: Load, works: Sequence[Work], until_s: float, *, alone: bool) -> None:
+    """Do these kinds of work in turn, a slice each, and note each slice, until ``until_s`` by ``load.now``."""
+    left_s = until_s - load.now()
+    slice_s = max(left_s / MOST_SLICES, min(SLICE_S, left_s / (LEAST_SLICES + 1) / len(works)))
+    for work in itertools.cycle(works):
+        began_s = load.now()
+        if began_s + slice_s / 2 > until_s:
+            return
+        announce(work.name, work.device)
+        steps, wrong, where, fastest_s = 0, 0, "", math.inf
+        while (now := load.now()) < min(began_s + slice_s, until_s):
+            counts = [work.step() for _ in range(work.batch)]
+            found = sum(int(count) for count in counts)  # waits for the device
+            took_s = load.now() - now
+            if found and not where:
+                where = work.where()
+            steps, wrong, fastest_s = steps + work.batch, wrong + found, min(fastest_s, took_s / work.batch)
+            work.batch = max(1, min(1000, round(work.batch * slice_s / LOOKS / max(took_s, 1e-4))))
+        seconds, rate = load.now() - began_s, work.amount / fastest_s
+        load.note(Slice(round(began_s, 3), round(seconds, 3), work.name, rate, steps, wrong, where, alone))
+
+
+def anew(tf: Any, tensor: Any) -> Any:
+    """Return a tensor of the same memory; a tensor that was copied to a device is not copied there again."""
+    with tf.device(tensor.backing_device):
+        return tf.identity(tensor)
+
 
 FLOOR = 0.10
 """A GPU that is slower by less than this part is as it should be.
@@ -21,10 +78,6 @@ et al., "Not All GPUs Are Created Equal", SC22, on V100 and A100)."""
 MUCH = 0.25
 """A GPU that is slower by more than this part is faulty: more than any healthy one in that study."""
 SIGMAS = 5.0
-LEAST_SLICES = 3
-"""With fewer slices of a kind of work, nothing is known about their noise."""
-
-
 @dataclass(frozen=True)
 class Rate:
     """The median rate of slices, with its relative standard error."""
@@ -49,6 +102,13 @@ class Deficit:
 
     value: float
     error: float
+
+    @classmethod
+    def of(cls, rate: Rate, others: Sequence[Rate]) -> Deficit:
+        """Return by how much a rate is below the median of others."""
+        usual = statistics.median(other.value for other in others)
+        error = statistics.median(other.error for other in others) / math.sqrt(len(others))
+        return cls(1 - rate.value / usual, math.hypot(rate.error, error))
 
     @property
     def counts(self) -> bool:
@@ -76,9 +136,7 @@ def behind_twins(reading: LoadReading, twins: Iterable[LoadReading], *, copies: 
         rate = Rate.of(slices)
         rates = [known for other in others if (known := Rate.of(other.get(work, ()))) is not None]
         if rate is not None and rates:
-            usual = statistics.median(other.value for other in rates)
-            error = statistics.median(other.error for other in rates)
-            found[work] = Deficit(1 - rate.value / usual, math.hypot(rate.error, error / math.sqrt(len(rates))))
+            found[work] = Deficit.of(rate, rates)
     return found
 
 
@@ -89,7 +147,7 @@ def slowing(reading: LoadReading) -> dict[str, Deficit]:
         third = len(slices) // 3
         first, last = Rate.of(slices[:third]), Rate.of(slices[len(slices) - third :])
         if first is not None and last is not None:
-            found[work] = Deficit(1 - last.value / first.value, math.hypot(first.error, last.error))
+            found[work] = Deficit.of(last, [first])
     return found
 
 

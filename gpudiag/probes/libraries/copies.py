@@ -255,6 +255,11 @@ def _copies_among(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the source and the target of each copy: between the host and each device, then between devices."""
     for device in devices:
         yield from ((HOST, device), (PINNED, device), (device, PINNED))
+    yield from pairs(devices)
+
+
+def pairs(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the source and the target of each copy between devices: all pairs, or of many devices a sample."""
     count = len(devices)
     apart = {step % count for far in range(count.bit_length()) for step in (1 << far, -1 << far)} - {0}
     for number, device in enumerate(devices):

@@ -18,10 +18,8 @@ What to do
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gpudiag import fix, probe
@@ -41,7 +39,7 @@ from gpudiag.probe import (
     warn,
 )
 from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
-from gpudiag.probes.under_load import Deficit, behind_twins, slowing, typical
+from gpudiag.probes.under_load import Deficit, Work, anew, behind_twins, slowing, spend, typical
 from gpudiag.text import counted
 
 PROBE = probe.Probe(
@@ -106,11 +104,6 @@ class Fault(probe.GpuFaults):
 
 ALONE = 0.3
 """The part of the time in which each GPU has its turn alone, if there are several."""
-SLICE_S = 0.5
-MOST_SLICES = 240
-"""The most slices of a GPU: in a longer run, each is longer."""
-BATCH_S = 0.1
-"""About how long a GPU computes until the host looks at the number of wrong elements."""
 STEP_S = 0.004
 """A step that takes as long as this is large enough: the host can queue the next one meanwhile."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -157,21 +150,6 @@ class Reading(probe.LoadReading):
         return f"{seconds:.0f} s under load, {results} results, {right}; {mib(self.memory_bytes)} filled"
 
 
-@dataclass
-class Work:
-    """A kind of work, prepared on the GPU."""
-
-    name: str
-    amount: float
-    """Floating-point operations or bytes of a step."""
-    step: Callable[[], Any]
-    """Do a step; return the number of wrong elements, a tensor."""
-    where: Callable[[], str] = lambda: ""
-    """Say where the last step was wrong."""
-    batch: int = 1
-    """Steps until the host looks."""
-
-
 def measure(ctx: Context) -> Reading:
     tf, load = ctx.tf, ctx.load
     real = not any(gpu.simulated for gpu in ctx.gpus)
@@ -205,7 +183,7 @@ def measure(ctx: Context) -> Reading:
     load.start()
     for began_s, until_s, alone in _turns(load):
         time.sleep(max(0.0, began_s - load.now()))
-        _run(ctx, works, until_s, alone=alone)
+        spend(ctx.load, works, until_s, alone=alone)
     return Reading(memory_bytes=filled or SIMULATED_BYTES, sides=sides)
 
 
@@ -215,26 +193,6 @@ def _turns(load: probe.Load) -> Iterator[tuple[float, float, bool]]:
     if own_s:
         yield load.number * own_s, (load.number + 1) * own_s, True
     yield load.count * own_s, load.seconds, False
-
-
-def _run(ctx: Context, works: list[Work], until_s: float, *, alone: bool) -> None:
-    slice_s = max(SLICE_S, ctx.load.seconds / MOST_SLICES)
-    for work in itertools.cycle(works):
-        began_s = ctx.load.now()
-        if began_s + slice_s / 2 > until_s:
-            return
-        announce(work.name, "GPU:0")
-        steps, wrong, where, fastest_s = 0, 0, "", math.inf
-        while (now := ctx.load.now()) < min(began_s + slice_s, until_s):
-            counts = [work.step() for _ in range(work.batch)]
-            found = sum(int(count) for count in counts)
-            took = ctx.load.now() - now
-            if found and not where:
-                where = work.where()
-            steps, wrong, fastest_s = steps + work.batch, wrong + found, min(fastest_s, took / work.batch)
-            work.batch = max(1, min(1000, round(work.batch * BATCH_S / max(took, 1e-4))))
-        took_s, rate = ctx.load.now() - began_s, work.amount / fastest_s
-        ctx.load.note(Slice(round(began_s, 3), round(took_s, 3), work.name, rate, steps, wrong, where, alone))
 
 
 def _side(prepare: Callable[[int], Work]) -> int:
@@ -336,18 +294,13 @@ def _copies(tf: Any, size: int) -> Iterator[Work]:
     with tf.device("GPU:0"):
         there = tf.identity(pinned)
 
-    def anew(tensor: Any) -> Any:
-        """Return a tensor of the same memory: TensorFlow keeps a copy that it has made of one."""
-        with tf.device(tensor.backing_device):
-            return tf.identity(tensor)
-
     def to_gpu() -> Any:
         with tf.device("GPU:0"):
-            return tf.math.count_nonzero(tf.not_equal(tf.identity(anew(pinned)), there))
+            return tf.math.count_nonzero(tf.not_equal(tf.identity(anew(tf, pinned)), there))
 
     def to_host() -> Any:
         with tf.device("CPU:0"):
-            back = tf.identity(anew(there))
+            back = tf.identity(anew(tf, there))
         return numpy.count_nonzero(back.numpy() != numbers)
 
     yield Work("copy to the GPU", float(size), to_gpu, lambda: f"in a copy of {size >> 20} MiB to the GPU")
