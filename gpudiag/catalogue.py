@@ -21,7 +21,19 @@ from gpudiag.errors import CatalogueError, UsageError, nearest, sentences
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Finding, Judged, Row
-from gpudiag.probe import HEADINGS, Beside, EndedReading, Faults, FindingKind, GpuReading, Probe, ProbeModule, Reading, Verified
+from gpudiag.probe import (
+    HEADINGS,
+    NOTHING_BESIDE,
+    Beside,
+    EndedReading,
+    Faults,
+    FindingKind,
+    GpuReading,
+    Probe,
+    ProbeModule,
+    Reading,
+    Verified,
+)
 from gpudiag.probes import listing
 
 _PACKAGE = gpudiag.probes.__name__
@@ -79,7 +91,7 @@ class Entry:
         """True for a probe that is judged when all its rows have ended: it compares them."""
         return self.reading is not None and len(inspect.signature(self.module.judge).parameters) > 2
 
-    def judge(self, reading: Reading, facts: Facts, beside: Beside = Beside()) -> Judged:
+    def judge(self, reading: Reading, facts: Facts, beside: Beside = NOTHING_BESIDE) -> Judged:
         """Judge a reading under ``facts``, and ``beside`` what else was measured in the run."""
         arguments = (reading, facts, beside)[: len(inspect.signature(self.module.judge).parameters)]
         unusable = list(reading.unusable())

@@ -361,6 +361,9 @@ class Beside(Record):
     """What NVML said of the GPUs meanwhile."""
 
 
+NOTHING_BESIDE = Beside()
+
+
 class EndedReading(GpuReading, kw_only=True):
     """The reading of a probe that was ended by an operation on a GPU."""
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.model.health import HealthCounters, HealthSample
 from gpudiag.model.facts import GpuProcess, GpuState, NvmlDevice, NvmlFacts
+from gpudiag.model.health import HealthCounters, HealthSample
 from gpudiag.probe import MemoryUse
 
 _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
@@ -131,7 +131,7 @@ def usage() -> Iterator[Callable[[], list[tuple[int, int, int, dict[int, int], i
 
 @contextmanager
 def health() -> Iterator[Callable[[float], list[tuple[str, HealthSample, HealthCounters]]]]:
-    """Yield a function that returns for each GPU its UUID, its state, and its counters; it takes the time of the sample.
+    """Yield a function that takes the time of a sample, and returns for each GPU its UUID, its state and its counters.
 
     Raises ``pynvml.NVMLError`` where NVML fails; a GPU that does not answer any more is left out.
     """
@@ -174,7 +174,9 @@ def _counters(nvml: ModuleType, handle: Any) -> HealthCounters:
 
     links = range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 0))
     # 0 replays, 1 recoveries, 2 damaged packets, 3 damaged data
-    errors = [count for link in links for kind in range(4) if (count := ask("NvLinkErrorCounter", link, kind)) is not None]
+    errors = [
+        count for link in links for kind in range(4) if (count := ask("NvLinkErrorCounter", link, kind)) is not None
+    ]
     return HealthCounters(
         corrected_errors=ask("TotalEccErrors", 0, 0),
         uncorrected_errors=ask("TotalEccErrors", 1, 0),

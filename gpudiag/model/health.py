@@ -48,7 +48,9 @@ class GpuHealth(Record):
 
     def rose(self) -> dict[str, int]:
         """Return by how much each counter rose."""
-        pairs = {name: (getattr(self.before, name), getattr(self.after, name)) for name in self.before.__struct_fields__}
+        pairs = {
+            name: (getattr(self.before, name), getattr(self.after, name)) for name in self.before.__struct_fields__
+        }
         return {
             name: after - before
             for name, (before, after) in pairs.items()

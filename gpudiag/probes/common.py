@@ -42,6 +42,10 @@ MATRIX = [[1.0, 2.0], [3.0, 4.0]]
 SQUARE = [[7.0, 10.0], [15.0, 22.0]]
 """``MATRIX`` times itself; exact in every floating-point format of a GPU, TF32 included."""
 
+ALL_PAIRS_UP_TO = 8
+"""Up to this many GPUs all pairs copy; with more, each GPU copies to some others, because the time grows with the
+square."""
+
 CUDNN_NEEDED = "9.3.0"
 """The cuDNN that TensorFlow 2.18-2.21 needs, by its own words: "Loaded runtime CuDNN library: 9.1.0 but source was
 compiled with: 9.3.0. CuDNN library needs to have matching major version and equal or higher minor version." (simulated)
@@ -357,3 +361,12 @@ def cudnn_serves(version: str) -> bool:
     """Return True if TensorFlow accepts this cuDNN: same major version, and not older."""
     found, needed = (tuple(map(int, re.findall(r"\d+", release)[:2])) for release in (version, CUDNN_NEEDED))
     return found[:1] == needed[:1] and found >= needed
+
+
+def pairs(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the source and the target of each copy between devices: all pairs, or of many devices a sample."""
+    count = len(devices)
+    apart = {step % count for far in range(count.bit_length()) for step in (1 << far, -1 << far)} - {0}
+    for number, device in enumerate(devices):
+        for step in range(1, count) if count <= ALL_PAIRS_UP_TO else sorted(apart):
+            yield device, devices[(number + step) % count]

@@ -1,4 +1,5 @@
-"""How the probes of level stress spend their time, and how they compare rates: GPUs with their twins, and the end of the time with its beginning.
+"""How the probes of level stress spend their time, and compare rates: of a GPU with its twins, and of the end of the
+time with its beginning.
 
 Nothing is compared with a table of cards. A difference counts if it is larger than :data:`FLOOR` and than
 :data:`SIGMAS` times its own error, which follows from how much the slices of each GPU differ among themselves.
@@ -78,6 +79,8 @@ et al., "Not All GPUs Are Created Equal", SC22, on V100 and A100)."""
 MUCH = 0.25
 """A GPU that is slower by more than this part is faulty: more than any healthy one in that study."""
 SIGMAS = 5.0
+
+
 @dataclass(frozen=True)
 class Rate:
     """The median rate of slices, with its relative standard error."""

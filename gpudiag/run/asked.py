@@ -30,9 +30,9 @@ class RequestedRun:
     TITLE: ClassVar[str] = "What runs, and how long"
 
     level: str | None = option(
-        "quick: only probes that fill no memory and are safe beside running jobs. stress: the probes that load all GPUs "
-        "for the time of --for, and no others. [default: full, but quick if other processes use a GPU and no SELECT is "
-        "given]",
+        "quick: only probes that fill no memory and are safe beside running jobs. stress: the probes that load all "
+        "GPUs for the time of --for, and no others. [default: full, but quick if other processes use a GPU and no "
+        "SELECT is given]",
         choices=("quick", "full", "stress"),
     )
     for_s: float = option(

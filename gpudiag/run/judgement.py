@@ -35,7 +35,7 @@ from gpudiag.model.health import GpuHealth
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
-from gpudiag.probe import Beside, LoadReading, Reading
+from gpudiag.probe import NOTHING_BESIDE, Beside, LoadReading, Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
 from gpudiag.run.diagnosis import PartResult
@@ -78,7 +78,7 @@ class Done(Record):
 Parts = Iterator[tuple[str, Callable[[], Done]]]
 
 
-def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside = Beside()) -> Row:
+def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside = NOTHING_BESIDE) -> Row:
     """Return ``row`` with the outcome that its reading gives; a reading that cannot be judged is broken.
 
     A probe with unknown facts never passes; if gpudiag itself is the reason, the probe is broken.
@@ -124,7 +124,7 @@ def _rows(subject: JudgedSubject) -> Parts:
 
 
 def _outcome(row: Row, entry: Entry, subject: JudgedSubject) -> Done:
-    beside = beside_of(row, subject.rows, subject.health) if entry.compares else Beside()
+    beside = beside_of(row, subject.rows, subject.health) if entry.compares else NOTHING_BESIDE
     return Done(outcome=judged(row, entry, subject.facts, subject.limits, beside).outcome)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -18,8 +19,8 @@ from gpudiag.hardware.waiting import WaitPlace
 from gpudiag.isolate import Bounds, Job, JobResult, scratch_folder
 from gpudiag.model.facts import SLOW_S, TimedCall
 from gpudiag.model.report import NoReading, Row
-from gpudiag.probes.comparison import last_announced
 from gpudiag.probe import Slice
+from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
 from gpudiag.run.load import LoadOrder
@@ -133,7 +134,7 @@ class ProbeRun:
         ``load`` is the order of a probe of level stress.
         """
         task = self.task
-        argument = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
+        argument: dict[str, Any] = {"probe": task.entry.name, "gpus": [msgspec.to_builtins(gpu) for gpu in task.gpus]}
         targets = {task.key: "gpudiag.run.worker:run_probe"}
         if load is not None:
             argument["load"] = load.argument

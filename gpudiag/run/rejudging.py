@@ -25,7 +25,9 @@ def rejudge(report: Report, work: judgement.Work = judgement.here) -> Report:
     A row keeps its outcome, with a note, if its reading lacks figures that its probe measures today.
     """
     saved = catalogue.decode_readings(report.rows)
-    subject = judgement.JudgedSubject(report.facts, report.gpus, saved, report.lines, report.limits, report.program, report.health)
+    subject = judgement.JudgedSubject(
+        report.facts, report.gpus, saved, report.lines, report.limits, report.program, report.health
+    )
     rows = judgement.rows_again(subject, work)
     diagnosis = judgement.diagnosed(msgspec.structs.replace(subject, rows=rows), work)
     trials = {

@@ -98,15 +98,15 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
         log=log_lines.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
     )
     if result.value is not None:
-        return _row_of_measurement(row, task, ended, result.value, facts, limits)
+        return _row_of_measurement(row, task, ended, facts, limits)
     assert result.cause is not None
     if ended.slices:  # what was measured until then counts
         kind = task.entry.reading
         assert kind is not None
         given = tuple(gpu.pci_bus_id for gpu in task.gpus)
         how = {"slices": ended.slices, "planned_s": ended.planned_s, "ended": result.detail}
-        reading = kind(given=given, seen=len(given), **how)
-        return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
+        row = msgspec.structs.replace(row, reading=kind(given=given, seen=len(given), **how))
+        return judgement.judged(row, task.entry, facts, limits)
     if result.cause is NoReading.INTERRUPTED:
         return msgspec.structs.replace(row, outcome=Interrupted(result.detail))
     if reason := _skipped_because(task, ended, result.cause, facts):
@@ -116,13 +116,12 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
     return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
 
 
-def _row_of_measurement(
-    row: Row, task: Task, ended: EndedProbe, value: bytes, facts: Facts, limits: Limits
-) -> Row:
+def _row_of_measurement(row: Row, task: Task, ended: EndedProbe, facts: Facts, limits: Limits) -> Row:
     """Return ``row`` with the child's measurement decoded and judged."""
     assert task.entry.reading is not None
+    assert ended.result.value is not None
     try:
-        measurement = msgspec.json.decode(value, type=Measurement)
+        measurement = msgspec.json.decode(ended.result.value, type=Measurement)
         kind = task.entry.reading if measurement.complete else GpuReading
         reading = msgspec.json.decode(measurement.reading, type=kind)
     except msgspec.ValidationError as error:

@@ -138,9 +138,7 @@ def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:
     return msgspec.structs.replace(facts, container=msgspec.structs.replace(facts.container, limits=now))
 
 
-def _compared(
-    rows: tuple[Row, ...], facts: Facts, limits: Limits, health: tuple[GpuHealth, ...]
-) -> tuple[Row, ...]:
+def _compared(rows: tuple[Row, ...], facts: Facts, limits: Limits, health: tuple[GpuHealth, ...]) -> tuple[Row, ...]:
     """Return ``rows``, those judged again that compare GPUs: now all of them have ended."""
     return tuple(
         judgement.judged(row, entry, facts, limits, judgement.beside_of(row, rows, health))

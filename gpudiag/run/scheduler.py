@@ -129,7 +129,9 @@ class Scheduler:
             return None
         if entry.name not in self._meetings:
             self._meetings[entry.name] = scratch_folder()
-        seconds = load_s(entry, tuple({run.task.entry.name: run.task.entry for run in self._runs}.values()), options.for_s)
+        seconds = load_s(
+            entry, tuple({run.task.entry.name: run.task.entry for run in self._runs}.values()), options.for_s
+        )
         return LoadOrder(self._meetings[entry.name].path, task.number, task.count, seconds)
 
     def _reason_to_skip(self, task: Task) -> str:

@@ -22,11 +22,11 @@ from gpudiag.model.reading import AnyReading
 from gpudiag.model.report import Finding, Gpu, Judged, Limits, Row, is_affected
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.place import Place, fitted_all
-from gpudiag.probe import Beside, FindingKind, Reading
+from gpudiag.probe import NOTHING_BESIDE, Beside, FindingKind, Reading
 
 
 def judge(
-    entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits, beside: Beside = Beside()
+    entry: Entry, reading: AnyReading | None, facts: Facts, limits: Limits, beside: Beside = NOTHING_BESIDE
 ) -> Judged:
     """Return the outcome of a row: of a probe's reading, or, for a row of the host, of the facts."""
     if entry.reading is not None:

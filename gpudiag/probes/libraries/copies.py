@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from gpudiag import fix, probe
 from gpudiag.model.report import Figure, Gap
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Context, Findings, Raised, Verified, fail, mib
-from gpudiag.probes.common import create_devices, in_time
+from gpudiag.probes.common import create_devices, in_time, pairs
 from gpudiag.probes.comparison import announce
 from gpudiag.record import Record
 from gpudiag.text import counted
@@ -69,9 +69,6 @@ ROUNDS_OF_ALL = 2000
 KEYS = 16
 """Keys that change the bytes in turn, so that the result of the previous round is wrong in the next one."""
 ROUND_BYTES = 64 << 10
-ALL_PAIRS_UP_TO = 8
-"""Up to this many GPUs all pairs copy; with more, each GPU copies to some others, because the time grows with the
-square."""
 SAMPLED = "of more than 8 GPUs each copies to those 1, 2, 4, 8 ... places before and after it"
 
 
@@ -256,15 +253,6 @@ def _copies_among(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for device in devices:
         yield from ((HOST, device), (PINNED, device), (device, PINNED))
     yield from pairs(devices)
-
-
-def pairs(devices: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the source and the target of each copy between devices: all pairs, or of many devices a sample."""
-    count = len(devices)
-    apart = {step % count for far in range(count.bit_length()) for step in (1 << far, -1 << far)} - {0}
-    for number, device in enumerate(devices):
-        for step in range(1, count) if count <= ALL_PAIRS_UP_TO else sorted(apart):
-            yield device, devices[(number + step) % count]
 
 
 _Part = TypeVar("_Part", DeviceCopy, Rounds)

@@ -164,7 +164,7 @@ def measure(ctx: Context) -> Reading:
     use = ctx.memory(gpu)
     filled = int((gpu.memory_total_bytes - use.used_bytes) * (1 - LEFT) - 2 * probe.FILLED_BYTES) if real else 0
     ctx.make_gpus()
-    kinds = {
+    kinds: dict[str, Callable[[int], Work]] = {
         "float32 product": lambda side: _product(tf, side, tf.float32, SINGLE, tf32=False),
         "TF32 product": lambda side: _product(tf, side, tf.float32, TF32, tf32=True),
         "float16 product": lambda side: _product(tf, side, tf.float16, HALF),
@@ -179,7 +179,10 @@ def measure(ctx: Context) -> Reading:
     told = load.meet("sides", sides)
     sides = {name: min(one[name] for one in told) for name in sides}
     works = [prepare(sides[name]) for name, prepare in kinds.items()]
-    works += [_memory(tf, filled or SIMULATED_BYTES, 256 * MIB if real else MIB), *_copies(tf, (64 if real else 1) * MIB)]
+    works += [
+        _memory(tf, filled or SIMULATED_BYTES, 256 * MIB if real else MIB),
+        *_copies(tf, (64 if real else 1) * MIB),
+    ]
     load.start()
     for began_s, until_s, alone in _turns(load):
         time.sleep(max(0.0, began_s - load.now()))
@@ -351,7 +354,9 @@ def _percent(deficit: Deficit) -> int:
 
 def _of_health(health: GpuHealth) -> Findings:
     """Judge what NVML said of the GPU meanwhile."""
-    working = [sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT]
+    working = [
+        sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT
+    ]
     for reason, words in SLOWED.items():
         slowed = [sample for sample in working if reason in (sample.slowed_by or ())]
         if len(slowed) > MOST_SLOWED * len(working):

@@ -2,9 +2,9 @@
 
 What it does
     Copies between GPUs, one pair after the other, for a tenth of the time of `--for`, compares every copy on the GPU
-    that gets it, and measures the rate of each pair in slices of about half a second. With more than 8 GPUs, each copies
-    to those that are 1, 2, 4, 8 ... places before and after it. The best link of each GPU is compared with the best
-    ones of the other GPUs, and each link with its way back.
+    that gets it, and measures the rate of each pair in slices of about half a second. With more than 8 GPUs, each
+    copies to those that are 1, 2, 4, 8 ... places before and after it. The best link of each GPU is compared with the
+    best ones of the other GPUs, and each link with its way back.
 Why it matters
     A link that is slow or sends packets again makes all GPUs of a training wait, and a path that corrupts data raises
     no error.
@@ -15,14 +15,12 @@ What to do
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
-from gpudiag.probes.common import create_devices
-from gpudiag.probes.libraries.copies import pairs
+from gpudiag.probes.common import create_devices, pairs
 from gpudiag.probes.under_load import Deficit, Rate, Work, anew, spend, works
 from gpudiag.text import counted
 
