@@ -20,7 +20,7 @@ import gpudiag.probes
 from gpudiag.errors import CatalogueError, UsageError, nearest, sentences
 from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
-from gpudiag.model.report import Finding, Judged, Row
+from gpudiag.model.report import Finding, Gap, Judged, Row
 from gpudiag.probe import (
     HEADINGS,
     NOTHING_BESIDE,
@@ -102,7 +102,7 @@ class Entry:
             figure=str(reading.figure()),
             table=reading.table(),
             limits=() if unusable else reading.limits(),
-            gaps=() if unusable else reading.gaps(),
+            gaps=() if unusable else (*reading.gaps(), *(item for item in judgements if isinstance(item, Gap))),
         )
 
 

@@ -39,7 +39,7 @@ from gpudiag.knowledge.variables import OVER_MEMORY
 from gpudiag.model.facts import Facts, GpuState
 from gpudiag.model.health import GpuHealth
 from gpudiag.model.reading import AnyReading
-from gpudiag.model.report import Figure, Finding, Gap, Gpu, Limit, Severity, Timeline
+from gpudiag.model.report import Broken, Figure, Finding, Gap, Gpu, Limit, NoReading, Severity, Timeline
 from gpudiag.record import Record
 from gpudiag.text import counted
 
@@ -269,7 +269,8 @@ class Verified(Record):
     pci_bus_id: str
 
 
-Judgement = Finding | Verified
+Judgement = Finding | Verified | Gap
+"""A judge yields a :class:`Gap` for what the measurement does not allow it to judge."""
 Findings = Iterator[Judgement]
 
 
@@ -332,6 +333,9 @@ class Slice(Record):
     rate: float
     """Floating-point operations, or bytes that were read, written or copied, in a second: of the fastest tenth of a
     second, in which the host was least in the way."""
+    waited: float | None = None
+    """For which part of that tenth of a second the process waited for a processor of the host; None if the kernel does
+    not count it."""
     results: int = 0
     """How many results were compared."""
     wrong: int = 0
@@ -342,14 +346,32 @@ class Slice(Record):
     """True if no other GPU of the node was under load."""
 
 
+_OF_GPUS = (NoReading.SIGNAL, NoReading.TIMEOUT, NoReading.UNKILLABLE, NoReading.OPERATION_FAILED, NoReading.NO_RESULT)
+"""How a process ends because of its GPU or the driver: killed by one of its own signals, in a call that hangs, by an
+operation that raises, or by a library that calls ``exit``."""
+
+
 class LoadReading(GpuReading, kw_only=True):
     """The reading of a probe of level stress: what it noted until it ended, however it ended."""
 
     slices: tuple[Slice, ...] = ()
+    load_began_s: float = 0.0
+    """Seconds from the beginning of the run to that of the load, to which the slices count."""
     planned_s: float = 0.0
     """For how many seconds the probe should have run."""
-    ended: str = ""
-    """How the process ended before its time, such as ``killed by SIGABRT``; "" if it ended by itself."""
+    ended: Broken | None = None
+    """How the process ended before its time, such as ``killed by SIGABRT``; None if it ended by itself."""
+
+    @property
+    def failed(self) -> Broken | None:
+        """How the process ended before its time, if that is the GPU's or the driver's doing; None otherwise."""
+        by_gpu = self.ended is not None and self.ended.cause in _OF_GPUS and not self.ended.by_the_run
+        return self.ended if by_gpu else None
+
+    @property
+    def measured_s(self) -> float:
+        """Until when, in seconds since the beginning of the load, something was measured."""
+        return max((part.began_s + part.seconds for part in self.slices), default=0.0)
 
 
 class Beside(Record):

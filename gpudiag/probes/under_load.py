@@ -1,17 +1,20 @@
-"""How the probes of level stress spend their time, and compare rates: of a GPU with its twins, and of the end of the
-time with its beginning.
+"""How the probes of level stress spend their time, and how they compare rates.
 
-Nothing is compared with a table of cards. A difference counts if it is larger than :data:`FLOOR` and than
-:data:`SIGMAS` times its own error, which follows from how much the slices of each GPU differ among themselves.
+GPUs are compared with others of their model, and the end of the time with its beginning; nothing is compared with a
+table of cards. A difference counts if it is larger than :data:`FLOOR` and than :data:`SIGMAS` times its own error,
+which follows from how much the slices of each GPU differ among themselves. Slices in which the host was in the way do
+not count.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpudiag.probe import Load, LoadReading, Slice
@@ -20,7 +23,7 @@ from gpudiag.probes.comparison import announce
 SLICE_S = 0.5
 """Length of a slice; shorter if the time is short, longer if it is long."""
 MOST_SLICES = 240
-"""The most slices of a process: """
+"""The most slices of a process and a turn, so that a report of an hour is not larger than one of two minutes."""
 LEAST_SLICES = 3
 """With fewer slices of a kind of work, nothing is known about their noise."""
 LOOKS = 5
@@ -52,17 +55,33 @@ def spend(load: Load, works: Sequence[Work], until_s: float, *, alone: bool) -> 
         if began_s + slice_s / 2 > until_s:
             return
         announce(work.name, work.device)
-        steps, wrong, where, fastest_s = 0, 0, "", math.inf
-        while (now := load.now()) < min(began_s + slice_s, until_s):
+        steps, wrong, where = 0, 0, ""
+        fastest_s, waited = math.inf, None
+        while load.now() < min(began_s + slice_s, until_s):
+            before, now = waited_s(), load.now()
             counts = [work.step() for _ in range(work.batch)]
             found = sum(int(count) for count in counts)  # waits for the device
             took_s = load.now() - now
             if found and not where:
                 where = work.where()
-            steps, wrong, fastest_s = steps + work.batch, wrong + found, min(fastest_s, took_s / work.batch)
+            if took_s / work.batch < fastest_s:
+                fastest_s = took_s / work.batch
+                waited = None if before is None else round(((waited_s() or before) - before) / took_s, 3)
+            steps, wrong = steps + work.batch, wrong + found
             work.batch = max(1, min(1000, round(work.batch * slice_s / LOOKS / max(took_s, 1e-4))))
-        seconds, rate = load.now() - began_s, work.amount / fastest_s
-        load.note(Slice(round(began_s, 3), round(seconds, 3), work.name, rate, steps, wrong, where, alone))
+        seconds, rate = round(load.now() - began_s, 3), work.amount / fastest_s
+        load.note(Slice(round(began_s, 3), seconds, work.name, rate, waited, steps, wrong, where, alone))
+
+
+def waited_s() -> float | None:
+    """Return for how many seconds the threads of this process have waited for a processor; None if the kernel does not
+    count it."""
+    found = None
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended, or the kernel counts nothing
+            ran_and_waited = (thread / "schedstat").read_bytes().split()
+            found = (found or 0.0) + int(ran_and_waited[1]) / 1e9
+    return found
 
 
 def anew(tf: Any, tensor: Any) -> Any:
@@ -79,6 +98,14 @@ et al., "Not All GPUs Are Created Equal", SC22, on V100 and A100)."""
 MUCH = 0.25
 """A GPU that is slower by more than this part is faulty: more than any healthy one in that study."""
 SIGMAS = 5.0
+"""A difference that is not so many times as large as its standard error may be noise."""
+MOST_WAITED = 0.03
+"""A slice whose process waited longer than this part of its fastest tenth of a second says nothing of the GPU: the
+host was busy."""
+
+
+def is_quiet(part: Slice) -> bool:
+    return part.waited is None or part.waited <= MOST_WAITED
 
 
 @dataclass(frozen=True)
@@ -90,8 +117,8 @@ class Rate:
 
     @classmethod
     def of(cls, slices: Sequence[Slice]) -> Rate | None:
-        """Return the rate; None if there are too few slices."""
-        rates = [part.rate for part in slices if part.rate > 0]
+        """Return the rate; None if there are too few slices in which the host was not in the way."""
+        rates = [part.rate for part in slices if part.rate > 0 and is_quiet(part)]
         if len(rates) < LEAST_SLICES:
             return None
         value = statistics.median(rates)
@@ -122,20 +149,34 @@ class Deficit:
         return self.value > max(MUCH, SIGMAS * self.error)
 
 
-def works(reading: LoadReading, *, copies: bool) -> dict[str, list[Slice]]:
-    """Return the slices under the load of all GPUs, by kind of work: copies, or all else."""
+COPIES = "copy"
+"""How the names of copies begin."""
+
+
+def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
+    """Return the slices under the load of all GPUs, by kind of work."""
     found: dict[str, list[Slice]] = {}
     for part in reading.slices:
-        if not part.alone and part.work.startswith("copy") == copies:
+        if not part.alone:
             found.setdefault(part.work, []).append(part)
     return found
 
 
-def behind_twins(reading: LoadReading, twins: Iterable[LoadReading], *, copies: bool) -> dict[str, Deficit]:
+def disturbed(reading: LoadReading) -> list[Slice]:
+    """Return all slices of the kinds of work whose rate is not known because the host was busy."""
+    return [
+        part
+        for slices in by_work(reading).values()
+        if len(slices) >= LEAST_SLICES > sum(map(is_quiet, slices))
+        for part in slices
+    ]
+
+
+def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Deficit]:
     """Return by how much a GPU is slower than the median of its twins, by kind of work."""
-    own, others = works(reading, copies=copies), [works(twin, copies=copies) for twin in twins]
+    others = [by_work(twin) for twin in twins]
     found = {}
-    for work, slices in own.items():
+    for work, slices in by_work(reading).items():
         rate = Rate.of(slices)
         rates = [known for other in others if (known := Rate.of(other.get(work, ()))) is not None]
         if rate is not None and rates:
@@ -146,18 +187,18 @@ def behind_twins(reading: LoadReading, twins: Iterable[LoadReading], *, copies: 
 def slowing(reading: LoadReading) -> dict[str, Deficit]:
     """Return by how much a GPU was slower in the last third of the time than in the first, by kind of work."""
     found = {}
-    for work, slices in works(reading, copies=False).items():
+    for work, slices in by_work(reading).items():
         third = len(slices) // 3
         first, last = Rate.of(slices[:third]), Rate.of(slices[len(slices) - third :])
-        if first is not None and last is not None:
+        if first is not None and last is not None and not work.startswith(COPIES):
             found[work] = Deficit.of(last, [first])
     return found
 
 
-def typical(deficits: dict[str, Deficit]) -> Deficit | None:
-    """Return the median of the deficits of all kinds of work: a GPU that is slow is slow in all of them."""
-    if not deficits:
+def typical(deficits: Iterable[Deficit]) -> Deficit | None:
+    """Return the median of deficits, of several kinds of work; None if there are none."""
+    known = list(deficits)
+    if not known:
         return None
-    values = [deficit.value for deficit in deficits.values()]
-    errors = [deficit.error for deficit in deficits.values()]
-    return Deficit(statistics.median(values), statistics.median(errors) / math.sqrt(len(errors)))
+    error = statistics.median(deficit.error for deficit in known) / math.sqrt(len(known))
+    return Deficit(statistics.median(deficit.value for deficit in known), error)

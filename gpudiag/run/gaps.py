@@ -72,6 +72,8 @@ def _of_absent_probes(report: Report) -> Iterator[Gap]:
             continue
         if listing.matches(entry.name, report.skip):
             why = "left out by --skip"
+        elif entry.probe.stress and report.level.name != "stress":
+            why = "only at --level stress"
         else:
             why = "level quick" if report.level.name == "quick" and not entry.probe.quick else "not selected"
         if entry.name in _BY_PROBE:

@@ -28,6 +28,18 @@ ASK_THE_DRIVER = ("driver", "nvml", "cuda", "calls")
 def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
     """Gather each family of facts in a separate child; a family that does not answer is ``Unknown``."""
     session.observer.phase("host facts")
+    facts = Facts(**_gathered(session, families))  # type: ignore[arg-type]  # decoded as the types of its fields
+    session.gpu_watch.driver_s = driver_s(facts)
+    return facts
+
+
+def with_new_facts(session: Session, facts: Facts, families: tuple[str, ...]) -> Facts:
+    """Return ``facts`` with these families as they are now; those that do not answer any more are kept."""
+    new = _gathered(session, families)
+    return msgspec.structs.replace(facts, **{name: it for name, it in new.items() if not isinstance(it, Unknown)})
+
+
+def _gathered(session: Session, families: tuple[str, ...]) -> dict[str, hostfacts.FactFamily]:
     # The servers clear or replace these for children, and they are facts too.
     own = {name: os.environ.get(name) for name in (*REPLACED, "TMPDIR")}
     root = {} if session.options.machine.root is None else {"root": str(session.options.machine.root)}
@@ -59,9 +71,7 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
     if isinstance(known := gathered.get("calls"), CallFacts) and not known.driver_hangs:
         new = {call.name: call for call in hung if call is not None}
         gathered["calls"] = CallFacts((*known.calls, *new.values()))
-    facts = Facts(**gathered)  # type: ignore[arg-type]  # each family was decoded as the type of its field
-    session.gpu_watch.driver_s = driver_s(facts)
-    return facts
+    return gathered
 
 
 def _hung_call(result: JobResult, standstill: Standstill) -> TimedCall | None:

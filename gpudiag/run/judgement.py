@@ -34,7 +34,7 @@ from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.health import GpuHealth
 from gpudiag.model.program import ProgramTrace
 from gpudiag.model.reading import decode_hook
-from gpudiag.model.report import AnyOutcome, Broken, Gpu, Judged, Limits, NoReading, Row, Skipped
+from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, Judged, Limits, NoReading, Row, Skipped
 from gpudiag.probe import NOTHING_BESIDE, Beside, LoadReading, Reading
 from gpudiag.record import Record
 from gpudiag.run import diagnosis, views
@@ -87,7 +87,7 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside 
     reasons = "; ".join(dict.fromkeys(family.reason for family in unknown.values()))
     outcome: AnyOutcome
     try:
-        outcome = views.judge(entry, row.reading, facts, limits, beside)
+        outcome = _of_the_whole_time(views.judge(entry, row.reading, facts, limits, beside), row.reading)
         msgspec.json.encode(outcome)  # a text that JSON cannot hold must not cost the whole report
     except msgspec.ValidationError as error:
         outcome = Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}")
@@ -98,6 +98,17 @@ def judged(row: Row, entry: Entry, facts: Facts, limits: Limits, beside: Beside 
     elif unknown and isinstance(outcome, Judged) and not outcome.findings:
         outcome = Skipped(f"the facts that it judges are not known ({', '.join(unknown)}): {reasons}")
     return msgspec.structs.replace(row, outcome=outcome)
+
+
+def _of_the_whole_time(outcome: Judged, reading: object) -> AnyOutcome:
+    """Return ``outcome``; if the load did not have its time, for no fault of the GPU, and nothing was found until then:
+    how it ended."""
+    if not isinstance(reading, LoadReading) or reading.ended is None or reading.failed or outcome.findings:
+        return outcome
+    until = f"{reading.ended.detail}; nothing was found in {reading.measured_s:.0f} of {reading.planned_s:.0f} s"
+    if reading.ended.cause is NoReading.INTERRUPTED:
+        return Interrupted(until)
+    return reading.ended
 
 
 def beside_of(row: Row, rows: Iterable[Row], health: tuple[GpuHealth, ...]) -> Beside:

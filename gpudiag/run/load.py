@@ -48,6 +48,7 @@ class Company:
     def start(self) -> None:
         # CLOCK_MONOTONIC is one clock for all processes of a Linux system.
         self._began = max(self.meet("start", time.monotonic()))
+        folders.write(_start_of(self._folder, self.number), json.dumps(self._began))
 
     def now(self) -> float:
         return time.monotonic() - self._began
@@ -76,22 +77,30 @@ class LoadOrder:
         with contextlib.suppress(OSError):
             _gone(self.folder, self.number).touch()
 
-    def noted(self) -> tuple[Slice, ...]:
-        """Return what the process has noted; a line that was cut short is left out."""
+    def noted(self, run_began: float) -> dict[str, Any]:
+        """Return the fields of a :class:`gpudiag.probe.LoadReading` that follow from what the process has noted, until
+        now; ``run_began`` is a time of ``time.monotonic()``."""
+        began_s = 0.0
+        with contextlib.suppress(OSError, ValueError):  # it ended before it began
+            began_s = round(float(_start_of(self.folder, self.number).read_text()) - run_began, 2)
+        return {"slices": tuple(self._slices()), "planned_s": round(self.seconds, 1), "load_began_s": began_s}
 
-        def slices() -> Iterator[Slice]:
-            for line in _notes_of(self.folder, self.number).read_bytes().splitlines():
-                with contextlib.suppress(msgspec.MsgspecError):
-                    yield msgspec.json.decode(line, type=Slice)
-
+    def _slices(self) -> Iterator[Slice]:
         try:
-            return tuple(slices())
+            lines = _notes_of(self.folder, self.number).read_bytes().splitlines()
         except OSError:  # it ended before it began
-            return ()
+            return
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):  # cut short
+                yield msgspec.json.decode(line, type=Slice)
 
 
 def _notes_of(folder: Path, number: int) -> Path:
     return folder / f"notes.{number}"
+
+
+def _start_of(folder: Path, number: int) -> Path:
+    return folder / f"began.{number}"
 
 
 def _gone(folder: Path, number: int) -> Path:

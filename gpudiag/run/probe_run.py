@@ -19,7 +19,6 @@ from gpudiag.hardware.waiting import WaitPlace
 from gpudiag.isolate import Bounds, Job, JobResult, scratch_folder
 from gpudiag.model.facts import SLOW_S, TimedCall
 from gpudiag.model.report import NoReading, Row
-from gpudiag.probe import Slice
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
@@ -87,10 +86,8 @@ class EndedProbe:
     """How the probe itself ended; the output includes that of a second process that broke the probe."""
     slow_call: TimedCall | None
     stuck: Stuck | None
-    slices: tuple[Slice, ...] = ()
-    """What a probe of level stress has noted."""
-    planned_s: float = 0.0
-    """For how long it should have run."""
+    load: LoadOrder | None = None
+    """The order of a probe of level stress, which has its notes."""
 
 
 @dataclass(frozen=True)
@@ -228,10 +225,9 @@ class ProbeRun:
         if peer := running.failed_peer:  # its last words say why
             ending = replace(ending, stdout=ending.stdout + peer.stdout, stderr=ending.stderr + peer.stderr)
         stuck = self.state if isinstance(self.state, Stuck) else None
-        self.state = EndedProbe(ending, running.slow_call, stuck)
-        if (load := running.load) is not None:
-            self.state = replace(self.state, slices=load.noted(), planned_s=load.seconds)
-            load.leave()
+        self.state = EndedProbe(ending, running.slow_call, stuck, running.load)
+        if running.load is not None:
+            running.load.leave()
 
     def _record_slow_calls(self, process: ProbeProcess, jobs: Jobs, watch: GpuWatch) -> None:
         running = self._running()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -97,15 +98,16 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
         placements=parse_placements(lines),
         log=log_lines.of_a_child(lines, KEPT_LINES, KEPT_OTHERS, KEPT_CHARACTERS),
     )
+    noted = {} if ended.load is None else ended.load.noted(run_began)
     if result.value is not None:
-        return _row_of_measurement(row, task, ended, facts, limits)
+        row = _with_measurement(row, task, result.value, noted)
+        return row if row.reading is None else judgement.judged(row, task.entry, facts, limits)
     assert result.cause is not None
-    if ended.slices:  # what was measured until then counts
+    if noted.get("slices"):  # what was measured until then counts
         kind = task.entry.reading
         assert kind is not None
-        given = tuple(gpu.pci_bus_id for gpu in task.gpus)
-        how = {"slices": ended.slices, "planned_s": ended.planned_s, "ended": result.detail}
-        row = msgspec.structs.replace(row, reading=kind(given=given, seen=len(given), **how))
+        given, end = tuple(gpu.pci_bus_id for gpu in task.gpus), Broken(result.cause, result.detail)
+        row = msgspec.structs.replace(row, reading=kind(given=given, seen=len(given), ended=end, **noted))
         return judgement.judged(row, task.entry, facts, limits)
     if result.cause is NoReading.INTERRUPTED:
         return msgspec.structs.replace(row, outcome=Interrupted(result.detail))
@@ -116,20 +118,18 @@ def row_of_run(task: Task, ended: EndedProbe, run_began: float, facts: Facts, li
     return judgement.judged(msgspec.structs.replace(row, reading=reading), task.entry, facts, limits)
 
 
-def _row_of_measurement(row: Row, task: Task, ended: EndedProbe, facts: Facts, limits: Limits) -> Row:
-    """Return ``row`` with the child's measurement decoded and judged."""
+def _with_measurement(row: Row, task: Task, value: bytes, noted: Mapping[str, Any]) -> Row:
+    """Return ``row`` with the child's measurement decoded, and what it has ``noted``; broken if it is malformed."""
     assert task.entry.reading is not None
-    assert ended.result.value is not None
     try:
-        measurement = msgspec.json.decode(ended.result.value, type=Measurement)
+        measurement = msgspec.json.decode(value, type=Measurement)
         kind = task.entry.reading if measurement.complete else GpuReading
         reading = msgspec.json.decode(measurement.reading, type=kind)
     except msgspec.ValidationError as error:
         return msgspec.structs.replace(row, outcome=Broken(NoReading.BAD_RESULT, f"its reading is malformed: {error}"))
     if isinstance(reading, LoadReading):
-        reading = msgspec.structs.replace(reading, slices=ended.slices, planned_s=ended.planned_s)
-    row = msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
-    return judgement.judged(row, task.entry, facts, limits)
+        reading = msgspec.structs.replace(reading, **noted)
+    return msgspec.structs.replace(row, reading=reading, timelines=measurement.timelines)
 
 
 def _skipped_because(task: Task, ended: EndedProbe, cause: NoReading, facts: Facts) -> str:

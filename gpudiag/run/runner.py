@@ -19,12 +19,13 @@ from gpudiag.model.facts import CallFacts, Facts, Limit, TimedCall, Unknown
 from gpudiag.model.health import GpuHealth
 from gpudiag.model.report import SCHEMA_VERSION, Broken, Judged, Level, Limits, NoReading, Report, Row, conclude
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probe import LoadReading
 from gpudiag.run import attempts, judgement
 from gpudiag.run.accounts import account
 from gpudiag.run.bisected import with_bisection
 from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
-from gpudiag.run.gathering import gather_facts
+from gpudiag.run.gathering import gather_facts, with_new_facts
 from gpudiag.run.gpu_watch import longest
 from gpudiag.run.health import Watch, watching
 from gpudiag.run.options import Observer, Options
@@ -71,6 +72,8 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
                 watch = stack.enter_context(watching(environment_for(options.machine), session.began))
             rows = scheduler.rows(planned(entries, gpus))
             health = watch.gpus()
+        if _failed_on_a_gpu(rows) and not session.stopped():
+            facts = with_new_facts(session, facts, ("kernel",))
         rows = _compared(rows, facts, options.limits, health)
         if calls := session.gpu_watch.calls:
             facts = _with_calls(facts, calls)
@@ -138,11 +141,16 @@ def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:
     return msgspec.structs.replace(facts, container=msgspec.structs.replace(facts.container, limits=now))
 
 
+def _failed_on_a_gpu(rows: tuple[Row, ...]) -> bool:
+    """Return whether the driver may have written something into the kernel's log since the facts were gathered."""
+    return any(row.devices and (isinstance(row.outcome, Broken) or row.status == "fail") for row in rows)
+
+
 def _compared(rows: tuple[Row, ...], facts: Facts, limits: Limits, health: tuple[GpuHealth, ...]) -> tuple[Row, ...]:
     """Return ``rows``, those judged again that compare GPUs: now all of them have ended."""
     return tuple(
         judgement.judged(row, entry, facts, limits, judgement.beside_of(row, rows, health))
-        if (entry := catalogue.get(row.probe)).compares and isinstance(row.outcome, Judged)
+        if (entry := catalogue.get(row.probe)).compares and isinstance(row.reading, LoadReading)
         else row
         for row in rows
     )

@@ -18,13 +18,15 @@ What to do
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpudiag import fix, probe
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.health import GpuHealth
+from gpudiag.model.report import SIMULATED, Gap
 from gpudiag.probe import (
     MIB,
     SEE_THE_CAUSE,
@@ -39,7 +41,19 @@ from gpudiag.probe import (
     warn,
 )
 from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
-from gpudiag.probes.under_load import Deficit, Work, anew, behind_twins, slowing, spend, typical
+from gpudiag.probes.under_load import (
+    COPIES,
+    Deficit,
+    Rate,
+    Work,
+    anew,
+    behind,
+    by_work,
+    disturbed,
+    slowing,
+    spend,
+    typical,
+)
 from gpudiag.text import counted
 
 PROBE = probe.Probe(
@@ -60,19 +74,34 @@ class Fault(probe.GpuFaults):
         do=probe.trust_no("result of this GPU"),
     )
     slow = warn(
-        "{percent} % slower than the median of {others} of its model",
+        "{percent} % slower than {others}",
         means="The GPU is slower than others of its model, by more than healthy ones differ.",
         do=_LOOK,
     )
     very_slow = fail(
-        "{percent} % slower than the median of {others} of its model",
+        "{percent} % slower than {others}",
         means="The GPU is much slower than others of its model.",
         do=_LOOK,
     )
+    slow_work = warn(
+        "{work}: {percent} % slower than {others}",
+        means="One kind of work is much slower on the GPU than on others of its model.",
+        do=_LOOK,
+    )
     slow_copies = warn(
-        "copies between it and the host are {percent} % slower than the median of {others} of its model",
-        means="The link of the GPU is slower than that of others of its model.",
+        "copies between it and the host are {percent} % slower than those of {others}",
+        means="The link of the GPU is much slower than that of others of its model.",
         do=fix.nvidia_smi("its link: generation and width", "-q"),
+    )
+    narrow = warn(
+        "its link to the host is PCI Express {now} under load, and could be {most}",
+        means="The link of the GPU has fewer lanes, or a lower generation, than the GPU and its slot can have.",
+        do=fix.nvidia_smi("its link: generation and width", "-q"),
+    )
+    under_link = warn(
+        "{work}: {rate}, less than half of the {allowed} of its link (PCI Express {link})",
+        means="Copies reach less than half of what the link of the GPU can move.",
+        do=fix.nvidia_smi("how the GPUs and the processors are connected", "topo -m"),
     )
     slower_with_time = warn(
         "{percent} % slower in the last third of the time than in the first",
@@ -132,6 +161,14 @@ COUNTERS = {
     "pcie_replays": "packets sent again on its PCI Express link",
     "nvlink_errors": "errors of its NVLinks",
 }
+
+
+LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+"""Bytes in a second that a lane of PCI Express moves in one direction, by generation (PCI-SIG)."""
+LEAST_OF_LINK = 0.5
+"""Copies of pinned memory reach 75 to 90 % of what the link moves; if they reach less than this part, something else
+is in the way."""
+COPIED = ("copy to the GPU", "copy to the host and back")
 
 
 class Reading(probe.LoadReading):
@@ -301,51 +338,80 @@ def _copies(tf: Any, size: int) -> Iterator[Work]:
         with tf.device("GPU:0"):
             return tf.math.count_nonzero(tf.not_equal(tf.identity(anew(tf, pinned)), there))
 
-    def to_host() -> Any:
+    def back() -> Any:
         with tf.device("CPU:0"):
-            back = tf.identity(anew(tf, there))
-        return numpy.count_nonzero(back.numpy() != numbers)
+            here = tf.identity(anew(tf, there))
+        with tf.device("GPU:0"):
+            return tf.math.count_nonzero(tf.not_equal(tf.identity(here), there))
 
-    yield Work("copy to the GPU", float(size), to_gpu, lambda: f"in a copy of {size >> 20} MiB to the GPU")
-    yield Work("copy to the host", float(size), to_host, lambda: f"in a copy of {size >> 20} MiB to the host")
+    to_gpu_name, back_name = COPIED
+    yield Work(to_gpu_name, float(size), to_gpu, lambda: f"in a copy of {size >> 20} MiB to the GPU")
+    yield Work(back_name, 2.0 * size, back, lambda: f"in a copy of {size >> 20} MiB to the host and back")
 
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     yield from _of_results(reading)
-    twins = _twins(reading, facts, beside)
-    for copies, (kind, much) in {False: (Fault.slow, Fault.very_slow), True: (Fault.slow_copies,) * 2}.items():
-        behind = typical(behind_twins(reading, twins, copies=copies))
-        if behind is not None and behind.counts:
-            slow = much if behind.is_much and len(twins) > 1 else kind
-            yield slow.found(percent=_percent(behind), others=counted(len(twins), "GPU"))
-    fell = typical(slowing(reading))
-    if fell is not None and fell.counts:
-        yield Fault.slower_with_time.found(percent=_percent(fell))
-    for health in beside.health:
-        if health.gpu in {device.uuid for device in facts.nvml_devices if device.pci_bus_id in reading.given}:
-            yield from _of_health(health)
-    if reading.ended:
-        last = max((part.began_s + part.seconds for part in reading.slices), default=0.0)
-        yield Fault.ended.found(seconds=round(last, 1), planned=reading.planned_s, how=reading.ended)
-    elif reading.slices:
+    devices = [device for device in facts.nvml_devices if device.pci_bus_id in reading.given]
+    yield from _of_rates(reading, _twins(reading, facts, beside))
+    for device in devices:
+        for health in beside.health:
+            if health.gpu == device.uuid:
+                yield from _of_health(health)
+                yield from _of_link(reading, device, health)
+    if reading.failed is not None:
+        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
+        yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
+    elif reading.slices and reading.ended is None:
         yield from map(Verified, reading.given)
 
 
 def _of_results(reading: Reading) -> Findings:
-    by_work: dict[str, list[Slice]] = {}
+    kinds: dict[str, list[Slice]] = {}
     for part in reading.slices:
-        by_work.setdefault(part.work, []).append(part)
-    for work, parts in by_work.items():
+        kinds.setdefault(part.work, []).append(part)
+    for work, parts in kinds.items():
         if wrong := sum(part.wrong for part in parts):
             where = next(part.where for part in parts if part.wrong)
             yield Fault.wrong.found(work=work, results=sum(part.results for part in parts), wrong=wrong, where=where)
 
 
 def _twins(reading: Reading, facts: Facts, beside: Beside) -> list[LoadReading]:
-    """Return the readings of the other GPUs of the same model."""
-    names = {device.pci_bus_id: device.name for device in facts.nvml_devices}
-    own = [names.get(pci) for pci in reading.given]
-    return [other for other in beside.others if [names.get(pci) for pci in other.given] == own]
+    """Return the readings of the other GPUs of the same model; MIG instances have none, as they need not be alike."""
+    models = {device.pci_bus_id: device.name for device in facts.nvml_devices if not device.mig_uuids}
+    own = [models.get(pci) for pci in reading.given]
+    return [other for other in beside.others if None not in own and [models.get(pci) for pci in other.given] == own]
+
+
+def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
+    """Compare the rates with those of the other GPUs of the model, and with those of the beginning."""
+    others = "the other GPU of its model" if len(twins) == 1 else f"the median of {len(twins)} other GPUs of its model"
+    deficits = behind(reading, twins)
+    products = {work: deficit for work, deficit in deficits.items() if not work.startswith(COPIES)}
+    whole = typical(products.values())
+    if whole is not None and whole.counts:
+        # Which of two is the odd one, nobody knows.
+        kind = Fault.very_slow if whole.is_much and len(twins) > 1 else Fault.slow
+        yield kind.found(percent=_percent(whole), others=others)
+    else:
+        for work, deficit in products.items():
+            if deficit.is_much:
+                yield Fault.slow_work.found(work=work, percent=_percent(deficit), others=others)
+    copies = typical(deficit for work, deficit in deficits.items() if work not in products)
+    # GPUs at another socket's memory are slower to reach, and as they should be.
+    if copies is not None and copies.is_much:
+        yield Fault.slow_copies.found(percent=_percent(copies), others=others)
+    fell = typical(slowing(reading).values())
+    if fell is not None and fell.counts:
+        yield Fault.slower_with_time.found(percent=_percent(fell))
+    if hidden := disturbed(reading):
+        waited = statistics.median(part.waited or 0.0 for part in hidden)
+        kinds = counted(len({part.work for part in hidden}), "kind")
+        yield Gap(
+            f"rates of {kinds} of work",
+            f"the host was busy: the process waited for a processor in {100 * waited:.0f} % of the time",
+        )
+    elif reading.slices and not twins:
+        yield Gap("rates", "no other GPU of its model is here, and there is no table of cards")
 
 
 def _percent(deficit: Deficit) -> int:
@@ -372,3 +438,32 @@ def _of_health(health: GpuHealth) -> Findings:
         if counter in rose:
             kind = Fault.uncorrected if counter in ("uncorrected_errors", "remapped_rows") else Fault.counted
             yield kind.found(count=rose[counter], what=words)
+
+
+def _of_link(reading: Reading, device: NvmlDevice, health: GpuHealth) -> Findings:
+    """Judge the link to the host by what it should be, and the copies by what it is."""
+    state = device.state
+    links = [(it.pcie_generation, it.pcie_width) for it in health.samples if it.pcie_generation and it.pcie_width]
+    if not links or state.virtualization not in ("none", None):  # the hypervisor shows what it likes
+        return
+    best = max(links)  # at rest the generation falls
+    most = (state.pcie_generation_max or best[0], state.pcie_width_max or best[1])
+    if best[0] < most[0] or best[1] < most[1]:
+        yield Fault.narrow.found(now=_link(best), most=_link(most))
+    if device.name.startswith(SIMULATED):
+        return
+    allowed = best[1] * LANE_BYTES.get(best[0], 0.0)
+    for work, slices in by_work(reading).items():
+        rate = Rate.of(slices)
+        if work in COPIED and rate is not None and allowed and rate.value < LEAST_OF_LINK * allowed:
+            yield Fault.under_link.found(
+                work=work, rate=gigabytes(rate.value), allowed=gigabytes(allowed), link=_link(best)
+            )
+
+
+def _link(link: tuple[int, int]) -> str:
+    return f"generation {link[0]} x{link[1]}"
+
+
+def gigabytes(rate: float) -> str:
+    return f"{rate / 1e9:.3g} GB/s"

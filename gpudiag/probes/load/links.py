@@ -21,7 +21,7 @@ from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
 from gpudiag.probes.common import create_devices, pairs
-from gpudiag.probes.under_load import Deficit, Rate, Work, anew, spend, works
+from gpudiag.probes.under_load import Deficit, Rate, Work, anew, by_work, spend
 from gpudiag.text import counted
 
 PROBE = probe.Probe(
@@ -48,7 +48,7 @@ class Fault(probe.ReplicaFaults):
         do=_TOPOLOGY,
     )
     ended = fail(
-        "after {seconds} s of copies: {how}",
+        "after {seconds} of {planned} s under load: {how}",
         means="A GPU, or the link between two, failed under load.",
         do=SEE_THE_CAUSE,
     )
@@ -98,7 +98,7 @@ def measure(ctx: Context) -> Reading:
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     del facts, beside
     rates: dict[tuple[str, str], Rate] = {}
-    for work, slices in works(reading, copies=True).items():
+    for work, slices in by_work(reading).items():
         if wrong := sum(part.wrong for part in slices):
             yield Fault.wrong.found(work=work, results=sum(part.results for part in slices), wrong=wrong)
         _, source, _, target = work.split()
@@ -117,6 +117,6 @@ def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
         if len(others) > 1 and (behind := Deficit.of(rate, others)).is_much:
             percent = round(100 * behind.value)
             yield Fault.slow_gpu.found(device=device, percent=percent, others=counted(len(others), "other GPU"))
-    if reading.ended:
-        last = max((part.began_s + part.seconds for part in reading.slices), default=0.0)
-        yield Fault.ended.found(seconds=round(last, 1), how=reading.ended)
+    if reading.failed is not None:
+        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
+        yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
