@@ -368,6 +368,12 @@ class LoadReading(GpuReading, kw_only=True):
         by_gpu = self.ended is not None and self.ended.cause in _OF_GPUS and not self.ended.by_the_run
         return self.ended if by_gpu else None
 
+    def outcome_of(self, what: str) -> str:
+        """Return how many results there were, called ``what``, and whether all are right, in a few words."""
+        wrong = sum(part.wrong for part in self.slices)
+        right = counted(wrong, "wrong element") if wrong else "all right"
+        return f"{sum(part.results for part in self.slices)} {what}, {right}"
+
     @property
     def measured_s(self) -> float:
         """Until when, in seconds since the beginning of the load, something was measured."""

@@ -45,5 +45,5 @@ ABILITIES = (
         "",
         words=("MultiWorkerMirroredStrategy(", 'environ["TF_CONFIG"]'),
     ),
-    Ability("hours under load: heat, power, clocks"),
+    Ability("heat, power and clocks under load", "load.gpus"),
 )

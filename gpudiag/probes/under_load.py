@@ -2,8 +2,8 @@
 
 GPUs are compared with others of their model, and the end of the time with its beginning; nothing is compared with a
 table of cards. A difference counts if it is larger than :data:`FLOOR` and than :data:`SIGMAS` times its own error,
-which follows from how much the slices of each GPU differ among themselves. Slices in which the host was in the way do
-not count.
+which follows from how much the slices of each GPU differ among themselves. What is suspected to be slow has the rate
+that it would have had if its process had never waited for a processor: a busy host makes no GPU slow.
 """
 
 from __future__ import annotations
@@ -99,13 +99,9 @@ MUCH = 0.25
 """A GPU that is slower by more than this part is faulty: more than any healthy one in that study."""
 SIGMAS = 5.0
 """A difference that is not so many times as large as its standard error may be noise."""
-MOST_WAITED = 0.03
-"""A slice whose process waited longer than this part of its fastest tenth of a second says nothing of the GPU: the
-host was busy."""
-
-
-def is_quiet(part: Slice) -> bool:
-    return part.waited is None or part.waited <= MOST_WAITED
+MOST_WAITED = 0.5
+"""A slice whose process waited for a processor in more than this part of its fastest tenth of a second does not
+count."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +112,16 @@ class Rate:
     error: float
 
     @classmethod
-    def of(cls, slices: Sequence[Slice]) -> Rate | None:
-        """Return the rate; None if there are too few slices in which the host was not in the way."""
-        rates = [part.rate for part in slices if part.rate > 0 and is_quiet(part)]
+    def of(cls, slices: Sequence[Slice], *, at_best: bool = False) -> Rate | None:
+        """Return the rate; None if there are too few slices.
+
+        ``at_best``: as it would have been had the process never waited for a processor.
+        """
+        rates = [
+            part.rate / (1 - (part.waited or 0.0) * at_best)
+            for part in slices
+            if part.rate > 0 and (part.waited or 0.0) <= MOST_WAITED
+        ]
         if len(rates) < LEAST_SLICES:
             return None
         value = statistics.median(rates)
@@ -162,14 +165,9 @@ def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
     return found
 
 
-def disturbed(reading: LoadReading) -> list[Slice]:
-    """Return all slices of the kinds of work whose rate is not known because the host was busy."""
-    return [
-        part
-        for slices in by_work(reading).values()
-        if len(slices) >= LEAST_SLICES > sum(map(is_quiet, slices))
-        for part in slices
-    ]
+def blur(reading: LoadReading) -> float:
+    """Return which part of the time the process waited for a processor: a GPU that is slower by less is not found."""
+    return statistics.median(part.waited or 0.0 for part in reading.slices) if reading.slices else 0.0
 
 
 def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Deficit]:
@@ -177,7 +175,7 @@ def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Defi
     others = [by_work(twin) for twin in twins]
     found = {}
     for work, slices in by_work(reading).items():
-        rate = Rate.of(slices)
+        rate = Rate.of(slices, at_best=True)
         rates = [known for other in others if (known := Rate.of(other.get(work, ()))) is not None]
         if rate is not None and rates:
             found[work] = Deficit.of(rate, rates)
@@ -189,7 +187,7 @@ def slowing(reading: LoadReading) -> dict[str, Deficit]:
     found = {}
     for work, slices in by_work(reading).items():
         third = len(slices) // 3
-        first, last = Rate.of(slices[:third]), Rate.of(slices[len(slices) - third :])
+        first, last = Rate.of(slices[:third]), Rate.of(slices[len(slices) - third :], at_best=True)
         if first is not None and last is not None and not work.startswith(COPIES):
             found[work] = Deficit.of(last, [first])
     return found

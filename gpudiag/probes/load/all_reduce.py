@@ -23,6 +23,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
 from gpudiag.probes.common import create_devices
 from gpudiag.probes.under_load import Work, slowing, spend, typical
+from gpudiag.text import counted
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=2, free_bytes=512 * MIB), scope=probe.Scope.ALL_GPUS, exclusive=True, stress=0.1
@@ -31,7 +32,7 @@ PROBE = probe.Probe(
 
 class Fault(probe.ReplicaFaults):
     wrong = fail(
-        "{work}: of {results} sums {wrong} elements were wrong",
+        "{work}: {wrong} in {results} sums",
         means="A sum over all GPUs was wrong, and no error was raised.",
         do=probe.trust_no("training on these GPUs"),
     )
@@ -54,9 +55,7 @@ class Reading(probe.LoadReading):
     """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
 
     def figure(self) -> str:
-        results = sum(part.results for part in self.slices)
-        wrong = sum(part.wrong for part in self.slices)
-        return f"{results} sums over {len(self.given)} GPUs, {f'{wrong} elements wrong' if wrong else 'all right'}"
+        return f"over {len(self.given)} GPUs: {self.outcome_of('sums')}"
 
 
 def measure(ctx: Context) -> Reading:
@@ -131,7 +130,8 @@ def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     for work in dict.fromkeys(part.work for part in parts):
         its = [part for part in parts if part.work == work]
         if wrong := sum(part.wrong for part in its):
-            yield Fault.wrong.found(work=work, results=sum(part.results for part in its), wrong=wrong)
+            results = sum(part.results for part in its)
+            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"))
     fell = typical(slowing(reading).values())
     if fell is not None and fell.counts:
         yield Fault.slower_with_time.found(percent=round(100 * fell.value))

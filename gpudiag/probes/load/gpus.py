@@ -18,7 +18,7 @@ What to do
 from __future__ import annotations
 
 import itertools
-import statistics
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,13 +43,14 @@ from gpudiag.probe import (
 from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
 from gpudiag.probes.under_load import (
     COPIES,
+    FLOOR,
     Deficit,
     Rate,
     Work,
     anew,
     behind,
+    blur,
     by_work,
-    disturbed,
     slowing,
     spend,
     typical,
@@ -69,16 +70,16 @@ _LOOK = (
 
 class Fault(probe.GpuFaults):
     wrong = fail(
-        "{work}: of {results} results {wrong} elements were wrong; first {where}",
+        "{work}: {wrong} in {results} results; the first {where}",
         means="The GPU computed, stored or copied something wrong, without an error.",
         do=probe.trust_no("result of this GPU"),
     )
-    slow = warn(
+    slower = warn(
         "{percent} % slower than {others}",
         means="The GPU is slower than others of its model, by more than healthy ones differ.",
         do=_LOOK,
     )
-    very_slow = fail(
+    much_slower = fail(
         "{percent} % slower than {others}",
         means="The GPU is much slower than others of its model.",
         do=_LOOK,
@@ -180,11 +181,7 @@ class Reading(probe.LoadReading):
     """Side of the matrices or images of each kind of work."""
 
     def figure(self) -> str:
-        seconds = sum(part.seconds for part in self.slices)
-        results = sum(part.results for part in self.slices)
-        wrong = sum(part.wrong for part in self.slices)
-        right = "all right" if not wrong else f"{wrong} elements wrong"
-        return f"{seconds:.0f} s under load, {results} results, {right}; {mib(self.memory_bytes)} filled"
+        return f"{self.measured_s:.0f} s under load, {self.outcome_of('results')}; {mib(self.memory_bytes)} filled"
 
 
 def measure(ctx: Context) -> Reading:
@@ -372,7 +369,8 @@ def _of_results(reading: Reading) -> Findings:
     for work, parts in kinds.items():
         if wrong := sum(part.wrong for part in parts):
             where = next(part.where for part in parts if part.wrong)
-            yield Fault.wrong.found(work=work, results=sum(part.results for part in parts), wrong=wrong, where=where)
+            results = sum(part.results for part in parts)
+            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"), where=where)
 
 
 def _twins(reading: Reading, facts: Facts, beside: Beside) -> list[LoadReading]:
@@ -390,7 +388,7 @@ def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
     whole = typical(products.values())
     if whole is not None and whole.counts:
         # Which of two is the odd one, nobody knows.
-        kind = Fault.very_slow if whole.is_much and len(twins) > 1 else Fault.slow
+        kind = Fault.much_slower if whole.is_much and len(twins) > 1 else Fault.slower
         yield kind.found(percent=_percent(whole), others=others)
     else:
         for work, deficit in products.items():
@@ -403,12 +401,11 @@ def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
     fell = typical(slowing(reading).values())
     if fell is not None and fell.counts:
         yield Fault.slower_with_time.found(percent=_percent(fell))
-    if hidden := disturbed(reading):
-        waited = statistics.median(part.waited or 0.0 for part in hidden)
-        kinds = counted(len({part.work for part in hidden}), "kind")
+    if (hidden := blur(reading)) > FLOOR:
+        least = 10 * math.ceil(10 * (hidden + FLOOR))
         yield Gap(
-            f"rates of {kinds} of work",
-            f"the host was busy: the process waited for a processor in {100 * waited:.0f} % of the time",
+            f"rates that differ by less than {least} %",
+            "the host was busy: processes waited for a processor",
         )
     elif reading.slices and not twins:
         yield Gap("rates", "no other GPU of its model is here, and there is no table of cards")

@@ -33,7 +33,7 @@ _TOPOLOGY = fix.nvidia_smi("how the GPUs are connected", "topo -m")
 
 class Fault(probe.ReplicaFaults):
     wrong = fail(
-        "{work}: of {results} copies {wrong} elements were wrong",
+        "{work}: {wrong} in {results} copies",
         means="The path between two GPUs, or the memory of one of them, corrupts data, and no error was raised.",
         do=(fix.note("boot with iommu=pt and switch ACS off", kind=fix.Kind.CHANGE_DRIVER), _TOPOLOGY),
     )
@@ -61,10 +61,7 @@ class Reading(probe.LoadReading):
     """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
 
     def figure(self) -> str:
-        links = {part.work for part in self.slices}
-        results = sum(part.results for part in self.slices)
-        wrong = sum(part.wrong for part in self.slices)
-        return f"{counted(len(links), 'link')}, {results} copies, {f'{wrong} elements wrong' if wrong else 'all right'}"
+        return f"{counted(len({part.work for part in self.slices}), 'link')}, {self.outcome_of('copies')}"
 
 
 def measure(ctx: Context) -> Reading:
@@ -100,7 +97,8 @@ def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     rates: dict[tuple[str, str], Rate] = {}
     for work, slices in by_work(reading).items():
         if wrong := sum(part.wrong for part in slices):
-            yield Fault.wrong.found(work=work, results=sum(part.results for part in slices), wrong=wrong)
+            results = sum(part.results for part in slices)
+            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"))
         _, source, _, target = work.split()
         if (rate := Rate.of(slices)) is not None:
             rates[source, target] = rate
