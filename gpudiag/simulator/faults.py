@@ -36,6 +36,10 @@ UNNEEDED = {
 """Libraries that TensorFlow can do without, each with the reason."""
 
 
+PACE = {"kernel_us": 8000, "copy_mb_s": 200}
+"""The keys of a GPU's pace, each with a value that two processors can keep for some GPUs."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault that is ready to inject."""
@@ -62,6 +66,7 @@ class FaultKind:
     summary: str
     build: Callable[[str], Fault]
     per_gpu: bool = False
+    pace: tuple[str, ...] = ()  # of PACE, what a GPU must have for it
 
     @property
     def usage(self) -> str:
@@ -294,17 +299,19 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "slow_gpu",
             "FACTOR",
             "1.5",
-            "the GPU needs so many times as long; it must have a pace",
+            "the GPU needs so many times as long for its work; it must have a pace",
             _amount("slow", "a factor", 1.0, 100.0),
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "narrow_link",
             "LANES",
             "4",
-            "the GPU's link has so many lanes of 16, by NVML, too; it must have a pace",
+            "the GPU's link to the host has so many lanes of 16, by NVML, too; it must have a pace",
             _amount("narrow", "a number of lanes", 1.0, 8.0),
             per_gpu=True,
+            pace=("kernel_us", "copy_mb_s"),
         ),
         FaultKind(
             "bit_flips",
@@ -313,6 +320,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "a bit of every N-th product, convolution or pattern is wrong; the GPU must have a pace",
             _amount("flip", "a number of results", 1.0, 1e9),
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "bit_flips_above",
@@ -321,6 +329,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "above this temperature a bit of every tenth result is wrong; the GPU must have a pace",
             _amount("flip_hot", "a temperature", 36.0, 120.0),
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "dies_after",
@@ -329,6 +338,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "so long after its first work the GPU falls off the bus; it must have a pace",
             _dies,
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "overheats",
@@ -337,6 +347,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "the GPU gets too hot under load, with this time constant, and slows down; it must have a pace",
             _amount("heat", "a number of seconds", 0.1, 1e4),
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "ecc_counts",
@@ -345,6 +356,7 @@ CATALOGUE: Mapping[str, FaultKind] = {
             "so many errors of memory are corrected in each second of work; the GPU must have a pace",
             _amount("ecc", "a number of errors", 0.01, 1e6),
             per_gpu=True,
+            pace=("kernel_us",),
         ),
         FaultKind(
             "peer_copies_corrupted",
@@ -418,6 +430,8 @@ def no_effect(fault: Fault) -> str:
     """Return the message about a fault that no call has met, or about a missing library that no program needs."""
     if fault.removed:
         return f"the fault {fault} had no effect on TensorFlow: {UNNEEDED[fault.removed[0]]}"
+    if CATALOGUE[fault.name].pace:
+        return f"the fault {fault} had no effect: the GPU had too little work, or none"
     functions = dict.fromkeys(rule.partition(",")[0] for rule in fault.rules)
     named = fault.name in ("slow_call", "call_fails")
     calls = f"nothing called {' or '.join(functions)}" if named else "there was no such call"

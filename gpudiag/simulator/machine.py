@@ -29,6 +29,8 @@ from gpudiag.simulator.errors import (
     SpecError,
 )
 from gpudiag.simulator.faults import (
+    CATALOGUE,
+    PACE,
     SONAMES,
     UNNEEDED,
     Fault,
@@ -51,7 +53,7 @@ COMMAND_VARIABLE = "GPUDIAG_SIM_COMMAND"
 SPEC_FILE = "spec"
 """The file of a machine with the words that describe it."""
 
-TABLE_BYTES = 2371120
+TABLE_BYTES = 2376752
 """Size in bytes of the table of memory holders: sizeof(struct table) in src/memory.c."""
 
 CORE, KERNELS = "libgpudiag_cuda.so", "libgpudiag_kernels.so"
@@ -146,6 +148,7 @@ class Machine:
         for fault in self.faults:
             if fault.gpu is not None and fault.gpu >= len(self.spec.gpus):
                 raise FaultError(f"{fault}: there is no such GPU. The GPUs are 0 to {len(self.spec.gpus) - 1}.")
+        _require_pace(self.faults, [{key: getattr(gpu, key) for key in PACE} for gpu in self.spec.gpus])
         require_linux()
         refuse_too_much_memory(self.spec)
         _require_loadable(library_directory())
@@ -265,6 +268,23 @@ class Machine:
         return "\n".join(lines) + "\n"
 
 
+def _setting(key: str, described: str) -> str:
+    return next(line for line in described.splitlines() if line.startswith(f"{key} ")).partition(" ")[2]
+
+
+def _require_pace(faults: Iterable[Fault], paces: list[dict[str, int]]) -> None:
+    """Raise FaultError if a fault would change the time that a GPU takes, and the GPU is as fast as the host."""
+    for fault in faults:
+        keys = CATALOGUE[fault.name].pace
+        for number, pace in enumerate(paces):
+            missing = [f"{key} = {PACE[key]}" for key in keys if not pace[key]]
+            if missing and fault.gpu in (None, number):
+                raise FaultError(
+                    f"{fault}: GPU {number} takes no time of its own, so the fault cannot act. Give it a pace in a "
+                    f".toml file, for instance {' and '.join(missing)} in [[gpu]]."
+                )
+
+
 def environment_on(
     directory: Path, base: Mapping[str, str] | None = None, faults: Iterable[str | Fault] = ()
 ) -> dict[str, str]:
@@ -294,6 +314,8 @@ def environment_on(
     environment.pop(COMMAND_VARIABLE, None)
     own = parse_faults(faults)
     if own:
+        described = (directory / "machine.conf").read_text().split("\ngpu\n")[1:]
+        _require_pace(own, [{key: int(_setting(key, gpu)) for key in PACE} for gpu in described])
         environment.update(fault_environment(own))
     return environment
 

@@ -2,7 +2,7 @@
 
 It has the most used output of NVIDIA's program: the summary, ``-L``, ``-q``, ``--query-gpu``, ``--query-compute-apps``
 and ``topo -m``, with the same names and exit statuses. What it does not know is an error that says so; what a simulated
-GPU does not have, such as a temperature, is ``[N/A]``. It runs by itself, without the package: all that it knows comes
+GPU does not have, such as a fan, is ``[N/A]``. It runs by itself, without the package: all that it knows comes
 from NVML and /proc.
 """
 
@@ -150,12 +150,9 @@ Field = tuple[str, Callable[[SmiGpu], Any]]
 """The unit of a field, and the function that reads it from a GPU."""
 
 NOT_SIMULATED = {
-    "temperature.gpu": "",
     "temperature.memory": "",
     "fan.speed": "%",
-    "utilization.gpu": "%",
     "utilization.memory": "%",
-    "power.draw": "W",
     "power.draw.instant": "W",
     "power.draw.average": "W",
     "serial": "",
@@ -210,6 +207,9 @@ FIELDS: dict[str, Field] = {
     "clocks.current.sm": ("MHz", lambda gpu: gpu.ask("ClockInfo", pynvml.NVML_CLOCK_SM)),
     "clocks.max.graphics": ("MHz", lambda gpu: gpu.ask("MaxClockInfo", pynvml.NVML_CLOCK_GRAPHICS)),
     "clocks.max.sm": ("MHz", lambda gpu: gpu.ask("MaxClockInfo", pynvml.NVML_CLOCK_SM)),
+    "temperature.gpu": ("", lambda gpu: gpu.ask("Temperature", pynvml.NVML_TEMPERATURE_GPU)),
+    "utilization.gpu": ("%", lambda gpu: getattr(gpu.ask("UtilizationRates"), "gpu", None)),
+    "power.draw": ("W", lambda gpu: watts(gpu.ask("PowerUsage"))),
     **{name: (unit, lambda _: None) for name, unit in NOT_SIMULATED.items()},
 }
 ALIASES = {

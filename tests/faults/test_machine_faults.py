@@ -24,7 +24,8 @@ DESCRIBE = {"pcie_generation_max", "pcie_width_max", "power_default", "clock_max
 def test_every_fault_library_state_and_call_is_in_the_plan() -> None:
     planned = list(cases(CALLED))
     faults = [parse_fault(text) for case in planned for text in case.faults]
-    assert {fault.name for fault in faults} == set(CATALOGUE) - {"nvml_missing"}, "that is a library"
+    under_load = {kind.name for kind in CATALOGUE.values() if kind.pace}  # scripts/stress_machines.py has them
+    assert {fault.name for fault in faults} == set(CATALOGUE) - under_load - {"nvml_missing"}, "that is a library"
     assert {fault.value for fault in faults if fault.name == "library_missing"} == set(SONAMES)
     assert {fault.rules[0].split(",")[0] for fault in faults if fault.name == "call_fails"} > set(CALLED)
     assert set(STATES) == set(BAD) | DESCRIBE

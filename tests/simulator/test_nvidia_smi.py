@@ -93,10 +93,12 @@ def test_fields(two: str) -> None:
     assert plain == (0, "12288, 2\n")
 
 
-def test_every_field_is_answered() -> None:
+def test_every_field_of_a_gpu_with_a_pace_is_answered(tmp_path: Path) -> None:
     status, names = smi("1", "--help-query-gpu")
     assert status == 0
-    status, text = smi("1", f"--query-gpu={','.join(names.split())}", "--format=csv,noheader")
+    machine = tmp_path / "machine.toml"
+    machine.write_text("[[gpu]]\nkernel_us = 1000\n")
+    status, text = smi(str(machine), f"--query-gpu={','.join(names.split())}", "--format=csv,noheader")
     assert status == 0
     assert text.count(", ") == len(names.split()) - 1
     assert "[N/A]" not in text

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -353,6 +352,11 @@ static bool is_usable(const void *address, size_t size) {
     return end > first && is_plain_memory(first, end);
 }
 
+static int gpu_with(const void *address) {
+    struct allocation allocation;
+    return find(address, &allocation) && allocation.context ? allocation.context->device.unit.gpu : current_gpu();
+}
+
 static CUresult copy(void *to, const void *from, size_t size, enum direction direction) {
     if (!size) return CUDA_SUCCESS;
     NEEDED(to && from);
@@ -360,10 +364,9 @@ static CUresult copy(void *to, const void *from, size_t size, enum direction dir
     if ((to_gpu && !is_usable(to, size)) || (from_gpu && !is_usable(from, size))) return CUDA_ERROR_INVALID_VALUE;
     uint64_t start = activity_begins();
     bool is_paced = (to_gpu || from_gpu) && gpu_is_paced(current_gpu());
-    struct timespec began = {0, 0};
-    if (is_paced) clock_gettime(CLOCK_MONOTONIC, &began);
+    double began = is_paced ? copy_begins() : 0;
     memmove(to, from, size);
-    if (is_paced) pace_copy(current_gpu(), (double)began.tv_sec + (double)began.tv_nsec * 1e-9, size);
+    if (is_paced) copy_ends(began, from_gpu ? gpu_with(from) : -1, to_gpu ? gpu_with(to) : -1, size);
     if (to_gpu || from_gpu)
         activity_copied(start, direction == TO_GPU ? COPIED_TO_GPU : direction == TO_HOST ? COPIED_TO_HOST : COPIED_BETWEEN_GPUS, size);
     /* Another bit for each direction: a tensor that goes to one GPU and then to another must not come out right again. */

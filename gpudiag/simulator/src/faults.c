@@ -87,26 +87,31 @@ static void note_met(int rule) {
     if (file >= 0) close(file);
 }
 
+static void meet(struct rule *rule) {
+    if (!__atomic_exchange_n(&rule->met, true, __ATOMIC_RELAXED)) note_met((int)(rule - rules));
+}
+
 static bool counts(struct rule *rule, int gpu, uint64_t bytes) {
     if (rule->gpu >= 0 && rule->gpu != gpu) return false;
     if (rule->above && bytes <= rule->above) return false;
     if (__atomic_add_fetch(&rule->calls, 1, __ATOMIC_RELAXED) < rule->from) return false;
-    if (!__atomic_exchange_n(&rule->met, true, __ATOMIC_RELAXED)) note_met((int)(rule - rules));
+    meet(rule);
     return true;
 }
 
-static bool has_worked_for(int gpu, double seconds) {
-    struct pulse pulse = gpu_is_paced(gpu) ? pulse_of(gpu) : (struct pulse){0};
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return pulse.first > 0 && (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - pulse.first >= seconds;
-}
-
-double fault_amount(const char *name, int gpu) {
+static struct rule *rule_of(const char *name, int gpu) {
     simulated_machine();
     for (int i = 0; i < rule_count; i++)
-        if (!strcmp(rules[i].function, name) && counts(&rules[i], gpu, 0)) return rules[i].amount;
-    return 0;
+        if (!strcmp(rules[i].function, name) && (rules[i].gpu < 0 || rules[i].gpu == gpu)) return &rules[i];
+    return NULL;
+}
+double fault_amount(const char *name, int gpu) {
+    const struct rule *rule = rule_of(name, gpu);
+    return rule ? rule->amount : 0;
+}
+void fault_acts(const char *name, int gpu) {
+    struct rule *rule = rule_of(name, gpu);
+    if (rule) meet(rule);
 }
 
 int call_begins(const char *function, int gpu, uint64_t bytes) {

@@ -30,7 +30,10 @@ struct table {
     uint64_t layout; /* sizeof(struct table), written last by whoever made it */
     pthread_mutex_t lock;
     struct process processes[MAX_PROCESSES];
-    struct pulse pulses[MAX_GPUS];
+    struct {
+        pthread_mutex_t lock; /* of its own: who computes is not in the way of who allocates */
+        struct pulse pulse;
+    } paces[MAX_GPUS];
 };
 
 API size_t gpudiag_table_bytes(void) { return sizeof(struct table); } /* for a test: machine.py allocates it */
@@ -98,6 +101,7 @@ static struct table *map_table(void) {
         pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
         pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
         pthread_mutex_init(&mapped->lock, &shared);
+        for (int gpu = 0; gpu < MAX_GPUS; gpu++) pthread_mutex_init(&mapped->paces[gpu].lock, &shared);
         mapped->layout = sizeof(struct table);
     }
     close(file);
@@ -199,8 +203,15 @@ void unit_release(struct unit unit, uint64_t bytes) {
     close_table();
 }
 
-struct pulse *pulse_take(int gpu) { return open_table() ? &table->pulses[gpu] : NULL; }
-void pulse_give(void) { close_table(); }
+struct pulse *pulse_take(int gpu) {
+    hold(TABLE_LOCK);
+    if (!table) table = map_table();
+    let_go(TABLE_LOCK);
+    if (!table) return NULL;
+    if (pthread_mutex_lock(&table->paces[gpu].lock) == EOWNERDEAD) pthread_mutex_consistent(&table->paces[gpu].lock);
+    return &table->paces[gpu].pulse;
+}
+void pulse_give(int gpu) { pthread_mutex_unlock(&table->paces[gpu].lock); }
 
 int unit_holders(struct unit unit, struct holder *holders, int room) {
     int count = 0;

@@ -312,18 +312,23 @@ API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
 
 /* What the work of a GPU with a pace makes of a state (pace.c). */
 static long long now_of(int gpu, enum gpu_state key, long long stated) {
-    double amount;
+    const double lanes = fault_amount("narrow", gpu);
+    long long errors;
     switch (key) {
-    case STATE_pcie_width: return (amount = fault_amount("narrow", gpu)) > 0 ? (long long)amount : stated;
-    case STATE_ecc_corrected: return stated + (long long)(fault_amount("ecc", gpu) * pulse_of(gpu).busy_s);
-    case STATE_throttle: return stated | (gpu_is_paced(gpu) && pulse_of(gpu).is_hot ? 0x60 : 0);
-    case STATE_clock: return gpu_is_paced(gpu) && pulse_of(gpu).is_hot ? stated / 2 : stated;
+    case STATE_pcie_width:
+        if (lanes > 0) fault_acts("narrow", gpu);
+        return lanes > 0 ? (long long)lanes : stated;
+    case STATE_ecc_corrected:
+        if ((errors = (long long)(fault_amount("ecc", gpu) * pulse_of(gpu).busy_s))) fault_acts("ecc", gpu);
+        return stated + errors;
+    case STATE_throttle: return stated | (pulse_of(gpu).is_hot ? 0x60 : 0);
+    case STATE_clock: return pulse_of(gpu).is_hot ? stated / 2 : stated;
     default: return stated;
     }
 }
 static nvmlReturn_t state_of(nvmlDevice_t device, enum gpu_state key, long long *value) {
     *value = gpu_at(device)->state[key];
-    if (*value >= 0) *value = now_of(device->gpu, key, *value);
+    if (*value >= 0 && gpu_is_paced(device->gpu)) *value = now_of(device->gpu, key, *value);
     return *value < 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 #define STATED(function, type, key)                                  \
@@ -381,7 +386,7 @@ MEASURED(nvmlDeviceGetPowerUsage, unsigned,
 API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *degrees) {
     DEVICE_CALL(device);
     NEEDED(degrees);
-    if (sensor) return NVML_ERROR_NOT_SUPPORTED;
+    if (sensor || !gpu_is_paced(device->gpu)) return NVML_ERROR_NOT_SUPPORTED;
     *degrees = (unsigned)pulse_of(device->gpu).temperature;
     return NVML_SUCCESS;
 }

@@ -118,6 +118,8 @@ void corrupt_copy(bool between_gpus, int gpu, void *destination, uint64_t bytes,
 
 /* How far the fault of this name, which is none of a function, goes on a GPU; 0 where there is none. */
 double fault_amount(const char *name, int gpu);
+/* Note that it had an effect. */
+void fault_acts(const char *name, int gpu);
 
 /* ---- memory.c: who holds how much, shared by all processes of the machine ---- */
 
@@ -140,22 +142,29 @@ bool unit_reserve(struct unit, uint64_t bytes, bool limited);
 void unit_release(struct unit, uint64_t bytes);
 int unit_holders(struct unit, struct holder *holders, int room);
 
+enum engine { COMPUTES, COPIES_IN, COPIES_OUT, ENGINES };
+enum { LANES = 16 }; /* of the link of a GPU with a pace */
+
 /* What all processes know of the work of a GPU with a pace; times by CLOCK_MONOTONIC, in seconds. */
 struct pulse {
-    double at, first; /* the last and the first work; 0: none */
+    double at, first;        /* until when it is accounted, and when the first work began; 0: there was none */
+    double free_at[ENGINES]; /* when all that was asked of it will be done */
     double temperature, load, busy_s;
-    uint64_t results;
+    double chip, wander; /* of its noise, in deviations */
+    uint64_t random, results;
     bool is_hot;
 };
 /* NULL where there is no table; otherwise nobody else has it until pulse_give. */
 struct pulse *pulse_take(int gpu);
-void pulse_give(void);
+void pulse_give(int gpu);
 
 /* ---- pace.c ---- */
 
 struct pulse pulse_of(int gpu); /* as of now */
 bool gpu_is_paced(int gpu);
-void pace_copy(int gpu, double start, uint64_t bytes);
+bool has_worked_for(int gpu, double seconds);
+double copy_begins(void);
+void copy_ends(double start, int from, int to, uint64_t bytes); /* GPUs; -1: the host */
 
 /* ---- visibility.c ---- */
 
