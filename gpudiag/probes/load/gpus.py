@@ -25,7 +25,7 @@ from typing import Any
 
 from gpudiag import fix, probe
 from gpudiag.model.facts import Facts, NvmlDevice
-from gpudiag.model.health import GpuHealth
+from gpudiag.model.health import GpuHealth, HealthSample
 from gpudiag.model.report import SIMULATED, Gap
 from gpudiag.probe import (
     MIB,
@@ -38,6 +38,7 @@ from gpudiag.probe import (
     Verified,
     fail,
     mib,
+    note,
     warn,
 )
 from gpudiag.probes.comparison import BFLOAT16, HALF, SINGLE, TF32, announce
@@ -99,6 +100,11 @@ class Fault(probe.GpuFaults):
         means="The link of the GPU has fewer lanes, or a lower generation, than the GPU and its slot can have.",
         do=fix.nvidia_smi("its link: generation and width", "-q"),
     )
+    half_link = note(
+        "its link to the host is PCI Express {now} under load, and could be {most}",
+        means="The link has half of its lanes, as in many computers with two GPUs.",
+        do=fix.nvidia_smi("its link: generation and width", "-q"),
+    )
     under_link = warn(
         "{work}: {rate}, less than half of the {allowed} of its link (PCI Express {link})",
         means="Copies reach less than half of what the link of the GPU can move.",
@@ -110,8 +116,7 @@ class Fault(probe.GpuFaults):
         do=_LOOK,
     )
     slowed = warn(
-        "its clocks were lowered in {share} % of the time under load: {reason}; at least {clock} MHz, at most "
-        "{temperature} degrees",
+        "its clocks were lowered in {share} % of the time under load{down_to}: {reason}",
         means="The GPU or the driver lowered the clocks under load.",
         do=_LOOK,
     )
@@ -154,7 +159,8 @@ SLOWED = {
     "power_brake": "the power supply asks for it",
     "hardware": "the hardware asks for it",
 }
-"""Reasons that no healthy GPU has under load. A cap of the power is one that many have."""
+"""Reasons that no healthy GPU has under load, the first that holds before the others. A cap of the power is one that
+many have."""
 COUNTERS = {
     "corrected_errors": "errors of its memory that were corrected",
     "uncorrected_errors": "errors of its memory that could not be corrected",
@@ -421,20 +427,26 @@ def _of_health(health: GpuHealth) -> Findings:
         sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT
     ]
     for reason, words in SLOWED.items():
-        slowed = [sample for sample in working if reason in (sample.slowed_by or ())]
+        slowed = [sample for sample in working if _why_slowed(sample) == reason]
         if len(slowed) > MOST_SLOWED * len(working):
-            hottest = max((sample.temperature for sample in slowed if sample.temperature is not None), default=None)
+            clocks = [sample.clock_mhz for sample in slowed if sample.clock_mhz]
+            degrees = [sample.temperature for sample in slowed if sample.temperature is not None]
             yield Fault.slowed.found(
                 share=round(100 * len(slowed) / len(working)),
+                down_to=(f", down to {min(clocks)} MHz" if clocks else "")
+                + (f" at up to {max(degrees)} degrees" if degrees else ""),
                 reason=words,
-                clock=min((sample.clock_mhz for sample in slowed if sample.clock_mhz), default=None),
-                temperature=hottest,
             )
     rose = health.rose()
     for counter, words in COUNTERS.items():
         if counter in rose:
             kind = Fault.uncorrected if counter in ("uncorrected_errors", "remapped_rows") else Fault.counted
             yield kind.found(count=rose[counter], what=words)
+
+
+def _why_slowed(sample: HealthSample) -> str:
+    """Return the first of :data:`SLOWED` that holds; the hardware says ``hardware`` with each of its reasons."""
+    return next((reason for reason in SLOWED if reason in (sample.slowed_by or ())), "")
 
 
 def _of_link(reading: Reading, device: NvmlDevice, health: GpuHealth) -> Findings:
@@ -445,8 +457,10 @@ def _of_link(reading: Reading, device: NvmlDevice, health: GpuHealth) -> Finding
         return
     best = max(links)  # at rest the generation falls
     most = (state.pcie_generation_max or best[0], state.pcie_width_max or best[1])
-    if best[0] < most[0] or best[1] < most[1]:
-        yield Fault.narrow.found(now=_link(best), most=_link(most))
+    if best != most:
+        # Boards with two GPUs often give each of them half of the lanes.
+        kind = Fault.half_link if best[0] == most[0] and 2 * best[1] >= most[1] else Fault.narrow
+        yield kind.found(now=_link(best), most=_link(most))
     if device.name.startswith(SIMULATED):
         return
     allowed = best[1] * LANE_BYTES.get(best[0], 0.0)
