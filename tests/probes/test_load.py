@@ -14,7 +14,7 @@ from examples.facts import example, example_gpu
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.health import GpuHealth, HealthCounters, HealthSample
 from gpudiag.model.report import Broken, Finding, Gap, NoReading
-from gpudiag.probe import Beside, LoadReading, Slice, Verified
+from gpudiag.probe import Beside, Slice, Verified
 from gpudiag.probes import under_load
 from gpudiag.probes.load import all_reduce, gpus, links
 
@@ -176,7 +176,7 @@ def test_a_gpu_that_dies_fails_and_is_not_verified_and_an_interruption_is_no_fai
     assert kinds(judged(reading(0, *slices(1e12), ended=stopped), gpu(1))) == []
 
 
-def linked(rates: dict[str, float], wrong: str = "") -> LoadReading:
+def linked(rates: dict[str, float], wrong: str = "") -> links.Reading:
     parts = [
         Slice(
             number * 1.0, 0.5, f"copy {link}", rate * random.Random(number).gauss(1, 0.02), 0.0, 10, int(link == wrong)
