@@ -579,6 +579,9 @@ class Load(Protocol):
     def now(self) -> float:
         """Return the seconds since :meth:`start`."""
 
+    def rest(self, until_s: float) -> None:
+        """Do nothing until this time by :meth:`now`."""
+
     def note(self, part: Slice) -> None:
         """Record a part of the measurement. It is kept, whatever becomes of this process."""
 

@@ -18,8 +18,14 @@ import msgspec
 
 from gpudiag import folders
 from gpudiag.probe import Slice
+from gpudiag.probes.under_load import MOST_SLICES
+from gpudiag.run.standstill import HANG_S
 
+_SLICES = 3
+"""A slice that takes longer than so many of the usual length does not end."""
 POLL_S = 0.01
+REST_S = 0.5
+"""The longest sleep of a process that rests: one that sleeps for long would look like one in a call that hangs."""
 
 
 class Company:
@@ -36,6 +42,14 @@ class Company:
 
     def meet(self, name: str, told: object = None) -> list[Any]:
         folders.write(self._folder / f"{name}.{self.number}", json.dumps(told))
+        waits = _waits(self._folder, self.number)
+        waits.touch()
+        try:
+            return self._met(name)
+        finally:
+            waits.unlink()
+
+    def _met(self, name: str) -> list[Any]:
         while True:
             # Looked at first: what somebody left behind is complete then.
             gone = {number for number in range(self.count) if _gone(self._folder, number).exists()}
@@ -53,7 +67,17 @@ class Company:
     def now(self) -> float:
         return time.monotonic() - self._began
 
+    def rest(self, until_s: float) -> None:
+        while (left_s := until_s - self.now()) > 0:
+            self._live()
+            time.sleep(min(left_s, REST_S))
+
+    def _live(self) -> None:
+        """Give a sign of life."""
+        _sign(self._folder, self.number).touch()
+
     def note(self, part: Slice) -> None:
+        self._live()
         self._notes.write(msgspec.json.encode(part) + b"\n")
 
 
@@ -71,6 +95,23 @@ class LoadOrder:
     def argument(self) -> dict[str, Any]:
         """The order as JSON."""
         return {**asdict(self), "folder": str(self.folder)}
+
+    @property
+    def begun(self) -> bool:
+        """True from the time when all processes of the probe were ready."""
+        return _start_of(self.folder, self.number).exists()
+
+    @property
+    def waits(self) -> bool:
+        """True while the process waits for the others."""
+        return _waits(self.folder, self.number).exists()
+
+    def last_sign(self) -> int:
+        """Return a number that changes with each sign of life of the process."""
+        try:
+            return _sign(self.folder, self.number).stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def leave(self) -> None:
         """Record that the process has ended, or is not started: the others wait for it no more."""
@@ -95,12 +136,51 @@ class LoadOrder:
                 yield msgspec.json.decode(line, type=Slice)
 
 
+class LoadWatch:
+    """Watches a process under load in the parent: what it may still take, and whether it hangs.
+
+    A GPU that hangs makes its process spin or sleep in a call, which ends with no slice any more.
+    """
+
+    def __init__(self, order: LoadOrder, now: float) -> None:
+        self._order = order
+        self._looked_at = now
+        self._sign = 0
+        self._silent_s = 0.0
+        self._has_its_time = False
+
+    def look(self, now: float) -> float:
+        """Return by how many seconds the deadline of the process is to be extended."""
+        passed_s, self._looked_at = now - self._looked_at, now
+        if not self._order.begun:
+            return passed_s if self._order.waits else 0.0
+        # A pause of this process itself counts as a second.
+        sign = self._order.last_sign()
+        self._silent_s = self._silent_s + min(passed_s, 1.0) if sign == self._sign else 0.0
+        self._sign = sign
+        granted_s = 0.0 if self._has_its_time else self._order.seconds
+        self._has_its_time = True
+        return granted_s
+
+    def hang_s(self) -> float:
+        """Return for how many seconds the process has not ended a slice, if that is too long; otherwise 0."""
+        return self._silent_s if self._silent_s > max(HANG_S, _SLICES * self._order.seconds / MOST_SLICES) else 0.0
+
+
 def _notes_of(folder: Path, number: int) -> Path:
     return folder / f"notes.{number}"
 
 
 def _start_of(folder: Path, number: int) -> Path:
     return folder / f"began.{number}"
+
+
+def _sign(folder: Path, number: int) -> Path:
+    return folder / f"sign.{number}"
+
+
+def _waits(folder: Path, number: int) -> Path:
+    return folder / f"waits.{number}"
 
 
 def _gone(folder: Path, number: int) -> Path:

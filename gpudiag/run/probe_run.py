@@ -22,7 +22,7 @@ from gpudiag.model.report import NoReading, Row
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
-from gpudiag.run.load import LoadOrder
+from gpudiag.run.load import LoadOrder, LoadWatch
 from gpudiag.run.options import Options
 from gpudiag.run.plan import QUICK_FROM_S, Task, environment_of
 from gpudiag.run.servers import PLAIN, server_of
@@ -66,6 +66,7 @@ class Running:
     """The second process, if it broke the probe."""
     load: LoadOrder | None = None
     """The order of a probe of level stress."""
+    load_watch: LoadWatch | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ class ProbeRun:
         server = server_of(task.entry, options.isolation)
         assert server is not None
         most_more_s = MOST_MORE_S if options.timeout_s is None else 0.0  # deadlines that the user has set are kept
-        self.state = Running([], meeting, load=load)
+        load_watch = None if load is None else LoadWatch(load, time.monotonic())
+        self.state = Running([], meeting, load=load, load_watch=load_watch)
         for key, target in targets.items():
             process = ProbeProcess(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))
             self.state.processes.append(process)
@@ -151,7 +153,7 @@ class ProbeRun:
                 key=key,
                 target=target,
                 argument=argument,
-                deadline_s=_deadline_s(task, server, options, driver_s) + (0.0 if load is None else load.seconds),
+                deadline_s=_deadline_s(task, server, options, driver_s),
                 server=server,
                 fresh=server == PLAIN,
                 env=environment_of(task),
@@ -163,6 +165,8 @@ class ProbeRun:
         """Check in which calls the processes wait; the probe is stuck if one of the calls does not return."""
         for process in self.processes:
             process.standstill.look()
+        if isinstance(self.state, Running) and (load := self.state.load_watch) is not None:
+            self._look_at_load(load, jobs)
         for process in self.processes:
             self._record_slow_calls(process, jobs, watch)
             process.ongoing_call = None
@@ -179,6 +183,17 @@ class ProbeRun:
                 watch.suspect(self.task.entry.name, self.task.gpus)
             if call.name and standstill.seconds >= QUICK_FROM_S:
                 process.ongoing_call = msgspec.structs.replace(call, seconds=round(standstill.seconds, 1))
+
+    def _look_at_load(self, load: LoadWatch, jobs: Jobs) -> None:
+        """Give a probe of level stress its time from when all GPUs are ready, and end it if its GPU hangs."""
+        more_s = load.look(time.monotonic())
+        for process in self.processes:
+            if more_s:
+                jobs.children.allow(process.key, more_s)
+            if silent_s := load.hang_s():
+                work = last_announced(jobs.children.said(process.key).splitlines()) or "the work"
+                why = f"{work} has not returned for {silent_s:.0f} s"
+                jobs.children.kill(process.key, NoReading.TIMEOUT, why)
 
     def give_up(self, jobs: Jobs, why: str) -> None:
         """End the probe, because another probe showed that its GPU hangs."""

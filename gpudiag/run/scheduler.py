@@ -12,7 +12,7 @@ from gpudiag.errors import shortage
 from gpudiag.folders import Folder
 from gpudiag.isolate import scratch_folder
 from gpudiag.model.facts import Facts
-from gpudiag.model.report import Broken, Gpu, Interrupted, NoReading, Row, Skipped
+from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
 from gpudiag.run.load import LoadOrder
 from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, load_s, planned, room_on
@@ -34,8 +34,10 @@ class Scheduler:
         self._facts = facts
         self._gpus = gpus
         self._runs: list[ProbeRun] = []
-        self._meetings: dict[str, Folder] = {}
+        self._meetings: list[Folder] = []
         """Where the processes of each probe of level stress meet."""
+        self._loads: dict[str, LoadOrder] = {}
+        """The orders of the tasks of level stress whose GPUs are locked, by the key of the task."""
         self.note = ""
         """Which probes ran without having been selected; "" if none did."""
 
@@ -63,7 +65,7 @@ class Scheduler:
             session.devices.close()
             for run in self._runs:
                 run.close()
-            for meeting in self._meetings.values():
+            for meeting in self._meetings:
                 meeting.close()
         return tuple(run.row for run in self._runs if run.row is not None)
 
@@ -112,7 +114,7 @@ class Scheduler:
             if len(under_way) >= slots and not run.task.entry.probe.stress:
                 return
             if reason := self._reason_to_skip(run.task):
-                self._finish(run, not_started(run.task, Skipped(reason)))
+                self._give_up(run, Skipped(reason))
             elif not self._session.gpu_watch.is_asked(run.task.gpus):
                 self._start(run)
 
@@ -122,17 +124,36 @@ class Scheduler:
         others = [other.task.entry for other in under_way if other.task.entry is not task.entry]
         return bool(others) and bool(task.entry.probe.stress or any(entry.probe.stress for entry in others))
 
-    def _load_order(self, task: Task) -> LoadOrder | None:
-        """Return the order of a probe of level stress; raises ``OSError`` if no folder can be made."""
-        entry, options = task.entry, self._session.options
+    def _take(self, task: Task) -> bool:
+        """Lock the GPUs of a task. Those of all tasks of a probe of level stress are locked at once: the processes
+        begin together, and none must wait for one that waits for another run of gpudiag."""
+        if task.key in self._loads:
+            return True
+        devices, entry = self._session.devices, task.entry
         if not entry.probe.stress:
-            return None
-        if entry.name not in self._meetings:
-            self._meetings[entry.name] = scratch_folder()
-        seconds = load_s(
-            entry, tuple({run.task.entry.name: run.task.entry for run in self._runs}.values()), options.for_s
-        )
-        return LoadOrder(self._meetings[entry.name].path, task.number, task.count, seconds)
+            return devices.take(task.gpus, exclusive=entry.probe.exclusive)
+        runs = [run.task for run in self._runs if run.task.entry is entry and isinstance(run.state, Waiting)]
+        gpus = tuple(gpu for other in runs for gpu in other.gpus)
+        if not devices.take(gpus, exclusive=True):
+            return False
+        try:
+            folder = scratch_folder()
+        except OSError:
+            devices.release(gpus)
+            raise
+        self._meetings.append(folder)
+        entries = tuple({run.task.entry.name: run.task.entry for run in self._runs}.values())
+        seconds = load_s(entry, entries, self._session.options.for_s)
+        for number, other in enumerate(runs):
+            self._loads[other.key] = LoadOrder(folder.path, number, len(runs), seconds)
+        return True
+
+    def _give_up(self, run: ProbeRun, outcome: AnyOutcome) -> None:
+        """Make the row of a task that is not started, for which others may be waiting."""
+        if (load := self._loads.get(run.task.key)) is not None:
+            self._session.devices.release(run.task.gpus)
+            load.leave()
+        self._finish(run, not_started(run.task, outcome))
 
     def _reason_to_skip(self, task: Task) -> str:
         """Return why a task is not started any more; "" if it may be."""
@@ -150,7 +171,13 @@ class Scheduler:
     def _start(self, run: ProbeRun) -> None:
         """Start a probe if its GPUs can be locked; it is broken if another run has held them for too long."""
         session, task = self._session, run.task
-        if not session.devices.take(task.gpus, exclusive=task.entry.probe.exclusive):
+        no_folder = "cannot create a folder for its messages"
+        try:
+            locked = self._take(task)
+        except OSError as error:
+            self._finish(run, not_started(task, Broken(NoReading.NOT_STARTED, f"{no_folder}: {shortage(error)}")))
+            return
+        if not locked:
             if session.devices.waited_s(task.gpus) > session.options.lock_wait_s:
                 waited = f"held the GPU for more than {session.options.lock_wait_s:g} s (--lock-wait)"
                 broken = Broken(NoReading.TIMEOUT, f"{session.other_run(task.gpus)} {waited}")
@@ -158,11 +185,11 @@ class Scheduler:
             return
         session.observer.started(task.label)
         try:
-            run.start(session.jobs, session.options, session.gpu_watch.driver_s, self._load_order(task))
+            run.start(session.jobs, session.options, session.gpu_watch.driver_s, self._loads.get(task.key))
         except OSError as error:
-            session.devices.release(task.gpus)
-            broken = Broken(NoReading.NOT_STARTED, f"cannot create a folder for its messages: {shortage(error)}")
-            self._finish(run, not_started(task, broken))
+            if task.key not in self._loads:
+                session.devices.release(task.gpus)
+            self._give_up(run, Broken(NoReading.NOT_STARTED, f"{no_folder}: {shortage(error)}"))
 
     def _collect(self) -> None:
         """Make the rows of the probes that have ended."""

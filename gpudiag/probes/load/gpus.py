@@ -225,7 +225,7 @@ def measure(ctx: Context) -> Reading:
     ]
     load.start()
     for began_s, until_s, alone in _turns(load):
-        time.sleep(max(0.0, began_s - load.now()))
+        load.rest(began_s)
         spend(ctx.load, works, until_s, alone=alone)
     return Reading(memory_bytes=filled or SIMULATED_BYTES, sides=sides)
 
