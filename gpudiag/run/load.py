@@ -18,11 +18,7 @@ import msgspec
 
 from gpudiag import folders
 from gpudiag.probe import Slice
-from gpudiag.probes.under_load import MOST_SLICES
-from gpudiag.run.standstill import HANG_S
 
-_SLICES = 3
-"""A slice that takes longer than so many of the usual length does not end."""
 POLL_S = 0.01
 REST_S = 0.5
 """The longest sleep of a process that rests: one that sleeps for long would look like one in a call that hangs."""
@@ -134,37 +130,6 @@ class LoadOrder:
         for line in lines:
             with contextlib.suppress(msgspec.MsgspecError):  # cut short
                 yield msgspec.json.decode(line, type=Slice)
-
-
-class LoadWatch:
-    """Watches a process under load in the parent: what it may still take, and whether it hangs.
-
-    A GPU that hangs makes its process spin or sleep in a call, which ends with no slice any more.
-    """
-
-    def __init__(self, order: LoadOrder, now: float) -> None:
-        self._order = order
-        self._looked_at = now
-        self._sign = 0
-        self._silent_s = 0.0
-        self._has_its_time = False
-
-    def look(self, now: float) -> float:
-        """Return by how many seconds the deadline of the process is to be extended."""
-        passed_s, self._looked_at = now - self._looked_at, now
-        if not self._order.begun:
-            return passed_s if self._order.waits else 0.0
-        # A pause of this process itself counts as a second.
-        sign = self._order.last_sign()
-        self._silent_s = self._silent_s + min(passed_s, 1.0) if sign == self._sign else 0.0
-        self._sign = sign
-        granted_s = 0.0 if self._has_its_time else self._order.seconds
-        self._has_its_time = True
-        return granted_s
-
-    def hang_s(self) -> float:
-        """Return for how many seconds the process has not ended a slice, if that is too long; otherwise 0."""
-        return self._silent_s if self._silent_s > max(HANG_S, _SLICES * self._order.seconds / MOST_SLICES) else 0.0
 
 
 def _notes_of(folder: Path, number: int) -> Path:

@@ -22,7 +22,8 @@ from gpudiag.model.report import NoReading, Row
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
-from gpudiag.run.load import LoadOrder, LoadWatch
+from gpudiag.run.load import LoadOrder
+from gpudiag.run.load_watch import LoadWatch
 from gpudiag.run.options import Options
 from gpudiag.run.plan import QUICK_FROM_S, Task, environment_of
 from gpudiag.run.servers import PLAIN, server_of
