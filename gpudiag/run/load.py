@@ -34,7 +34,6 @@ class Company:
         self._folder = Path(folder)
         self.number, self.count, self.seconds = number, count, seconds
         self._began = time.monotonic()
-        self._notes = _notes_of(self._folder, number).open("ab", buffering=0)
 
     def meet(self, name: str, told: object = None) -> list[Any]:
         folders.write(self._folder / f"{name}.{self.number}", json.dumps(told))
@@ -74,7 +73,8 @@ class Company:
 
     def note(self, part: Slice) -> None:
         self._live()
-        self._notes.write(msgspec.json.encode(part) + b"\n")
+        with _notes_of(self._folder, self.number).open("ab") as notes:
+            notes.write(msgspec.json.encode(part) + b"\n")
 
 
 @dataclass(frozen=True)
