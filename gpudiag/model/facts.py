@@ -604,6 +604,9 @@ class Limit(Record):
     """How often it did so while the probes ran, if a probe broke."""
     is_hard: bool = False
     """True for an ``ulimit`` that only root can raise."""
+    since: Momentary[str] = ""
+    """For a limit of addresses, the ancestor of this process with which it begins, such as ``process 33 (bash)``: its
+    own parent has another. "" if the first process has it too, or if it is not known."""
 
 
 class ContainerFacts(FactFamily, tag="container"):
