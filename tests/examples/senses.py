@@ -36,6 +36,7 @@ from gpudiag.model.facts import (
     GpuState,
     Library,
     LibraryFacts,
+    MpsFacts,
     NvmlDevice,
     NvmlFacts,
     PathAttempt,
@@ -173,6 +174,10 @@ EMPTY = NvmlFacts(None, MODULE, "12.2", ())
 SLURM = {"SLURM_JOB_ID": "17"}
 ALLOCATED = {"SLURM_JOB_GPUS": "2,3", "SLURM_STEP_GPUS": "2,3"}
 CC = {"confidential": True, "confidential_ready": False}
+MPS_ENDS = TriedFacts(
+    connected=(PathAttempt("/mps/nvidia.com/gpu/pipe/control"),),
+    mps=MpsFacts(None, {}, "Server 95 exited with status 1", "/mps/nvidia.com/gpu/log/control.log"),
+)
 MPS_GONE = TriedFacts(connected=(PathAttempt("/tmp/nvidia-mps/control", "ECONNREFUSED"),))
 NO_PERMISSION = NvmlFacts("Insufficient Permissions", None, None, ())
 LOST_NVML = NvmlFacts("Unknown Error", None, None, ())
@@ -264,6 +269,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             Seen(cuinit=MPS).on(tried=MPS_GONE, environment=variables(CUDA_MPS_PIPE_DIRECTORY="/tmp/nvidia-mps")),
         ),
         Example("nothing was tried", Seen(cuinit=MPS).on()),
+        Example("its server ends, by its log", Seen(cuinit=MPS).on(tried=MPS_ENDS)),
+        Example(
+            "it serves as many as it can", Seen(cuinit="CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: 808").on(tried=MPS_ENDS)
+        ),
         Example("another error", Seen(cuinit=UNKNOWN).on(tried=MPS_GONE), fires=False),
         Example("CUDA works without it", WORKS.on(tried=MPS_GONE), fires=False),
     ),
