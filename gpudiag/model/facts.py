@@ -872,6 +872,9 @@ class CallFacts(FactFamily, tag="calls"):
     """Durations of first calls, which every program on this machine has to wait for."""
 
     calls: tuple[TimedCall, ...] = ()
+    time_limited: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs that the driver shows and on which it ends a kernel that runs for too long, as it does
+    where a display is drawn (``CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT``)."""
 
     @property
     def hung(self) -> tuple[TimedCall, ...]:

@@ -58,7 +58,7 @@ def gather_facts(session: Session, families: tuple[str, ...]) -> Facts:
     hung = tuple(_hung_call(results[family], standstill) for family, standstill in asking.items())
     if isinstance(known := gathered.get("calls"), CallFacts) and not known.driver_hangs:
         new = {call.name: call for call in hung if call is not None}
-        gathered["calls"] = CallFacts((*known.calls, *new.values()))
+        gathered["calls"] = msgspec.structs.replace(known, calls=(*known.calls, *new.values()))
     facts = Facts(**gathered)  # type: ignore[arg-type]  # each family was decoded as the type of its field
     session.gpu_watch.driver_s = driver_s(facts)
     return facts

@@ -27,6 +27,7 @@ from examples.machines import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import (
+    CallFacts,
     ContainerFacts,
     DeviceNodeFacts,
     DriverFacts,
@@ -198,6 +199,12 @@ def _with_displays(*displays: bool | None) -> Facts:
 def _timed_out(*displays: bool | None) -> Evidence:
     line = "E0000 CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated"
     return Evidence(_with_displays(*displays), lines=(line,))
+
+
+def _bounded(evidence: Evidence) -> Evidence:
+    (device,) = evidence.facts.nvml_devices
+    facts = replace(evidence.facts, calls=CallFacts((), (device.pci_bus_id,)))
+    return Evidence(facts, lines=evidence.lines)
 
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -526,6 +533,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("as in https://github.com/numba/numba/issues/9381", _timed_out(True)),
         Example("the other GPU has no display", _timed_out(True, False)),
         Example("none has a display", _timed_out(False), fires=False),
+        Example("NVML knows no display, and CUDA a time limit", _bounded(_timed_out(False))),
         Example("not known", _timed_out(None), fires=False),
         Example("nothing was ended", Evidence(_with_displays(True)), fires=False),
     ),
