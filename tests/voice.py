@@ -62,6 +62,7 @@ ANOTHER_QUESTION = {
         "host.driver.calls_interposed",
         "library_and_module_differ",
     ): "a library that divides GPUs is meant to be there",
+    ("host.driver.calls_interposed", "out_of_memory_with_room"): "a list that this user may not read has no effect",
     ("host.driver.gpus_not_told", "tensorflow_shadowed"): "which TensorFlow is imported, not what describes the GPUs",
     ("host.driver.held", "cuinit_fails"): "another GPU is kept for something else",
     ("host.environment.log_hidden", "cuinit_fails"): "what the log leaves out, not why the call failed",

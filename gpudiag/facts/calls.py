@@ -10,15 +10,18 @@ import ctypes
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+from gpudiag.hardware.nvml import normalise_pci
 from gpudiag.model.facts import CallFacts, TimedCall
 
 DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 _MARK = "gpudiag call: "
 _BYTES = 1 << 20
 _NON_BLOCKING = 1  # cuda.h: CU_STREAM_NON_BLOCKING, as TensorFlow's are
+_KERNEL_EXEC_TIMEOUT = 17  # CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT
 _NO_TIMES = 2  # CU_EVENT_DISABLE_TIMING
 
 
@@ -26,14 +29,26 @@ def gather() -> CallFacts:
     """Return the seconds of each first call, also of calls that fail."""
     calls = _Calls()
     driver = calls.opened(DRIVER)
+    count = ctypes.c_int()
     if driver is not None:
-        count = ctypes.c_int()
         calls.timed("cuInit", lambda: driver.cuInit(0))
         calls.timed("cuDeviceGetCount", lambda: driver.cuDeviceGetCount(ctypes.byref(count)))
     nvml = calls.opened(NVML)
     if nvml is not None:
         calls.timed("nvmlInit", lambda: nvml.nvmlInit_v2())  # noqa: PLW0108  # a stub may lack it
+    with suppress(AttributeError):  # a stub may lack these functions
+        return CallFacts(tuple(calls.done), tuple(_time_limited(driver, count.value)))
     return CallFacts(tuple(calls.done))
+
+
+def _time_limited(driver: Any, count: int) -> Iterator[str]:
+    """Yield the PCI bus id of each GPU on which the driver ends a kernel that runs for too long."""
+    device, limited, bus_id = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    for ordinal in range(count):
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        failed = driver.cuDeviceGetAttribute(ctypes.byref(limited), _KERNEL_EXEC_TIMEOUT, device)
+        if not failed and limited.value and not driver.cuDeviceGetPCIBusId(bus_id, len(bus_id), device):
+            yield normalise_pci(bus_id.value)
 
 
 def use_gpu(_: dict[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudiag.facts import kernel_release, printable, read_text
+from gpudiag.knowledge.variables import PRELOAD_FILE
 from gpudiag.model.facts import DriverFacts
 from gpudiag.trust import distrust
 
@@ -41,6 +43,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
     Loading the library runs its constructors and nothing else: ``cuDriverGetVersion`` needs no ``cuInit``.
     """
     interposed = _interposed()  # before the library is opened
+    preloaded, preload_error = _preloads(root)
     path, error, cuda_version = _ask(library)
     release = kernel_release(root)
     modules = read_text(root / f"lib/modules/{release}/modules.dep")
@@ -70,6 +73,8 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
         rebuilt=_rebuilt(root, release),
         libcuda_mounted=_is_mounted(root, path) if path else None,
         interposed=interposed,
+        preloaded=preloaded,
+        preload_error=preload_error,
     )
 
 
@@ -79,6 +84,18 @@ def _unlisted_module(root: Path, release: str) -> str | None:
         for file in sorted((root / f"lib/modules/{release}/{folder}").glob("**/nvidia.ko*")):
             return f"/{file.relative_to(root)}"
     return None
+
+
+def _preloads(root: Path) -> tuple[tuple[str, ...], str]:
+    """Return what ``/etc/ld.so.preload`` names, and the error with which it cannot be read, "" if it can be."""
+    try:
+        text = (root / PRELOAD_FILE.lstrip("/")).read_text(errors="replace")
+    except FileNotFoundError:
+        return (), ""
+    except OSError as error:
+        return (), errno.errorcode.get(error.errno or 0, "EIO")
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    return tuple(printable(file) for line in lines for file in line.replace(":", " ").split()), ""
 
 
 class _Symbol(ctypes.Structure):

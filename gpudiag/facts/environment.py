@@ -62,7 +62,7 @@ def _keras_backend(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 _MOST_JSON = 10_000
-_WITHIN_S = 1.0
+_WITHIN_S = 0.5
 _NOT_JOINED = "evaluator"
 """The job whose task joins no cluster."""
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from gpudiag.facts import printable, read_text
+from gpudiag.hardware import processes
 from gpudiag.model.facts import Limit
 
 _DEEPEST = 20
@@ -17,6 +18,7 @@ _DEEPEST = 20
 _UNLIMITED = 1 << 62
 """Control groups of version 1 write a number near 2**63 for no limit."""
 _ULIMITS = ("Max processes", "Max open files", "Max address space", "Max data size", "Max locked memory")
+_OF_ADDRESSES = ("Max address space", "Max data size")
 _FILES = {
     "memory": {
         1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control", "oom_kill"),
@@ -103,12 +105,32 @@ def _limit(root: Path, folder: Path, controller: str, version: int) -> Limit | N
 
 
 def _ulimits(root: Path) -> Iterator[Limit]:
-    """Yield the soft limits in lines such as ``Max locked memory 65536 65536 bytes``."""
-    for line in read_text(root / "proc/self/limits").splitlines():
-        for name in _ULIMITS:
+    """Yield the soft limits in lines such as ``Max locked memory 65536 65536 bytes``.
+
+    On a simulated machine, whose files lack them, its programs are held to the limits of addresses of this process.
+    """
+    text = read_text(root / "proc/self/limits")
+    names, own = (_ULIMITS, text) if text else (_OF_ADDRESSES, read_text(Path("/proc/self/limits")))
+    for line in own.splitlines():
+        for name in names:
             if line.startswith(name) and (found := re.match(r"\s+(\d+)\s+(\S+)", line[len(name) :])):
                 used = _threads(root) if name == "Max processes" else None
-                yield Limit(name, int(found[1]), "/proc/self/limits", used, is_hard=found[1] == found[2])
+                since = _since(line) if own is not text or root == Path("/") else ""
+                yield Limit(name, int(found[1]), "/proc/self/limits", used, is_hard=found[1] == found[2], since=since)
+
+
+def _since(line: str) -> str:
+    """Return the outermost ancestor of this process whose limits have ``line``, if its parent's have not."""
+    if not line.startswith(_OF_ADDRESSES):
+        return ""
+    held = None
+    for pid in processes.ancestors(Path("/")):
+        theirs = read_text(Path(f"/proc/{pid}/limits"))
+        if theirs and line not in theirs:
+            named = processes.identify(held) if held else None
+            return "" if named is None else f"process {held} ({named.command})"
+        held = pid
+    return ""
 
 
 def _threads(root: Path) -> int | None:

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gpudiag.facts import printable, read_text, user_name
+from gpudiag.facts import mps, printable, read_text, user_name
 from gpudiag.facts.device_nodes import is_needed
-from gpudiag.model.facts import PathAttempt, TriedFacts
+from gpudiag.knowledge.variables import MPS_FOLDER, MPS_PIPES
+from gpudiag.model.facts import PathAttempt, TriedFacts, is_gpu_file
 
 _SOCKETS = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
-_MPS = "/tmp/nvidia-mps"  # noqa: S108  (the default of CUDA_MPS_PIPE_DIRECTORY)
 _TEMPORARY = ("TEST_TMPDIR", "TMPDIR", "TMP")
 _LAST = Path("/tmp")  # noqa: S108
 _FLAGS = re.compile(
@@ -40,14 +40,19 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> T
     """
     nodes = sorted(file for file in root.glob("dev/*") if is_needed(file.name))
     sockets = [(root / path, f"/{path}") for path in _SOCKETS]
-    pipes = environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS
+    pipes = environ.get(MPS_PIPES) or MPS_FOLDER
     sockets.append((Path(pipes) / "control", f"{pipes}/control"))
-    asked_for = "CUDA_MPS_PIPE_DIRECTORY" in environ
-    connected = (_connected(file, path, asked_for and path.startswith(pipes)) for file, path in sockets)
+    asked_for = MPS_PIPES in environ
+    tries = (_connected(file, path, asked_for and path.startswith(pipes)) for file, path in sockets)
+    connected = tuple(attempt for attempt in tries if attempt is not None)
+    serves = PathAttempt(printable(f"{pipes}/control")) in connected
     return TriedFacts(
         opened=tuple(PathAttempt(printable(f"/{node.relative_to(root)}"), _opened(node, root)) for node in nodes),
         written=tuple(_written(folder, purpose) for folder, purpose in _folders(environ)),
-        connected=tuple(attempt for attempt in connected if attempt is not None),
+        connected=connected,
+        mps=mps.gather(root, pipes, sum(is_gpu_file(f"/dev/{node.name}") for node in nodes), environ)
+        if serves
+        else None,
         confined=_confined(root),
     )
 

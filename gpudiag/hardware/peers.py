@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterable
 
 MOST = 64
@@ -16,10 +17,11 @@ def asked(several: Iterable[str], within_s: float = _WITHIN_S) -> dict[str, str]
     """Return for each address ``host:port`` what connecting to it ended with; "" if it accepts connections."""
     answers = dict.fromkeys(several, f"no answer within {within_s:g} s")
     threads = [threading.Thread(target=_ask, args=(address, answers, within_s), daemon=True) for address in answers]
+    until = time.monotonic() + within_s
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(within_s)  # each has begun by then, and most have ended
+    for thread in threads:  # one that asks for the address of a name cannot be stopped, and is not waited for
+        thread.join(max(0.0, until - time.monotonic()))
     return dict(answers)
 
 

@@ -83,7 +83,7 @@ def identify(pid: int, root: Path = Path("/"), environ: Mapping[str, str] = os.e
     parent = int(status["PPid"]) if status.get("PPid", "").isdecimal() else None
     numbers = {match.lastgroup: match[match.lastgroup or 0] for match in reversed([*_JOB.finditer(cgroup)])}
     job = next((words.format(numbers[kind]) for kind, words in _JOBS.items() if kind in numbers), None)
-    own = _ancestors(root)
+    own = ancestors(root)
     theirs = environment(folder)
     return ProcessIdentity(
         user=_user(status.get("Uid", "").split()),
@@ -144,7 +144,7 @@ def uses_gpu(pid: int, root: Path = Path("/")) -> bool:
 def opening(device: Path, root: Path = Path("/")) -> Iterator[int]:
     """Yield the processes, except relatives of this one, that have the file ``device`` open, as far as this user may
     look."""
-    relatives = set(_ancestors(root)[:2])
+    relatives = set(ancestors(root)[:2])
     for folder in (root / "proc").glob("[0-9]*"):
         pid = int(folder.name)
         parent = _status(folder).get("PPid", "")
@@ -166,7 +166,7 @@ def _run(theirs: Mapping[str, str], own: Mapping[str, str], *, related: bool) ->
     return None
 
 
-def _ancestors(root: Path) -> tuple[int, ...]:
+def ancestors(root: Path) -> tuple[int, ...]:
     """Return this process, its parent and so on, without the first process of the system."""
     pids = [os.getpid()]
     while len(pids) < 64:

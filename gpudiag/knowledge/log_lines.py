@@ -11,14 +11,8 @@ from itertools import chain, islice
 from gpudiag.knowledge.frames import FRAME
 from gpudiag.knowledge.log import may_have_other, messages_of_shape, recognised, shape
 from gpudiag.knowledge.message import Event, Message, Worth
-from gpudiag.knowledge.messages.notices import NO_GPU_AS_MEANT
 from gpudiag.knowledge.messages.program import XDIST_WORKER
-from gpudiag.knowledge.messages.way import (
-    DEVICE_CREATED,
-    DRIVER_LIBRARY_NOT_OPENED,
-    LIBRARY_NOT_OPENED,
-    LIBRARY_OPENED,
-)
+from gpudiag.knowledge.messages.way import LIBRARY_NOT_OPENED, LIBRARY_OPENED
 from gpudiag.record import Record
 from gpudiag.text import one_line, plain
 
@@ -329,59 +323,6 @@ def shortened(line: str, characters: int) -> str:
     cut = line[:characters]
     lost = (event.text for event in recognised(line) if event.text not in cut) if len(line) > characters else ()
     return " … ".join([cut, *(text[:characters] for text in islice(lost, 1))])
-
-
-# --- what nobody knows -----------------------------------------------------------------------------------------------
-
-_RAISED = re.compile(
-    r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\b(?::|$|\s+Traceback \()|^what\(\): "
-)
-_WRONG = re.compile(
-    r"(?i)\berror\b|\bfail(?:s|ed|ure)?\b|\bfatal\b|\babort(?:ed|ing)\b|\bcannot\b|could ?n[o']t\b|\bunable to\b|"
-    r"\bsegmentation fault\b|\bcore dumped\b|\bkilled\b|\bout of memory\b|\bnot found\b|\bno such\b|\brefused\b|"
-    r"\bunhandled exception\b|"
-    r"\btimed out\b|\bdenied\b|\bunsupported\b|\b[A-Z]+_(?:ERROR|STATUS)_[A-Z_]+|\bXid\b|\bWARN\b"
-)
-_FRAME_OF_A_STACK = re.compile(
-    r'^\s*(?:File "|at \S+\(|#\d+\s|@\s+0x|\*\*\* |raise \w|\[\[\{\{node |\.\.\.$|\^|~|Traceback |During handling of|'
-    r"The above exception)|^\s{4,}\S"
-)
-MOST_SUSPICIOUS = 5
-
-
-def suspicious(lines: Iterable[str], most: int = MOST_SUSPICIOUS, *, without_gpu: bool = False) -> tuple[str, ...]:
-    """Return the texts of the lines that look most like a fault: errors first, then warnings, without stack frames.
-
-    Lines that are known to be harmless are left out; so are those about a missing driver if ``without_gpu``.
-    """
-    ranked: dict[str, int] = {}
-    history = set[str]()  # lines of other programs before TensorFlow had made its devices
-    known = [(line, {event.message for event in recognised(line)}) for line in map(plain, lines)]
-    without_gpu = without_gpu or any(NO_GPU_AS_MEANT in messages for _, messages in known)
-    for line, messages in known:
-        if DEVICE_CREATED in messages:
-            history.update(shown for shown, rank in ranked.items() if rank)
-        if not line.strip() or _FRAME_OF_A_STACK.match(line):
-            continue
-        entry = next(iter(parse([line])), None)
-        is_raised = _RAISED.search(entry.text if entry else line) is not None
-        if not is_raised and any(message.worth in (Worth.HARMLESS, Worth.MISLEADING) for message in messages):
-            continue
-        if without_gpu and (DRIVER_LIBRARY_NOT_OPENED in messages or "failed call to cuInit" in line):
-            continue
-        level = entry.level if entry else ""
-        if level in ("F", "E") or is_raised:
-            rank = 0
-        elif level != "I" and _WRONG.search(line):
-            rank = 1
-        elif level == "W":
-            rank = 2
-        else:
-            continue
-        ranked.setdefault(text(line), rank)
-    if history.issuperset(ranked):
-        return ()
-    return tuple(sorted(ranked, key=lambda item: ranked[item])[:most])
 
 
 # --- what a program's traceback says ---------------------------------------------------------------------------------

@@ -31,8 +31,9 @@ _QUOTES = re.compile(
 """The text before a message that is only quoted, up to the opening quotation mark."""
 _LONGEST_BEFORE = 1000
 _WORK = re.compile(
-    r"(?i)\bloss(?: is)?[:=]? ?\d|\b\d{1,9}/\d{1,9} ?(?:\[[=>.]|━)|\b(?:it|steps|examples|images)/s(?:ec)?\b|"
-    r"\b(?:training|evaluation|prediction|inference)\b.{0,20}\b(?:done|finished|completed?|ok|succeeded)\b"
+    r"(?i)\bloss\b[^.\d]{0,24}\d|\b\d{1,9}/\d{1,9} ?(?:\[[=>.]|━)|\b(?:it|steps|examples|images)/s(?:ec)?\b|"
+    r"\b(?:training|evaluation|prediction|inference|startup|shutdown)\b.{0,20}\b(?:done|finished|completed?|ok|succeeded)\b|"
+    r"\bHTTP/\d\.\d\" 200\b"
 )
 """Lines that programs print when a step is done; the heading of an epoch does not count, because it comes before the
 first step."""
@@ -113,6 +114,11 @@ def ended_without_gpu(lines: Sequence[str]) -> int:
         return 0
     said = [line for line in lines if not LOGGED.search(line)]
     return 0 if any(map(_SAYS_GPU.search, said)) else done
+
+
+def went_on(line: str) -> bool:
+    """Return whether a line shows that a program has done work, or has done all of it."""
+    return (_WORK.search(line) or _DONE.search(line)) is not None
 
 
 def not_needed(lines: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ WITHHELD = "(set)"
 """The placeholder for a value that is not stored, because it can contain a secret or an address."""
 
 NO_JSON = "(no JSON)"
+MPS_CONTROL, MPS_PIPES = "nvidia-cuda-mps-control", "CUDA_MPS_PIPE_DIRECTORY"
+MPS_FOLDER = "/tmp/nvidia-mps"  # noqa: S108
+"""Where CUDA looks for the daemon of MPS if :data:`MPS_PIPES` is not set."""
 PRELOAD, PRELOAD_FILE = "LD_PRELOAD", "/etc/ld.so.preload"
 """The variable and the file that name libraries for the loader to load into every program."""
 """Stands for a value that was to be JSON and is not."""

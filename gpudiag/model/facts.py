@@ -314,6 +314,11 @@ class DriverFacts(FactFamily, tag="driver"):
     interposed: tuple[str, ...] = ()
     """Preloaded files that define functions of the driver or of NVML: they come from ``LD_PRELOAD`` or
     ``/etc/ld.so.preload``. Libraries that share a GPU between programs do this."""
+    preloaded: tuple[str, ...] = ()
+    """What ``/etc/ld.so.preload`` names."""
+    preload_error: str = ""
+    """The name of the error with which this user cannot read ``/etc/ld.so.preload``: the loader, which reads it as this
+    user, passes over it (measured, glibc 2.36). "" if it can be read, or is not there."""
 
 
 DEAD, ZOMBIE, UNINTERRUPTIBLE = "X", "Z", "D"
@@ -604,6 +609,9 @@ class Limit(Record):
     """How often it did so while the probes ran, if a probe broke."""
     is_hard: bool = False
     """True for an ``ulimit`` that only root can raise."""
+    since: Momentary[str] = ""
+    """For a limit of addresses, the ancestor of this process with which it begins, such as ``process 33 (bash)``: its
+    own parent has another. "" if the first process has it too, or if it is not known."""
 
 
 class ContainerFacts(FactFamily, tag="container"):
@@ -759,6 +767,21 @@ class PathAttempt(Record):
     """The user that owns a socket that could not be connected to, or its folder; "" if it is not known."""
 
 
+class MpsFacts(Record):
+    """What a daemon of MPS that answers says of the limits of its clients."""
+
+    share: float | None = None
+    """The part of a GPU's multiprocessors that each client may use, in percent; None: not known."""
+    memory: dict[str, int] = {}
+    """How many bytes of a GPU each client may take, by the daemon's name for the GPU: its number, or its UUID."""
+    failure: str = ""
+    """The last failure of a server in its logs, such as ``Server 95 exited with status 1``."""
+    known_by: str = ""
+    """The program or the log that says so."""
+    why_not: str = ""
+    """Why the daemon was not asked, or gave no answer; "" if it gave one."""
+
+
 class TriedFacts(FactFamily, tag="tried"):
     """Results of opening and writing: permissions say less, as ``access(2)`` ignores device control groups."""
 
@@ -768,6 +791,8 @@ class TriedFacts(FactFamily, tag="tried"):
     """Folders in which a nameless file was written."""
     connected: tuple[PathAttempt, ...] = ()
     """Sockets of services: persistence, the NVSwitch fabric and MPS. Sockets that do not exist are left out."""
+    mps: MpsFacts | None = None
+    """None if no daemon of MPS answers."""
     confined: str | None = None
     """The SELinux label or AppArmor profile of this process; None if it has none, or is not confined."""
 
@@ -847,6 +872,9 @@ class CallFacts(FactFamily, tag="calls"):
     """Durations of first calls, which every program on this machine has to wait for."""
 
     calls: tuple[TimedCall, ...] = ()
+    time_limited: tuple[str, ...] = ()
+    """PCI bus ids of the GPUs that the driver shows and on which it ends a kernel that runs for too long, as it does
+    where a display is drawn (``CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT``)."""
 
     @property
     def hung(self) -> tuple[TimedCall, ...]:

@@ -357,8 +357,8 @@ def _headline_of_a_log(diagnosis: Diagnosis) -> str:
     if diagnosis.unexplained:
         return "No cause is known for this log. The lines that look most like a fault:"
     if diagnosis.harmless or diagnosis.misleading:
-        return "The log shows no fault"
-    return "The log shows no fault, and no line that gpudiag knows"
+        return "The log shows no fault: the lines that look like one are explained below"
+    return "The log shows no fault: no error line, no traceback, no exit status of a failure"
 
 
 def others(diagnosis: Diagnosis, *, of_logs: bool = True) -> list[Line]:

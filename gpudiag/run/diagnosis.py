@@ -12,10 +12,11 @@ from gpudiag.causes import messages
 from gpudiag.causes.shared import steps
 from gpudiag.causes.shared.without_gpu import is_without_gpu, of_no_gpu
 from gpudiag.knowledge.log import recognised
-from gpudiag.knowledge.log_lines import Log, suspicious
+from gpudiag.knowledge.log_lines import Log
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.misleading import NO_CUDA_DRIVERS
 from gpudiag.knowledge.relevance import not_needed
+from gpudiag.knowledge.suspicion import suspicion
 from gpudiag.model.diagnosis import Confidence, Diagnosis, Failed, RootCause, Stage, Step
 from gpudiag.record import Record
 from gpudiag.run import consistency
@@ -42,6 +43,8 @@ class PartResult(Record):
     steps: tuple[Step, ...] = ()
     causes: tuple[RootCause, ...] = ()
     lines: tuple[str, ...] = ()
+    overcome: tuple[str, ...] = ()
+    """Lines of the log that look like a fault, and after which the program went on."""
     by_log: bool = False
     """True if the causes were found in a program's log, and not in the facts."""
     failed: str = ""
@@ -81,7 +84,8 @@ def look(part: str, evidence: Evidence) -> PartResult:
             result = PartResult(lines=log.named(Worth.MISLEADING))
         elif part == _SUSPICIOUS:
             no_gpu = is_without_gpu(evidence.program, evidence.origin)
-            result = PartResult(lines=suspicious(evidence.program.lines, without_gpu=no_gpu))
+            found = suspicion(evidence.program.lines, without_gpu=no_gpu)
+            result = PartResult(lines=found.unexplained, overcome=found.overcome)
         else:
             known = get(part)
             assert known is not None, f"no cause is called {part}"
@@ -124,11 +128,12 @@ def combine(evidence: Evidence, results: Mapping[str, PartResult]) -> Diagnosis:
     folded = [cause for cause in causes if cause not in first]
     first = consistency.without_contradictions(first)
     explained = [line for cause in causes for line in cause.evidence] if evidence.lines else []
+    overcome = results[_SUSPICIOUS].overcome if _SUSPICIOUS in results and not (causes or first) else ()
     return Diagnosis(
         steps=trace,
         causes=tuple(consistency.with_safe_fix(cause, first) for cause in first),
         folded=tuple(consistency.with_safe_fix(cause, (cause,)) for cause in folded),
-        harmless=_of_lines(_HARMLESS, results, explained),
+        harmless=(*_of_lines(_HARMLESS, results, explained), *overcome),
         misleading=_of_lines(_MISLEADING, results, explained),
         failed=tuple(Failed(part, result.failed) for part, result in results.items() if result.failed),
         origin=str(evidence.origin) if evidence.lines else "",

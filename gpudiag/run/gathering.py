@@ -70,7 +70,7 @@ def _gathered(session: Session, families: tuple[str, ...]) -> dict[str, hostfact
     hung = tuple(_hung_call(results[family], standstill) for family, standstill in asking.items())
     if isinstance(known := gathered.get("calls"), CallFacts) and not known.driver_hangs:
         new = {call.name: call for call in hung if call is not None}
-        gathered["calls"] = CallFacts((*known.calls, *new.values()))
+        gathered["calls"] = msgspec.structs.replace(known, calls=(*known.calls, *new.values()))
     return gathered
 
 

@@ -128,8 +128,8 @@ def gather(options: Options, observer: Observer, signals: Signals) -> Facts:
 
 
 def _with_calls(facts: Facts, calls: tuple[TimedCall, ...]) -> Facts:
-    known = () if isinstance(facts.calls, Unknown) else facts.calls.calls
-    return msgspec.structs.replace(facts, calls=CallFacts((*known, *calls)))
+    known = CallFacts() if isinstance(facts.calls, Unknown) else facts.calls
+    return msgspec.structs.replace(facts, calls=msgspec.structs.replace(known, calls=(*known.calls, *calls)))
 
 
 def _with_limits(facts: Facts, before: tuple[Limit, ...]) -> Facts:

@@ -10,7 +10,7 @@ from gpudiag.cause import TRACE, Evidence
 from gpudiag.causes.configuration.log_level_hides_reason import _LOG_LEVEL
 from gpudiag.causes.configuration.settings_exclude_each_other import _EXCLUSIVE
 from gpudiag.knowledge.log_lines import Line
-from gpudiag.model.facts import EnvironmentFacts, Facts, PathAttempt, TriedFacts
+from gpudiag.model.facts import EnvironmentFacts, Facts, MpsFacts, PathAttempt, TriedFacts
 from gpudiag.model.program import ProgramTrace, Setting, SettingFate
 from gpudiag.model.report import Broken, Judged, NoReading, Row
 from gpudiag.probes.discovery import trace
@@ -27,8 +27,9 @@ def _trace_row(listed: int, said: tuple[Line, ...] = ()) -> Row:
     return Row(TRACE, (), Judged(), 0.0, reading)
 
 
-def _by_mps(error: str | None = None, **variables: str) -> Evidence:
-    tried = TriedFacts(connected=(PathAttempt("/run/nvidia-mps/control", error),))
+def _by_mps(error: str | None = None, share: float | None = None, **variables: str) -> Evidence:
+    daemon = MpsFacts(share, {}, "", "nvidia-cuda-mps-control")
+    tried = TriedFacts(connected=(PathAttempt("/run/nvidia-mps/control", error),), mps=None if error else daemon)
     return Evidence(example_with_gpus(1, environment=EnvironmentFacts(variables), tried=tried))
 
 
@@ -83,6 +84,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("a large reserve", _set(TF_DEVICE_MIN_SYS_MEMORY_IN_MB="30000")),
         Example("each kernel is waited for", _set(CUDA_LAUNCH_BLOCKING="1")),
         Example("few multiprocessors by MPS", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")),
+        Example("few by its daemon, which no variable shows", _by_mps(share=25.0)),
+        Example("most of them by its daemon", _by_mps(share=100.0), fires=False),
         Example("most of them", _by_mps(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="90"), fires=False),
         Example("without MPS, whose socket is not there", _set(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="10")),
         Example(

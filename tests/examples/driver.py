@@ -60,6 +60,7 @@ def _cuda_11(name: str = "NVIDIA A100-SXM4-40GB") -> Evidence:
 
 _HOOK = "/usr/local/vgpu/libvgpu.so"
 _HOOKED = replace(example_driver(), interposed=(_HOOK,))
+_UNREAD = replace(example_driver(), preload_error="EACCES")
 _NOT_INITIALIZED = "CUDA_ERROR_NOT_INITIALIZED: initialization error"
 
 
@@ -81,8 +82,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "driver_calls_interposed": (
         Example("a library that shares GPUs out", example_evidence(example_facts(driver=_HOOKED))),
         Example("none", example_evidence(example_facts()), fires=False),
+        Example("a list that this user may not read", example_evidence(example_facts(driver=_UNREAD))),
     ),
     "interposed_library_fails": (
+        Example("a list that this user may not read", example_evidence(example_facts(driver=_UNREAD)), fires=False),
         Example("cuInit fails", example_evidence(example_facts(driver=_HOOKED), cuinit=_MISMATCH)),
         Example("cuInit works", example_evidence(example_facts(driver=_HOOKED)), fires=False),
         Example("none", example_evidence(example_facts(), cuinit=_MISMATCH), fires=False),

@@ -14,6 +14,7 @@ from gpudiag.model.report import Broken, NoReading, Row
 _PIDS = Limit("pids.max", 40, "/sys/fs/cgroup/pids/pids.max", 12, 9, 5)
 _MEMORY = Limit("memory.max", 1 << 30, "/sys/fs/cgroup/memory.max", 64 << 20, 2, 2)
 _PROCESSES = Limit("Max processes", 60, "/proc/self/limits")
+_ADDRESSES = Limit("Max address space", 1 << 30, "/proc/self/limits", is_hard=True, since="process 33 (bash)")
 _FILES = Limit("Max open files", 1024, "/proc/self/limits")
 _BEFORE_THE_RUN = replace(_PIDS, during_run=0)
 _NO_THREAD = "Check failed: ret == 0 (11 vs. 0) Thread tf_numa_-1_Eigen creation via pthread_create() failed."
@@ -45,6 +46,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _broken(replace(_PROCESSES, value=96_365, used=900), detail="RuntimeError: can't start new thread"),
             fires=False,
         ),
+        Example("fewer addresses than an import takes, whatever breaks", _broken(_ADDRESSES, _PROCESSES)),
+        Example("enough addresses", _broken(replace(_ADDRESSES, value=8 << 30)), fires=False),
         Example("another death", _broken(_PIDS, _MEMORY, _PROCESSES, _FILES), fires=False),
         Example("killed by another", _broken(replace(_MEMORY, during_run=0), detail=_KILLED), fires=False),
         Example("reached before, and a death of another kind", _broken(_BEFORE_THE_RUN), fires=False),

@@ -6,9 +6,17 @@ import msgspec
 
 from examples import Example
 from examples.facts import example_gpu, example_with_gpus
-from examples.machines import example_evidence
+from examples.machines import example_driver, example_evidence
 from gpudiag.cause import Evidence
-from gpudiag.model.facts import ContainerFacts, EnvironmentFacts, Facts, GpuProcess, NvmlFacts
+from gpudiag.model.facts import (
+    ContainerFacts,
+    EnvironmentFacts,
+    Facts,
+    GpuProcess,
+    MpsFacts,
+    NvmlFacts,
+    TriedFacts,
+)
 from gpudiag.model.report import Finding, Judged, Row, Severity
 
 
@@ -35,6 +43,10 @@ def _failed(facts: Facts, message: str, kind: str = "creation_failed") -> Eviden
 def _limited(address_space_bytes: int | None, used_gib: float = 0) -> Facts:
     container = ContainerFacts(None, (), False, None, address_space_bytes=address_space_bytes)
     return msgspec.structs.replace(_machine(used_gib), container=container)
+
+
+def _by_mps(daemon: MpsFacts) -> Facts:
+    return msgspec.structs.replace(_machine(0), tried=TriedFacts(mps=daemon))
 
 
 def _not_started(facts: Facts, error: str) -> Evidence:
@@ -119,13 +131,37 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example("no limit", _failed(_machine(0), _SET_DEVICE), fires=False),
         Example(
+            "a limit in the daemon, as in https://github.com/NVIDIA/k8s-device-plugin/issues/764",
+            _failed(_by_mps(MpsFacts(None, {"0": 4606 << 20}, "", "/mps/nvidia.com/gpu/log/control.log")), _SET_DEVICE),
+        ),
+        Example(
+            "a daemon that cannot be asked",
+            _failed(_by_mps(MpsFacts(why_not="nvidia-cuda-mps-control is not here")), _SET_DEVICE),
+            fires=False,
+        ),
+        Example(
             "HAMi, as in https://github.com/Project-HAMi/HAMi/issues/662",
             _failed(_machine(0, CUDA_DEVICE_MEMORY_LIMIT_0="3000m"), _SET_DEVICE),
+        ),
+        Example(
+            "HAMi's list of libraries may not be read by this user",
+            _failed(
+                msgspec.structs.replace(
+                    _machine(0, CUDA_DEVICE_MEMORY_LIMIT_0="3000m"),
+                    driver=msgspec.structs.replace(example_driver(), preload_error="EACCES"),
+                ),
+                _SET_DEVICE,
+            ),
+            fires=False,
         ),
         Example("HAMi, and nothing failed", Evidence(_machine(0, CUDA_DEVICE_MEMORY_LIMIT="3g")), fires=False),
     ),
     "out_of_memory_with_room": (
         Example("nobody holds any", _failed(_machine(0), _SET_DEVICE)),
+        Example(
+            "a daemon of MPS that cannot be asked",
+            _failed(_by_mps(MpsFacts(why_not="nvidia-cuda-mps-control is not here")), _SET_DEVICE),
+        ),
         Example("addresses are limited", _failed(_limited(10 << 30), _SET_DEVICE), fires=False),
         Example("the display holds some", _failed(_machine(0, 2), _SET_DEVICE)),
         Example("another process holds one", _failed(_machine(0, 39.5), _SET_DEVICE), fires=False),

@@ -27,6 +27,7 @@ from examples.machines import (
 )
 from gpudiag.cause import Evidence
 from gpudiag.model.facts import (
+    CallFacts,
     ContainerFacts,
     DeviceNodeFacts,
     DriverFacts,
@@ -36,6 +37,7 @@ from gpudiag.model.facts import (
     GpuState,
     Library,
     LibraryFacts,
+    MpsFacts,
     NvmlDevice,
     NvmlFacts,
     PathAttempt,
@@ -173,6 +175,10 @@ EMPTY = NvmlFacts(None, MODULE, "12.2", ())
 SLURM = {"SLURM_JOB_ID": "17"}
 ALLOCATED = {"SLURM_JOB_GPUS": "2,3", "SLURM_STEP_GPUS": "2,3"}
 CC = {"confidential": True, "confidential_ready": False}
+MPS_ENDS = TriedFacts(
+    connected=(PathAttempt("/mps/nvidia.com/gpu/pipe/control"),),
+    mps=MpsFacts(None, {}, "Server 95 exited with status 1", "/mps/nvidia.com/gpu/log/control.log"),
+)
 MPS_GONE = TriedFacts(connected=(PathAttempt("/tmp/nvidia-mps/control", "ECONNREFUSED"),))
 NO_PERMISSION = NvmlFacts("Insufficient Permissions", None, None, ())
 LOST_NVML = NvmlFacts("Unknown Error", None, None, ())
@@ -193,6 +199,12 @@ def _with_displays(*displays: bool | None) -> Facts:
 def _timed_out(*displays: bool | None) -> Evidence:
     line = "E0000 CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated"
     return Evidence(_with_displays(*displays), lines=(line,))
+
+
+def _bounded(evidence: Evidence) -> Evidence:
+    (device,) = evidence.facts.nvml_devices
+    facts = replace(evidence.facts, calls=CallFacts((), (device.pci_bus_id,)))
+    return Evidence(facts, lines=evidence.lines)
 
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
@@ -264,6 +276,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             Seen(cuinit=MPS).on(tried=MPS_GONE, environment=variables(CUDA_MPS_PIPE_DIRECTORY="/tmp/nvidia-mps")),
         ),
         Example("nothing was tried", Seen(cuinit=MPS).on()),
+        Example("its server ends, by its log", Seen(cuinit=MPS).on(tried=MPS_ENDS)),
+        Example(
+            "it serves as many as it can", Seen(cuinit="CUDA_ERROR_MPS_MAX_CLIENTS_REACHED: 808").on(tried=MPS_ENDS)
+        ),
         Example("another error", Seen(cuinit=UNKNOWN).on(tried=MPS_GONE), fires=False),
         Example("CUDA works without it", WORKS.on(tried=MPS_GONE), fires=False),
     ),
@@ -517,6 +533,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("as in https://github.com/numba/numba/issues/9381", _timed_out(True)),
         Example("the other GPU has no display", _timed_out(True, False)),
         Example("none has a display", _timed_out(False), fires=False),
+        Example("NVML knows no display, and CUDA a time limit", _bounded(_timed_out(False))),
         Example("not known", _timed_out(None), fires=False),
         Example("nothing was ended", Evidence(_with_displays(True)), fires=False),
     ),

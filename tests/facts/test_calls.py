@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 
 from conftest import Gpudiag
 from examples import found
-from examples.facts import example_with_gpus
+from examples.facts import example_gpu, example_with_gpus
 from gpudiag.cause import Evidence
 from gpudiag.facts import calls
 from gpudiag.model import codec
@@ -20,6 +22,7 @@ from gpudiag.model.diagnosis import Stage
 from gpudiag.model.facts import CallFacts, Facts, GpuState, NvmlFacts, TimedCall, Unknown
 from gpudiag.model.report import Broken, Judged, Report, Skipped, Verdict
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probes.host import gpus
 from gpudiag.run import plan
 from gpudiag.simulator import Machine
 from reports import fix_lines
@@ -45,6 +48,34 @@ def test_each_first_call_is_measured() -> None:
     assert 0.4 <= found.driver_s < 10
     assert (found.hung, found.driver_hangs) == ((), False)
     assert calls.of_a_child(done.stderr) == found, "what was noted on the way says the same"
+
+
+_DRIVER = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 17 && device == 1; return 0; }
+int cuDeviceGetPCIBusId(char *text, int size, int device) {
+    for (int i = 0; i < 13; i++) text[i] = "0000:0A:00.0"[i];
+    return 0;
+}
+"""
+
+
+def test_the_gpus_on_which_the_driver_ends_a_long_kernel_are_known(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler (cc or gcc)")
+    (tmp_path / "driver.c").write_text(_DRIVER)
+    library = ["-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "driver.c")]
+    subprocess.run([compiler, *library], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", GATHER], env=environment, stdout=subprocess.PIPE, check=True)
+    found = msgspec.json.decode(done.stdout, type=CallFacts)
+    assert found.time_limited == ("0000:0a:00.0",)
+    gpu = msgspec.structs.replace(example_gpu(), pci_bus_id="0000:0a:00.0")
+    facts = example_with_gpus(1, nvml=NvmlFacts(None, "560.35.05", "12.6", (gpu,)), calls=found)
+    assert gpus.figure(facts).endswith("; the driver limits how long a kernel may run on GPU 0")
 
 
 def test_of_a_child_that_was_ended_the_call_is_known_that_it_was_in() -> None:

@@ -201,3 +201,25 @@ def test_a_library_that_is_loaded_before_the_driver_is_named(tmp_path: Path) -> 
         for more in ({"LD_PRELOAD": str(hook)}, {})
     ]
     assert [done.stdout.decode() for done in found] == [f"('{hook}',)\n", "()\n"]
+
+
+def test_what_ld_so_preload_names_and_that_a_stranger_cannot_read_it(tmp_path: Path) -> None:
+    put(tmp_path, "etc/ld.so.preload", "/a.so:/b.so c.so # of HAMi\n")
+    facts = driver.gather(tmp_path, ABSENT)
+    assert (facts.preloaded, facts.preload_error) == (("/a.so", "/b.so", "c.so"), "")
+    if os.geteuid():
+        (tmp_path / "etc/ld.so.preload").chmod(0)
+        assert driver.gather(tmp_path, ABSENT).preload_error == "EACCES"
+        return
+    script = (
+        "import os; from pathlib import Path; from gpudiag.facts import driver; os.setuid(65534);"
+        " facts = driver.gather(Path('/'), 'libabsent.so'); print(facts.preloaded, facts.preload_error)"
+    )
+    stage = 'mount -t tmpfs none "$0" && mkdir "$0/u" "$0/w" && chmod 755 "$0" && '
+    stage += 'mount -t overlay -o "lowerdir=/etc,upperdir=$0/u,workdir=$0/w" none /etc && '
+    stage += 'touch /etc/ld.so.preload && chmod 600 /etc/ld.so.preload && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", stage, str(tmp_path), sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("no mounts here")
+    assert done.stdout == "() EACCES\n", done.stderr

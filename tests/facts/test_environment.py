@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import subprocess
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,27 @@ def test_tasks_that_accept_no_connection_are_named_without_their_addresses() -> 
         facts = environment.gather({"TF_CONFIG": config})
     assert facts.silent_tasks == {"worker 2": "Connection refused"}
     assert environment.gather({"TF_CONFIG": "{'cluster': 1}"}).silent_tasks == {}
+
+
+def test_tasks_that_never_answer_are_asked_at_the_same_time() -> None:
+    with ExitStack() as stack:
+        full = []
+        for _ in range(12):
+            listens = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            full.append(f"127.0.0.1:{listens.getsockname()[1]}")
+            for _ in range(3):  # nobody takes these, and the kernel lets no more wait
+                waits = stack.enter_context(socket.socket())
+                waits.setblocking(False)
+                waits.connect_ex(listens.getsockname())
+        cluster = {"worker": ["127.0.0.1:1", *full, "no-such-host.invalid:1"]}
+        began = time.monotonic()
+        facts = environment.gather(
+            {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})}
+        )
+        seconds = time.monotonic() - began
+    assert facts.silent_tasks.keys() == {f"worker {number}" for number in range(1, 14)}
+    assert facts.silent_tasks["worker 1"] == f"no answer within {environment._WITHIN_S:g} s"
+    assert seconds < 12 * environment._WITHIN_S / 2
 
 
 def test_the_process_that_listens_on_the_port_of_the_own_task_is_named() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from gpudiag.facts.limits import control_group, limits
 from gpudiag.model.facts import Limit
@@ -63,3 +67,31 @@ def test_the_control_group_of_devices_comes_first(tmp_path: Path) -> None:
     assert control_group(tmp_path, "devices") == "/other"
     put(tmp_path / "proc/self", {"cgroup": ""})
     assert control_group(tmp_path, "devices") is None
+
+
+_READ = """
+from pathlib import Path
+from gpudiag.facts.limits import limits
+from gpudiag.run.bisect.attempt import _raise_limit, low_limits
+(limit,) = [limit for limit in limits(Path(ROOT)) if limit.name == "Max address space"]
+print(limit.value >> 10, limit.is_hard, limit.since, low_limits())
+for name in low_limits():
+    _raise_limit(name)
+print(low_limits(), *[limit for limit in limits(Path(ROOT)) if limit.name == "Max address space"])
+"""
+
+
+@pytest.mark.parametrize("of_real_machine", [True, False])
+def test_a_limit_of_addresses_is_read_with_the_process_that_it_begins_with(
+    tmp_path: Path, of_real_machine: bool
+) -> None:
+    """It holds for the programs of a simulated machine, too, whose files say nothing of limits."""
+    program = _READ.replace("ROOT", repr("/" if of_real_machine else str(tmp_path)))
+    for option, is_hard in (("-Sv", False), ("-v", True)):
+        shell = ["sh", "-c", f'ulimit {option} 4000000; "$0" -c "$1"; exit $?', sys.executable, program]
+        with subprocess.Popen(shell, stdout=subprocess.PIPE, text=True) as process:
+            before, after = process.communicate()[0].splitlines()
+        low = () if is_hard else ("Max address space",)
+        assert before == f"4000000 {is_hard} process {process.pid} (sh ...) {low}"
+        assert after.startswith("() Limit" if is_hard else "()")
+        assert is_hard or after == "()"

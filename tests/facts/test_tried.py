@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpudiag.facts import mps
 from gpudiag.facts.tried import _opened, gather
-from gpudiag.model.facts import PathAttempt
+from gpudiag.model.facts import MpsFacts, PathAttempt
 
 
 def written(**environ: str) -> dict[str, PathAttempt]:
@@ -121,3 +122,49 @@ def test_a_socket_of_another_kind_is_a_service_too(tmp_path: Path) -> None:
         listening.listen()
         environ = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
         assert gather(tmp_path, environ).connected == (PathAttempt(f"{tmp_path}/control"),)
+
+
+_LOG = """[2026-04-28 18:20:40.0 Control  4400] Cmd:set_default_device_pinned_mem_limit 0 4606M
+[2026-04-28 18:20:40.1 Control  4400] Starting new server 4428 for user 1000
+[2026-04-28 18:20:41.9 Control  4400] Server 4428 exited with status 1
+"""
+_SERVER_LOG = """[2026-04-28 18:20:41.9 Server  4428] Active Threads Percentage set to 33.0
+[2026-04-28 18:20:41.9 Server  4428] Device pinned memory limit for device 1 set to 0x140000000 bytes
+"""
+_CONTROL = """#!/bin/sh
+read -r command number
+case "$command" in
+get_default_active_thread_percentage) echo 25.0 ;;
+*) echo 3G ;;
+esac
+"""
+
+
+def test_the_limits_of_a_daemon_of_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program is asked; without it the logs are read, which say what they say, and that it was not asked."""
+    pipes, logs, programs = tmp_path / "pipe", tmp_path / "log", tmp_path / "bin"
+    for folder in (pipes, logs, programs):
+        folder.mkdir()
+    environ = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    assert gather(environ=environ).mps is None
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(pipes / "control"))
+        daemon.listen(8)
+        assert gather(environ=environ).mps == MpsFacts(why_not="nvidia-cuda-mps-control is not here")
+        (logs / "control.log").write_text(_LOG)
+        (logs / "server.log").write_text(_SERVER_LOG)
+        read = gather(environ=environ).mps
+        assert read is not None
+        assert (read.share, read.memory) == (33.0, {"0": 4606 << 20, "1": 5 << 30})
+        assert (read.failure, read.known_by) == ("Server 4428 exited with status 1", f"{logs}/server.log")
+        assert read.why_not == "nvidia-cuda-mps-control is not here"
+        program = programs / "nvidia-cuda-mps-control"
+        program.write_text(_CONTROL)
+        program.chmod(0o755)
+        asked = mps.gather(Path("/"), str(pipes), 1, environ)
+        assert (asked.share, asked.memory, asked.known_by) == (25.0, {"0": 3 << 30, "1": 5 << 30}, mps.MPS_CONTROL)
+        program.write_text("#!/bin/sh\necho Cannot find MPS control daemon process\n")
+        assert mps.gather(Path("/"), str(pipes), 1, environ).why_not.endswith("daemon process'")
+        program.write_text("#!/bin/sh\nsleep 9\n")
+        assert "TimeoutExpired" in mps.gather(Path("/"), str(pipes), 1, environ).why_not

@@ -20,10 +20,11 @@ from conftest import Gpudiag
 from gpudiag.cause import Evidence
 from gpudiag.causes import messages
 from gpudiag.errors import UsageError
-from gpudiag.knowledge.log_lines import suspicious, unwrapped
+from gpudiag.knowledge.log_lines import unwrapped
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import GENERATIONS, Version
 from gpudiag.knowledge.stated import StatedFacts
+from gpudiag.knowledge.suspicion import suspicion
 from gpudiag.model import codec
 from gpudiag.model import report as report_model
 from gpudiag.model.diagnosis import Diagnosis, Failed
@@ -269,7 +270,7 @@ def test_what_nobody_knows_is_quoted_errors_first_and_no_frames_of_stacks() -> N
         ODD,
         HARMLESS,
     )
-    assert suspicious(lines) == (ODD, "the frobnicator failed to start", "a.cc: this may be slow")
+    assert suspicion(lines).unexplained == (ODD, "the frobnicator failed to start", "a.cc: this may be slow")
 
 
 def test_a_cause_leaves_no_line_unexplained() -> None:
@@ -309,7 +310,7 @@ def test_a_line_that_a_cause_shows_is_not_called_harmless_too() -> None:
     [
         (OLD_CUDNN, report_model.CAUSE_FOUND, "The log shows why: cuDNN 8.0.4 is loaded"),
         (HARMLESS, report_model.NOTHING_WRONG, "The log shows no fault"),
-        ("Epoch 1/10", report_model.NOTHING_WRONG, "no line that gpudiag knows"),
+        ("Epoch 1/10", report_model.NOTHING_WRONG, "no error line, no traceback"),
         (ODD, report_model.NOTHING_KNOWN, "No cause is known for this log"),
     ],
 )

@@ -13,6 +13,7 @@ from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import devices_in_scope
 from gpudiag.fix import configure, run_container, unset
+from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES
 from gpudiag.model.facts import Facts, TriedFacts
 from gpudiag.model.report import Severity
 
@@ -47,6 +48,19 @@ def find(facts: Facts, variables: Variables, tried: TriedFacts | None) -> Matche
         setting = f"{name}={variables[name]}"
         yield Match(evidence=(setting,), figures={"name": name, "setting": setting, "what": what}, tried=CAUSE.fix[0])
         return
+    if (
+        tried is not None
+        and tried.mps
+        and tried.mps.share
+        and tried.mps.share < 100 * _PART
+        and _MPS_THREADS not in variables
+    ):
+        setting = f"the daemon of MPS ({tried.mps.known_by})"
+        what = f"lets each program use {tried.mps.share:g} % of the multiprocessors of a GPU"
+        more = configure(
+            f"echo set_default_active_thread_percentage 100 | {MPS_CONTROL}", "for servers that start then"
+        )
+        yield Match(evidence=(setting,), figures={"name": "", "setting": setting, "what": what}, fix=(more,))
 
 
 def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[tuple[str, str]]:
@@ -73,8 +87,7 @@ def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[t
 
 def _without_mps(facts: Facts, name: str, variables: Variables) -> Match:
     """Return the match of a limit that clients of MPS alone have, where no daemon of MPS answers."""
-    folder = variables.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108
-    setting = f"{name}={variables[name]}"
+    folder, setting = variables.get(MPS_PIPES, MPS_FOLDER), f"{name}={variables[name]}"
     start = (
         run_container("--ipc=host", f"-v {folder}:{folder}", note="shares the host's daemon, if one runs there")
         if container(facts)

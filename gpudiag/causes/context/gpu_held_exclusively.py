@@ -15,6 +15,7 @@ from gpudiag.causes.shared.holding import Holders, instead
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import holders
 from gpudiag.fix import Action, Role, check, configure, export, note, run_container
+from gpudiag.knowledge.variables import MPS_FOLDER, MPS_PIPES
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts
 
@@ -61,18 +62,15 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     )
 
 
-_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-
-
 def _uses_mps(facts: Facts, holding: Holders) -> bool:
     """Return whether programs share the GPU by MPS, for which this mode is the right one."""
     commands = [process.holder.command or "" for process in holding.processes if process.holder is not None]
-    return _PIPES in facts.variables or any(command.startswith("nvidia-cuda-mps") for command in commands)
+    return MPS_PIPES in facts.variables or any(command.startswith("nvidia-cuda-mps") for command in commands)
 
 
 def _by_mps(facts: Facts) -> tuple[Action, ...]:
-    folder = facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    folder = facts.variables.get(MPS_PIPES, MPS_FOLDER)
     if container(facts):
         clause = "reaches the daemon of MPS, which lets several programs in: it needs the host's /dev/shm, too"
         return (run_container("--ipc=host", f"-v {folder}:{folder}", note=clause),)
-    return (export(_PIPES, folder, "reaches the daemon of MPS, which lets several programs in"),)
+    return (export(MPS_PIPES, folder, "reaches the daemon of MPS, which lets several programs in"),)

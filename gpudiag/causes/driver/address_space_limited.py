@@ -9,6 +9,7 @@ systemd units (LimitAS) set such limits.
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Listing, Match, Matches, Rows
+from gpudiag.causes.shared.limits import raised
 from gpudiag.causes.shared.memory import gib, refused_with_room
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import Kind, check, note
@@ -29,6 +30,7 @@ CAUSE = Cause(
         "memory_held_by_others": "the context failed for lack of memory of the GPU",
     },
 )
+_LIMIT = "Max address space"
 
 
 def find(container: ContainerFacts, facts: Facts, listing: Listing, rows: Rows) -> Matches:
@@ -46,5 +48,7 @@ def find(container: ContainerFacts, facts: Facts, listing: Listing, rows: Rows) 
         ),
         confidence=Confidence.LIKELY if limit < memory else Confidence.POSSIBLE,
         figures={"limit": gib(limit)},
+        fix=tuple(action for known in container.limits if known.name == _LIMIT for action in raised(known, facts)),
+        about=(_LIMIT,),
         stage=Stage.DRIVER if said else Stage.MEMORY,
     )

@@ -7,33 +7,28 @@ its shared memory, or whose container was given no share, lets cuInit fail altho
 
 from __future__ import annotations
 
-from gpudiag.cause import Cause, Match, Matches, Variables
+from gpudiag.cause import Cause, Match, Matches
+from gpudiag.causes.shared.driver import preloads, take_out_preloads
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import check, unset
+from gpudiag.fix import unset
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import DriverFacts
+from gpudiag.model.facts import DriverFacts, Facts
 
 CAUSE = Cause(
     title="cuInit fails because {files} is loaded before the driver and intercepts its calls",
-    fix=(
-        unset("LD_PRELOAD"),
-        check("cat /etc/ld.so.preload", "remove its line to see whether the driver works without it"),
-    ),
+    fix=(unset("LD_PRELOAD"),),
     url="https://man7.org/linux/man-pages/man8/ld.so.8.html",
     views=("host.driver.calls_interposed",),
 )
 
 
-def find(driver: DriverFacts, error: CuInitFailed, variables: Variables) -> Matches:
+def find(driver: DriverFacts, error: CuInitFailed, facts: Facts) -> Matches:
     if driver.interposed:
-        by_variable = "LD_PRELOAD" in variables
+        fix = take_out_preloads(driver, facts)
         yield Match(
-            evidence=(
-                *(f"a function of the driver comes from {file}" for file in driver.interposed),
-                f"cuInit: {error}",
-            ),
+            evidence=(*preloads(driver), f"cuInit: {error}"),
             confidence=Confidence.LIKELY,
             figures={"files": " and ".join(driver.interposed)},
-            fix=CAUSE.fix if by_variable else CAUSE.fix[1:],
-            tried=CAUSE.fix[0] if by_variable else None,
+            fix=fix,
+            tried=CAUSE.fix[0] if CAUSE.fix[0] in fix else None,
         )

@@ -15,7 +15,8 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Role, Where, configure, note, run, run_container, unset
+from gpudiag.fix import Kind, Role, Where, check, configure, note, run, run_container, unset
+from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, PathAttempt, TriedFacts, Unknown
 
@@ -23,27 +24,41 @@ CAUSE = Cause(
     title="CUDA {uses} an MPS daemon, but {why}",
     fix=(
         configure("nvidia-cuda-mps-control -d", "starts the daemon"),
-        unset("CUDA_MPS_PIPE_DIRECTORY", note="runs programs without the daemon", role=Role.ALTERNATIVE),
-        run("rm -r /tmp/nvidia-mps", "removes what a killed daemon left", kind=Kind.REMOVE),
+        unset(MPS_PIPES, note="runs programs without the daemon", role=Role.ALTERNATIVE),
+        run(f"rm -r {MPS_FOLDER}", "removes what a killed daemon left", kind=Kind.REMOVE),
     ),
     url="https://docs.nvidia.com/deploy/mps/index.html",
 )
-_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     if not re.search(r"\bCUDA_ERROR_MPS_|MPS client", failed):
         return
     control = next((attempt for attempt in tried.connected if attempt.path.endswith("/control")), None)
-    folder = control.path.rpartition("/")[0] if control else facts.variables.get(_PIPES, "/tmp/nvidia-mps")  # noqa: S108
+    folder = control.path.rpartition("/")[0] if control else facts.variables.get(MPS_PIPES, MPS_FOLDER)
     is_absolute = folder.startswith("/")
     refused = control is not None and control.error is not None
+    if full := re.search(r"CUDA_ERROR_MPS_MAX_(CLIENTS|CONNECTIONS)_REACHED", failed):
+        what = "processes" if full[1] == "CLIENTS" else "connections"
+        yield Match(
+            evidence=(f"cuInit: {failed}",),
+            confidence=Confidence.LIKELY,
+            figures={"uses": _uses(facts), "why": f"the daemon serves as many {what} as it can"},
+            fix=(
+                note("start fewer programs at once, or wait until one of them ends", kind=Kind.NONE),
+                check(f"echo ps | {MPS_CONTROL}", "lists the clients"),
+                CAUSE.fix[1] if MPS_PIPES in facts.variables else None,
+            ),
+        )
+        return
     if control is not None and control.error in ("EACCES", "EPERM"):
         yield _kept_by_owner(control, failed, facts)
         return
     why = (
         f"nobody answers at {folder}/control: {meaning(control.error)}"
         if control is not None and refused
+        else f"its server ends: {tried.mps.failure}"
+        if tried.mps is not None and tried.mps.failure
         else f"the daemon at {folder} answers but does not serve this program"
         if control is not None
         else "it cannot be reached"
@@ -52,28 +67,29 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         evidence=(
             f"cuInit: {failed}",
             *([f"connect {control.path}: {meaning(control.error)}"] if control is not None and refused else []),
+            *([f"{tried.mps.known_by}: {tried.mps.failure}"] if tried.mps is not None and tried.mps.failure else []),
         ),
         confidence=Confidence.PROVED if refused else Confidence.LIKELY,
         figures={"why": why, "uses": _uses(facts)},
         fix=(
             # Without a variable that names no folder the machine's own daemon is asked.
             None if is_absolute else CAUSE.fix[1].replaced(role=Role.FIX),
-            run_container("--ipc=host", "-v /tmp/nvidia-mps:/tmp/nvidia-mps", note="shares the host's daemon")
+            run_container("--ipc=host", f"-v {MPS_FOLDER}:{MPS_FOLDER}", note="shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
             ),
-            CAUSE.fix[1] if _PIPES in facts.variables and is_absolute else None,
+            CAUSE.fix[1] if MPS_PIPES in facts.variables and is_absolute else None,
             run(f"rm -r {quote(folder)}", "removes what a killed daemon left", kind=Kind.REMOVE)
             if refused and is_absolute
             else None,
         ),
-        tried=CAUSE.fix[1] if _PIPES in facts.variables and is_absolute else None,
+        tried=CAUSE.fix[1] if MPS_PIPES in facts.variables and is_absolute else None,
     )
 
 
 def _uses(facts: Facts) -> str:
-    return "is set to use" if _PIPES in facts.variables else "looks for"
+    return "is set to use" if MPS_PIPES in facts.variables else "looks for"
 
 
 def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
@@ -97,7 +113,7 @@ def _kept_by_owner(control: PathAttempt, failed: str, facts: Facts) -> Match:
             else run_container(f"--user $(id -u {owner})", "--ipc=host", note="or runs as its owner")
             if inside
             else configure("CUDA_MPS_PIPE_DIRECTORY=$HOME/mps nvidia-cuda-mps-control -d", "or a daemon of one's own"),
-            CAUSE.fix[1] if _PIPES in facts.variables else None,
+            CAUSE.fix[1] if MPS_PIPES in facts.variables else None,
         ),
-        tried=CAUSE.fix[1] if _PIPES in facts.variables else None,
+        tried=CAUSE.fix[1] if MPS_PIPES in facts.variables else None,
     )

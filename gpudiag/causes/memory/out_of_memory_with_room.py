@@ -15,6 +15,7 @@ from gpudiag.causes.shared.memory import devices_in_scope, free_bytes, gib, hold
 from gpudiag.causes.shared.steps import cuinit_error
 from gpudiag.fix import check, note, nvidia_smi
 from gpudiag.model.diagnosis import Confidence, Stage
+from gpudiag.model.facts import TriedFacts
 from gpudiag.text import listed
 
 CAUSE = Cause(
@@ -33,12 +34,18 @@ CAUSE = Cause(
 _LIMITS = ("memory.max", "Max address space", "vm.overcommit_memory")
 
 
-def find(gpus: ChosenGpus, listing: Listing) -> Matches:
+def find(gpus: ChosenGpus, listing: Listing, tried: TriedFacts | None) -> Matches:
     if refused := refused_with_room(gpus.facts, gpus.rows):
         devices = devices_in_scope(gpus.facts)
+        daemon = tried.mps if tried is not None and tried.mps and tried.mps.why_not else None
         gpus_bytes = sum(device.memory_total_bytes for device in devices)
         yield Match(
-            evidence=(*refused, *map(holders, devices), *map(in_words, below(gpus.facts, gpus_bytes, *_LIMITS))),
+            evidence=(
+                *refused,
+                *map(holders, devices),
+                *map(in_words, below(gpus.facts, gpus_bytes, *_LIMITS)),
+                *([f"MPS answers; whether it limits memory is not known: {daemon.why_not}"] if daemon else []),
+            ),
             confidence=Confidence.POSSIBLE,
             figures={
                 "where": f" on {listed([f'GPU {gpu.index}' for gpu in gpus.failing])}" if gpus.failing else "",

@@ -37,13 +37,14 @@ def find(facts: Facts, inside: ContainerFacts, log: EveryLog, rows: Rows, failed
         if kind is None:
             continue
         said = log.said(*kind.breaks, most=1) or details.said(*kind.breaks, most=1)
-        seen = said or (tuple(killed[:1]) if kind.kills else ())
+        too_little = limit.value < kind.least
+        seen = said or (tuple(killed[:1]) if kind.kills else details.lines[:1] if too_little else ())
         counts = limit.during_run or (limit.reached if said and not broken else 0)
         if seen and (counts or (not kind.counts and _can_refuse(limit, seen))):
-            found.append((not kind.counts, limit, seen))
-    # What the kernel counted is certain; of the others, each may have refused.
-    found.sort(key=lambda match: match[0])
-    for guessed, limit, seen in found[:1]:
+            found.append((not kind.counts, not too_little, limit, seen))
+    # What the kernel counted is certain; of the others, each may have refused, the first that which nothing fits into.
+    found.sort(key=lambda match: match[:2])
+    for guessed, _, limit, seen in found[:1]:
         yield _match(facts, limit, seen, failed.stage if failed is not None else None, guessed=guessed)
 
 
@@ -71,5 +72,6 @@ def _match(facts: Facts, limit: Limit, seen: tuple[str, ...], stage: Stage | Non
             "killed": ": the kernel killed a process" if killed else "",
         },
         fix=raised(limit, facts),
+        about=(limit.name,),
         stage=stage,
     )

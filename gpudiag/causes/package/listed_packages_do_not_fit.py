@@ -12,13 +12,13 @@ from packaging.version import Version as Exact
 
 from gpudiag.cause import Cause, LogAlone, Match, Matches
 from gpudiag.fix import Kind, ask, install, run
-from gpudiag.knowledge.log_lines import suspicious
 from gpudiag.knowledge.message import Worth
 from gpudiag.knowledge.messages.python_packages import FAMILY
 from gpudiag.knowledge.origin import Origin
 from gpudiag.knowledge.releases import Version
 from gpudiag.knowledge.requirements import TENSORFLOWS, companion, has_companion, specifiers
 from gpudiag.knowledge.stated import Statement
+from gpudiag.knowledge.suspicion import suspicion
 from gpudiag.knowledge.tensorflow_releases import NEEDS
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.record import Record
@@ -105,4 +105,4 @@ def _is_explained(program: LogAlone) -> bool:
     """
     faults = [event.message for event in program.events if event.message.worth is Worth.FAULT]
     others = [message for message in faults if message not in FAMILY.messages and not message.symptom]
-    return bool(others) or not (faults or suspicious(program.lines))
+    return bool(others) or not (faults or suspicion(program.lines).unexplained)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.traced import MOST
 from gpudiag.fix import Kind, check, note
-from gpudiag.model.program import ClusterTask, ProgramTrace, place
+from gpudiag.model.program import ProgramTrace, place
 from gpudiag.model.report import Severity
+from gpudiag.text import listed
 
 CAUSE = Cause(
     title="{task} waits for {others} of TF_CONFIG: no connection is accepted there",
@@ -26,7 +27,6 @@ CAUSE = Cause(
     url="https://www.tensorflow.org/guide/distributed_training#TF_CONFIG",
     needs_gpu=False,
 )
-_NAMED = 3
 
 
 def find(program: ProgramTrace) -> Matches:
@@ -43,15 +43,8 @@ def find(program: ProgramTrace) -> Matches:
             ),
             figures={
                 "task": cluster.task,
-                "others": _names(silent),
+                "others": listed([peer.task for peer in silent]),
                 "host": host.strip("[]"),
                 "port": port,
             },
         )
-
-
-def _names(peers: tuple[ClusterTask, ...]) -> str:
-    few = [peer.task for peer in peers[:_NAMED]]
-    if len(peers) > _NAMED:
-        return f"{', '.join(few)} and {len(peers) - _NAMED} more"
-    return " and ".join(filter(None, (", ".join(few[:-1]), few[-1])))

@@ -12,9 +12,10 @@ from gpudiag.causes.shared.libraries import COMPUTE, PATH
 from gpudiag.causes.shared.machine import WholeDriver, container, install_command, stage_of_driver
 from gpudiag.causes.shared.signs import Signs
 from gpudiag.causes.shared.steps import cuinit_error
-from gpudiag.fix import Action, Kind, Role, check, configure, export, run, unset
+from gpudiag.fix import Action, Kind, Role, check, configure, export, note, run, unset
 from gpudiag.knowledge.messages.programs_and_drivers import TWO_VERSIONS
 from gpudiag.knowledge.releases import numbers
+from gpudiag.knowledge.variables import PRELOAD, PRELOAD_FILE
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import DriverFacts, Facts, NvmlFacts, Unknown
 from gpudiag.provenance import off_the_loaders_path, sentence
@@ -35,6 +36,26 @@ def versions(driver: DriverFacts, nvml: NvmlFacts) -> tuple[str, str]:
         or next(iter(_packaged(driver, "lib").values()), None)
     )
     return driver.kernel_module or "not known", library or "not known"
+
+
+def preloads(driver: DriverFacts) -> list[str]:
+    """Return which files define functions of the driver in every program, and what names them, as evidence."""
+    by = dict.fromkeys(driver.preloaded, f", which {PRELOAD_FILE} names")
+    return [f"a function of the driver comes from {file}{by.get(file, '')}" for file in driver.interposed]
+
+
+def take_out_preloads(driver: DriverFacts, facts: Facts) -> tuple[Action, ...]:
+    """Return how a program is started without the files that define functions of the driver."""
+    named = [file for file in driver.interposed if file in driver.preloaded]
+    by_variable = PRELOAD in facts.variables and len(named) < len(driver.interposed)
+    if container(facts) and named:
+        line = note(f"where the container is started: {PRELOAD_FILE} is given to it", kind=Kind.START_CONTAINER)
+        return (*([unset(PRELOAD)] if by_variable else []), line)
+    return (
+        *([unset(PRELOAD)] if by_variable else []),
+        *(configure(f"sudo sed -i '\\#{file}#d' {PRELOAD_FILE}", "takes it out of every program") for file in named),
+        *([] if named or by_variable else [check(f"cat {PRELOAD_FILE}", "remove its line if it is not meant")]),
+    )
 
 
 def _packaged(driver: DriverFacts, start: str = "") -> dict[str, str]:

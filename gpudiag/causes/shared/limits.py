@@ -31,8 +31,8 @@ class LimitKind:
     """The option of ``docker run`` and its like."""
     unit: str = ""
     """The property of a systemd unit."""
-    job: str = ""
-    """The option of Slurm's ``srun`` and ``sbatch``."""
+    jobs: tuple[tuple[str, str], ...] = ()
+    """For each scheduler of :mod:`gpudiag.knowledge.starters`, the command that starts a job with more of it."""
     pod: str = ""
     """Where Kubernetes sets it."""
     lxc: str = ""
@@ -41,6 +41,8 @@ class LimitKind:
     item: str = ""
     """Its name in /etc/security/limits.conf."""
     most: str = "unlimited"
+    least: int = 0
+    """How much of it an import of TensorFlow takes, roughly: with less it fails, in whatever words."""
     fewer: Action | None = None
     """How a program needs less of it."""
 
@@ -51,6 +53,8 @@ _FEWER_THREADS = run(
     kind=Kind.SET_VARIABLE,
     role=Role.ALTERNATIVE,
 )
+_OF_THE_SHELL = (("Slurm", "srun --propagate=NONE ..."),)
+"""Slurm gives a job the limits of the shell that submits it."""
 _OWN_LIMITS = ("docker", "podman", "containerd", "toolbox")
 """Runtimes whose containers have limits of their own, which their start sets."""
 _ULIMIT = "run it in the shell or job that starts the program"
@@ -73,7 +77,7 @@ KINDS = {
         in_bytes=True,
         option="--memory=16g",
         unit="MemoryMax=16G",
-        job="--mem=16G",
+        jobs=(("Slurm", "srun --mem=16G ..."),),
         pod="resources: {limits: {memory: 16Gi}}",
         lxc="limits.memory",
     ),
@@ -82,6 +86,7 @@ KINDS = {
         (NO_MORE_THREADS, THREADS_REFUSED),
         option="--ulimit nproc=65536",
         unit="LimitNPROC=infinity",
+        jobs=_OF_THE_SHELL,
         in_shell="ulimit -u $(ulimit -H -u)",
         item="nproc",
         fewer=_FEWER_THREADS,
@@ -91,6 +96,7 @@ KINDS = {
         (TOO_MANY_FILES,),
         option="--ulimit nofile=65536:65536",
         unit="LimitNOFILE=65536",
+        jobs=_OF_THE_SHELL,
         in_shell="ulimit -n $(ulimit -H -n)",
         item="nofile",
         most="1048576",
@@ -101,8 +107,15 @@ KINDS = {
         in_bytes=True,
         option="--ulimit as=-1",
         unit="LimitAS=infinity",
+        jobs=(
+            *_OF_THE_SHELL,
+            ("Grid Engine", "qsub -l h_vmem=64G SCRIPT"),
+            ("PBS", "qsub -l pvmem=64gb SCRIPT"),
+            ("LSF", "bsub -v 64000000 < SCRIPT"),
+        ),
         in_shell="ulimit -v unlimited",
         item="as",
+        least=3 << 29,  # measured, 2.21: 1.4 GiB, and 1.8 GiB with a simulated GPU
     ),
     "Max data size": LimitKind(
         "data of a process",
@@ -149,16 +162,23 @@ def in_words(limit: Limit) -> str:
     refused = limit.during_run or limit.reached
     times = f"; refused {counted(refused, 'time')}" if refused else ""
     name = f"{limit.name}: " if limit.place == "/proc/self/limits" else ""
-    return f"{limit.place}: {name}{amount(limit)}{used}{times}"
+    since = f"; since {limit.since}" if limit.since else ""
+    return f"{limit.place}: {name}{amount(limit)}{used}{times}{since}"
+
+
+def in_shell(name: str) -> Action:
+    """Return the line that raises a limit in a shell."""
+    line = KINDS[name].in_shell
+    return configure(line, _ULIMIT if "ulimit" in line else "promises memory as usual, until the next start")
 
 
 def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
     """Return how a limit is raised in the place that set it, and how a program needs less."""
     kind, sandbox, fields = KINDS[limit.name], sandbox_of(facts), names(facts)
-    inside = facts.container
     fewer = (kind.fewer,) if kind.fewer is not None else ()
-    if kind.job and not isinstance(inside, Unknown) and inside.slurm_job is not None:
-        return (start(f"srun {kind.job} ...", "or in the script: #SBATCH"), *fewer)
+    for starter in () if isinstance(facts.system, Unknown) else facts.system.started_by:
+        if line := dict(kind.jobs).get(starter):
+            return (start(line, "a job with more"), *fewer)
     name = sandbox.name if sandbox is not None else ""
     if name == "kubernetes" and kind.pod:
         return (note(f"raise it: {kind.pod}", kind=Kind.START_CONTAINER), *fewer)
@@ -170,16 +190,15 @@ def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
     if name == "systemd" and kind.unit:
         edit = f"{fields['systemctl']} edit {fields['unit']}"
         return (configure(edit, f"write: [Service] {kind.unit}; then restart the unit"), *fewer)
+    if kind.in_shell and limit.is_hard and limit.since:
+        files = "~/.bashrc ~/.profile /etc/profile /etc/profile.d"
+        here = f"the limit holds for {limit.since} and all that it starts"
+        own = note(f"start the program from another shell or job: {here}", kind=Kind.START_CONTAINER)
+        return (own, check(f"grep -rns ulimit {files}", "shows whether a start-up file of the shell sets it"), *fewer)
     if kind.in_shell and limit.is_hard:
         file = "/etc/security/limits.conf"
         return (configure(f"echo '* hard {kind.item} {kind.most}' | sudo tee -a {file}", "then log in again"), *fewer)
     if kind.in_shell:
-        return (
-            configure(
-                kind.in_shell,
-                _ULIMIT if "ulimit" in kind.in_shell else "promises memory as usual, until the next start",
-            ),
-            *fewer,
-        )
+        return (in_shell(limit.name), *fewer)
     look = check("systemctl status $$", f"names the unit or slice that sets it; its setting is {kind.unit}")
     return (look, configure(f"sudo systemctl set-property UNIT {kind.unit}"), *fewer)

@@ -356,15 +356,23 @@ FAMILY.fault(
         export("GLIBC_TUNABLES", "glibc.rtld.execstack=2", "allows it for all libraries", role=Role.ALTERNATIVE),
     ),
 )
+_FINDMNT = check(
+    "findmnt -n -o TARGET,OPTIONS -T {library}",
+    "if this does not print noexec, look with sudo dmesg whether SELinux forbids it",
+)
+FAMILY.fault(
+    "library_not_mapped",
+    "{library:p}: failed to map segment from shared object",
+    meaning="the kernel refuses to map the library: its file system is mounted with noexec, or the process has too "
+    "little address space (ulimit -v)",
+    fix=(check("ulimit -v", "must print unlimited; if not, raise it where the program is started"), _FINDMNT),
+)
 FAMILY.fault(
     "library_not_executable",
-    "{library:p}: failed to map segment from shared object",
+    "{library:p}: failed to map segment from shared object: Operation not permitted",
     meaning="the library's file system is mounted with noexec, so nothing on it can be run or loaded",
     fix=(
-        check(
-            "findmnt -n -o TARGET,OPTIONS -T {library}",
-            "if this does not print noexec, look with sudo dmesg whether SELinux forbids it",
-        ),
+        _FINDMNT,
         configure('sudo mount -o remount,exec "$(findmnt -n -o TARGET -T {library})"'),
         note("or make an environment on another file system: python -m venv $HOME/tf", kind=Kind.INSTALL),
     ),

@@ -20,6 +20,7 @@ from gpudiag.model.facts import (
 )
 from gpudiag.model.visibility import gpus_in_scope
 from gpudiag.probe import Needs, Probe
+from gpudiag.text import listed
 
 PROBE = Probe(needs=Needs(tensorflow=False), families=("nvml", "environment"), quick=True)
 
@@ -31,4 +32,7 @@ def figure(facts: Facts) -> str:
     total = len(facts.nvml.devices)
     if not total:
         return "no GPU" if facts.nvml.error in NVML_ABSENT else "not known"
-    return ": ".join([f"{len(gpus_in_scope(facts))} of {total} GPUs in scope", *filter(None, [", ".join(names)])])
+    counted = ": ".join([f"{len(gpus_in_scope(facts))} of {total} GPUs in scope", *filter(None, [", ".join(names)])])
+    bounded = () if isinstance(facts.calls, Unknown) else facts.calls.time_limited
+    limited = [f"GPU {gpu.index}" for gpu in gpus_in_scope(facts) if gpu.pci_bus_id in bounded]
+    return f"{counted}; the driver limits how long a kernel may run on {listed(limited)}" if limited else counted

@@ -23,6 +23,36 @@ _ASKED = ("skipped", "user_site", "on_path", "driver", "libraries")
 """The fields of a variant that are sent to the new interpreter."""
 
 
+_LIMITS = {"Max address space": ("RLIMIT_AS", None), "Max data size": ("RLIMIT_DATA", None)} | {
+    "Max open files": ("RLIMIT_NOFILE", 1024)
+}
+"""The limits that can be tried, by their names in ``/proc/self/limits``, each with the value that systems set; None:
+no limit."""
+
+
+def low_limits() -> tuple[str, ...]:
+    """Return the limits of this process that are below the usual, and that it may raise."""
+    if sys.platform == "win32":
+        return ()
+    import resource
+
+    low = []
+    for name, (constant, usual) in _LIMITS.items():
+        now, most = resource.getrlimit(getattr(resource, constant))
+        if now not in (most, resource.RLIM_INFINITY) and (usual is None or now < usual):
+            low.append(name)
+    return tuple(low)
+
+
+def _raise_limit(name: str) -> None:
+    """Raise a limit of this process, and of those that it starts, as far as any user may: to the hard one."""
+    import resource
+
+    limit = getattr(resource, _LIMITS[name][0])
+    most = resource.getrlimit(limit)[1]
+    resource.setrlimit(limit, (most, most))
+
+
 class Reached(Record):
     """How far a new interpreter got on its way to a GPU."""
 
@@ -78,6 +108,8 @@ def run(given: dict[str, Any]) -> bytes:
     environment.setdefault("HOME", str(empty))  # without it Python takes the folder of the password database
     alone = bool(given["skipped"]) or not given["user_site"]
     asked = {name: given[name] for name in _ASKED} | {"notes": str(notes)}
+    for name in given["raised"]:
+        _raise_limit(name)
     done = subprocess.run(
         [
             sys.executable,

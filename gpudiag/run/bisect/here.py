@@ -93,6 +93,7 @@ def bisected(
         gpus={} if diagnosis.broken_at in _BEFORE_GPUS else {gpu.uuid: gpu.index for gpu in gpus},
         driver=diagnosis.broken_at in (Stage.DRIVER, Stage.CONTEXT, Stage.MEMORY),
         libraries=diagnosis.broken_at is Stage.FIRST_OP,
+        limits=attempt.low_limits(),
     )
     only_missing = any(map(_needs_no_search, diagnosis.causes))
     only_suspects = not only_missing and any(map(_is_proved, diagnosis.causes))

@@ -11,7 +11,7 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 VARIABLE, ENTRY, FILE, USER_SITE, FOLDER, GROUP = "variable", "entry", "file", "user site", "folder", "group"
-GPU = "gpu"
+GPU, LIMIT = "gpu", "limit"
 MASK = "CUDA_VISIBLE_DEVICES"
 
 
@@ -21,7 +21,7 @@ class EnvironmentPart:
 
     kind: str
     name: str
-    """The name of the variable, of the file or of the group."""
+    """The name of the variable, of the file, of the limit or of the group."""
     value: str = field(default="", repr=False)
     number: int = 0
     """The number of an entry, counted from 1."""
@@ -62,6 +62,8 @@ class Surroundings:
     imported."""
     libraries: bool = False
     """True if one of NVIDIA's libraries fails at an operation, so that each library is tried."""
+    limits: tuple[str, ...] = ()
+    """The limits of this process (``ulimit``) that are unusually low and that it may raise."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Variant:
     on_path: bool = False
     driver: bool = False
     libraries: bool = False
+    raised: tuple[str, ...] = ()
+    """The limits that are raised as far as this user may."""
 
 
 def suspects(around: Surroundings) -> tuple[EnvironmentPart, ...]:
@@ -95,6 +99,7 @@ def everything(around: Surroundings) -> tuple[EnvironmentPart, ...]:
             parts=tuple(EnvironmentPart(FILE, file) for file in start.customize),
         ),
         EnvironmentPart(GROUP, "the files .pth", parts=tuple(EnvironmentPart(FILE, file) for file in start.pth)),
+        *(EnvironmentPart(LIMIT, name) for name in around.limits),
         *([EnvironmentPart(USER_SITE, start.user_site)] if start.user_site else []),
         *([EnvironmentPart(FOLDER, around.folder)] if around.folder else []),
         EnvironmentPart(
@@ -149,6 +154,7 @@ def variant(around: Surroundings, taken: Iterable[EnvironmentPart], added: Mappi
         on_path=around.on_path,
         driver=around.driver,
         libraries=around.libraries,
+        raised=tuple(leaf.name for leaf in leaves if leaf.kind == LIMIT),
     )
 
 

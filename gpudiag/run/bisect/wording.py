@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from gpudiag.causes.shared.limits import KINDS, in_shell
 from gpudiag.facts.start_files import CONDA, KERNEL, LOGIN, SHELL, UNIT, FileSetting
 from gpudiag.fix import Action, Kind, export, note, run, unset
 from gpudiag.knowledge.settings_of_files import entries
@@ -16,6 +17,7 @@ from gpudiag.run.bisect.parts import (
     FOLDER,
     GPU,
     GROUP,
+    LIMIT,
     MASK,
     USER_SITE,
     VARIABLE,
@@ -120,6 +122,8 @@ def _thing(part: EnvironmentPart, shown: Shown) -> str:
         return f"GPU {part.number} ({part.name})"
     if part.kind == USER_SITE:
         return f"a package in {part.name}"
+    if part.kind == LIMIT:
+        return f"the limit on {KINDS[part.name].words} ({part.name} in /proc/self/limits)"
     if part.kind == FOLDER:
         return f"a file in the working directory {part.name}"
     if part.kind == FILE:
@@ -137,6 +141,8 @@ def _without(part: EnvironmentPart) -> Action | None:
         return export("PYTHONNOUSERSITE", "1")
     if part.kind == FOLDER:
         return run("cd /")
+    if part.kind == LIMIT:
+        return in_shell(part.name)
     if part.kind == GROUP:
         return None
     if part.name == "HOME":

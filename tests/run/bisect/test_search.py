@@ -235,6 +235,15 @@ def test_tensorflow_that_is_found_through_a_file_pth_is_kept() -> None:
     assert [part.name for part in result.taken] == [USER_SITE]
 
 
+def test_a_limit_of_the_process_is_a_part_of_the_environment() -> None:
+    machine = Machine(lambda variant: variant.raised == ("Max address space",))
+    bisection, lines = found(machine, of(start=START, limits=("Max address space",)))
+    assert [(change.name, change.what) for change in bisection.changes] == [
+        ("Max address space", "the limit on addresses (Max address space in /proc/self/limits)")
+    ]
+    assert lines == ["ulimit -v unlimited  # run it in the shell or job that starts the program"]
+
+
 def test_what_fails_in_a_clean_environment_too_is_not_for_the_environment() -> None:
     bisection, lines = found(Machine(lambda _: False), of(start=START))
     assert (bisection.outcome, lines) == ("not the environment", [])
