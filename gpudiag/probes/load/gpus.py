@@ -297,7 +297,8 @@ def _memory(tf: Any, filled: int, block: int) -> Work:
     words = block // 4
     last: list[Any] = [0, None, None]
     with tf.device("GPU:0"):
-        number = tf.range(words, dtype=tf.int32)
+        # On a GPU, too, range and not_equal have int32 in the host's memory (their kernels are registered so).
+        number = tf.bitwise.bitwise_xor(tf.range(words, dtype=tf.int32), tf.constant(0, tf.int32))
         blocks = [number for _ in range(count)]
         keys = [0] * count
     turn = itertools.cycle(range(count))
@@ -311,7 +312,7 @@ def _memory(tf: Any, filled: int, block: int) -> Work:
             blocks[at] = tf.bitwise.bitwise_xor(blocks[at], tf.constant(keys[at] ^ key, tf.int32))
             expected = tf.bitwise.bitwise_xor(number, tf.constant(key, tf.int32))
             keys[at] = key
-            differs = tf.not_equal(blocks[at], expected)
+            differs = tf.cast(tf.bitwise.bitwise_xor(blocks[at], expected), tf.bool)
             last[:] = [at, differs, (blocks[at], expected)]
             return tf.math.count_nonzero(differs)
 
