@@ -42,6 +42,9 @@ _COLUMNS = {
 }
 """The headings of the kinds of work."""
 
+COPIED = ("copy to the GPU", "copy to the host and back")
+"""The copies between a GPU and the host."""
+
 COUNTERS = {
     "corrected_errors": "ECC corrected",
     "uncorrected_errors": "ECC uncorrected",
@@ -234,14 +237,13 @@ class Link:
 
     source: Gpu
     target: Gpu
-    rate: Rate
+    rate: float
+    """The median of its slices, in bytes in a second."""
     wrong: int
 
 
 def links(report: Report) -> tuple[Link, ...]:
     """Return the links between GPUs, of each direction."""
-    from gpudiag.probes.under_load import Rate
-
     by_pci = {gpu.pci_bus_id: gpu for gpu in report.gpus}
     found = []
     for row in (row for row in report.rows if row.probe == LINKS):
@@ -254,9 +256,10 @@ def links(report: Report) -> tuple[Link, ...]:
             by_work.setdefault(part.work, []).append(part)
         for work, slices in by_work.items():
             ends = [by_pci.get(str(made.get(word))) for word in work.split()[1::2]]
-            rate = Rate.of(slices)
-            if len(ends) == 2 and ends[0] is not None and ends[1] is not None and rate is not None:
-                found.append(Link(ends[0], ends[1], rate, sum(part.wrong for part in slices)))
+            rates = [part.rate for part in slices if part.rate > 0]
+            if len(ends) == 2 and ends[0] is not None and ends[1] is not None and rates:
+                wrong = sum(part.wrong for part in slices)
+                found.append(Link(ends[0], ends[1], statistics.median(rates), wrong))
     return tuple(found)
 
 
@@ -378,13 +381,13 @@ def about_links(report: Report) -> str:
     found = links(report)
     if len(found) < 2:
         return ""
-    slowest = min(found, key=lambda link: link.rate.value)
-    rate = "" if slowest.source.simulated else f"{number(slowest.rate.value / 1e9)} {BYTES}, "
-    share = percent(slowest.rate.value / middle(found))
+    slowest = min(found, key=lambda link: link.rate)
+    rate = "" if slowest.source.simulated else f"{number(slowest.rate / 1e9)} {BYTES}, "
+    share = percent(slowest.rate / middle(found))
     ends = f"from GPU {slowest.source.index} to GPU {slowest.target.index}"
     return f"slowest of {len(found)} links: {ends}, {rate}{share} of their median"
 
 
 def middle(links: Iterable[Link]) -> float:
     """Return the median rate of links."""
-    return statistics.median(link.rate.value for link in links)
+    return statistics.median(link.rate for link in links)
