@@ -72,6 +72,7 @@ def _resized(old: Report, new: Report, before: GpuLoad, after: GpuLoad) -> list[
     sizes: list[dict[str, Any]] = []
     for report, one in ((old, before), (new, after)):
         rows = [row for row in report.rows if row.probe == load.GPUS and row.devices == (one.gpu.uuid,)]
-        sides = (plain_reading(rows[-1].reading) or {}).get("sides") if rows else None
+        plain = plain_reading(rows[-1].reading) if rows else None
+        sides = None if plain is None else plain.get("sides")
         sizes.append(sides if isinstance(sides, dict) else {})
     return [work for work, side in sizes[1].items() if sizes[0].get(work, side) != side]
