@@ -70,6 +70,12 @@ MOST_SAMPLED = 8
 """The most GPUs that a ``sampled`` probe runs on: more than most machines have."""
 
 
+MEMORY_LEFT = 0.1
+"""The part of a GPU's free memory that a probe of level stress leaves to the libraries and to others."""
+MEMORY_LEFT_TO_DISPLAY = 0.3
+"""The part that it leaves where a display is on: a desktop that gets no memory freezes or ends."""
+
+
 class Needs(Record):
     """The requirements of a probe; if one is not met the row is ``Skipped`` with that reason."""
 

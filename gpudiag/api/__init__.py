@@ -34,7 +34,8 @@ def check(
     *,
     skip: Names = (),
     failed: bool = False,
-    level: Literal["quick", "full"] | None = None,
+    level: Literal["quick", "full", "stress"] | None = None,
+    for_: float | str | None = None,
     disturb: bool = False,
     isolation: Literal["fork", "spawn"] | None = None,
     timeout: float | None = None,
@@ -58,8 +59,9 @@ def check(
     """Run the probes as ``gpudiag check`` does, and return the report; nothing is printed.
 
     ``select`` names areas, probes or globs; none means all. Each other argument is the option of the same name, which
-    ``gpudiag check --help`` describes; ``log`` may also be the text of a log, see :func:`why`. ``progress`` is called
-    with each line that the command would write to standard error: ``progress=print``.
+    ``gpudiag check --help`` describes; ``for_`` is ``--for``, and ``log`` may also be the text of a log, see
+    :func:`why`. ``progress`` is called with each line that the command would write to standard error:
+    ``progress=print``.
 
     A verdict is no exception: see ``report.verdict``. Raises :class:`gpudiag.UsageError` for an argument that cannot be
     used, and :class:`gpudiag.GpudiagError` if the check could not run to its end. KeyboardInterrupt ends the check.
@@ -71,6 +73,7 @@ def check(
             "skip": _several(skip),
             "failed": failed,
             "level": level,
+            "for_": for_,
             "disturb": disturb,
             "isolation": isolation,
             "timeout": timeout,

@@ -86,7 +86,7 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 def _run(arguments: tuple[str, ...], text: str | None, progress: Progress | None) -> tuple[bytes, str, int]:

@@ -171,7 +171,8 @@ def check(
 
         # Who names probes wants them all; those that failed were chosen at the level of their run.
         level = "full" if selecting.failed else asked.level or ("full" if select or asked.disturb else None)
-        entries = _entries(names, select, level, named=bool(select) or selecting.failed)
+        entries = _entries(names, select, level, failed=selecting.failed)
+        _refuse_wrong_times(context, asked, entries)
         if examined.impossible:
             entries = tuple(entry for entry in entries if "tensorflow" not in entry.probe.families)
         compared_with = None if comparing.baseline is None else ComparedReport.load(comparing.baseline)
@@ -260,20 +261,37 @@ def _read_log(
     return lines, notes, None if deadline_s is None else max(round(until - time.monotonic(), 1), 0.1)
 
 
-def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None, *, named: bool) -> tuple[Entry, ...]:
+def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None, *, failed: bool) -> tuple[Entry, ...]:
     """Return the probes with these names that run at this level; raises ``UsageError`` if there are none.
 
-    ``named``: the user asks for these probes, and level full runs all that are named.
+    Level full runs all that the user asks for. A pattern such as ``*`` does not ask for minutes of full load.
     """
     from gpudiag import catalogue
     from gpudiag.run.plan import of_level
 
     entries = tuple(map(catalogue.get, names))
-    if level != "full" or not named:
+    if level != "full" or not (select or failed):
         entries = of_level(entries, level or "full")
+    elif not failed:
+        areas = {pattern.partition(".")[0] for pattern in select}
+        entries = tuple(entry for entry in entries if not entry.probe.stress or entry.name.partition(".")[0] in areas)
     if not entries:
         raise UsageError(f"--level {level} leaves nothing of {' '.join(select or names)}. See 'gpudiag list'.")
     return entries
+
+
+def _refuse_wrong_times(context: click.Context, asked: RequestedRun, entries: tuple[Entry, ...]) -> None:
+    """Raise ``UsageError`` if the time under load has no effect, or is longer than that of the whole run."""
+    given = context.get_parameter_source("for") is ParameterSource.COMMANDLINE
+    if not any(entry.probe.stress for entry in entries):
+        if given:
+            raise UsageError("--for has no effect: no selected probe loads the GPUs. Add --level stress.")
+        return
+    if asked.deadline_s is not None and asked.deadline_s <= asked.for_s:
+        raise UsageError(
+            f"--deadline {asked.deadline_s:g} would end the run before the GPUs were under load for {asked.for_s:g} s. "
+            f"Give a --deadline of {asked.for_s + 60:g} or more, or a shorter --for."
+        )
 
 
 def _isolation(asked: str | None) -> str:

@@ -6,7 +6,8 @@ Worse is, from the older report to the newer one:
 - a GPU that is no longer in scope;
 - a cause that the diagnosis did not find before;
 - an outcome of the same probe on the same GPU further down in :data:`OUTCOMES`;
-- a finding of severity warning or fail that the same probe did not make on the same GPU.
+- a finding of severity warning or fail that the same probe did not make on the same GPU;
+- a GPU that is slower under load, by the rule by which it is compared with others (:mod:`gpudiag.comparison.rates`).
 
 A change of the facts is not worse by itself, nor is a probe that did not run in one of the two.
 """
@@ -20,7 +21,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gpudiag.comparison import facts
+from gpudiag.comparison import facts, rates
 from gpudiag.model import codec
 from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.model.diagnosis import RootCause, Stage
@@ -88,6 +89,7 @@ def compare(old: ComparedReport, new: ComparedReport) -> ReportComparison:
         *_scope(a, b),
         *_causes(a, b),
         *_rows(a, b),
+        *rates.changes(a, b, old.source),
         *_ranked([*facts.changes(a.facts, b.facts, old.plain, new.plain), *_machine(a, b)], b.diagnosis.broken_at),
     ]
     return ReportComparison(_side(old), _side(new), tuple(found))

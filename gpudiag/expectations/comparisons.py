@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -150,6 +152,58 @@ class NamePatterns(Comparison):
 
     def expected(self, value: Any) -> str:
         return " or ".join(value)
+
+
+class Quantity(Comparison):
+    """Bounds of a measured number."""
+
+    def __init__(self, example: str, unit: str = "", *, is_unit_known: bool = False) -> None:
+        """``is_unit_known``: the name of the key says the unit, so that a value may leave it out."""
+        self.unit, self._unit_known = unit, is_unit_known or not unit
+        self.wanted = (
+            f'bounds in quotes, such as "{example}": >=, >, <= or <, and a number{f" in {unit}" if unit else ""}'
+        )
+
+    def check(self, value: Any) -> None:
+        bounds = self._bounds(value)
+        least = max([number for sign, number in bounds if sign in _LEAST], default=0.0)
+        most = min([number for sign, number in bounds if sign not in _LEAST], default=math.inf)
+        if least > most or most <= 0:
+            raise ValueError("no number is within these bounds")
+
+    def is_met(self, value: Any, seen: Any) -> bool:
+        return all(_WITHIN[sign](seen, number) for sign, number in self._bounds(value))
+
+    def text(self, seen: Any) -> str:
+        return f"{seen:.3g} {self.unit}".strip()
+
+    def _bounds(self, value: str) -> list[tuple[str, float]]:
+        """Return the sign and the number of each bound; raises ``ValueError``."""
+        return [self._bound(part.strip()) for part in value.split(",")]
+
+    def _bound(self, text: str) -> tuple[str, float]:
+        sign = next((sign for sign in _WITHIN if text.startswith(sign)), "")
+        if not sign:
+            raise ValueError(f"{text!r} does not begin with >=, >, <= or <")
+        amount = text.removeprefix(sign).strip()
+        if not self._unit_known and not amount.endswith(self.unit):
+            raise ValueError(f"{amount!r} is not in {self.unit}")
+        try:
+            number = float(amount.removesuffix(self.unit))
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf:
+            raise ValueError(f"{amount!r} is not a number{f' in {self.unit}' if self.unit else ' without a unit'}")
+        return sign, number
+
+
+_WITHIN: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_LEAST = (">=", ">")
 
 
 class Passing(Comparison):

@@ -71,12 +71,15 @@ def _row(key: Key, value: Any, report: Report, expected: Expectations) -> Row:
 
 
 def _outcome(key: Key, value: Any, report: Report, expected: Expectations) -> Judged:
+    wanted = key.comparison.expected(value)
+    if reason := key.not_judged(report):
+        message = f"not judged: {reason}"
+        return Judged((Finding(NOT_JUDGED, Severity.NOTE, message, figures={"expected": wanted}),), figure=message)
     seen = key.seen(report, value)
     unknown = [where for where, what in seen.items() if what is None]
     others = {
         where: what for where, what in seen.items() if what is not None and not key.comparison.is_met(value, what)
     }
-    wanted = key.comparison.expected(value)
     fix = _edit(key.advice.format(key=key.name, file=expected.source, value=value))
     findings = []
     if others:

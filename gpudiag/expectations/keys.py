@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpudiag.expectations import seen, values
@@ -17,11 +18,13 @@ from gpudiag.expectations.comparisons import (
     NamePatterns,
     Number,
     Passing,
+    Quantity,
     Range,
     Yes,
 )
 from gpudiag.expectations.seen import Seen
 from gpudiag.model.report import Report
+from gpudiag.report.load import GpuLoad
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Key:
     """Returns the value that a good machine meets, as TOML; "" if the report does not know it."""
     beyond_level: Callable[[Report, Any], tuple[str, ...]] = lambda _report, _value: ()
     """Returns the parts of the expectation about which the level of the run says nothing."""
+    not_judged: Callable[[Report], str] = lambda _report: ""
+    """Returns why the run says nothing about the expectation; "" if it does."""
 
     @property
     def field(self) -> str:
@@ -49,6 +54,32 @@ class Key:
 _RANGE = Range()
 _DRIVER_ADVICE = "Install a driver of this range on the host, or correct {key} in {file}."
 _CARD_ADVICE = "This is not the machine that is expected: choose another, or correct {key} in {file}."
+
+_FASTER = "Run gpudiag check --level stress --for 5m, and see what load.gpus finds; or correct {key} in {file}."
+
+
+def _rate_key(name: str, comparison: Quantity, what: str, rate: Callable[[GpuLoad], float | None]) -> Key:
+    """Return the key of a rate under load of each GPU; those of simulated GPUs are not judged."""
+    found = partial(seen.load_rates, rate=rate)
+    return Key(
+        name,
+        comparison,
+        what,
+        found,
+        _FASTER,
+        lambda report: "" if seen.no_load_rates(report) else values.least_rate(found(report), comparison.unit),
+        not_judged=seen.no_load_rates,
+    )
+
+
+def _products(name: str, work: str) -> Key:
+    return _rate_key(
+        f"tflops-{name.lower()}",
+        Quantity(">=600", "TFLOP/s", is_unit_known=True),
+        f"products in {name} on each GPU under load (`--level stress`)",
+        partial(seen.teraflops, work=work),
+    )
+
 
 KEYS = (
     Key(
@@ -154,6 +185,28 @@ KEYS = (
         seen.width,
         "Put the GPU into a slot with more lanes, without a riser, or correct {key} in {file}.",
         lambda report: values.least(seen.width(report)),
+    ),
+    *(_products(name, f"{name} product") for name in ("float32", "TF32", "float16", "bfloat16")),
+    _rate_key(
+        "host-to-device",
+        Quantity(">=20GB/s", "GB/s"),
+        "copies from pinned memory of the host to each GPU under load (`--level stress`)",
+        seen.to_device,
+    ),
+    _rate_key(
+        "device-to-host",
+        Quantity(">=20GB/s", "GB/s"),
+        "copies from each GPU to pinned memory of the host under load (`--level stress`)",
+        seen.to_host,
+    ),
+    Key(
+        "slowest-to-median",
+        Quantity(">=0.95"),
+        "rate of each GPU by the median of the other GPUs of its model under load (`--level stress`)",
+        seen.shares,
+        _FASTER,
+        lambda report: "" if seen.no_shares(report) else values.least_rate(seen.shares(report), ""),
+        not_judged=seen.no_shares,
     ),
     Key(
         "must-pass",

@@ -10,6 +10,8 @@ from gpudiag import catalogue
 from gpudiag.model.facts import NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Report
 from gpudiag.probes import listing
+from gpudiag.report import load
+from gpudiag.report.load import COPIED, GpuLoad
 from gpudiag.simulator.sizes import MIB
 
 Seen = dict[str, Any]
@@ -145,3 +147,52 @@ def beyond_level(report: Report, patterns: Iterable[str]) -> tuple[str, ...]:
 
 def seconds(report: Report, _: Any = None) -> Seen:
     return {"": report.duration_s}
+
+
+def no_load(report: Report) -> str:
+    """Return why a run says nothing about rates under load; "" for one of level stress, or of its probe."""
+    measured = any(row.probe == load.GPUS for row in report.rows) or report.level.name == "stress"
+    return "" if measured else "only --level stress measures rates under load"
+
+
+def no_load_rates(report: Report) -> str:
+    """Return why a run says nothing about the rates of real GPUs under load; "" if it does."""
+    if any(gpu.simulated for gpu in report.gpus):
+        return "the rates of simulated GPUs say nothing of a real one"
+    return no_load(report)
+
+
+def no_shares(report: Report) -> str:
+    """Return why the GPUs of a run cannot be compared with each other; "" if they can."""
+    if len({gpu.name for gpu in report.gpus}) == len(report.gpus):
+        return "no two GPUs of one model are here"
+    return no_load(report) or load.about_host(report)
+
+
+def load_rates(report: Report, _: Any = None, *, rate: Callable[[GpuLoad], float | None]) -> Seen:
+    return {label(gpu): None for gpu in report.gpus} | {label(one.gpu): rate(one) for one in load.gpus(report)}
+
+
+def teraflops(one: GpuLoad, *, work: str) -> float | None:
+    return one.rates[work].value / 1e12 if work in one.rates else None
+
+
+def to_device(one: GpuLoad) -> float | None:
+    rate = one.rates.get(COPIED[0])
+    return None if rate is None else rate.value / 1e9
+
+
+def to_host(one: GpuLoad) -> float | None:
+    """Return the rate of the way back: a copy there and back takes the time of both."""
+    there, both = (one.rates.get(work) for work in COPIED)
+    if there is None or both is None:
+        return None
+    seconds = 2 / both.value - 1 / there.value
+    return 1e-9 / seconds if seconds > 0 else None
+
+
+def shares(report: Report, _: Any = None) -> Seen:
+    """Return the rate of each GPU by the median of the others of its model; GPUs that are alone have none."""
+    several = [gpu for gpu in report.gpus if sum(other.name == gpu.name for other in report.gpus) > 1]
+    found = {label(one.gpu): one.share() for one in load.gpus(report)}
+    return {label(gpu): found.get(label(gpu)) for gpu in several}

@@ -45,6 +45,12 @@ def least(found: Seen) -> str:
     return "" if number is None else str(number)
 
 
+def least_rate(found: Seen, unit: str) -> str:
+    """Return the slowest rate less a tenth: runs of one machine differ, and so do healthy GPUs of one model."""
+    number = _least(found.values())
+    return "" if number is None else quoted(f">={float(f'{0.9 * number:.2g}'):g}{unit}")
+
+
 def tensorflow(report: Report) -> str:
     versions = [version for version in seen.tensorflow(report).values() if version and _is_version(version)]
     return quoted(f"=={'.'.join(map(str, Version(versions[0]).release[:2]))}.*") if versions else ""

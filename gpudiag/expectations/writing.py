@@ -40,7 +40,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _keys(report: Report) -> Iterator[str]:
-    for key in KEYS:
+    for key in (key for key in KEYS if not key.not_judged(report)):
         value = key.written(report)
         yield ""
         yield from _comment(f"{key.what[0].upper()}{key.what[1:]}.")

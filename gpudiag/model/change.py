@@ -16,6 +16,8 @@ class ChangeSubject(str, Enum):
     CAUSE = "cause"
     OUTCOME = "outcome"
     FINDING = "finding"
+    RATE = "rate"
+    """The rates of a GPU under load."""
     FACT = "fact"
 
 
@@ -28,7 +30,7 @@ class Change(Record):
     old: str | None
     """The earlier value; None if there was none."""
     new: str | None
-    """The later value; None if there is none."""
+    """The later value; None if there is none. For a rate, a sentence: what is slower, by how much, and the noise."""
     worse: bool = False
     """True if this change makes ``gpudiag diff`` end with status 1."""
     path: str = ""
@@ -61,3 +63,8 @@ class ReportComparison(Record):
     def facts(self) -> tuple[Change, ...]:
         """The changes of the machine; those that can explain why the newer report fails come first."""
         return tuple(change for change in self.changes if change.subject is ChangeSubject.FACT)
+
+    @property
+    def rates(self) -> tuple[Change, ...]:
+        """The changes of rates under load."""
+        return tuple(change for change in self.changes if change.subject is ChangeSubject.RATE)

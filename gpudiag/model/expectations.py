@@ -51,6 +51,16 @@ class Expectations(Record):
     """The lowest allowed PCIe generation. An idle GPU lowers its own, so its link's maximum is compared."""
     pcie_width: int | None = None
     """The lowest allowed number of PCIe lanes."""
+    tflops_float32: str | None = None
+    """Bounds of the rate of products in float32 under load, for each GPU, such as ``>=40`` TFLOP/s."""
+    tflops_tf32: str | None = None
+    tflops_float16: str | None = None
+    tflops_bfloat16: str | None = None
+    host_to_device: str | None = None
+    """Bounds of the rate of copies from pinned memory of the host under load, such as ``>=20GB/s``."""
+    device_to_host: str | None = None
+    slowest_to_median: str | None = None
+    """Bounds of the rate of each GPU under load by the median of the others of its model, such as ``>=0.95``."""
     must_pass: tuple[str, ...] | None = None
     """Areas, probes or globs; each of their rows passes, at most with notes."""
     time_budget: float | None = None

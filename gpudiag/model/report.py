@@ -309,7 +309,8 @@ class Level(Record):
     """How much of the catalogue a run should cover."""
 
     name: str = "full"
-    """``quick`` (probes that fill no memory and do not disturb running jobs) or ``full``."""
+    """``quick`` (probes that fill no memory and do not disturb running jobs), ``full``, or ``stress`` (those that load
+    all GPUs for a given time)."""
     reason: str = ""
     """The reason why gpudiag chose the level; empty if the caller chose it, or if nothing had to be left out."""
 
@@ -478,7 +479,7 @@ class Report(Record):
         """Return what ``row`` ran on: ``GPU 0``, ``GPU 0-3`` (NVML's indices), ``host``, ``CPU``, or "" if on none."""
         if row.devices:
             indices = sorted(gpu.index for gpu in self.gpus if gpu.uuid in row.devices)
-            return f"GPU {_ranges(indices) or '?'}"
+            return f"GPU {ranges(indices) or '?'}"
         if isinstance(row.outcome, Skipped | Interrupted):
             return ""
         return "host" if row.area in ("host", EXPECT) else "CPU"
@@ -565,7 +566,7 @@ def why_exit_code(report: Report) -> int:
     return NOTHING_KNOWN if diagnosis.unexplained or diagnosis.broken_at is not None else NOTHING_WRONG
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     """Return sorted numbers as ``0-3,6``."""
     parts: list[list[int]] = []
     for number in numbers:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from gpudiag.model.change import Change, ReportComparison, Side
+from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.text import counted, one_line
 
 MOST_IN_HEAD = 6
@@ -18,7 +18,7 @@ def in_head(comparison: ReportComparison) -> tuple[str, list[str]]:
     """Return a heading with the time of the earlier report, and a line for each of the first changes of the machine."""
     old, new = comparison.old, comparison.new
     since = f"Since {old.source} ({_age(old, new)})"
-    facts = [change_text(change) for change in _essential(comparison.facts)]
+    facts = [change_text(change) for change in (*comparison.rates, *_essential(comparison.facts))]
     if not facts:
         return f"{since}, nothing that gpudiag looks at has changed", []
     more = len(facts) - MOST_IN_HEAD
@@ -80,6 +80,8 @@ def _when(started_at: str) -> str:
 def change_text(change: Change) -> str:
     """Return a change on one line: ``driver 550.54 -> 570.86``, ``numpy: new (2.1.0)``."""
     name, old, new = change.name, _value(change.old), _value(change.new)
+    if change.subject is ChangeSubject.RATE:
+        return one_line(f"{name}: {new}")
     if change.old is not None and change.new is not None:
         return one_line(f"{name} {old} -> {new}")
     if change.new is not None:

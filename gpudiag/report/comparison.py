@@ -33,6 +33,7 @@ _HEADINGS = {
     ChangeSubject.CAUSE: "Causes",
     ChangeSubject.OUTCOME: "Probes",
     ChangeSubject.FINDING: "Findings",
+    ChangeSubject.RATE: "Rates under load",
     ChangeSubject.FACT: "Machine",
 }
 
@@ -108,6 +109,7 @@ def summary(comparison: ReportComparison) -> str:
         ChangeSubject.CAUSE: "new cause",
         ChangeSubject.OUTCOME: "outcome of a probe",
         ChangeSubject.FINDING: "new finding",
+        ChangeSubject.RATE: "slower rate",
     }
     parts = []
     for subject, noun in names.items():

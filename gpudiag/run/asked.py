@@ -36,7 +36,7 @@ class RequestedRun:
         choices=("quick", "full", "stress"),
     )
     for_s: float = option(
-        "How long to load the GPUs at level stress, such as 60, 5m or 1h.", default=60.0, metavar="DURATION"
+        "How long to load the GPUs at level stress, such as 20, 5m or 1h.", default=60.0, metavar="DURATION"
     )
     disturb: bool = option("Measure and fill memory on GPUs that other processes use, too.", default=False)
     isolation: str | None = option(
@@ -44,7 +44,9 @@ class RequestedRun:
         "[default: fork on Linux, spawn elsewhere]",
         choices=("fork", "spawn"),
     )
-    timeout_s: float | None = option("Seconds for each probe, and for the import of TensorFlow.")
+    timeout_s: float | None = option(
+        "Seconds for each probe, without the time of --for, and for the import of TensorFlow."
+    )
     deadline_s: float | None = option("Seconds for the whole run.")
     jobs: int | None = option(
         "Number of probes that run at the same time. [default: as processors and memory allow]",

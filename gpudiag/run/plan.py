@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpudiag.catalogue import Entry
 from gpudiag.knowledge.variables import PLUGINS
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
-from gpudiag.model.report import Gpu, Level
+from gpudiag.model.report import Gpu, Level, ranges
 from gpudiag.model.visibility import other_use
-from gpudiag.probe import MOST_SAMPLED, Scope
+from gpudiag.probe import MEMORY_LEFT, MOST_SAMPLED, Scope
 
 CONTEXT_BYTES = 512 << 20
 """Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
@@ -83,6 +84,22 @@ def of_level(entries: tuple[Entry, ...], level: str) -> tuple[Entry, ...]:
 def load_s(entry: Entry, entries: tuple[Entry, ...], all_s: float) -> float:
     """Return for how many of the ``all_s`` seconds under load a probe runs, one of ``entries``."""
     return all_s * entry.probe.stress / (sum(other.probe.stress for other in entries) or 1.0)
+
+
+def what_load_does(tasks: Sequence[Task], seconds: float) -> str:
+    """Return what happens to the GPUs of these tasks of level stress, in a line for the user."""
+    gpus = {gpu.index: gpu for task in tasks for gpu in task.gpus}
+    names = f"GPU{'s' * (len(gpus) > 1)} {ranges(sorted(gpus))}"
+    end = "Ctrl-C ends it, and what was measured until then is reported."
+    if any(gpu.simulated for gpu in gpus.values()):
+        return (
+            f"{names} (simulated) will be under load for {seconds:g} s, at the cost of this machine's processors. {end}"
+        )
+    filled = round(100 * (1 - MEMORY_LEFT))
+    return (
+        f"{names} will run at full power for {seconds:g} s and get hot, with {filled} % of their free memory in use "
+        f"(less where a display is on). {end}"
+    )
 
 
 def sample(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

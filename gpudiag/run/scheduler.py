@@ -15,7 +15,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
 from gpudiag.run.load import LoadOrder
-from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, load_s, planned, room_on
+from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, load_s, planned, room_on, what_load_does
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
@@ -48,6 +48,7 @@ class Scheduler:
         devices = {device.pci_bus_id: device for device in self._facts.nvml_devices}
         session.devices.room = {gpu.uuid: room_on(gpu, devices[gpu.pci_bus_id]) for gpu in self._gpus}
         self._add(tasks)
+        self._announce_load()
         slots = session.options.jobs or default_jobs()
         try:
             while self._is_busy():
@@ -77,6 +78,13 @@ class Scheduler:
             self._runs.append(run)
             if not stopped and (row := self._row_without_child(task)) is not None:
                 self._finish(run, row)
+
+    def _announce_load(self) -> None:
+        """Say what will happen to the GPUs before a probe of level stress begins."""
+        waiting = [run.task for run in self._runs if isinstance(run.state, Waiting)]
+        tasks = [task for task in waiting if task.entry.probe.stress]
+        if tasks and not self._session.stopped():
+            self._session.observer.note(what_load_does(tasks, self._session.options.for_s))
 
     def _row_without_child(self, task: Task) -> Row | None:
         return row_without_child(task, self._facts, self._gpus, self._session.options)

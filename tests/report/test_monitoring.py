@@ -16,6 +16,7 @@ from gpudiag.cli import cli
 from gpudiag.expectations import file, judging
 from gpudiag.model import codec
 from gpudiag.model.diagnosis import Diagnosis, Failed
+from gpudiag.model.health import HealthCounters
 from gpudiag.model.report import Limits, Report, Verdict
 from gpudiag.report.formats import nagios
 from gpudiag.report.formats.nagios import Status
@@ -87,7 +88,12 @@ def accepted() -> Report:
 def test_the_parser_reads_every_metric() -> None:
     incomplete = msgspec.structs.replace(report(), diagnosis=Diagnosis(failed=(Failed("nvml", "timed out"),)))
     partial = msgspec.structs.replace(report(), skip=("memory",))
-    reports = (*map(codec.load, SAVED), accepted(), incomplete, partial)
+    recorded = (Path(__file__).parents[1] / "recorded" / "load" / "faulty.json").read_text()
+    loaded = codec.decode(recorded.replace("Simulated GPU", "NVIDIA GPU"), "recorded")  # real GPUs have rates
+    counted = HealthCounters(corrected_errors=0), HealthCounters(corrected_errors=3)
+    rose = msgspec.structs.replace(loaded.health[0], before=counted[0], after=counted[1])
+    loaded = msgspec.structs.replace(loaded, health=(rose, *loaded.health[1:]))
+    reports = (*map(codec.load, SAVED), accepted(), incomplete, partial, loaded)
     assert {name for of in reports for name, _ in metrics(of)} == {metric.name for metric in METRICS}
 
 

@@ -5,8 +5,8 @@ What it does
     float16 and bfloat16, convolutions, patterns in nearly all free memory that are written, moved and read back, and
     copies from and to pinned memory of the host. Every result is compared on the GPU, bit by bit, with the first one,
     and that with the CPU. It measures the rates of each GPU in slices of about half a second, and compares GPUs of one
-    model with each other and the end of the time with its beginning. On simulated GPUs the rates say nothing of a real
-    GPU.
+    model with each other and the end of the time with its beginning. A tenth of the free memory stays free, and three
+    tenths where a display is on. On simulated GPUs the rates say nothing of a real GPU.
 Why it matters
     A GPU that computes right for a tenth of a second can be throttled for heat, sit in a narrow slot, flip bits when
     it is warm, or fall off the bus after a minute. Training on many GPUs is as fast as the slowest one.
@@ -143,8 +143,6 @@ STEP_S = 0.004
 """A step that takes as long as this is large enough: the host can queue the next one meanwhile."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Sides of the matrices."""
-LEFT = 0.1
-"""The part of the free memory that is left for a desktop, and for the libraries."""
 SIMULATED_BYTES = 8 * MIB
 """Memory that is filled on a simulated GPU: it is the host's."""
 
@@ -191,7 +189,7 @@ class Reading(probe.LoadReading):
 
 
 def measure(ctx: Context) -> Reading:
-    tf, load = ctx.tf, ctx.load
+    tf = ctx.tf
     real = not any(gpu.simulated for gpu in ctx.gpus)
     v1 = tf.compat.v1
     # The memory of every tensor of the CPU that an operation makes is pinned then.
@@ -201,8 +199,8 @@ def measure(ctx: Context) -> Reading:
     tf.config.set_soft_device_placement(False)
     tf.config.experimental.enable_op_determinism()  # so that a result can be compared bit by bit
     (gpu,) = ctx.gpus
-    use = ctx.memory(gpu)
-    filled = int((gpu.memory_total_bytes - use.used_bytes) * (1 - LEFT) - 2 * probe.FILLED_BYTES) if real else 0
+    free = gpu.memory_total_bytes - ctx.memory(gpu).used_bytes
+    filled = bytes_to_fill(free, display=ctx.state(gpu).display) if real else 0
     ctx.make_gpus()
     kinds: dict[str, Callable[[int], Work]] = {
         "float32 product": lambda side: _product(tf, side, tf.float32, SINGLE, tf32=False),
@@ -215,6 +213,7 @@ def measure(ctx: Context) -> Reading:
     for name, prepare in kinds.items():
         announce(name, "GPU:0")
         sides[name] = _side(prepare)
+    load = ctx.load
     # One GPU that is slower must do the same work, or the rates could not be compared.
     told = load.meet("sides", sides)
     sides = {name: min(one[name] for one in told) for name in sides}
@@ -228,6 +227,12 @@ def measure(ctx: Context) -> Reading:
         load.rest(began_s)
         spend(ctx.load, works, until_s, alone=alone)
     return Reading(memory_bytes=filled or SIMULATED_BYTES, sides=sides)
+
+
+def bytes_to_fill(free: int, *, display: bool | None) -> int:
+    """Return how many of the ``free`` bytes of a GPU are filled."""
+    left = probe.MEMORY_LEFT_TO_DISPLAY if display else probe.MEMORY_LEFT
+    return max(0, int(free * (1 - left) - 2 * probe.FILLED_BYTES))
 
 
 def _turns(load: probe.Load) -> Iterator[tuple[float, float, bool]]:
@@ -297,7 +302,8 @@ def _memory(tf: Any, filled: int, block: int) -> Work:
     words = block // 4
     last: list[Any] = [0, None, None]
     with tf.device("GPU:0"):
-        number = tf.range(words, dtype=tf.int32)
+        # On a GPU, too, range and not_equal have int32 in the host's memory (their kernels are registered so).
+        number = tf.bitwise.bitwise_xor(tf.range(words, dtype=tf.int32), tf.constant(0, tf.int32))
         blocks = [number for _ in range(count)]
         keys = [0] * count
     turn = itertools.cycle(range(count))
@@ -311,7 +317,7 @@ def _memory(tf: Any, filled: int, block: int) -> Work:
             blocks[at] = tf.bitwise.bitwise_xor(blocks[at], tf.constant(keys[at] ^ key, tf.int32))
             expected = tf.bitwise.bitwise_xor(number, tf.constant(key, tf.int32))
             keys[at] = key
-            differs = tf.not_equal(blocks[at], expected)
+            differs = tf.cast(tf.bitwise.bitwise_xor(blocks[at], expected), tf.bool)
             last[:] = [at, differs, (blocks[at], expected)]
             return tf.math.count_nonzero(differs)
 

@@ -81,9 +81,7 @@ def measure(ctx: Context) -> Reading:
     def link(source: str, target: str) -> Work:
         def step() -> Any:
             with tf.device(target):
-                return tf.reduce_sum(
-                    tf.cast(tf.not_equal(tf.identity(anew(tf, there[source])), there[target]), tf.int32)
-                )
+                return tf.math.count_nonzero(tf.not_equal(tf.identity(anew(tf, there[source])), there[target]))
 
         return Work(f"copy {source} to {target}", float(size), step, lambda: "", target)
 

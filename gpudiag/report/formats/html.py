@@ -33,8 +33,8 @@ VERDICTS = {"PASS": "pass", "FAIL": "fail", "BROKEN": "broken", "NOT VERIFIED": 
 
 def render(report: Report, *, head: bool = False, **_: object) -> str:
     """Return the page; with ``head`` it has no probes, as for a report that only looks for a cause."""
-    from gpudiag.report import words
-    from gpudiag.report.page import first_screen, machine, operations, pictures, probe_sections
+    from gpudiag.report import load, words
+    from gpudiag.report.page import first_screen, load_charts, machine, operations, pictures, probe_sections
 
     sections = () if head else probe_sections.sections(report)
     first = first_screen.answer(report, sections)
@@ -45,6 +45,8 @@ def render(report: Report, *, head: bool = False, **_: object) -> str:
         report=report,
         words=words,
         first_screen=first_screen,
+        load=load,
+        load_charts=load_charts,
         machine=machine,
         operations=operations,
         probe_sections=probe_sections,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report, Row
-from gpudiag.report import accounts, changes, program, words
+from gpudiag.report import accounts, changes, load, program, words
 from gpudiag.text import one_line, plain
 
 _MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
@@ -48,6 +48,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
         *_since(report),
         *(["## Probes", _table(report, rows)] if rows else []),
         *(["## Findings", "\n".join(findings)] if findings else []),
+        *_load(report),
         *(_cells(report, row) for row in rows if words.table(row, verbose=verbose)),
         *_not_verified(report),
         *(["## Where operations ran", "\n".join(ran)] if ran and verbose else []),
@@ -127,6 +128,17 @@ def _cells(report: Report, row: Row) -> str:
     headers, *lines = ([escaped_text(cell) for cell in line] for line in words.table(row, verbose=True))
     table = tabulate(lines, headers, tablefmt="github", disable_numparse=True)
     return f"## {_code(words.label(report, row))}\n\n{table}"
+
+
+def _load(report: Report) -> Iterator[str]:
+    """Yield what each GPU did under load."""
+    from tabulate import tabulate
+
+    for heading, cells in load.tables(report, verbose=True):
+        headers, *lines = ([escaped_text(cell) for cell in line] for line in cells)
+        yield escaped_text(f"{heading[0].upper()}{heading[1:]}:") if heading else "## Under load"
+        yield tabulate(lines, headers, tablefmt="github", disable_numparse=True)
+    yield from map(escaped_text, filter(None, (load.about_links(report), load.about_host(report))))
 
 
 def _outcome(row: Row) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from gpudiag.knowledge.codes import explained
 from gpudiag.model.expectations import AREA as EXPECT
 from gpudiag.model.report import STATUSES, Report, Verdict
+from gpudiag.report import load
 from gpudiag.text import one_line
 
 SUFFIX = ".prom"
@@ -182,6 +183,35 @@ def _ended(report: Report) -> Iterator[Sample]:
         yield {}, round(start.timestamp() + report.duration_s, 3)
 
 
+def _load(values: Callable[[load.GpuLoad], Iterator[Sample]]) -> Callable[[Report], Iterator[Sample]]:
+    """Return the samples of each GPU that was under load."""
+
+    def samples(report: Report) -> Iterator[Sample]:
+        for one in load.gpus(report):
+            by_labels = {tuple(labels.items()): value for labels, value in values(one)}
+            for labels, value in by_labels.items():
+                yield {"gpu": str(one.gpu.index), "uuid": one.gpu.uuid, **dict(labels)}, value
+
+    return samples
+
+
+def _load_rates(unit: str) -> Callable[[Report], Iterator[Sample]]:
+    """Return the rates of one unit: not of simulated GPUs, whose rates are those of the host."""
+    return _load(
+        lambda one: (
+            ({"work": one_line(work)}, rate.value)
+            for work, rate in one.rates.items()
+            if load.unit(work) == unit and not one.gpu.simulated
+        )
+    )
+
+
+def _load_shares(one: load.GpuLoad) -> Iterator[Sample]:
+    for kind in ("computing", "copies"):
+        if (share := one.share(copies=kind == "copies")) is not None:
+            yield {"kind": kind}, round(share, 4)
+
+
 _GPU = ("gpu", "uuid")
 
 METRICS = (
@@ -225,6 +255,54 @@ METRICS = (
     ),
     Metric("gpudiag_probe_outcome", "1 for the outcome of the probe", _probes, ("probe", "device", "outcome")),
     Metric("gpudiag_probe_duration_seconds", "How long the probe took", _probe_seconds, ("probe", "device")),
+    Metric(
+        "gpudiag_load_results",
+        "Results that the GPU computed under load, and that were compared",
+        _load(lambda one: iter([({}, one.results)])),
+        _GPU,
+    ),
+    Metric(
+        "gpudiag_load_wrong_elements",
+        "Wrong elements in these results",
+        _load(lambda one: iter([({}, one.wrong)])),
+        _GPU,
+    ),
+    Metric(
+        "gpudiag_load_flops_per_second",
+        "Floating-point operations in a second under load; not of simulated GPUs",
+        _load_rates(load.FLOPS),
+        (*_GPU, "work"),
+    ),
+    Metric(
+        "gpudiag_load_bytes_per_second",
+        "Bytes of memory or of copies in a second under load; not of simulated GPUs",
+        _load_rates(load.BYTES),
+        (*_GPU, "work"),
+    ),
+    Metric(
+        "gpudiag_load_to_median_ratio",
+        "Rate of the GPU by the median of the other GPUs of its model",
+        _load(_load_shares),
+        (*_GPU, "kind"),
+    ),
+    Metric(
+        "gpudiag_load_temperature_max_celsius",
+        "Highest temperature under load, by NVML",
+        _load(lambda one: iter([] if one.hottest is None else [({}, one.hottest)])),
+        _GPU,
+    ),
+    Metric(
+        "gpudiag_load_throttled_seconds",
+        "Time under load with lowered clocks, by NVML's reason",
+        _load(lambda one: (({"reason": one_line(reason)}, seconds) for reason, seconds in one.throttled_s().items())),
+        (*_GPU, "reason"),
+    ),
+    Metric(
+        "gpudiag_load_counter_increase",
+        "By how much a counter of NVML rose under load",
+        _load(lambda one: (({"counter": counter}, rose) for counter, rose in one.rose.items())),
+        (*_GPU, "counter"),
+    ),
     Metric("gpudiag_expectation_met", "1 if the expectation is met, or accepted", _expectations, ("expectation",)),
     Metric(
         "gpudiag_acceptance_end_timestamp_seconds",

@@ -11,7 +11,7 @@ MOST_ROWS = 2000
 MOST_TEXT = 1200
 """The most characters of a text, such as a message."""
 MOST_ITEMS = 40
-_TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, LINES_ROOM, LISTS_ROOM = 120_000, 80_000, 60_000, 30_000, 70_000
+_TEXT_ROOM, _FIGURES_ROOM, _LOG_ROOM, LINES_ROOM, LISTS_ROOM = 100_000, 50_000, 50_000, 30_000, 70_000
 """The most bytes of all findings, figures and logs of the probes, of the program's log, and of the lists in the
 template: a megabyte in all leaves room for the notes about cuts."""
 
