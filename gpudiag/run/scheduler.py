@@ -12,7 +12,7 @@ from gpudiag.errors import shortage
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
-from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on
+from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, planned, room_on, start_rank, uuids_of
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
@@ -95,9 +95,13 @@ class Scheduler:
         self._session.jobs.kill_all(cause, detail)
 
     def _start_waiting(self, slots: int) -> None:
-        """Start the waiting tasks that there is room for; skip those that need a GPU that hangs or is slow."""
-        for run in self._runs:
-            if not isinstance(run.state, Waiting):
+        """Start the waiting tasks that there is room for; skip those that need a GPU that hangs or is slow.
+
+        A task that waits for its GPUs keeps later ones from taking them: it may need them alone.
+        """
+        awaited = set[str]()
+        for run in sorted(self._runs, key=lambda run: start_rank(run.task)):
+            if not isinstance(run.state, Waiting) or awaited.intersection(uuids_of(run.task)):
                 continue
             if sum(len(other.processes) for other in self._runs) >= slots:
                 return
@@ -105,6 +109,8 @@ class Scheduler:
                 self._finish(run, not_started(run.task, Skipped(reason)))
             elif not self._session.gpu_watch.is_asked(run.task.gpus):
                 self._start(run)
+                if isinstance(run.state, Waiting):
+                    awaited.update(uuids_of(run.task))
 
     def _reason_to_skip(self, task: Task) -> str:
         """Return why a task is not started any more; "" if it may be."""
