@@ -336,5 +336,5 @@ def test_tasks_without_a_gpu_run_beside_those_that_need_all_gpus_alone(gpudiag: 
     rows = {row.probe: row for row in report.rows}
     assert list(rows) == [entry.name for entry in catalogue.entries() if entry.name in rows]  # in the report
     began = {name: row.began_s or 0.0 for name, row in rows.items()}
-    assert sorted(began, key=lambda name: began[name])[-1] == shared
+    assert max(began, key=lambda name: began[name]) == shared
     assert began[without] < began[alone] + rows[alone].duration_s <= began[shared]
