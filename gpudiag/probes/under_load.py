@@ -104,6 +104,12 @@ MOST_WAITED = 0.5
 count."""
 
 
+def quietest(slices: Sequence[Slice]) -> list[Slice]:
+    """Return the half of the slices in which the process waited least for a processor."""
+    known = sorted(slices, key=lambda part: part.waited or 0.0)[: max(LEAST_SLICES, (len(slices) + 1) // 2)]
+    return [part for part in known if part.rate > 0 and (part.waited or 0.0) <= MOST_WAITED]
+
+
 @dataclass(frozen=True)
 class Rate:
     """The median rate of slices, with its relative standard error."""
@@ -113,15 +119,11 @@ class Rate:
 
     @classmethod
     def of(cls, slices: Sequence[Slice], *, at_best: bool = False) -> Rate | None:
-        """Return the rate; None if there are too few slices.
+        """Return the rate of the quietest half of slices of one kind of work; None if there are too few.
 
         ``at_best``: as it would have been had the process never waited for a processor.
         """
-        rates = [
-            part.rate / (1 - (part.waited or 0.0) * at_best)
-            for part in slices
-            if part.rate > 0 and (part.waited or 0.0) <= MOST_WAITED
-        ]
+        rates = [part.rate / (1 - (part.waited or 0.0) * at_best) for part in quietest(slices)]
         if len(rates) < LEAST_SLICES:
             return None
         value = statistics.median(rates)
@@ -166,8 +168,10 @@ def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
 
 
 def blur(reading: LoadReading) -> float:
-    """Return which part of the time the process waited for a processor: a GPU that is slower by less is not found."""
-    return statistics.median(part.waited or 0.0 for part in reading.slices) if reading.slices else 0.0
+    """Return which part of the time the process waited for a processor even in the quietest slices: a GPU that is slower
+    by less is not found."""
+    quiet = [part.waited or 0.0 for slices in by_work(reading).values() for part in quietest(slices)]
+    return statistics.median(quiet) if quiet else 0.0
 
 
 def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Deficit]:

@@ -109,6 +109,21 @@ def sample(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in gpus if gpu in spread or gpu is first_of_model[gpu.name])
 
 
+def start_rank(task: Task) -> int:
+    """Return the rank by which tasks are started, the lowest first; their rows keep the order of the catalogue.
+
+    Discovery comes first, because it explains why others fail. Then tasks that need their GPUs alone, and tasks without
+    a GPU: they alone can run beside those, on processors that would be idle. Nothing can run beside a load.
+    """
+    if task.entry.area == "discovery":
+        return 0
+    if task.entry.probe.stress:
+        return 4
+    if not task.gpus:
+        return 3
+    return 1 if task.entry.probe.exclusive else 2
+
+
 def uuids_of(task: Task) -> tuple[str, ...]:
     return tuple(gpu.uuid for gpu in task.gpus)
 

@@ -15,7 +15,17 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
 from gpudiag.run.load import LoadOrder
-from gpudiag.run.plan import QUICK_FROM_S, Task, default_jobs, load_s, planned, room_on, what_load_does
+from gpudiag.run.plan import (
+    QUICK_FROM_S,
+    Task,
+    default_jobs,
+    load_s,
+    planned,
+    room_on,
+    start_rank,
+    uuids_of,
+    what_load_does,
+)
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
@@ -112,9 +122,13 @@ class Scheduler:
         self._session.jobs.kill_all(cause, detail)
 
     def _start_waiting(self, slots: int) -> None:
-        """Start the waiting tasks that there is room for; skip those that need a GPU that hangs or is slow."""
-        for run in self._runs:
-            if not isinstance(run.state, Waiting):
+        """Start the waiting tasks that there is room for; skip those that need a GPU that hangs or is slow.
+
+        A task that waits for its GPUs keeps later ones from taking them: it may need them alone.
+        """
+        awaited = set[str]()
+        for run in sorted(self._runs, key=lambda run: start_rank(run.task)):
+            if not isinstance(run.state, Waiting) or awaited.intersection(uuids_of(run.task)):
                 continue
             under_way = [other for other in self._runs for _ in other.processes]
             if self._must_wait(run.task, under_way):
@@ -125,6 +139,8 @@ class Scheduler:
                 self._give_up(run, Skipped(reason))
             elif not self._session.gpu_watch.is_asked(run.task.gpus):
                 self._start(run)
+                if isinstance(run.state, Waiting):
+                    awaited.update(uuids_of(run.task))
 
     def _must_wait(self, task: Task, under_way: list[ProbeRun]) -> bool:
         """Return whether a task waits until what is ``under_way`` has ended: nothing runs beside a probe of level

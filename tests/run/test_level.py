@@ -327,3 +327,14 @@ def test_what_is_lacking_is_why_a_probe_is_skipped(
     options = Options((entry,), disturb=disturb, machine=ExaminedMachine(locks=tmp_path))
     row = row_without_child(plan.Task(EXCLUSIVE, entry, gpus), facts, gpus, options)
     assert (row and row.outcome) == outcome
+
+
+def test_tasks_without_a_gpu_run_beside_those_that_need_all_gpus_alone(gpudiag: Gpudiag) -> None:
+    alone, shared, without = "memory.limit", "placement.manual", "placement.hard_error"
+    report = checked(gpudiag, "--jobs", "2", "discovery.device_order", alone, shared, without, simulate="2")
+
+    rows = {row.probe: row for row in report.rows}
+    assert list(rows) == [entry.name for entry in catalogue.entries() if entry.name in rows]  # in the report
+    began = {name: row.began_s or 0.0 for name, row in rows.items()}
+    assert max(began, key=lambda name: began[name]) == shared
+    assert began[without] < began[alone] + rows[alone].duration_s <= began[shared]
