@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpudiag.probe import Load, LoadReading, Slice
 from gpudiag.probes.comparison import announce
 
@@ -26,6 +28,8 @@ MOST_SLICES = 240
 """The most slices of a process and a turn, so that a report of an hour is not larger than one of two minutes."""
 LEAST_SLICES = 3
 """With fewer slices of a kind of work, nothing is known about their noise."""
+LEAST_OF_THIRD = 8
+"""With fewer slices in a third of the time, 3 in 1000 healthy GPUs with 5 % of noise would seem to become slower."""
 LOOKS = 5
 """About how often in a slice the host looks at the number of wrong elements."""
 
@@ -168,8 +172,10 @@ def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
 
 
 def blur(reading: LoadReading) -> float:
-    """Return which part of the time the process waited for a processor even in the quietest slices: a GPU that is slower
-    by less is not found."""
+    """Return which part of the time the process waited for a processor, even in the quietest slices.
+
+    A GPU that is slower by less is not found.
+    """
     quiet = [part.waited or 0.0 for slices in by_work(reading).values() for part in quietest(slices)]
     return statistics.median(quiet) if quiet else 0.0
 
@@ -186,15 +192,22 @@ def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Defi
     return found
 
 
-def slowing(reading: LoadReading) -> dict[str, Deficit]:
-    """Return by how much a GPU was slower in the last third of the time than in the first, by kind of work."""
-    found = {}
+def slowing(reading: LoadReading) -> Deficit | None:
+    """Return by how much a GPU was slower in the last third of the time than in the first; None if that is not known.
+
+    The slices of all kinds of work are put together, each by the median rate of its kind: those of one kind are few.
+    """
+    parts = []
     for work, slices in by_work(reading).items():
-        third = len(slices) // 3
-        first, last = Rate.of(slices[:third]), Rate.of(slices[len(slices) - third :], at_best=True)
-        if first is not None and last is not None and not work.startswith(COPIES):
-            found[work] = Deficit.of(last, [first])
-    return found
+        usual = statistics.median(part.rate for part in slices)
+        if usual > 0 and not work.startswith(COPIES):
+            parts += [msgspec.structs.replace(part, rate=part.rate / usual) for part in slices]
+    parts.sort(key=lambda part: part.began_s)
+    third = len(parts) // 3
+    if third < LEAST_OF_THIRD:
+        return None
+    first, last = Rate.of(parts[:third]), Rate.of(parts[len(parts) - third :], at_best=True)
+    return None if first is None or last is None else Deficit.of(last, [first])
 
 
 def typical(deficits: Iterable[Deficit]) -> Deficit | None:

@@ -83,9 +83,10 @@ def test_gpus_of_another_model_are_no_measure() -> None:
     assert [gap.what for gap in found if isinstance(gap, Gap)] == ["rates"]
 
 
-def test_no_healthy_gpu_is_slow_at_honest_noise() -> None:
+@pytest.mark.parametrize("count", [4, 12, 60])
+def test_no_healthy_gpu_is_slow_at_honest_noise(count: int) -> None:
     for seed in range(200):
-        found = judged(*(gpu(number, noise=0.05, seed=1000 * seed + number) for number in range(4)))
+        found = judged(*(gpu(number, noise=0.05, seed=1000 * seed + number, count=count) for number in range(4)))
         assert kinds(found) == [], seed
 
 

@@ -22,7 +22,7 @@ from gpudiag import fix, probe
 from gpudiag.model.facts import Facts
 from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
 from gpudiag.probes.common import create_devices
-from gpudiag.probes.under_load import Work, slowing, spend, typical
+from gpudiag.probes.under_load import Work, slowing, spend
 from gpudiag.text import counted
 
 PROBE = probe.Probe(
@@ -138,7 +138,7 @@ def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
         if wrong := sum(part.wrong for part in its):
             results = sum(part.results for part in its)
             yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"))
-    fell = typical(slowing(reading).values())
+    fell = slowing(reading)
     if fell is not None and fell.counts:
         yield Fault.slower_with_time.found(percent=round(100 * fell.value))
     if reading.failed is not None:

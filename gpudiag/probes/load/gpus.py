@@ -410,7 +410,7 @@ def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
     # GPUs at another socket's memory are slower to reach, and as they should be.
     if copies is not None and copies.is_much:
         yield Fault.slow_copies.found(percent=_percent(copies), others=others)
-    fell = typical(slowing(reading).values())
+    fell = slowing(reading)
     if fell is not None and fell.counts:
         yield Fault.slower_with_time.found(percent=_percent(fell))
     if (hidden := blur(reading)) > FLOOR:
