@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gpudiag.model.facts import Facts
 from gpudiag.model.reading import SavedReading
 from gpudiag.model.report import Judged, Limits, Row
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probe import NOTHING_BESIDE, Beside
 from gpudiag.run import views
 from gpudiag.run.diagnosis import diagnose
 from provocations import Altered, AlteredFacts, OnMachine, machines, table
@@ -46,14 +48,16 @@ def put(reading: Any, path: str, value: Any) -> None:
     reading[last] = value
 
 
-def judged(probe: str, change: dict[str, Any], facts: dict[str, Any]) -> Judged:
-    """Judge the recorded reading, and the recorded facts, with these changes."""
+def judged(
+    probe: str, change: dict[str, Any], facts: dict[str, Any], beside: Callable[[Any], Beside] | None = None
+) -> Judged:
+    """Judge the recorded reading, and the recorded facts, with these changes; ``beside`` makes the rest of the run."""
     entry = catalogue.get(probe)
     plain = None if entry.reading is None else SavedReading(copy.deepcopy(recorded(probe)))
     for path, value in change.items():
         put(plain, path, value)
     reading = None if plain is None else entry.decode(plain)
-    return views.judge(entry, reading, facts_with(facts), Limits())
+    return views.judge(entry, reading, facts_with(facts), Limits(), beside(reading) if beside else NOTHING_BESIDE)
 
 
 def facts_with(change: dict[str, Any]) -> Facts:
@@ -70,7 +74,7 @@ def test_every_probe_is_provoked() -> None:
 
 @pytest.mark.parametrize("altered", [provocation for provocation in TABLE if isinstance(provocation, Altered)], ids=str)
 def test_an_altered_reading_is_found_out(altered: Altered) -> None:
-    found = judged(altered.probe, altered.change, altered.facts)
+    found = judged(altered.probe, altered.change, altered.facts, altered.beside)
     assert {finding.kind for finding in found.findings} == altered.kinds
     assert found.figure
     assert all(finding.message for finding in found.findings)

@@ -14,6 +14,10 @@ WITHOUT = {"libraries.xla": "simulated GPUs cannot run what XLA compiled, and it
 """Probes that no sabotage reaches here, and why."""
 
 
+FOR = ("--for", "8")
+"""For how long the probes of level stress run."""
+
+
 def test_every_probe_that_measures_is_sabotaged() -> None:
     measuring = {entry.name for entry in catalogue.entries() if entry.reading is not None}
     assert measuring - {sabotage.probe for sabotage in table()} == WITHOUT.keys()
@@ -39,7 +43,7 @@ ROUNDS = [
 @pytest.mark.parametrize("sabotages", ROUNDS)
 def test_a_sabotage_is_noticed(sabotages: tuple[Sabotage, ...], gpudiag: Gpudiag) -> None:
     gpudiag.sabotages = {sabotage.probe: sabotage.alteration for sabotage in sabotages}
-    done = gpudiag("check", *gpudiag.sabotages, *gpudiag.simulated(sabotages[0].machine), "--format", "json")
+    done = gpudiag("check", *gpudiag.sabotages, *gpudiag.simulated(sabotages[0].machine), *FOR, "--format", "json")
     report = codec.decode(done.stdout, "standard output")
     missed = {}
     for sabotage in sabotages:

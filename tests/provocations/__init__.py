@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conftest import Gpudiag
+from gpudiag.probe import Beside
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Altered:
     """Path in the reading, such as ``runs.0.device``, and what stands there instead."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Path in the facts, such as ``nvml.devices.0.mig_mode``, and what stands there instead."""
+    beside: Callable[[Any], Beside] | None = None
+    """Makes what else was measured in the run from the altered reading, for a probe that compares."""
 
     @property
     def kinds(self) -> set[str]:
