@@ -28,7 +28,7 @@ def changes(old: Report, new: Report, source: str) -> Iterator[Change]:
             continue
         earlier = same[0]
         if earlier.gpu.name != after.gpu.name:
-            text = f"rates are not compared: it is a {after.gpu.name}, and was a {earlier.gpu.name}"
+            text = f"rates are not compared: the model was {earlier.gpu.name}, and is {after.gpu.name}"
             yield Change(ChangeSubject.RATE, name, earlier.gpu.name, text)
             continue
         resized = _resized(old, new, earlier, after)

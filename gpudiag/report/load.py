@@ -273,27 +273,36 @@ Cells = list[list[str]]
 
 
 def overview(loads: Sequence[GpuLoad], width: int = 1000) -> Cells:
-    """Return a line for each GPU; columns that nobody needs are left out, and those that have no room."""
-    columns: list[tuple[str, list[str]]] = [
-        ("GPU", [str(load.gpu.index) for load in loads]),
-        ("results", [_results(load) for load in loads]),
-        ("of median", [_share(load.share()) for load in loads]),
-        ("copies", [_share(load.share(copies=True)) for load in loads]),
-        ("hottest", ["?" if load.hottest is None else f"{load.hottest} °C" for load in loads]),
-        ("throttled", [f"{load.is_throttled_for:.0f} s" if load.is_throttled_for else "" for load in loads]),
-        ("counted", [", ".join(f"{rose} {COUNTERS[name]}" for name, rose in load.rose.items()) for load in loads]),
-        ("clock MHz", [_clocks(load) for load in loads]),
-    ]
+    """Return a line for each GPU. Columns that are empty are left out; headings are broken, and then columns left out,
+    if there is no room for them."""
+    rates = []
     if loads and not is_simulated(loads):
-        fastest = [
-            (f"{_COLUMNS[work]} {unit(work)}", [_rate(load, work) for load in loads])
-            for work in ("float16 product", "copy to the GPU")
-        ]
-        columns[4:4] = fastest
-    columns = [(head, cells) for head, cells in columns if any(cells) or head in ("GPU", "results")]
-    while len(columns) > 2 and sum(2 + max(map(len, [head, *cells])) for head, cells in columns) - 2 > width:
-        columns.pop()
-    return [list(line) for line in zip(*([head, *cells] for head, cells in columns), strict=True)]
+        works = ("float16 product", COPIED[0])
+        rates = [(f"{_COLUMNS[work]} {unit(work)}", [_rate(load, work) for load in loads]) for work in works]
+    columns = {
+        "GPU": [str(load.gpu.index) for load in loads],
+        "results": [_results(load) for load in loads],
+        "of median": [_share(load.share()) for load in loads],
+        "copies": [_share(load.share(copies=True)) for load in loads],
+        **dict(rates),
+        "hottest": ["?" if load.hottest is None else f"{load.hottest} °C" for load in loads],
+        "throttled": [f"{load.is_throttled_for:.0f} s" if load.is_throttled_for else "" for load in loads],
+        "counted": [", ".join(f"{rose} {COUNTERS[name]}" for name, rose in load.rose.items()) for load in loads],
+        "clock MHz": [_clocks(load) for load in loads],
+    }
+    for needless in [*(head for head, cells in columns.items() if not any(cells)), "copies", "clock MHz", *dict(rates)]:
+        if any(columns.get(needless, ())) and _width(columns, "\n") <= width:
+            break
+        columns.pop(needless, None)
+    breaks = " " if _width(columns, " ") <= width else "\n"
+    heads = [breaks.join(head.rsplit(" ", 1)) for head in columns]
+    return [heads, *(list(line) for line in zip(*columns.values(), strict=True))]
+
+
+def _width(columns: dict[str, list[str]], breaks: str) -> int:
+    """Return the width of a table whose headings have ``breaks`` at their last spaces."""
+    heads = {head: max(map(len, breaks.join(head.rsplit(" ", 1)).splitlines())) for head in columns}
+    return sum(2 + max([heads[head], *map(len, cells)]) for head, cells in columns.items()) - 2
 
 
 def by_work(loads: Sequence[GpuLoad]) -> Cells:

@@ -81,7 +81,8 @@ def test_gpus_are_paired_by_uuid_then_by_slot_and_another_model_is_not_compared(
     assert lines(HEALTHY, codec.decode(swapped, "test")) == lines(HEALTHY, FAULTY), "by slot"
     other = codec.decode(swapped.replace("Simulated GPU", "Simulated H100"), "test")
     assert lines(HEALTHY, other) == [
-        f"GPU {number}: rates are not compared: it is a Simulated H100, and was a Simulated GPU" for number in range(3)
+        f"GPU {number}: rates are not compared: the model was Simulated GPU, and is Simulated H100"
+        for number in range(3)
     ]
 
 

@@ -69,8 +69,10 @@ def test_kinds_of_work_are_shares_of_simulated_gpus_and_rates_of_real_ones(forma
 
 def test_columns_without_room_are_left_out() -> None:
     cells = load.overview(load.gpus(as_real(FAULTY)), 60)
-    assert cells[0][:3] == ["GPU", "results", "of median"]
-    assert all(sum(2 + len(cell) for cell in line) - 2 <= 60 for line in cells)
+    assert cells[0] == ["GPU", "results", "of\nmedian", "float16\nTFLOP/s", "to GPU\nGB/s", "hottest", "throttled"]
+    assert all(sum(2 + max(map(len, cell.splitlines() or [""])) for cell in line) - 2 <= 60 for line in cells)
+    assert load.overview(load.gpus(as_real(FAULTY)), 40)[0] == ["GPU", "results", "of\nmedian", "hottest", "throttled"]
+    assert "clock MHz" in load.overview(load.gpus(as_real(FAULTY)))[0]
 
 
 def test_metrics_have_rates_of_real_gpus_alone() -> None:

@@ -92,8 +92,9 @@ def add_load(page: Page, report: Report, *, verbose: bool, indentation: str) -> 
         if heading:
             page.add(heading, "dim", lead=indentation)
         lines = tabulate(cells, tablefmt="plain", disable_numparse=True).splitlines()
+        heads = len(lines) - len(cells) + 1
         for number, line in enumerate(lines):
-            page.add(line.rstrip(), "" if number else "dim", lead=indentation, whole=True)
+            page.add(line.rstrip(), "dim" if number < heads else "", lead=indentation, whole=True)
     for text in (load.about_links(report) if verbose else "", load.about_host(report)):
         if text:
             page.add(text, lead=indentation)

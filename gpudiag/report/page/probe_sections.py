@@ -265,7 +265,7 @@ def _figures(
     report: Report, rows: list[Row], room: Room
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Return columns and lines of the measured figures; if all devices agree there is one value."""
-    measured = [(report.device_label(row), dict(_flat(plain_reading(row.reading)))) for row in rows if row.reading]
+    measured = [(report.device_label(row), dict(_flat(_without_slices(row)))) for row in rows if row.reading]
     if not measured or room.left <= 0:
         return (), ()
     names = list(dict.fromkeys(name for _, values in measured for name in values))[:_MOST_FIGURES]
@@ -275,6 +275,11 @@ def _figures(
         shown = values[:1] if len(set(values)) == 1 else values
         lines.append((room.cut(name, 120), tuple(room.cut(value, 160) for value in shown)))
     return tuple(label for label, _ in measured), tuple(lines)
+
+
+def _without_slices(row: Row) -> dict[str, Any]:
+    """Return the reading of a row without the hundreds of slices of a load, which are drawn."""
+    return {name: value for name, value in (plain_reading(row.reading) or {}).items() if name != "slices"}
 
 
 def _flat(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
