@@ -14,6 +14,7 @@ from gpudiag.knowledge.messages.way import DEVICE_BUSY
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probe import LoadReading
 from gpudiag.probes.discovery import logical_devices
 
 MASK = "CUDA_VISIBLE_DEVICES"
@@ -59,7 +60,12 @@ class ChosenGpus:
     @property
     def failing(self) -> list[Gpu]:
         """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, those on which
-        a library failed, or the only GPU in scope."""
+        a library failed, or the only GPU in scope. A GPU that ended under load is known whatever fails since."""
+        ended = {
+            pci for row in self.rows if isinstance(it := row.reading, LoadReading) and it.failed for pci in it.given
+        }
+        if len(ended) == 1:
+            return [gpu for gpu in self.gpus if gpu.pci_bus_id in ended]
         for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
             raised = [
                 pci for pci, product in zip(reading.given, reading.products.values(), strict=False) if product.raised
