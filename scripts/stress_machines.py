@@ -137,6 +137,8 @@ class Record:
     waited: list[float] = field(default_factory=list)
     """Of each GPU, the part of the time in which its process waited for a processor."""
     broken: str = ""
+    slices: list[dict[str, list[tuple[float, float]]]] = field(default_factory=list)
+    """Of each GPU and each kind of work, the rates and what waited: to try other ways to judge them."""
 
 
 @contextlib.contextmanager
@@ -157,7 +159,11 @@ def check(spec: str, seconds: int, *options: str, code: str = "") -> tuple[Repor
     words = (sys.executable, *start, "check", "load", "--simulate", spec, "--level", "stress", "--for", str(seconds))
     before = os.times()
     done = subprocess.run(
-        (*words, *options, "--format", "json", "-q"), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        (*words, *options, "--bisect", "0", "--format", "json", "-q"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
@@ -206,6 +212,9 @@ def judge(case: Case, report: Report, record: Record) -> None:
     for reading in readings:
         deficits = behind(reading, [other for other in readings if other is not reading])
         record.waited.append(round(blur(reading), 3))
+        record.slices.append(
+            {work: [(part.rate, part.waited or 0.0) for part in parts] for work, parts in by_work(reading).items()}
+        )
         own, others = by_work(reading), [by_work(other) for other in readings if other is not reading]
         plain = {}
         for work, slices in own.items():
