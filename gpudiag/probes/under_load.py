@@ -186,7 +186,7 @@ def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Defi
     found = {}
     for work, slices in by_work(reading).items():
         rate = Rate.of(slices, at_best=True)
-        rates = [known for other in others if (known := Rate.of(other.get(work, ()))) is not None]
+        rates = [known for other in others if (known := Rate.of(other.get(work, ()), at_best=True)) is not None]
         if rate is not None and rates:
             found[work] = Deficit.of(rate, rates)
     return found
