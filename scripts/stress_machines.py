@@ -34,7 +34,7 @@ from gpudiag.simulator import Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "reports" / "stress.md"
-SECONDS = 20
+SECONDS = 15
 KERNEL_US, COPY_MB_S = 24_000, 50
 """So long that two processors can keep the pace of eight GPUs, and so short that there are some hundred results."""
 DEADLINE_S = 300
@@ -99,7 +99,7 @@ def cases() -> Iterator[Case]:
     faults = [
         *[("slow_gpu", value, SECONDS) for value in (1.15, 1.2, 1.3, 1.5, 2, 3)],
         *[("narrow_link", value, SECONDS) for value in (8, 4, 2, 1)],
-        *[("bit_flips", value, SECONDS) for value in (10, 30, 100, 200)],
+        *[("bit_flips", value, SECONDS) for value in (10, 30, 80, 150)],
         *[("bit_flips_above", value, seconds) for value, seconds in ((40, SECONDS), (45, 30), (50, 45), (55, 60))],
         *[("dies_after", value, SECONDS) for value in (3, 6, 10, 14)],
         *[("overheats", value, seconds) for value, seconds in ((1, SECONDS), (2, SECONDS), (3, 30), (5, 40))],
@@ -137,6 +137,8 @@ class Record:
     waited: list[float] = field(default_factory=list)
     """Of each GPU, the part of the time in which its process waited for a processor."""
     broken: str = ""
+    slices: list[dict[str, list[tuple[float, float]]]] = field(default_factory=list)
+    """Of each GPU and each kind of work, the rates and what waited: to try other ways to judge them."""
 
 
 @contextlib.contextmanager
@@ -157,7 +159,11 @@ def check(spec: str, seconds: int, *options: str, code: str = "") -> tuple[Repor
     words = (sys.executable, *start, "check", "load", "--simulate", spec, "--level", "stress", "--for", str(seconds))
     before = os.times()
     done = subprocess.run(
-        (*words, *options, "--format", "json", "-q"), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        (*words, *options, "--bisect", "0", "--format", "json", "-q"),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
@@ -202,10 +208,13 @@ def judge(case: Case, report: Report, record: Record) -> None:
             record.broken += f"{row.probe}@{where}: {row.outcome}"
         if row.probe == "load.gpus" and isinstance(row.reading, LoadReading):
             readings.append(row.reading)
-    record.false += [f"cause: {cause.title}" for cause in report.diagnosis.causes if not case.fault]
+    record.false += [f"cause: {cause.cause_id}" for cause in report.diagnosis.causes if not case.fault]
     for reading in readings:
         deficits = behind(reading, [other for other in readings if other is not reading])
         record.waited.append(round(blur(reading), 3))
+        record.slices.append(
+            {work: [(part.rate, part.waited or 0.0) for part in parts] for work, parts in by_work(reading).items()}
+        )
         own, others = by_work(reading), [by_work(other) for other in readings if other is not reading]
         plain = {}
         for work, slices in own.items():
@@ -374,7 +383,7 @@ def main() -> int:
             [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         )
         records = {entry["name"]: Record(**entry) for entry in kept if "name" in entry}
-        costs = next((entry["watcher"] for entry in reversed(kept) if "watcher" in entry), [])
+        costs: list[str] = next((entry["watcher"] for entry in reversed(kept) if "watcher" in entry), [])
         for case in list(cases())[: asked.machines]:
             if str(case.number) not in asked.again if asked.again else case.name in records:
                 continue
