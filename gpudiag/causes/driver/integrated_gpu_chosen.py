@@ -21,14 +21,13 @@ CAUSE = Cause(
         configure("sudo prime-select on-demand"),
         reboot(),
         configure("sudo envycontrol -s hybrid", "if EnvyControl wrote the rule; optimus-manager, if that did"),
-        configure("optirun python PROGRAM", "if Bumblebee runs here: switches it on for one program"),
         configure("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until the next start"),
+        configure("optirun python PROGRAM", "if Bumblebee runs here: switches it on for one program"),
     ),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
     needs_gpu=False,
 )
-_BBSWITCH = "/proc/acpi/bbswitch"
 
 
 def find(gpu: InstalledDriver | None, whole: WholeDriver, settings: ModuleSettings) -> Matches:
@@ -42,7 +41,7 @@ def find(gpu: InstalledDriver | None, whole: WholeDriver, settings: ModuleSettin
         )
         return
     rules = tuple(setting for setting in settings.settings if "/udev/rules.d/" in setting.place)
-    off = tuple(setting for setting in settings.settings if setting.place == _BBSWITCH)
+    off = settings.switched_off
     if whole.nvml.devices or whole.driver.kernel_module or not (off or (rules and not whole.nodes.pci_gpus)):
         return
     bus = ", ".join(whole.nodes.pci_gpus) or "no NVIDIA GPU"

@@ -45,6 +45,8 @@ _SWITCHED = note("if prime-select or envycontrol wrote the file: sudo prime-sele
 
 
 def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> Matches:
+    if settings.switched_off:  # integrated_gpu_chosen says so
+        return
     match = gpu.match()
     forbidding = settings.forbidding()
     reason = None if forbidding else kernel.reason(gpu.nodes.pci_gpus)

@@ -123,6 +123,11 @@ class ModuleSettings:
         known = isinstance(kernel, KernelFacts) and container(evidence.facts) is None
         return cls(evidence.facts, kernel.settings if known and isinstance(kernel, KernelFacts) else ())
 
+    @property
+    def switched_off(self) -> tuple[ModuleSetting, ...]:
+        """What says that bbswitch has cut the power of a GPU."""
+        return tuple(setting for setting in self.settings if setting.place == "/proc/acpi/bbswitch")
+
     def forbidding(self, *modules: str) -> tuple[ModuleSetting, ...]:
         """Return the settings because of which the module is never loaded, not even by ``modprobe``."""
         return tuple(setting for setting in self.settings if _forbids(setting.text, modules or _NVIDIA))
