@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from examples import found
 from examples.devices import EXAMPLES as OF_DEVICES
 from examples.facts import example
-from examples.kernel_module import _BBSWITCH, PCI, _machine, _removed
-from examples.machines import DOCKER, example_driver, example_facts, example_nodes
+from examples.kernel_module import _BBSWITCH, _machine, _removed
+from examples.machines import DOCKER, PCI, example_driver, example_facts, example_nodes
 from examples.multi_gpu import _ENOUGH, _UNHANDLED, _two
 from examples.senses import LOST_NVML, NO_GPU, opened
 from gpudiag.cause import Evidence

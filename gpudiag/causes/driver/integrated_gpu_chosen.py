@@ -10,7 +10,7 @@ demand" and "hybrid" the desktop runs on the integrated GPU and CUDA on NVIDIA's
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.kernel_module import InstalledDriver, ModuleSettings, shown
+from gpudiag.causes.shared.kernel_module import SWITCH_ON, InstalledDriver, ModuleSettings, shown
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -21,8 +21,7 @@ CAUSE = Cause(
         configure("sudo prime-select on-demand"),
         reboot(),
         configure("sudo envycontrol -s hybrid", "if EnvyControl wrote the rule; optimus-manager, if that did"),
-        configure("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until the next start"),
-        configure("optirun python PROGRAM", "if Bumblebee runs here: switches it on for one program"),
+        *SWITCH_ON,
     ),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),

@@ -105,6 +105,11 @@ class UnloadedModule(InstalledDriver):
         )
 
 
+SWITCH_ON = (
+    run("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until it is switched off again"),
+    run("optirun python PROGRAM", "if Bumblebee runs here: switches the GPU on for this program, and loads the module"),
+)
+"""How a GPU is switched on that Bumblebee's bbswitch has switched off."""
 _NVIDIA = ("nvidia", "nvidia_current")
 """NVIDIA's module; Debian calls it nvidia-current."""
 
