@@ -210,7 +210,8 @@ def _is_of_this_node(action: Action, place: Place) -> bool:
     """Return whether a job is rid of a fault on another node, which is the first thing that its user can do."""
     if action.kind in (Kind.RESET_GPU, Kind.REPLACE_HARDWARE, Kind.ASK_USER):
         return action.role is not Role.CHECK
-    return action.kind in (Kind.REBOOT, Kind.RELOAD_DRIVER) and _is_asked(action, place)
+    of_another = _is_asked(action, place) or action.where is Where.HOST
+    return action.kind in (Kind.REBOOT, Kind.RELOAD_DRIVER) and of_another
 
 
 def _is_asked(action: Action, place: Place) -> bool:

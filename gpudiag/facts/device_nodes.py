@@ -97,6 +97,7 @@ def _node(file: Path, root: Path) -> DeviceNode:
         readable=_may(file, status, os.R_OK, root),
         writable=_may(file, status, os.W_OK, root),
         group=_group(status.st_gid),
+        group_id=status.st_gid,
         owner=user_name(status.st_uid),
         major=os.major(status.st_rdev) if is_device else None,
         minor=os.minor(status.st_rdev) if is_device else None,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from gpudiag.facts import printable, read_text
+from gpudiag.facts import kernel_release, printable, read_text
 from gpudiag.model.facts import KernelFacts, ModuleSetting
 
 _RECORD_BYTES = 8192
@@ -107,6 +107,7 @@ def gather(root: Path = Path("/")) -> KernelFacts:
         firmware={pci: gpu["GPU Firmware"] for pci, gpu in information.items() if "GPU Firmware" in gpu},
         video_bios={pci: gpu["Video BIOS"] for pci, gpu in information.items() if "Video BIOS" in gpu},
         built_for=_built_for(root),
+        build_error=_build_error(root),
     )
 
 
@@ -313,6 +314,17 @@ def _built_for(root: Path) -> tuple[str, ...]:
     files = (file for place in _PLACES for file in root.glob(f"lib/modules/*/{place}/nvidia*.ko*"))
     names = (file.relative_to(root / "lib/modules").parts[0] for file in files if file.name.startswith(_MODULE_FILE))
     return tuple(sorted(set(map(printable, names))))
+
+
+def _build_error(root: Path) -> str:
+    """Return the first error of the compiler when DKMS last built the module for the running kernel; "" if none is
+    known. A build that succeeds takes its log away from there."""
+    for file in sorted(root.glob("var/lib/dkms/nvidia*/*/build/make.log")):
+        first, *lines = read_text(file)[:_SETTINGS_BYTES].splitlines() or [""]
+        error = next((line for line in lines if ": error: " in line), "")
+        if error and f"for kernel {kernel_release(root)} " in f"{first} ":
+            return printable(f"{file.parts[-3]}: {error.rpartition('/')[2]}"[:_CHARACTERS])
+    return ""
 
 
 def _parameters(root: Path) -> dict[str, str]:

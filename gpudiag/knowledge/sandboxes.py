@@ -82,7 +82,8 @@ def _kubernetes(options: Sequence[str], image: str) -> tuple[str, str]:
         mount = "volumeMounts: [{name: shm, mountPath: /dev/shm}]"
         return text, f"put it into the pod's spec, and mount it at /dev/shm: {mount}"
     if "--group-add" in given:
-        text = "securityContext: {supplementalGroups: [GROUP]}"
+        number = given["--group-add"][0]
+        text = f"securityContext: {{supplementalGroups: [{number if number.isdecimal() else 'GROUP'}]}}"
         return text, "put it into the pod's spec, with the number of the host"
     return "", ""
 
@@ -94,8 +95,8 @@ def _lxc(options: Sequence[str], image: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A container runtime or a sandbox. The actions have the fields ``allow``, ``files``, ``group``, ``systemctl`` and
-    ``unit``."""
+    """A container runtime or a sandbox. The actions have the fields that
+    :meth:`gpudiag.causes.shared.refusals.Refusals.actions` fills in."""
 
     name: str
     words: str
@@ -146,7 +147,7 @@ _CGROUPS = _on_host(
 _OPEN_TO_ALL = _on_host(
     "sudo chmod 0666 {files}", "opens the files to everybody, until the next start of the host", Role.ALTERNATIVE
 )
-_JOIN = run_container("--group-add $(stat -c %g /dev/nvidiactl)", note="run it on the host: the number is the host's")
+_JOIN = run_container("--group-add {group_id}", note="the number of the files' group on the host")
 
 _SPECIFICATION = _on_host(
     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "names the libraries that the host has now"
@@ -307,8 +308,8 @@ SANDBOXES: tuple[Sandbox, ...] = (
         is_kept=True,
         rules=(
             _on_host(
-                "sudo systemctl set-property systemd-nspawn@NAME.service 'DeviceAllow=char-nvidia-frontend rw' "
-                "'DeviceAllow=char-nvidia-uvm rw'"
+                "sudo systemctl set-property systemd-nspawn@{machine}.service {properties}",
+                "if it has another name there: machinectl list",
             ),
         ),
     ),
@@ -348,8 +349,7 @@ SANDBOXES: tuple[Sandbox, ...] = (
         rules=(
             configure(
                 "{systemctl} edit {unit}",
-                "write: [Service] DeviceAllow=char-nvidia rw, DeviceAllow=char-nvidiactl rw, "
-                "DeviceAllow=char-nvidia-frontend rw and DeviceAllow=char-nvidia-uvm rw, a line each",
+                "write: [Service] {units}, a line each",
             ),
             configure("{systemctl} restart {unit}"),
         ),

@@ -510,6 +510,8 @@ class DeviceNode(Record):
     writable: bool
     group: str = ""
     """The group that owns it."""
+    group_id: int | None = None
+    """The number of that group in this user namespace; None: not known."""
     owner: str = ""
     """The user that owns it; "" if it is not known."""
     major: int | None = None
@@ -827,6 +829,9 @@ class KernelFacts(FactFamily, tag="kernel"):
     video_bios: dict[str, str] = {}
     built_for: tuple[str, ...] = ()
     """The kernels for which NVIDIA's module lies in ``/lib/modules``."""
+    build_error: str = ""
+    """The compiler's first error in the log of DKMS, if it tried to build NVIDIA's module for the running kernel, after
+    the version of the driver: ``545.29.06: nvidia-drm-drv.c:1520:27: error: ...``."""
 
 
 class CudaFacts(FactFamily, tag="cuda"):

@@ -243,12 +243,12 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a rank": (
         {"rank": "OMPI_COMM_WORLD_RANK=1", "run": "SLURM_JOB_ID"},
         "it is rank 1 of the same run",
-        "give each process",
+        "each process",
     ),
     "a worker": (
         {"rank": "PYTEST_XDIST_WORKER=gw1", "run": "PYTEST_XDIST_TESTRUNUID"},
         "it is worker gw1 of the same pytest run",
-        "give each process",
+        "each process",
     ),
     "a zombie": (
         {"state": "Z", "parent": 100, "parent_command": "python run.py"},
@@ -261,7 +261,7 @@ KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "the program itself": ({"is_ancestor": True}, "it has started this program", "start this program before"),
     "a notebook": ({"command": "python -m ipykernel_launcher ..."}, "a notebook's kernel", "Shut Down Kernel"),
     "Spyder": ({"command": "python -m spyder_kernels.console ..."}, "a console of Spyder", "Restart kernel"),
-    "a job of LSF": ({"same_job": "LSB_JOBID=17"}, "process of the same job (LSB_JOBID=17)", "give each process"),
+    "a job of LSF": ({"same_job": "LSB_JOBID=17"}, "process of the same job (LSB_JOBID=17)", "each process"),
     "Ray": ({"command": "ray::BaseWorker", "same_job": "RAY_JOB_ID=1"}, "a worker of Ray, of the same", "num_gpus=1"),
     "another user": ({"user": "bob", "of_another_user": True}, "process 4711 (of bob, python train.py", "ask bob"),
     "a notebook of another user": (

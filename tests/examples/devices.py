@@ -12,7 +12,7 @@ from examples.machines import NO_DEVICE, example_evidence, example_facts, exampl
 from gpudiag.cause import Evidence
 from gpudiag.causes.device_filter.too_few_multiprocessors import _LEAST
 from gpudiag.causes.shared.devices import MASK
-from gpudiag.model.facts import EnvironmentFacts, GpuProcess, NvmlDevice
+from gpudiag.model.facts import EnvironmentFacts, GpuProcess, NvmlDevice, ProcessIdentity
 from gpudiag.probe import Kernel, Raised
 from gpudiag.probes.discovery import logical_devices
 
@@ -28,6 +28,10 @@ _GPU = example_gpu()
 _EXCLUSIVE = replace(_GPU, compute_mode="exclusive_process")
 _USED = replace(_EXCLUSIVE, processes=(GpuProcess(4711, 1 << 30),))
 _DRAWN_ON = replace(_EXCLUSIVE, processes=(GpuProcess(99, 1 << 20, computes=False),))
+_HELD = tuple(
+    replace(_EXCLUSIVE, processes=(GpuProcess(pid, 8 << 30, holder=ProcessIdentity("someone", "python train.py ...")),))
+    for pid in (33, 34)
+)
 _PROHIBITED = replace(_GPU, compute_mode="prohibited")
 _INTEL = {"0000:00:02.0": "Intel"}
 
@@ -82,6 +86,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "gpu_held_exclusively": (
         Example("a process is on it", _machine(_USED, busy=True)),
         Example("a process is on one of two", _machine(_EXCLUSIVE, _USED, busy=True)),
+        Example("processes on both", _machine(*_HELD, busy=True)),
         Example("none that NVML lists", _machine(_EXCLUSIVE, busy=True)),
         Example(
             "clients of MPS share it",

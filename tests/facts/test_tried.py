@@ -10,6 +10,7 @@ import pytest
 
 from gpudiag.facts import mps
 from gpudiag.facts.tried import _opened, gather
+from gpudiag.knowledge.variables import MPS_CONTROL
 from gpudiag.model.facts import MpsFacts, PathAttempt
 
 
@@ -163,7 +164,7 @@ def test_the_limits_of_a_daemon_of_mps(tmp_path: Path, monkeypatch: pytest.Monke
         program.write_text(_CONTROL)
         program.chmod(0o755)
         asked = mps.gather(Path("/"), str(pipes), 1, environ)
-        assert (asked.share, asked.memory, asked.known_by) == (25.0, {"0": 3 << 30, "1": 5 << 30}, mps.MPS_CONTROL)
+        assert (asked.share, asked.memory, asked.known_by) == (25.0, {"0": 3 << 30, "1": 5 << 30}, MPS_CONTROL)
         program.write_text("#!/bin/sh\necho Cannot find MPS control daemon process\n")
         assert mps.gather(Path("/"), str(pipes), 1, environ).why_not.endswith("daemon process'")
         program.write_text("#!/bin/sh\nsleep 9\n")

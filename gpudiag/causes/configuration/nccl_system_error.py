@@ -7,6 +7,7 @@ memory, sockets, InfiniBand. Shared and locked memory are large enough here. Wit
 from __future__ import annotations
 
 from gpudiag.cause import Cause, EveryLog, LogAlone, Match, Matches, Rows
+from gpudiag.causes.shared.limits import in_words, limits_in_force, raised
 from gpudiag.causes.shared.multi_gpu import (
     NCCL,
     SHARED_MEMORY,
@@ -37,6 +38,9 @@ CAUSE = Cause(
     },
 )
 
+_USUAL_FILES = 1024
+"""The limit on open files that systems set."""
+
 
 def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGpus | None, rows: Rows) -> Matches:
     failed = first(log, NCCL_SYSTEM_ERROR)
@@ -47,13 +51,23 @@ def find(facts: Facts, log: EveryLog, alone: LogAlone | None, several: SeveralGp
         named = warned(log, "call to", "failed", "error")
         nodes = facts.device_nodes
         network = () if isinstance(nodes, Unknown) else nodes.network
+        files = next((limit for limit in limits_in_force(facts) if limit.name == "Max open files"), None)
+        few = files if files is not None and files.value < _USUAL_FILES and not named else None
         yield Match(
             stage=where_nccl_fails(rows),
             evidence=(
                 f"log: {failed}",
                 *([f"log: {named}"] if named else []),
+                *([in_words(few)] if few else []),
                 *([f"network interfaces: {' '.join(network)}"] if network else []),
             ),
-            confidence=Confidence.POSSIBLE,
-            figures={"which": "NCCL's own line names it" if named else "the log does not say which"},
+            confidence=Confidence.LIKELY if few else Confidence.POSSIBLE,
+            figures={
+                "which": f"it may have only {few.value} files and connections open (ulimit -n)"
+                if few
+                else "NCCL's own line names it"
+                if named
+                else "the log does not say which"
+            },
+            fix=(*raised(few, facts), CAUSE.fix[0]) if few else (),
         )

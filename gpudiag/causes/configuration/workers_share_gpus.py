@@ -65,6 +65,7 @@ def find(facts: Facts, program: Program) -> Matches:
         evidence=tuple(shown),
         confidence=Confidence.PROVED if made else Confidence.LIKELY,
         figures={"workers": workers, "gpus": len(gpus), "uuids": str([gpu.uuid for gpu in gpus])},
+        fix=CAUSE.fix[2:] if len(gpus) == 1 else (),
     )
 
 

@@ -17,10 +17,10 @@ from gpudiag.causes.shared.memory import holders
 from gpudiag.fix import Action, Role, check, configure, export, note, run_container
 from gpudiag.knowledge.variables import MPS_FOLDER, MPS_PIPES
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts
+from gpudiag.model.facts import Facts, Unknown
 
 CAUSE = Cause(
-    title="GPU {index} serves only one process at a time (compute mode exclusive_process), and {holder}",
+    title="GPU {index} {serves} only one process at a time (compute mode exclusive_process), and {holder}",
     fix=(
         check("ps -o pid,user,etime,args -p 4711"),
         note("there is no other GPU to choose here"),
@@ -45,21 +45,40 @@ def find(facts: Facts, gpus: ChosenGpus, busy: SaidToBeBusy) -> Matches:
     other: Action | None = gpus.without(rest)
     if other and other.change is not None and len(rest) < len(gpus.gpus):  # not each is for every rank or job
         other = instead(facts, [device for _, device in used or held], "")
-    holding = Holders.of(facts, [device], other)
+    all_held = len(used) == len(gpus.gpus) > 1 and not (other and other.change)
+    holding = Holders.of(facts, [device for _, device in used] if all_held else [device], other)
     yield Match(
         evidence=(
             f"GPU {gpu.index} ({gpu.name}): compute mode {device.compute_mode}",
-            holders(device) if pids else "processes on it: none that NVML lists",
+            *([holders(device) for _, device in used] if all_held else []),
+            *([holders(device)] if pids and not all_held else []),
+            *([] if pids else ["processes on it: none that NVML lists"]),
             busy.text,
         ),
         confidence=Confidence.PROVED if pids else Confidence.LIKELY,
         figures={
-            "index": gpu.index,
-            "holder": f"{holding.who} uses it{holding.why}" if pids else "another process uses or used it",
+            "index": " and ".join(str(gpu.index) for gpu, _ in used) if all_held else gpu.index,
+            "serves": "serve" if all_held else "serves",
+            "holder": f"{holding.who} {'use them' if all_held else 'uses it'}{holding.why}"
+            if pids
+            else "another process uses or used it",
         },
-        fix=(*_by_mps(facts), *holding.fix()) if _uses_mps(facts, holding) else (*holding.fix(), CAUSE.fix[2]),
+        fix=(*_by_mps(facts), *holding.fix())
+        if _uses_mps(facts, holding)
+        else _opened_to_all(facts, holding, [gpu.index for gpu, _ in used])
+        if all_held
+        else (*holding.fix(), CAUSE.fix[2]),
         tried=other if other and other.change else None,
     )
+
+
+def _opened_to_all(facts: Facts, holding: Holders, indices: list[int]) -> tuple[Action | None, ...]:
+    """Return what frees GPUs that are all in use: the mode first, for root whose own programs are on them."""
+    root = not isinstance(facts.system, Unknown) and facts.system.root
+    own = all(process.holder is not None and not process.holder.of_another_user for process in holding.processes)
+    command = f"sudo nvidia-smi -i {','.join(map(str, indices))} -c 0"
+    mode = configure(command, CAUSE.fix[2].note, role=Role.FIX if root and own else Role.ALTERNATIVE)
+    return (mode, *holding.fix()) if root and own else (*holding.fix(), mode)
 
 
 def _uses_mps(facts: Facts, holding: Holders) -> bool:

@@ -10,7 +10,7 @@ demand" and "hybrid" the desktop runs on the integrated GPU and CUDA on NVIDIA's
 from __future__ import annotations
 
 from gpudiag.cause import Cause, Match, Matches
-from gpudiag.causes.shared.kernel_module import InstalledDriver, ModuleSettings, shown
+from gpudiag.causes.shared.kernel_module import SWITCH_ON, InstalledDriver, ModuleSettings, shown
 from gpudiag.causes.shared.machine import WholeDriver
 from gpudiag.fix import Kind, configure, reboot, run
 from gpudiag.model.diagnosis import Confidence, Stage
@@ -21,14 +21,12 @@ CAUSE = Cause(
         configure("sudo prime-select on-demand"),
         reboot(),
         configure("sudo envycontrol -s hybrid", "if EnvyControl wrote the rule; optimus-manager, if that did"),
-        configure("optirun python PROGRAM", "if Bumblebee runs here: switches it on for one program"),
-        configure("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until the next start"),
+        *SWITCH_ON,
     ),
     url="https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/",
     views=("host.driver.no_module",),
     needs_gpu=False,
 )
-_BBSWITCH = "/proc/acpi/bbswitch"
 
 
 def find(gpu: InstalledDriver | None, whole: WholeDriver, settings: ModuleSettings) -> Matches:
@@ -42,7 +40,7 @@ def find(gpu: InstalledDriver | None, whole: WholeDriver, settings: ModuleSettin
         )
         return
     rules = tuple(setting for setting in settings.settings if "/udev/rules.d/" in setting.place)
-    off = tuple(setting for setting in settings.settings if setting.place == _BBSWITCH)
+    off = settings.switched_off
     if whole.nvml.devices or whole.driver.kernel_module or not (off or (rules and not whole.nodes.pci_gpus)):
         return
     bus = ", ".join(whole.nodes.pci_gpus) or "no NVIDIA GPU"

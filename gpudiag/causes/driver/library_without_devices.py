@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, TOOLKIT, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Action, Kind, Where, configure, note
+from gpudiag.fix import Action, Kind, Where, configure, note, run
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.facts import Unknown
 
@@ -22,9 +22,10 @@ CAUSE = Cause(
             "--device /dev/nvidia0",
             kind=Kind.START_CONTAINER,
         ),
-        configure(
+        run(
             "sudo nvidia-modprobe -u -c=0",
             "if the host lacks it, too; then start the container again",
+            kind=Kind.RELOAD_DRIVER,
             where=Where.HOST,
         ),
     ),

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from gpudiag.cause import Cause, Matches
 from gpudiag.causes.shared.gpu_state import KernelLog
-from gpudiag.causes.shared.kernel_module import GpuWithoutModule, ModuleSettings, shown
+from gpudiag.causes.shared.kernel_module import SWITCH_ON, GpuWithoutModule, ModuleSettings, shown
 from gpudiag.causes.shared.machine import INSTALLATION
-from gpudiag.fix import Kind, Role, check, note, reboot, run
+from gpudiag.fix import Kind, check, note, reboot, run
 from gpudiag.model.diagnosis import Confidence
 
 CAUSE = Cause(
@@ -33,18 +33,13 @@ CAUSE = Cause(
         "module_refused_by_secure_boot": "modprobe cannot load what the kernel refuses",
     },
 )
-_BY_BUMBLEBEE = run("optirun python PROGRAM", "Bumblebee loads the module, and switches the GPU on, for this program")
-_SWITCHED_ON = run(
-    "echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia",
-    "for every program, until Bumblebee switches it off again",
-    kind=Kind.RELOAD_DRIVER,
-    role=Role.ALTERNATIVE,
-)
 _LISTED = run("sudo depmod -a && sudo modprobe nvidia", kind=Kind.RELOAD_DRIVER)
 _SWITCHED = note("if prime-select or envycontrol wrote the file: sudo prime-select on-demand, or envycontrol -s hybrid")
 
 
 def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> Matches:
+    if settings.switched_off:  # integrated_gpu_chosen says so
+        return
     match = gpu.match()
     forbidding = settings.forbidding()
     reason = None if forbidding else kernel.reason(gpu.nodes.pci_gpus)
@@ -58,7 +53,7 @@ def find(gpu: GpuWithoutModule, kernel: KernelLog, settings: ModuleSettings) -> 
         then = (reboot(),) if option else (CAUSE.fix[0], settings.boot_image)
         fix = (*settings.without(found), *then, *filter(None, [switched]))
         if any("bumblebee" in setting.place for setting in found):
-            fix = (_BY_BUMBLEBEE, _SWITCHED_ON)
+            fix = SWITCH_ON[::-1]
         confidence = Confidence.PROVED if forbidding else Confidence.LIKELY
     elif gpu.driver.module_file is not None:
         why = f": modules.dep does not list {gpu.driver.module_file}, so modprobe does not find it"

@@ -11,12 +11,12 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.containers import CONTROL, UNIFIED_MEMORY, InContainer
 from gpudiag.causes.shared.kernel_module import ModuleSettings, shown
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, configure, run
+from gpudiag.fix import Kind, run
 from gpudiag.model.facts import DeviceNodeFacts
 
 CAUSE = Cause(
     fix=(
-        configure("sudo nvidia-modprobe -u -c=0"),
+        run("sudo nvidia-modprobe -u -c=0", kind=Kind.RELOAD_DRIVER),
         run(
             "sudo apt install nvidia-modprobe",
             "the driver's library calls it to load the module and make the file",

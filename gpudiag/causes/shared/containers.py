@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpudiag.cause import Evidence, Fix, Match
 from gpudiag.causes.shared.refusals import names, sandbox_of
-from gpudiag.fix import Action, fill_in, run_container
+from gpudiag.fix import Action, fill_in, run_container, start
 from gpudiag.knowledge.sandboxes import BY_NAME
 from gpudiag.model.diagnosis import Confidence, Stage
 from gpudiag.model.facts import ContainerFacts, Facts, Unknown, is_gpu_file
@@ -18,6 +18,8 @@ CONTROL = "/dev/nvidiactl"
 UNIFIED_MEMORY = "/dev/nvidia-uvm"
 _NONE = ("", "void", "none")
 """Values of NVIDIA_VISIBLE_DEVICES that give no GPU."""
+_BY_NV = "/.singularity.d/libs/"
+"""Where --nv of Apptainer puts the driver's libraries: what is missing beside them is not given by that option."""
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 PODS = "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/"
 
@@ -67,6 +69,9 @@ class InContainer:
     def start(self, **variables: str) -> Action:
         """Return how to start a container with GPUs under this runtime, and with these variables."""
         sandbox = sandbox_of(self.facts) or BY_NAME["docker"]
+        if (self.libcuda or "").startswith(_BY_NV):
+            clause = "leave out -c, --contain and --containall, which give the container a /dev of its own"
+            return start(f"{sandbox.name} exec --nv --bind /dev IMAGE COMMAND", clause)
         if not sandbox.give.container or not variables:
             return fill_in(sandbox.give, names(self.facts))
         options = (f"-e {name}={value}" for name, value in variables.items())

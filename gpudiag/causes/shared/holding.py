@@ -138,8 +138,8 @@ def holding(process: GpuProcess, facts: Facts) -> Holding | None:
 
 def _of_a_run(facts: Facts, run_or_job: str) -> tuple[Action, ...]:
     """Return how each process of a run or a job gets a GPU of its own."""
-    own = own_gpu(facts)
-    return (own or note(f"give each process of the {run_or_job} a GPU of its own, or let each take less:"),)
+    first = "" if len(facts.nvml_devices) == 1 else f"give each process of the {run_or_job} a GPU of its own, or "
+    return (own_gpu(facts) or note(f"{first}let each process take less:"),)
 
 
 def own_gpu(facts: Facts, otherwise: str = "") -> Action | None:

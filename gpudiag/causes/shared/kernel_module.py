@@ -105,6 +105,11 @@ class UnloadedModule(InstalledDriver):
         )
 
 
+SWITCH_ON = (
+    run("echo ON | sudo tee /proc/acpi/bbswitch && sudo modprobe nvidia", "until it is switched off again"),
+    run("optirun python PROGRAM", "if Bumblebee runs here: switches the GPU on for this program, and loads the module"),
+)
+"""How a GPU is switched on that Bumblebee's bbswitch has switched off."""
 _NVIDIA = ("nvidia", "nvidia_current")
 """NVIDIA's module; Debian calls it nvidia-current."""
 
@@ -122,6 +127,11 @@ class ModuleSettings:
         kernel = evidence.facts.kernel
         known = isinstance(kernel, KernelFacts) and container(evidence.facts) is None
         return cls(evidence.facts, kernel.settings if known and isinstance(kernel, KernelFacts) else ())
+
+    @property
+    def switched_off(self) -> tuple[ModuleSetting, ...]:
+        """What says that bbswitch has cut the power of a GPU."""
+        return tuple(setting for setting in self.settings if setting.place == "/proc/acpi/bbswitch")
 
     def forbidding(self, *modules: str) -> tuple[ModuleSetting, ...]:
         """Return the settings because of which the module is never loaded, not even by ``modprobe``."""

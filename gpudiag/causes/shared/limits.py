@@ -186,7 +186,8 @@ def raised(limit: Limit, facts: Facts) -> tuple[Action, ...]:
         return (start(f"lxc config unset NAME {kind.lxc}"), *fewer)
     # Apptainer, Flatpak and others of their kind have no limits of their own: those of the machine hold.
     if name in _OWN_LIMITS and kind.option:
-        return (run_container(kind.option, note="a higher limit"), *fewer)
+        shell = () if limit.is_hard or not kind.item else (in_shell(limit.name),)
+        return (*shell, run_container(kind.option, note="a higher limit"), *fewer)
     if name == "systemd" and kind.unit:
         edit = f"{fields['systemctl']} edit {fields['unit']}"
         return (configure(edit, f"write: [Service] {kind.unit}; then restart the unit"), *fewer)

@@ -30,6 +30,7 @@ _FILE_TYPES = {"d": "a folder", "-": "a plain file", "l": "a link to a file that
 _CHAR_DRIVERS = {"/dev/nvidia-uvm": ("nvidia-uvm",)}
 _OF_GPUS = ("nvidia", "nvidiactl", "nvidia-frontend")
 """The names in /proc/devices of the driver of all other files; they changed with the releases of the driver."""
+_DRIVERS = (*_OF_GPUS, "nvidia-uvm")
 
 
 UNKNOWN_SANDBOX = replace(BY_NAME["bubblewrap"], words="the sandbox that started this process")
@@ -136,10 +137,18 @@ class Refusals:
         """Return actions of a sandbox, filled in."""
         majors = {number for refusal in refusals if (number := self.expected(refusal.node)) is not None}
         rules = [f"lxc.cgroup2.devices.allow = c {number}:* rwm" for number in sorted(majors)]
+        drivers = [name for name, number in self.nodes.majors.items() if number in majors] or _DRIVERS
+        units = [f"DeviceAllow=char-{name} rw" for name in drivers]
+        group, system = refusals[0].node.group_id, self.facts.system
+        mapped = getattr(self.facts.container, "user_namespace", None)
         figures = {
             **names(self.facts),
             "files": " ".join(refusal.node.path for refusal in refusals),
             "group": refusals[0].node.group,
+            "group_id": "$(stat -c %g /dev/nvidiactl)" if group is None or mapped else group,
+            "machine": "NAME" if isinstance(system, Unknown) else system.hostname,
+            "properties": " ".join(f"'{unit}'" for unit in units),
+            "units": ", ".join(units),
             "allow": ", ".join(rules) or "lxc.cgroup2.devices.allow = c NUMBER:* rwm",
         }
         return tuple(fill_in(action, figures) for action in actions)
