@@ -123,7 +123,9 @@ class GpuLoad:
         """Which part of the time its process waited for a processor."""
         from gpudiag.probes.under_load import blur
 
-        return blur(self.reading)
+        if self.rates or not self.reading.slices:
+            return blur(self.reading)
+        return statistics.median(part.waited or 0.0 for part in self.reading.slices)  # no slice was quiet enough
 
     @cached_property
     def samples(self) -> tuple[HealthSample, ...]:
@@ -327,7 +329,7 @@ def about_rates(loads: Sequence[GpuLoad]) -> str:
     """Return what the rates are, for the line above them."""
     if is_simulated(loads):
         return "rates in percent of the median of the other GPUs; rates of simulated GPUs mean nothing else"
-    return f"rates in {FLOPS}, of memory and copies in {BYTES}: the median of all slices, and its noise in percent"
+    return f"rates in {FLOPS}, of memory and copies in {BYTES}: the median of quiet slices, and its noise in percent"
 
 
 def _results(load: GpuLoad) -> str:

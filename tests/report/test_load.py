@@ -16,6 +16,7 @@ from gpudiag.model.health import HealthCounters
 from gpudiag.model.reading import SavedReading, plain_reading
 from gpudiag.model.report import Report, Row
 from gpudiag.report import load, render
+from gpudiag.report.masking import mask
 from gpudiag.report.page import load_charts
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "load"
@@ -136,6 +137,14 @@ def test_the_page_has_a_chart_of_each_gpu_with_the_time_in_which_it_was_throttle
     page = rendered(FAULTY, "html")
     assert page.count('class="throttled"') - 1 == len(hot.throttled) * len(hot.panels), "and one in the legend"
     assert page.index("slower than the median of 2 other GPUs") < page.index("Over the time")
+
+
+def test_a_masked_report_shows_the_same() -> None:
+    masked = mask(FAULTY)
+    assert FAULTY.gpus[1].uuid not in codec.encode(masked)
+    assert load_charts.charts(masked) == load_charts.charts(FAULTY)
+    assert load.overview(load.gpus(masked)) == load.overview(load.gpus(FAULTY))
+    assert load_charts.heat_map(masked) == load_charts.heat_map(FAULTY)
 
 
 def test_wrong_results_are_marked_on_the_chart() -> None:

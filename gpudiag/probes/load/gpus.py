@@ -141,6 +141,8 @@ ALONE = 0.3
 """The part of the time in which each GPU has its turn alone, if there are several."""
 STEP_S = 0.004
 """A step that takes as long as this is large enough: the host can queue the next one meanwhile."""
+TRIES = 3
+"""How often the first product is made, with which all others are compared, until it is that of the CPU."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Sides of the matrices."""
 SIMULATED_BYTES = 8 * MIB
@@ -203,10 +205,10 @@ def measure(ctx: Context) -> Reading:
     filled = bytes_to_fill(free, display=ctx.state(gpu).display) if real else 0
     ctx.make_gpus()
     kinds: dict[str, Callable[[int], Work]] = {
-        "float32 product": lambda side: _product(tf, side, tf.float32, SINGLE, tf32=False),
-        "TF32 product": lambda side: _product(tf, side, tf.float32, TF32, tf32=True),
-        "float16 product": lambda side: _product(tf, side, tf.float16, HALF),
-        "bfloat16 product": lambda side: _product(tf, side, tf.bfloat16, BFLOAT16),
+        "float32 product": lambda side: _product(tf, ctx.load, side, tf.float32, SINGLE, tf32=False),
+        "TF32 product": lambda side: _product(tf, ctx.load, side, tf.float32, TF32, tf32=True),
+        "float16 product": lambda side: _product(tf, ctx.load, side, tf.float16, HALF),
+        "bfloat16 product": lambda side: _product(tf, ctx.load, side, tf.bfloat16, BFLOAT16),
         "float16 convolution": lambda side: _convolution(tf, side),
     }
     sides = {}
@@ -255,7 +257,7 @@ def _side(prepare: Callable[[int], Work]) -> int:
     return SIDES[-1]
 
 
-def _product(tf: Any, side: int, kind: Any, most: float, *, tf32: bool = False) -> Work:
+def _product(tf: Any, load: probe.Load, side: int, kind: Any, most: float, *, tf32: bool = False) -> Work:
     import numpy
 
     def multiply() -> Any:
@@ -267,19 +269,24 @@ def _product(tf: Any, side: int, kind: Any, most: float, *, tf32: bool = False) 
         left, right = (
             tf.cast(tf.random.stateless_normal([side, side], seed=[side, number]), kind) for number in (1, 2)
         )
-    first = multiply()
+    name, amount = f"{'TF32' if tf32 else kind.name} product", 2.0 * side**3
     rows = tf.cast(left[:4], tf.float64).numpy() @ tf.cast(right, tf.float64).numpy()
-    error = numpy.abs(tf.cast(first[:4], tf.float64).numpy() - rows).max() / numpy.abs(rows).max()
-    if not error <= most:
-        raise ValueError(f"the first product differs from the CPU's by {error:.3g} of its largest value")
+    for _ in range(TRIES):
+        began = time.perf_counter()
+        first = multiply()
+        error = numpy.abs(tf.cast(first[:4], tf.float64).numpy() - rows).max() / numpy.abs(rows).max()
+        if error <= most:
+            break
+        seconds = time.perf_counter() - began
+        where = f"differs from the CPU's by {error:.3g} of its largest value"
+        load.note(Slice(0.0, seconds, name, amount / seconds, None, 1, 1, where, alone=True))
 
     def step() -> Any:
         product = multiply()
         with tf.device("GPU:0"):
             return tf.math.count_nonzero(tf.not_equal(product, first))
 
-    name = "TF32" if tf32 else kind.name
-    return Work(f"{name} product", 2.0 * side**3, step, lambda: f"in a product of {side} x {side}")
+    return Work(name, amount, step, lambda: f"in a product of {side} x {side}")
 
 
 def _convolution(tf: Any, side: int) -> Work:
