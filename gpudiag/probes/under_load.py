@@ -99,10 +99,11 @@ def anew(tf: Any, tensor: Any) -> Any:
 FLOOR = 0.10
 """A GPU that is slower by less than this part is as it should be.
 
-Healthy GPUs of one model in one cluster differ by 8 % as a rule, and by 22 % at most, at the same power limit (Sinha
-et al., "Not All GPUs Are Created Equal", SC22, on V100 and A100)."""
+GPUs of one model in one cluster differ by 8 % on average, and by 22 % in the cluster where they differ most (Sinha et
+al., "Not All GPUs Are Created Equal", SC22, arXiv 2208.11035)."""
 MUCH = 0.25
-"""A GPU that is slower by more than this part is faulty: more than any healthy one in that study."""
+"""A GPU that is slower by more than this part is a failure: more than the usual variation in that study, which also has
+outliers up to 1.5 times slower than the median."""
 SIGMAS = 5.0
 """A difference that is not so many times as large as its standard error may be noise."""
 MOST_WAITED = 0.3

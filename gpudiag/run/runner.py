@@ -89,7 +89,9 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
         if options.no_catalogue:
             diagnosis = msgspec.structs.replace(diagnosis, causes=(), folded=())
         diagnosis = msgspec.structs.replace(diagnosis, causes=attempts.tried(session, diagnosis, gpus))
-        diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
+        if not any(isinstance(row.reading, LoadReading) and row.reading.slices for row in rows):
+            # Where a GPU was under load until it died, the environment is not at fault.
+            diagnosis = with_bisection(diagnosis, attempts.bisected(session, diagnosis, facts, gpus), evidence)
         rows = with_reasons(with_one_voice(rows, diagnosis, gpus), diagnosis, gpus)
         return conclude(
             with_gaps(
