@@ -1,64 +1,151 @@
-"""The company of a probe of level stress: processes that meet, one of them gone, and notes that outlive them."""
+"""A load is the user's: it spares GPUs that others use, ends within seconds, and loses nothing of what it measured."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
-from gpudiag.probe import Slice
-from gpudiag.run.load import Company, LoadOrder
+import psutil
+import pytest
 
-PART = Slice(0.5, 0.5, "float32 product", 1e12, 0.01, 100)
+from conftest import Gpudiag
+from gpudiag import catalogue
+from gpudiag.model import codec
+from gpudiag.model.report import Interrupted, Report, Row, Skipped, Verdict
+from gpudiag.probe import LoadReading
 
-
-def companies(folder: Path, count: int) -> list[Company]:
-    return [Company(**LoadOrder(folder, number, count, 10.0).argument) for number in range(count)]
-
-
-def test_all_are_told_what_each_told_and_have_one_time(tmp_path: Path) -> None:
-    three = companies(tmp_path, 3)
-    with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(lambda one: one.meet("sides", one.number), three)) == [[0, 1, 2]] * 3
-        list(pool.map(lambda one: one.start(), three))
-    times = [one.now() for one in three]
-    assert max(times) - min(times) < 0.1
-
-
-def test_nobody_waits_for_one_that_is_gone(tmp_path: Path) -> None:
-    first, second = companies(tmp_path, 2)
-    with ThreadPoolExecutor(1) as pool:
-        meeting = pool.submit(first.meet, "sides", "here")
-        time.sleep(0.1)
-        assert not meeting.done()
-        LoadOrder(tmp_path, second.number, 2, 10.0).leave()
-        assert meeting.result(timeout=30) == ["here"]
+PACE = """[[gpu]]
+kernel_us = 8000
+copy_mb_s = 200
+{more}
+"""
+SECONDS = 10.0
+"""Within this time a run must have ended that was told to; on an idle machine it takes 1 s."""
 
 
-def test_one_that_left_after_it_came_is_heard(tmp_path: Path) -> None:
-    first, second = companies(tmp_path, 2)
-    with ThreadPoolExecutor(1) as pool:
-        came = pool.submit(first.meet, "sides", 1)
-        time.sleep(0.1)
-        LoadOrder(tmp_path, 0, 2, 10.0).leave()
-        assert second.meet("sides", 2) == [1, 2]
-        assert came.result(timeout=30) == [1, 2]
+def machine(*more: str) -> str:
+    """Return a machine with a GPU for each of these lines."""
+    return "".join(PACE.format(more=line) for line in more)
 
 
-def test_what_was_noted_is_there_without_a_line_that_was_cut_short(tmp_path: Path) -> None:
-    order = LoadOrder(tmp_path, 0, 1, 10.0)
-    (company,) = companies(tmp_path, 1)
-    before = time.monotonic()
-    company.start()
-    company.note(PART)
-    company.note(PART)
-    with next(tmp_path.glob("notes*")).open("ab") as file:
-        file.write(b'{"began_s": 1.0, "sec')
-    noted = order.noted(before - 5)
-    assert noted["slices"] == (PART, PART)
-    assert noted["planned_s"] == 10.0
-    assert 5 <= noted["load_began_s"] < 6
+def started(gpudiag: Gpudiag, spec: str, *arguments: str, seconds: str = "40") -> subprocess.Popen[str]:
+    arguments = ("--level", "stress", "--for", seconds, "--format", "json", *arguments)
+    return gpudiag.start("check", "load.gpus", *gpudiag.simulated(spec), *arguments)
 
 
-def test_one_that_never_began_has_noted_nothing(tmp_path: Path) -> None:
-    assert LoadOrder(tmp_path, 0, 1, 10.0).noted(0.0)["slices"] == ()
+def under_load(gpudiag: Gpudiag, count: int) -> Callable[[], bool]:
+    """Return a function that says whether so many processes have noted something."""
+    return lambda: sum(notes.stat().st_size > 0 for notes in gpudiag.temporary.rglob("notes.*")) >= count
+
+
+def report_of(process: subprocess.Popen[str]) -> Report:
+    out, err = process.communicate(timeout=120)
+    assert out, err
+    return codec.decode(out, "standard output")
+
+
+def loads(report: Report) -> list[Row]:
+    return [row for row in catalogue.decode_readings(report.rows) if row.probe == "load.gpus"]
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_a_gpu_that_others_use_is_spared_and_the_others_do_not_wait_for_it(gpudiag: Gpudiag) -> None:
+    process = started(gpudiag, machine("", 'taken = "2GiB"', ""), seconds="4")
+    report = report_of(process)
+    first, taken, last = loads(report)
+    assert isinstance(taken.outcome, Skipped)
+    assert "--disturb" in taken.outcome.reason
+    assert [row.status for row in (first, last)] == ["pass", "pass"]
+    assert isinstance(first.reading, LoadReading)
+    assert any(part.alone for part in first.reading.slices)
+    assert report.verdict is Verdict.NOT_VERIFIED
+    assert process.returncode == 5
+    assert left_in(gpudiag.temporary) == []
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_a_user_may_disturb_others(gpudiag: Gpudiag) -> None:
+    process = started(gpudiag, machine('taken = "2GiB"'), "--disturb", seconds="4")
+    (row,) = loads(report_of(process))
+    assert row.status == "pass"
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_ctrl_c_ends_a_load_and_keeps_what_was_measured(
+    gpudiag: Gpudiag, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    process = started(gpudiag, machine("", ""), seconds="20")
+    wait_until(under_load(gpudiag, 2))
+    since = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    report = report_of(process)
+    assert time.monotonic() - since < SECONDS
+    assert process.returncode == 128 + signal.SIGINT
+    assert report.verdict is Verdict.NOT_VERIFIED
+    for row in loads(report):
+        assert isinstance(row.outcome, Interrupted)
+        assert isinstance(row.reading, LoadReading)
+        assert row.reading.slices
+    assert left_in(gpudiag.temporary) == []
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_the_deadline_ends_a_load_and_keeps_what_was_measured(gpudiag: Gpudiag) -> None:
+    process = started(gpudiag, machine("", ""), "--deadline", "40", seconds="39.9")
+    report = report_of(process)
+    assert report.duration_s < 40 + SECONDS
+    assert process.returncode in {3, 5}  # 5: the machine was too busy
+    assert report.verdict is not Verdict.PASS
+    assert all(isinstance(row.reading, LoadReading) and row.reading.slices for row in loads(report))
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_a_gpu_that_dies_costs_only_its_own_row(gpudiag: Gpudiag) -> None:
+    machine_with_fault = gpudiag.simulated(machine("", ""), ("dies_after=4@1",))
+    done = gpudiag("check", "load.gpus", *machine_with_fault, "--for", "8", "--format", "json")
+    report = codec.decode(done.stdout, "standard output")
+    whole, dead = loads(report)
+    assert (whole.status, dead.status) == ("pass", "fail")
+    assert isinstance(whole.reading, LoadReading)
+    assert whole.reading.measured_s > 7
+    assert done.returncode == 1
+
+
+def test_nothing_computes_after_gpudiag_was_killed(
+    gpudiag: Gpudiag, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    process = started(gpudiag, machine("", ""))
+    wait_until(under_load(gpudiag, 1))
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) > 3
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children))
+
+
+@pytest.mark.usefixtures("no_child_left")
+def test_a_load_runs_as_a_job_of_cron(gpudiag: Gpudiag) -> None:
+    """Without HOME, terminal and locale, in a session of its own, as cron and Slurm start a program."""
+    command = gpudiag.command("check", *gpudiag.simulated(machine("")), "--level", "stress", "--for", "3")
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TMPDIR": str(gpudiag.temporary)}
+    done = subprocess.run(
+        command,
+        cwd=gpudiag.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        start_new_session=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"under load for 3 s" in done.stderr
+    assert b"PASS" in done.stdout
+    assert left_in(gpudiag.temporary) == []
