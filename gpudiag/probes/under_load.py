@@ -177,8 +177,8 @@ def blur(reading: LoadReading) -> float:
 
     A GPU that is slower by less is not found.
     """
-    quiet = [part.waited or 0.0 for slices in by_work(reading).values() for part in quietest(slices)]
-    return statistics.median(quiet) if quiet else 0.0
+    quiet = [part for slices in by_work(reading).values() for part in quietest(slices)] or reading.slices
+    return statistics.median(part.waited or 0.0 for part in quiet) if quiet else 0.0
 
 
 def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Deficit]:

@@ -123,9 +123,7 @@ class GpuLoad:
         """Which part of the time its process waited for a processor."""
         from gpudiag.probes.under_load import blur
 
-        if self.rates or not self.reading.slices:
-            return blur(self.reading)
-        return statistics.median(part.waited or 0.0 for part in self.reading.slices)  # no slice was quiet enough
+        return blur(self.reading)
 
     @cached_property
     def samples(self) -> tuple[HealthSample, ...]:

@@ -14,10 +14,11 @@ import pytest
 from gpudiag.model import codec
 from gpudiag.model.health import HealthCounters
 from gpudiag.model.reading import SavedReading, plain_reading
-from gpudiag.model.report import Report, Row
+from gpudiag.model.report import Judged, Report, Row
 from gpudiag.report import load, render
 from gpudiag.report.masking import mask
 from gpudiag.report.page import load_charts
+from gpudiag.run.rejudging import rejudge
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "load"
 HEALTHY, FAULTY = (codec.load(RECORDED / f"{name}.json") for name in ("healthy", "faulty"))
@@ -156,6 +157,14 @@ def test_wrong_results_are_marked_on_the_chart() -> None:
     chart = load_charts.charts(msgspec.structs.replace(FAULTY, rows=(first, wrong, *others[1:])))[0]
     assert chart.panels[0].marks.count("M") == 1
     assert "3 elements wrong" in chart.text
+
+
+def test_a_host_that_was_never_quiet_is_said() -> None:
+    starved = rejudge(codec.decode(re.sub(r'"waited": [\d.]+', '"waited": 0.4', codec.encode(HEALTHY)), "starved"))
+    assert "processes waited for a processor 40 % of the time" in rendered(starved, "summary")
+    gaps = [row.outcome.gaps for row in starved.rows if row.probe == load.GPUS and isinstance(row.outcome, Judged)]
+    assert len(gaps) == 3
+    assert all("the host was busy" in gap.why for (gap,) in gaps)
 
 
 def test_links_are_a_heat_map_and_of_many_gpus_a_list() -> None:
