@@ -231,10 +231,9 @@ def judge(case: Case, report: Report, record: Record) -> None:
                 kept.append((round(whole.value, 4), round(whole.error, 4)))
 
 
-def watcher(folder: Path, seconds: int) -> list[str]:
-    """Measure what the watcher costs: processor time for eight GPUs, and the rate of two GPUs with and without it."""
-    machine = Case(1, 8, 0).write(folder)
-    with Machine(machine) as made:
+def time_of_watcher(folder: Path, seconds: int) -> str:
+    """Measure the processor time of the watcher of eight GPUs."""
+    with Machine(Case(1, 8, 0).write(folder)) as made:
         words = worker.command(health.__name__, str(folder / "health"), str(time.monotonic()))
         began, process = time.monotonic(), subprocess.Popen(words, env=made.environment())
         time.sleep(seconds)
@@ -243,12 +242,20 @@ def watcher(folder: Path, seconds: int) -> list[str]:
         elapsed = time.monotonic() - began
         lines = len((folder / "health").read_text().splitlines())
     percent = 100 * (used.ru_utime + used.ru_stime) / elapsed
+    return (
+        f"It used {percent:.1f} % of one processor for 8 GPUs ({lines} times in {elapsed:.0f} s, its start counted, at "
+        f"load {os.getloadavg()[0]:.0f})."
+    )
+
+
+def rate_with_watcher(folder: Path, seconds: int) -> str:
+    """Compare the rate of two GPUs with the watcher and without it."""
     rates: dict[str, list[float]] = {"with": [], "without": []}
     machine = Case(1, 2, 0).write(folder)
     for which in ("with", "without", "without", "with", "with", "without"):
         report, why, _ = check(machine, seconds, code=WITHOUT_WATCHER if which == "without" else "")
         if report is None:
-            return [f"The watcher was not measured: {why}"]
+            return f"The rate with it was not measured: {why}"
         assert bool(report.health) == (which == "with")
         done: dict[str, list[float]] = {}
         for row in catalogue.decode_readings(report.rows):
@@ -258,11 +265,10 @@ def watcher(folder: Path, seconds: int) -> list[str]:
         rates[which].append(sum(map(statistics.fmean, done.values())))
     ratio = statistics.fmean(rates["with"]) / statistics.fmean(rates["without"])
     spread = max(max(several) / min(several) for several in rates.values()) - 1
-    return [
-        f"It used {percent:.1f} % of one processor for 8 GPUs ({lines} samples in {elapsed:.0f} s, with its start). "
+    return (
         f"On two GPUs the results in a second were {100 * (ratio - 1):+.1f} % with it (three runs of {seconds} s with "
-        f"and three without, which differed by up to {100 * spread:.1f} % among themselves)."
-    ]
+        f"it and three without, which differed by up to {100 * spread:.1f} % among themselves)."
+    )
 
 
 def distribution(title: str, deficits: Sequence[Sequence[float]]) -> str:
@@ -360,7 +366,7 @@ def page(records: Sequence[Record], costs: Sequence[str]) -> str:
             f"{ok} of {len(eight)} machines of eight GPUs ran to their end, with {min(r.cores_used for r in eight)} to "
             f"{max(r.cores_used for r in eight)} processors in use.",
         ]
-    lines += ["", "## The watcher", "", *(costs or ["Not measured in this run."])]
+    lines += ["", "## The watcher", "", " ".join(costs) or "Not measured in this run."]
     return HEAD + "\n".join(lines) + "\n"
 
 
@@ -393,7 +399,7 @@ def main() -> int:
                 lines.write(json.dumps(asdict(record)) + "\n")
             print(case.name, "|", record.found[:1], record.false, record.broken, f"{record.wall_s} s", flush=True)
         if asked.watcher:
-            costs = watcher(folder, 12)
+            costs = [time_of_watcher(folder, 15), rate_with_watcher(folder, 12)]
             with file.open("a") as lines:
                 lines.write(json.dumps({"watcher": costs}) + "\n")
             print(*costs, flush=True)

@@ -17,7 +17,7 @@
 
 #include "driver.h"
 
-enum { AMBIENT = 35, RISE = 40, RISE_OF_FAULT = 70, SLOW_AT = 85, COOLER = 5 };
+enum { AMBIENT = 35, RISE = 40, RISE_OF_FAULT = 100, SLOW_AT = 85, COOLER = 5 };
 static const double HEAT_S = 20, LOAD_S = 1, THROTTLED = 2, COPYING = 0.5;
 static const double OF_CHIP = 0.4, WANDERS = 0.4, OF_CALL = 0.82, WANDER_S = 5; /* the squares of the parts sum to 1 */
 
