@@ -254,8 +254,13 @@ def may_have_other(line: str, known: Collection[Message], *, of_its_shape: bool 
     clean = one_line(line)
     lower = clean.lower()
     for text in _by_word().candidates(_words(lower)):
-        is_new = text.message.codes or text.message not in known
-        if is_new and (text.may_match(clean, lower) if of_its_shape else text.search(clean, lower)):
+        if of_its_shape:
+            if (text.message.codes or text.message not in known) and text.may_match(clean, lower):
+                return True
+        elif text.message.codes:
+            if (event := text.event(line, clean, lower)) and event.message not in known:
+                return True
+        elif text.message not in known and text.search(clean, lower):
             return True
     return False
 

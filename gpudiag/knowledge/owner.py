@@ -365,7 +365,9 @@ def _caller(lines: Sequence[str]) -> Owner | None:
     lower = "\n".join(ends).lower()
     # Not TensorFlow Lite: many trainings of TensorFlow end with an export to it.
     sought = [kind for kind in ("dotnet", "java") if any(part in lower for part in _PARTS[kind])]
-    named = Counter(kind for line in ends for kind in kinds(line) if kind in sought) if sought else None
+    parts = [part for kind in sought for part in _PARTS[kind]]
+    naming = [line for line in ends if any(part in line.lower() for part in parts)] if parts else []
+    named = Counter(kind for line in naming for kind in kinds(line) if kind in sought)
     return _KINDS[named.most_common(1)[0][0]][0] if named else None
 
 

@@ -44,6 +44,8 @@ _FRAME = re.compile(
 """A frame of a traceback; of a notebook, the line that it marks with an arrow."""
 _HEADERS = (".py in ", ".py:", "input-", "Input In", "Cell In", "ipykernel")
 """Parts of a notebook's line above the code of a frame, which names its file."""
+_LONGEST_CELL = 100
+"""Lines of a cell; a frame beyond it without the name of its file, which the log has lost, is of a module."""
 _MOST_LINES = 300
 """The most lines of an error's own text, and of the traceback above it."""
 _HEADING = "Traceback (most recent call last)"
@@ -157,6 +159,8 @@ def _place(lines: Sequence[str], end: int) -> tuple[str, str]:
         if (frame := _FRAME.match(line)) is None:
             continue
         source = frame["file"] or (_header(lines, number) if frame["arrow"] else "")
+        if not source and int(frame["arrow"] or 0) > _LONGEST_CELL:
+            continue
         if not is_installed(source):
             return _shown(lines, number, frame), package
         if is_last:

@@ -113,6 +113,7 @@ def preload() -> Callable[[], str | None]:
 
 
 def _import() -> Callable[[], str | None]:
+    import numpy.random  # noqa: F401  # 25 ms in each of the eleven children that draw numbers
     import tensorflow  # noqa: F401
 
     first_use.register_kernels_of_xla()

@@ -24,7 +24,7 @@ _LEGACY = "\\n".join(
 _LIMITS = "Limit                     Soft Limit           Hard Limit           Units     \\n" + "\\n".join(
     (
         "Max cpu time              unlimited            unlimited            seconds   ",
-        "Max address space         10737418240          10737418240          bytes     ",
+        "Max address space         10737418240          unlimited            bytes     ",
         "Max locked memory         8388608              8388608              bytes     ",
     )
 )

@@ -194,3 +194,19 @@ def test_a_file_of_the_program_is_not_called_a_package() -> None:
     lacks = "ImportError: cannot import name 'update' from '{0}' (/home/u/{0}.py)"
     assert causes(lacks.format("my_model")) == ["program_error"]
     assert causes(lacks.format("tensorflow")) == ["file_named_as_package"]
+
+
+def test_a_frame_without_its_file_is_a_cell_s_only_if_a_cell_is_as_long() -> None:
+    raised = "FileNotFoundError: [Errno 2] Unable to open file (name = 'best.h5')"
+    (cause,) = explained("--> 238         fid = h5f.open(name, flags, fapl=fapl)", raised).causes
+    assert "cell" not in " ".join((*cause.evidence, *map(str, cause.fix)))
+    (cause,) = explained("----> 8 model.load_weights(name)", raised).causes
+    assert "line 8 of a cell" in " ".join(cause.evidence)
+
+
+def test_the_library_of_tensorflow_io_is_not_tensorflow_s_own() -> None:
+    undefined = "libtensorflow_io.so: undefined symbol: _ZN3tsl5mutexC1Ev"
+    (cause,) = explained(f"tensorflow.python.framework.errors_impl.NotFoundError: {undefined}").causes
+    assert cause.cause_id == "extension_of_another_release"
+    assert "own" not in cause.cause
+    assert all("tensorflow-io" in action.command for action in cause.fix[:2])

@@ -15,10 +15,10 @@ from gpudiag.cause import Cause, Match, Matches
 from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
-from gpudiag.fix import Kind, Role, Where, check, configure, note, run, run_container, unset
+from gpudiag.fix import Action, Kind, Role, Where, check, configure, note, run, run_container, unset
 from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.facts import Facts, PathAttempt, TriedFacts, Unknown
+from gpudiag.model.facts import Facts, MpsFacts, PathAttempt, TriedFacts, Unknown
 
 CAUSE = Cause(
     title="CUDA {uses} an MPS daemon, but {why}",
@@ -74,7 +74,9 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         fix=(
             # Without a variable that names no folder the machine's own daemon is asked.
             None if is_absolute else CAUSE.fix[1].replaced(role=Role.FIX),
-            run_container("--ipc=host", f"-v {MPS_FOLDER}:{MPS_FOLDER}", note="shares the host's daemon")
+            _of_the_daemon(tried.mps, facts)
+            if tried.mps is not None and tried.mps.failure
+            else run_container("--ipc=host", f"-v {MPS_FOLDER}:{MPS_FOLDER}", note="shares the host's daemon")
             if container(facts)
             else configure(
                 "echo quit | nvidia-cuda-mps-control; nvidia-cuda-mps-control -d", "as the user whose programs use it"
@@ -86,6 +88,15 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
         ),
         tried=CAUSE.fix[1] if MPS_PIPES in facts.variables and is_absolute else None,
     )
+
+
+def _of_the_daemon(daemon: MpsFacts, facts: Facts) -> Action:
+    """Return what is done where the daemon runs, if its server ends by itself: a program cannot mend it."""
+    log = f"{daemon.known_by.rpartition('/')[0]}/server.log"
+    if container(facts):
+        clause = f"ask the administrators to start the daemon of this node again, and to look into {log}"
+        return note(clause, kind=Kind.ASK_ADMIN)
+    return check(f"tail -n 30 {quote(log)}", "shows why the server ends; then start the daemon again")
 
 
 def _uses(facts: Facts) -> str:

@@ -36,7 +36,7 @@ CAUSE = Cause(
 )
 _INSTALLED = re.compile(r"(?:(?:site|dist)-packages[\\/]|^)(?P<package>[A-Za-z]\w{1,100})[\\/]")
 _OF_TENSORFLOW = re.compile(
-    r"(?:site|dist)-packages[\\/]tensorflow(?:_core)?[\\/]|(?:^|[\\/])(?:_pywrap_tensorflow|libtensorflow_|libtfkernel_)"
+    r"(?:site|dist)-packages[\\/]tensorflow(?:_core)?[\\/]|(?:^|[\\/])(?:_pywrap_tensorflow|libtensorflow_(?!io)|libtfkernel_)"
 )
 _LEFT_OVER = (
     install("--force-reinstall", "--no-cache-dir", "tensorflow", note="puts all files of one release there; or"),
@@ -51,6 +51,7 @@ def find(program: ImportLog, origin: Origin) -> Matches:
     if said := program.first(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE):
         file = said["file"].rpartition("/")[2]
         inside = [name for name in _INSTALLED.findall(said["file"]) if name not in _OF_NO_PACKAGE]
+        inside = inside or ["tensorflow_io"] * file.startswith("libtensorflow_io")
         if _OF_TENSORFLOW.search(said["file"]):
             yield Match(
                 program.said(UNDEFINED_OF_TENSORFLOW, FRAMEWORK_NOT_THERE),

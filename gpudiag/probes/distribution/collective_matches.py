@@ -121,7 +121,7 @@ def measure(ctx: Context) -> Reading:
                 for dtype in DTYPES
             ]
 
-        @tf.function  # type: ignore[untyped-decorator]
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def add() -> Any:
             return strategy.run(replica)
 

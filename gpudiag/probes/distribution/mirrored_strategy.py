@@ -126,7 +126,7 @@ def measure(ctx: Context) -> Reading:
         def replica(features: Any, labels: Any) -> None:
             weights.assign_sub(RATE * _gradient(tf, weights, features, labels))
 
-        @tf.function  # type: ignore[untyped-decorator]
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def step(features: Any, labels: Any) -> None:
             strategy.run(replica, args=(features, labels))
 

@@ -128,7 +128,7 @@ def _reduce(tf: Any, op: str, sums: dict[str, Numbers]) -> None:
         context = tf.distribute.get_replica_context()
         return context.all_reduce("sum", VALUES + tf.cast(context.replica_id_in_sync_group, tf.float32))
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def add() -> Any:
         return strategy.run(replica)
 

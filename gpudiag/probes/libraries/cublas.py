@@ -52,7 +52,7 @@ def measure(ctx: Context) -> Reading:
     def transposed(left: Any, other: Any) -> Any:
         return tf.matmul(left, other, transpose_b=True)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def fused(left: Any, other: Any, bias: Any) -> Any:
         return tf.nn.relu(tf.nn.bias_add(tf.matmul(left, other), bias))
 

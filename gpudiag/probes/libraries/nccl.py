@@ -61,7 +61,7 @@ def _checks(tf: Any) -> Iterator[Check]:
         implementation=tf.distribute.experimental.CommunicationImplementation.NCCL, timeout_seconds=TIMEOUT_S
     )
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def exchange() -> Any:
         def replica() -> Any:
             context = tf.distribute.get_replica_context()

@@ -99,7 +99,11 @@ def measure(ctx: Context) -> Reading:
             operand = v1.placeholder(tf.float32, [2, 2])
             return running.run(tf.matmul(operand, operand), {operand: MATRIX})
 
-    modes: dict[str, Callable[[], Any]] = {"eager": multiply, "tf.function": tf.function(multiply), "session": session}
+    modes: dict[str, Callable[[], Any]] = {
+        "eager": multiply,
+        "tf.function": tf.function(multiply, autograph=False),
+        "session": session,
+    }
     runs: list[DefaultPlacement] = []
     for mode, program in modes.items():
         runs.append(_run(ctx, mode, program))

@@ -98,7 +98,7 @@ def measure(ctx: Context) -> Reading:
             with tf.device(requested):
                 return tf.matmul(operand, operand)
 
-        multiply = tf.function(square) if mode == "tf.function" else square
+        multiply = tf.function(square, autograph=False) if mode == "tf.function" else square
         devices: list[str] = []
         raised = ctx.attempt(lambda: devices.append(short_device(multiply(matrix).device)))
         return HardError(mode, requested, soft, raised, "".join(devices))

@@ -94,7 +94,7 @@ def measure(ctx: Context) -> Reading:
         with tf.device("/CPU:0"):
             return tf.add(product, 2.0)[0, 0].numpy()
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def function(operand: Any) -> Any:
         with tf.device("/CPU:1"):
             squares = tf.multiply(operand, operand)

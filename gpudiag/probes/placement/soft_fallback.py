@@ -102,7 +102,7 @@ def measure(ctx: Context) -> Reading:
         present,
         (
             _run(ctx, "eager", lambda: square(matrix)),
-            _run(ctx, "tf.function", lambda: tf.function(square)(matrix)),
+            _run(ctx, "tf.function", lambda: tf.function(square, autograph=False)(matrix)),
         ),
     )
 
