@@ -55,7 +55,7 @@ def find(gpus: ChosenGpus, errors: Errors, program: Program, broken: FirstFailed
     said = Log((*raised, *map(text, devices_log(gpus.rows)), *program.lines))
     words = list(dict.fromkeys(event.line for event in said.all(GPU_FAILED, CUDA_UNKNOWN)))
     broken_at = None if broken is None else broken.stage
-    failing = gpus.failing if raised and not lost else []
+    failing = gpus.failing if (raised or gpus.ended_under_load) and not lost else []
     lost_addresses = [gpu.pci_bus_id for gpu in gpus.gpus if gpu.index in lost]
     # Asked about no GPU, the log answers for any: a line about a GPU that is hidden here says nothing of these.
     here = addresses(gpus.gpus) or addresses(gpus_in_scope(gpus.facts)) or _on_bus(gpus.facts)

@@ -58,14 +58,19 @@ class ChosenGpus:
         return [(gpu, devices[gpu.pci_bus_id]) for gpu in self.gpus if gpu.pci_bus_id in devices]
 
     @property
-    def failing(self) -> list[Gpu]:
-        """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, those on which
-        a library failed, or the only GPU in scope. A GPU that ended under load is known whatever fails since."""
+    def ended_under_load(self) -> list[Gpu]:
+        """The GPUs whose load ended before its time, for a reason of theirs."""
         ended = {
             pci for row in self.rows if isinstance(it := row.reading, LoadReading) and it.failed for pci in it.given
         }
-        if len(ended) == 1:
-            return [gpu for gpu in self.gpus if gpu.pci_bus_id in ended]
+        return [gpu for gpu in self.gpus if gpu.pci_bus_id in ended]
+
+    @property
+    def failing(self) -> list[Gpu]:
+        """The GPUs on which TensorFlow failed to make a device or to compute; if it failed as a whole, those on which
+        a library failed, or the only GPU in scope. A GPU that ended under load is known whatever fails since."""
+        if len(self.ended_under_load) == 1:
+            return self.ended_under_load
         for reading in self.rows.readings("discovery.logical_devices", logical_devices.Reading):
             raised = [
                 pci for pci, product in zip(reading.given, reading.products.values(), strict=False) if product.raised
