@@ -27,8 +27,8 @@ from gpudiag import catalogue
 from gpudiag.isolate import worker
 from gpudiag.model import codec
 from gpudiag.model.report import Judged, Report
-from gpudiag.probe import LoadReading
-from gpudiag.probes.under_load import COPIES, FLOOR, MUCH, SIGMAS, Deficit, Rate, behind, blur, by_work, typical
+from gpudiag.probe import LoadReading, Slice
+from gpudiag.probes.under_load import COPIES, FLOOR, MUCH, SIGMAS, Deficit, behind, blur, by_work, typical
 from gpudiag.run import health
 from gpudiag.simulator import Machine
 
@@ -52,17 +52,11 @@ FINDINGS = {
     "narrow_link": {"slow_copies", "narrow", "under_link", "slow_gpu", "one_way"},
     "bit_flips": {"wrong"},
     "bit_flips_above": {"wrong"},
-    "dies_after": {"ended"},
+    "dies_after": {"ended", "process_ended", "operation_failed"},
     "overheats": {*SLOW, "slowed", "slower_with_time"},
     "ecc_counts": {"counted"},
 }
 """The findings that a fault may have; the first line of each must be one of them, and every other finding is false."""
-NAMES = {
-    "measured": "products, as measured",
-    "products": "products, as judged",
-    "copies": "copies, as judged",
-}
-"""Of the parts by which GPUs differ; what a process waited for a processor is taken off where they are judged."""
 ON_ALL = {"narrow_link": {"slow_gpu", "one_way"}}
 """What may also be found by the probes that use all GPUs. A GPU that is gone fails all of them, and those that ask for
 the reason."""
@@ -129,11 +123,6 @@ class Record:
     """Messages of the findings that the fault may have."""
     false: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
-    products: list[tuple[float, float]] = field(default_factory=list)
-    """Of each GPU, by which part it was slower than its twins, and the standard error of that."""
-    copies: list[tuple[float, float]] = field(default_factory=list)
-    measured: list[tuple[float, float]] = field(default_factory=list)
-    """As ``products``, without taking off what waited for a processor."""
     waited: list[float] = field(default_factory=list)
     """Of each GPU, the part of the time in which its process waited for a processor."""
     broken: str = ""
@@ -210,25 +199,32 @@ def judge(case: Case, report: Report, record: Record) -> None:
             readings.append(row.reading)
     record.false += [f"cause: {cause.cause_id}" for cause in report.diagnosis.causes if not case.fault]
     for reading in readings:
-        deficits = behind(reading, [other for other in readings if other is not reading])
         record.waited.append(round(blur(reading), 3))
         record.slices.append(
             {work: [(part.rate, part.waited or 0.0) for part in parts] for work, parts in by_work(reading).items()}
         )
-        own, others = by_work(reading), [by_work(other) for other in readings if other is not reading]
-        plain = {}
-        for work, slices in own.items():
-            rate, rates = Rate.of(slices), [Rate.of(other.get(work, ())) for other in others]
-            if rate and (known := [other for other in rates if other]):
-                plain[work] = Deficit.of(rate, known)
-        for copies, several, kept in (
-            (False, deficits, record.products),
-            (True, deficits, record.copies),
-            (False, plain, record.measured),
-        ):
-            whole = typical(one for work, one in several.items() if work.startswith(COPIES) == copies)
-            if whole is not None:
-                kept.append((round(whole.value, 4), round(whole.error, 4)))
+
+
+def differences(record: Record, *, copies: bool, as_measured: bool = False) -> list[Deficit]:
+    """Return by which part each GPU is slower than its twins, as it is judged now, or without taking off what its
+    process waited for a processor."""
+    readings = [
+        LoadReading(
+            slices=tuple(
+                Slice(0.0, 0.0, work, rate, 0.0 if as_measured else waited)
+                for work, parts in gpu.items()
+                for rate, waited in parts
+            )
+        )
+        for gpu in record.slices
+    ]
+    found = []
+    for reading in readings:
+        deficits = behind(reading, [other for other in readings if other is not reading])
+        whole = typical(one for work, one in deficits.items() if work.startswith(COPIES) == copies)
+        if whole is not None:
+            found.append(whole)
+    return found
 
 
 def time_of_watcher(folder: Path, seconds: int) -> str:
@@ -271,16 +267,15 @@ def rate_with_watcher(folder: Path, seconds: int) -> str:
     )
 
 
-def distribution(title: str, deficits: Sequence[Sequence[float]]) -> str:
+def distribution(title: str, deficits: Sequence[Deficit], *, of_copies: bool = False) -> str:
     """Return a row of the table of the noise model."""
     if len(deficits) < 2:
         return f"| {title} | {len(deficits)} | | | | | |"
-    parts = sorted(abs(value) for value, _ in deficits)
-    slowest = max(value for value, _ in deficits)
-    errors = statistics.median(error for _, error in deficits)
-    counted = [Deficit(value, error).counts for value, error in deficits]
-    figures = (statistics.median(parts), parts[int(0.95 * len(parts))], slowest, errors)
-    return f"| {title} | {len(parts)} | " + " | ".join(f"{100 * it:.1f} %" for it in figures) + f" | {sum(counted)} |"
+    parts = sorted(abs(one.value) for one in deficits)
+    slowest, error = max(one.value for one in deficits), statistics.median(one.error for one in deficits)
+    count = sum(one.is_much if of_copies else one.counts for one in deficits)
+    figures = (statistics.median(parts), parts[int(0.95 * len(parts))], slowest, error)
+    return f"| {title} | {len(parts)} | " + " | ".join(f"{100 * it:.1f} %" for it in figures) + f" | {count} |"
 
 
 HEAD = """# Simulated machines under load
@@ -294,7 +289,7 @@ noise* in the manual). *@N* is the GPU with the fault. *s* is the time of `--for
 """
 
 
-def page(records: Sequence[Record], costs: Sequence[str]) -> str:
+def page(records: Sequence[Record], costs: Sequence[str], again: Sequence[str] = ()) -> str:
     by_name = {record.name: record for record in records}
     done = [(case, by_name[case.name]) for case in cases() if case.name in by_name]
     sick = [(case, record) for case, record in done if case.fault]
@@ -307,6 +302,8 @@ def page(records: Sequence[Record], costs: Sequence[str]) -> str:
         f"{sum(bool(record.false) for _, record in healthy)} had a finding; {len(false)} of all {len(done)} machines "
         f"had a finding that is not its fault's, or broke. {len(list(cases()))} machines are planned. Measured at "
         f"commit {', '.join(commits)}, on {os.cpu_count()} processors.",
+        "",
+        *(f"Ran again after something was mended, and this is their last run: {name}." for name in again),
         "",
         "## One fault each",
         "",
@@ -344,18 +341,29 @@ def page(records: Sequence[Record], costs: Sequence[str]) -> str:
         "",
         "By which part a healthy GPU is slower than the median of its twins; *error* is the median of what the probe "
         f"takes for the standard error of that. A difference counts if it is larger than {100 * FLOOR:.0f} % and than "
-        f"{SIGMAS:g} errors, and is much from {100 * MUCH:.0f} % on.",
+        f"{SIGMAS:g} errors, and is much from {100 * MUCH:.0f} % on; copies count if it is "
+        "much. *As judged* is by the code that wrote this page, from the slices of each run.",
         "",
         "| healthy GPUs | number | median | 95 % below | slowest by | error | count |",
         "| - | - | - | - | - | - | - |",
     ]
-    for name in ("measured", "products", "copies"):
-        for busy in (False, True):
-            several = [pair for case, record in healthy if case.busy == busy for pair in getattr(record, name)]
-            lines.append(distribution(f"{NAMES[name]}, {'with burners' if busy else 'without burners'}", several))
+    for busy in (False, True):
+        host = "with burners" if busy else "without burners"
+        several = [record for case, record in healthy if case.busy == busy]
+        for what, copies, as_measured in (
+            ("products, as measured", False, True),
+            ("products, as judged", False, False),
+            ("copies, as judged", True, False),
+        ):
+            found = [one for it in several for one in differences(it, copies=copies, as_measured=as_measured)]
+            lines.append(distribution(f"{what}, {host}", found, of_copies=copies))
     for noise in range(10, 60, 10):
-        several = [pair for case, record in healthy if case.noise == noise for pair in record.measured]
-        lines.append(distribution(f"{NAMES['measured']}, noise {noise}", several))
+        several = [record for case, record in healthy if case.noise == noise]
+        lines.append(
+            distribution(
+                f"products, as judged, noise {noise}", [d for it in several for d in differences(it, copies=False)]
+            )
+        )
     eight = [record for case, record in done if case.gpus == 8]
     if eight:
         ok = sum(not record.broken for record in eight)
@@ -388,7 +396,12 @@ def main() -> int:
         kept: list[dict[str, Any]] = (
             [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
         )
-        records = {entry["name"]: Record(**entry) for entry in kept if "name" in entry}
+        known = Record.__dataclass_fields__
+        records = {
+            entry["name"]: Record(**{key: value for key, value in entry.items() if key in known})
+            for entry in kept
+            if "name" in entry
+        }
         costs: list[str] = next((entry["watcher"] for entry in reversed(kept) if "watcher" in entry), [])
         for case in list(cases())[: asked.machines]:
             if str(case.number) not in asked.again if asked.again else case.name in records:
@@ -403,7 +416,8 @@ def main() -> int:
             with file.open("a") as lines:
                 lines.write(json.dumps({"watcher": costs}) + "\n")
             print(*costs, flush=True)
-        text = page(list(records.values()), costs)
+        names = [entry["name"] for entry in map(json.loads, file.read_text().splitlines()) if "name" in entry]
+        text = page(list(records.values()), costs, [name for name in records if names.count(name) > 1])
     REPORT.write_text(text)
     print(text[len(HEAD) :].split("\n", 1)[0])
     wrong = [record for record in records.values() if record.false or record.broken]
