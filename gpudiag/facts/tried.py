@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpudiag.facts import mps, printable, read_text, user_name
 from gpudiag.facts.device_nodes import is_needed
-from gpudiag.knowledge.variables import MPS_FOLDER, MPS_PIPES
+from gpudiag.knowledge.variables import MPS_PIPES, mps_folder
 from gpudiag.model.facts import PathAttempt, TriedFacts, is_gpu_file
 
 _SOCKETS = ("run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket")
@@ -40,7 +40,7 @@ def gather(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> T
     """
     nodes = sorted(file for file in root.glob("dev/*") if is_needed(file.name))
     sockets = [(root / path, f"/{path}") for path in _SOCKETS]
-    pipes = environ.get(MPS_PIPES) or MPS_FOLDER
+    pipes = mps_folder(environ)
     sockets.append((Path(pipes) / "control", f"{pipes}/control"))
     asked_for = MPS_PIPES in environ
     tries = (_connected(file, path, asked_for and path.startswith(pipes)) for file, path in sockets)

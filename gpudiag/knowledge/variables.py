@@ -13,12 +13,13 @@ WITHHELD = "(set)"
 """The placeholder for a value that is not stored, because it can contain a secret or an address."""
 
 NO_JSON = "(no JSON)"
+"""Stands for a value that was to be JSON and is not."""
+
 MPS_CONTROL, MPS_PIPES = "nvidia-cuda-mps-control", "CUDA_MPS_PIPE_DIRECTORY"
 MPS_FOLDER = "/tmp/nvidia-mps"  # noqa: S108
 """Where CUDA looks for the daemon of MPS if :data:`MPS_PIPES` is not set."""
 PRELOAD, PRELOAD_FILE = "LD_PRELOAD", "/etc/ld.so.preload"
 """The variable and the file that name libraries for the loader to load into every program."""
-"""Stands for a value that was to be JSON and is not."""
 
 FORCE_GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 ALLOCATOR = "TF_GPU_ALLOCATOR"
@@ -41,6 +42,11 @@ GRAPH_FLAGS = "TF_XLA_FLAGS"
 _COMPILING = re.compile(
     r"(?<!\S)--?tf_xla_(?:auto_jit=(?:\d+|fusible|single-gpu\(\d+\))|enable_xla_devices(?:=(?:true|1))?)(?!\S)"
 )
+
+
+def mps_folder(variables: Mapping[str, str]) -> str:
+    """Return the folder in which CUDA looks for the daemon of MPS."""
+    return variables.get(MPS_PIPES) or MPS_FOLDER
 
 
 def without_compiling(environ: Mapping[str, str]) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from gpudiag.cause import Cause, Match, Matches, Variables
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import devices_in_scope
 from gpudiag.fix import configure, run_container, unset
-from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES
+from gpudiag.knowledge.variables import MPS_CONTROL, mps_folder
 from gpudiag.model.facts import Facts, TriedFacts
 from gpudiag.model.report import Severity
 
@@ -87,7 +87,7 @@ def _limits(facts: Facts, variables: Variables, *, with_mps: bool) -> Iterator[t
 
 def _without_mps(facts: Facts, name: str, variables: Variables) -> Match:
     """Return the match of a limit that clients of MPS alone have, where no daemon of MPS answers."""
-    folder, setting = variables.get(MPS_PIPES, MPS_FOLDER), f"{name}={variables[name]}"
+    folder, setting = mps_folder(variables), f"{name}={variables[name]}"
     start = (
         run_container("--ipc=host", f"-v {folder}:{folder}", note="shares the host's daemon, if one runs there")
         if container(facts)

@@ -15,7 +15,7 @@ from gpudiag.causes.shared.holding import Holders, instead
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.memory import holders
 from gpudiag.fix import Action, Role, check, configure, export, note, run_container
-from gpudiag.knowledge.variables import MPS_FOLDER, MPS_PIPES
+from gpudiag.knowledge.variables import MPS_PIPES, mps_folder
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, Unknown
 
@@ -88,7 +88,7 @@ def _uses_mps(facts: Facts, holding: Holders) -> bool:
 
 
 def _by_mps(facts: Facts) -> tuple[Action, ...]:
-    folder = facts.variables.get(MPS_PIPES, MPS_FOLDER)
+    folder = mps_folder(facts.variables)
     if container(facts):
         clause = "reaches the daemon of MPS, which lets several programs in: it needs the host's /dev/shm, too"
         return (run_container("--ipc=host", f"-v {folder}:{folder}", note=clause),)

@@ -16,7 +16,7 @@ from gpudiag.causes.shared.gpu_state import meaning
 from gpudiag.causes.shared.machine import container
 from gpudiag.causes.shared.steps import CuInitFailed
 from gpudiag.fix import Action, Kind, Role, Where, check, configure, note, run, run_container, unset
-from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES
+from gpudiag.knowledge.variables import MPS_CONTROL, MPS_FOLDER, MPS_PIPES, mps_folder
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.facts import Facts, MpsFacts, PathAttempt, TriedFacts, Unknown
 
@@ -35,7 +35,7 @@ def find(failed: CuInitFailed, tried: TriedFacts, facts: Facts) -> Matches:
     if not re.search(r"\bCUDA_ERROR_MPS_|MPS client", failed):
         return
     control = next((attempt for attempt in tried.connected if attempt.path.endswith("/control")), None)
-    folder = control.path.rpartition("/")[0] if control else facts.variables.get(MPS_PIPES, MPS_FOLDER)
+    folder = control.path.rpartition("/")[0] if control else mps_folder(facts.variables)
     is_absolute = folder.startswith("/")
     refused = control is not None and control.error is not None
     if full := re.search(r"CUDA_ERROR_MPS_MAX_(CLIENTS|CONNECTIONS)_REACHED", failed):
