@@ -166,8 +166,9 @@ class Scheduler:
             devices.release(gpus)
             raise
         self._meetings.append(folder)
-        entries = tuple({run.task.entry.name: run.task.entry for run in self._runs}.values())
-        seconds = load_s(entry, entries, self._session.options.for_s)
+        skipped = {run.task.key for run in self._runs if run.row is not None and isinstance(run.row.outcome, Skipped)}
+        entries = {task.entry.name: task.entry for run in self._runs if (task := run.task).key not in skipped}
+        seconds = load_s(entry, tuple(entries.values()), self._session.options.for_s)
         for number, other in enumerate(runs):
             self._loads[other.key] = LoadOrder(folder.path, number, len(runs), seconds)
         return True

@@ -30,6 +30,9 @@ PROBE = probe.Probe(
 )
 
 
+ALL = "all GPUs"
+
+
 class Fault(probe.ReplicaFaults):
     wrong = fail(
         "{work}: {wrong} in {results} sums",
@@ -65,8 +68,8 @@ def measure(ctx: Context) -> Reading:
     made = create_devices(ctx)
     copies = tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())
     works = [
-        Work("all-reduce by NCCL", float(size), _by_nccl(tf, size // 4), lambda: ""),
-        Work("all-reduce by copies", float(size), _by_copies(tf, copies, size // 4), lambda: ""),
+        Work("all-reduce by NCCL", float(size), _by_nccl(tf, size // 4), lambda: "", ALL),
+        Work("all-reduce by copies", float(size), _by_copies(tf, copies, size // 4), lambda: "", ALL),
     ]
     ctx.load.start()
     spend(ctx.load, works, ctx.load.seconds, alone=False)

@@ -26,7 +26,7 @@ from typing import Any
 from gpudiag import fix, probe
 from gpudiag.model.facts import Facts, NvmlDevice
 from gpudiag.model.health import GpuHealth, HealthSample
-from gpudiag.model.report import SIMULATED, Gap
+from gpudiag.model.report import SIMULATED, Finding, Gap
 from gpudiag.probe import (
     MIB,
     SEE_THE_CAUSE,
@@ -367,13 +367,14 @@ def _copies(tf: Any, size: int) -> Iterator[Work]:
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     yield from _of_results(reading)
-    devices = [device for device in facts.nvml_devices if device.pci_bus_id in reading.given]
-    yield from _of_rates(reading, _twins(reading, facts, beside))
-    for device in devices:
-        for health in beside.health:
-            if health.gpu == device.uuid:
-                yield from _of_health(health)
-                yield from _of_link(reading, device, health)
+    own = {device.uuid: device for device in facts.nvml_devices if device.pci_bus_id in reading.given}
+    seen = [health for health in beside.health if health.gpu in own]
+    of_health = [found for health in seen for found in _of_health(health)]
+    yield from of_health  # first: it may be the reason of a low rate
+    slowed = any(found.kind == Fault.slowed.name for found in of_health)
+    yield from _of_rates(reading, _twins(reading, facts, beside), slowed=slowed)
+    for health in seen:
+        yield from _of_link(reading, own[health.gpu], health)
     if reading.failed is not None:
         seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
         yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
@@ -399,8 +400,11 @@ def _twins(reading: Reading, facts: Facts, beside: Beside) -> list[LoadReading]:
     return [other for other in beside.others if None not in own and [models.get(pci) for pci in other.given] == own]
 
 
-def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
-    """Compare the rates with those of the other GPUs of the model, and with those of the beginning."""
+def _of_rates(reading: Reading, twins: list[LoadReading], *, slowed: bool) -> Findings:
+    """Compare the rates with those of the other GPUs of the model, and with those of the beginning.
+
+    ``slowed``: NVML said that the clocks were lowered, which may have met one kind of work alone.
+    """
     others = "the other GPU of its model" if len(twins) == 1 else f"the median of {len(twins)} other GPUs of its model"
     deficits = behind(reading, twins)
     products = {work: deficit for work, deficit in deficits.items() if not work.startswith(COPIES)}
@@ -409,7 +413,7 @@ def _of_rates(reading: Reading, twins: list[LoadReading]) -> Findings:
         # Which of two is the odd one, nobody knows.
         kind = Fault.much_slower if whole.is_much and len(twins) > 1 else Fault.slower
         yield kind.found(percent=_percent(whole), others=others)
-    else:
+    elif not slowed:
         for work, deficit in products.items():
             if deficit.is_much:
                 yield Fault.slow_work.found(work=work, percent=_percent(deficit), others=others)
@@ -434,7 +438,7 @@ def _percent(deficit: Deficit) -> int:
     return round(100 * deficit.value)
 
 
-def _of_health(health: GpuHealth) -> Findings:
+def _of_health(health: GpuHealth) -> Iterator[Finding]:
     """Judge what NVML said of the GPU meanwhile."""
     working = [
         sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT
