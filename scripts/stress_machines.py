@@ -355,8 +355,8 @@ def page(records: Sequence[Record], costs: Sequence[str], again: Sequence[str] =
             ("products, as judged", False, False),
             ("copies, as judged", True, False),
         ):
-            found = [one for it in several for one in differences(it, copies=copies, as_measured=as_measured)]
-            lines.append(distribution(f"{what}, {host}", found, of_copies=copies))
+            deficits = [one for it in several for one in differences(it, copies=copies, as_measured=as_measured)]
+            lines.append(distribution(f"{what}, {host}", deficits, of_copies=copies))
     for noise in range(10, 60, 10):
         several = [record for case, record in healthy if case.noise == noise]
         lines.append(

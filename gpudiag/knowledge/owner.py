@@ -323,6 +323,8 @@ _MAJOR = re.compile(
     r"(?:cuda[ -]?|cu(?=1[123]\b))(1[1-3])\b|"
     r"found version (1[1-3])0\d\d"
 )
+_ANNOUNCES = re.compile(r":$")
+"""The end of a note that belongs to the action behind it."""
 _ROOM = re.compile(r"(?i)growth|per_process_gpu")
 _MEMORY = re.compile(r"(?i)memory|mixed_precision|mixed_float")
 """Words of an action that lets TensorFlow do with less memory of the GPU."""
@@ -426,8 +428,8 @@ def actions(owner: Owner, fix: Iterable[Action], stage: Stage, evidence: str) ->
     leaves_room = False
     for action in everything:
         own = _kept(owner, action, stage)
-        if own is None and kept and kept[-1].role is Role.NOTE and kept[-1].note.endswith(":"):
-            kept.pop()  # it announces this action
+        if own is None and kept and kept[-1].role is Role.NOTE and kept[-1].is_said_of(_ANNOUNCES):
+            kept.pop()
         if own is None and (action.names(_ROOM) or action.is_said_of(_ROOM)):
             kept += filled(*(owner.room or owner.memory))
             leaves_room = True

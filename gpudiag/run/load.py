@@ -42,7 +42,7 @@ class Company:
         try:
             return self._met(name)
         finally:
-            waits.unlink()
+            folders.remove(waits)
 
     def _met(self, name: str) -> list[Any]:
         while True:

@@ -133,7 +133,7 @@ def test_progress_and_the_command_in_a_shell_say_the_same(tmp_path: Path, monkey
         ),
         (
             lambda: UNTYPED.check(level="fast"),
-            "invalid value for 'level': 'fast' is not one of 'quick', 'full'. See help(",
+            "invalid value for 'level': 'fast' is not one of 'quick', 'full', 'stress'. See help(",
         ),
         (lambda: gpudiag.check(simulate="2xfoo"), "'foo' is not a size"),
         (lambda: gpudiag.check(fault="no_device"), "fault needs simulate"),

@@ -87,8 +87,8 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     ),
     _gpus("slow_copies", [*_STEADY, *_COPIES], _twins(2.0, count=3, work="copy")),
     _gpus(NOTHING, [*_STEADY, *_COPIES], _twins(1.2, count=3, work="copy")),  # another socket's memory
-    _gpus("slower_with_time", _slices(*[100.0, 101.0, 99.0, 100.0] * 2, *[80.0, 81.0, 79.0, 80.0])),
-    _gpus(NOTHING, _slices(*[100.0, 101.0, 99.0, 100.0] * 2, *[94.0, 95.0, 93.0, 94.0])),
+    _gpus("slower_with_time", _slices(*[100.0, 101.0, 99.0, 100.0] * 4, *[80.0, 81.0, 79.0, 80.0] * 2)),
+    _gpus(NOTHING, _slices(*[100.0, 101.0, 99.0, 100.0] * 4, *[94.0, 95.0, 93.0, 94.0] * 2)),
     _gpus("slowed", _STEADY, _health(*_hot(3))),
     _gpus(NOTHING, _STEADY, _health(*_hot(0), _AT_REST)),
     _gpus("counted", _STEADY, _health(corrected_errors=3)),
@@ -136,6 +136,6 @@ PROVOCATIONS: tuple[OnMachine | Altered, ...] = (
     Altered(
         "load.all_reduce",
         "slower_with_time",
-        {"slices": _slices(*[100.0, 101.0, 99.0, 100.0] * 2, *[80.0, 81.0, 79.0, 80.0], work="all-reduce by NCCL")},
+        {"slices": _slices(*[100.0, 101.0, 99.0, 100.0] * 4, *[80.0, 81.0, 79.0, 80.0] * 2, work="all-reduce by NCCL")},
     ),
 )

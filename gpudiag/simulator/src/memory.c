@@ -31,7 +31,8 @@ struct table {
     pthread_mutex_t lock;
     struct process processes[MAX_PROCESSES];
     struct {
-        pthread_mutex_t lock; /* of its own: who computes is not in the way of who allocates */
+        /* of its own: who computes is not in the way of who allocates */
+        pthread_mutex_t lock;
         struct pulse pulse;
     } paces[MAX_GPUS];
 };
