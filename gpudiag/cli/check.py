@@ -281,7 +281,7 @@ def _entries(names: tuple[str, ...], select: tuple[str, ...], level: str | None,
 
 
 def _refuse_wrong_times(context: click.Context, asked: RequestedRun, entries: tuple[Entry, ...]) -> None:
-    """Raise ``UsageError`` if the time under load has no effect, or is longer than that of the whole run."""
+    """Raise ``UsageError`` if ``--for`` has no effect, or if ``--deadline`` would end the load early."""
     given = context.get_parameter_source("for") is ParameterSource.COMMANDLINE
     if not any(entry.probe.stress for entry in entries):
         if given:

@@ -183,7 +183,7 @@ def to_device(one: GpuLoad) -> float | None:
 
 
 def to_host(one: GpuLoad) -> float | None:
-    """Return the rate of the way back: a copy there and back takes the time of both."""
+    """Return the rate from the GPU to the host: the copy there and back takes the time of both ways."""
     there, both = (one.rates.get(work) for work in COPIED)
     if there is None or both is None:
         return None

@@ -79,7 +79,7 @@ def gather(root: Path = Path("/"), library: str = _LIBRARY) -> DriverFacts:
 
 
 def _unlisted_module(root: Path, release: str) -> str | None:
-    """Return the file of NVIDIA's module in the folders where packages and DKMS put it."""
+    """Return the path of NVIDIA's kernel module, looked for where packages and DKMS install it."""
     for folder in ("updates", "extra", "weak-updates", "misc", "kernel/drivers/video"):
         for file in sorted((root / f"lib/modules/{release}/{folder}").glob("**/nvidia.ko*")):
             return f"/{file.relative_to(root)}"

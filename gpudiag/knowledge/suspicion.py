@@ -143,7 +143,7 @@ def _ending(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _overcome(lines: Sequence[str], ranked: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
-    """Return the lines, each with what shows that the program went on; () if nothing shows it for one of them.
+    """Return each suspicious line with the later one that shows the program going on; () if one of them has none.
 
     After words alone only work shows it; after a warning, what the program says for information, or that it was done.
     """

@@ -777,7 +777,7 @@ class MpsFacts(Record):
     memory: dict[str, int] = {}
     """How many bytes of a GPU each client may take, by the daemon's name for the GPU: its number, or its UUID."""
     failure: str = ""
-    """The last failure of a server in its logs, such as ``Server 95 exited with status 1``."""
+    """The last failure of a server of MPS that its logs tell, such as ``Server 95 exited with status 1``."""
     known_by: str = ""
     """The program or the log that says so."""
     why_not: str = ""

@@ -31,7 +31,8 @@ MOST_SLICES = 240
 LEAST_SLICES = 3
 """With fewer slices of a kind of work, nothing is known about their noise."""
 LEAST_OF_THIRD = 8
-"""With fewer slices in a third of the time, 3 in 1000 healthy GPUs with 5 % of noise would seem to become slower."""
+"""With fewer slices in a third of the time it is not judged whether a GPU became slower. Of 5,000 series of random
+numbers that deviate by 5 %, 12 seemed to with 6 slices, 5 with 8, none with 12."""
 LOOKS = 5
 """About how often in a slice the host looks at the number of wrong elements."""
 
@@ -97,7 +98,7 @@ def anew(tf: Any, tensor: Any) -> Any:
 
 
 FLOOR = 0.10
-"""A GPU that is slower by less than this part is as it should be.
+"""A GPU that is slower by less than this part is not reported.
 
 GPUs of one model in one cluster differ by 8 % on average, and by 22 % in the cluster where they differ most (Sinha et
 al., "Not All GPUs Are Created Equal", SC22, arXiv 2208.11035)."""
@@ -172,6 +173,12 @@ def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
     return found
 
 
+def rates(reading: LoadReading) -> dict[str, Rate]:
+    """Return the rate of each kind of work under the load of all GPUs, where it is known."""
+    known = {work: Rate.of(slices) for work, slices in by_work(reading).items()}
+    return {work: rate for work, rate in known.items() if rate is not None}
+
+
 def blur(reading: LoadReading) -> float:
     """Return which part of the time the process waited for a processor, even in the quietest slices.
 
@@ -183,14 +190,12 @@ def blur(reading: LoadReading) -> float:
 
 def behind(reading: LoadReading, twins: Iterable[LoadReading]) -> dict[str, Deficit]:
     """Return by how much a GPU is slower than the median of its twins, by kind of work."""
-    others = [by_work(twin) for twin in twins]
-    found = {}
-    for work, slices in by_work(reading).items():
-        rate = Rate.of(slices)
-        rates = [known for other in others if (known := Rate.of(other.get(work, ()))) is not None]
-        if rate is not None and rates:
-            found[work] = Deficit.of(rate, rates)
-    return found
+    others = [rates(twin) for twin in twins]
+    return {
+        work: Deficit.of(rate, known)
+        for work, rate in rates(reading).items()
+        if (known := [other[work] for other in others if work in other])
+    }
 
 
 def slowing(reading: LoadReading) -> Deficit | None:

@@ -97,19 +97,16 @@ class GpuLoad:
     @cached_property
     def rates(self) -> dict[str, Rate]:
         """Its rate in each kind of work, under the load of all GPUs."""
+        from gpudiag.probes.under_load import rates
+
         return rates(self.reading)
 
     @cached_property
     def behind(self) -> dict[str, Deficit]:
         """By which part it is slower than the median of its twins in each kind of work; empty without twins."""
-        from gpudiag.probes.under_load import Deficit
+        from gpudiag.probes.under_load import behind
 
-        twins = [rates(twin) for twin in self.twins]
-        return {
-            work: Deficit.of(rate, others)
-            for work, rate in self.rates.items()
-            if (others := [twin[work] for twin in twins if work in twin])
-        }
+        return behind(self.reading, self.twins)
 
     def share(self, *, copies: bool = False) -> float | None:
         """Return its rate as a part of the median of its twins, of copies or of all else; None without twins."""
@@ -181,14 +178,6 @@ def period(samples: Sequence[HealthSample]) -> float:
     """Return the seconds from one sample to the next."""
     steps = [after.at_s - before.at_s for before, after in pairwise(samples)]
     return max(0.0, statistics.median(steps)) if steps else 1.0
-
-
-def rates(reading: LoadReading) -> dict[str, Rate]:
-    """Return the rate of each kind of work under the load of all GPUs."""
-    from gpudiag.probes.under_load import Rate, by_work
-
-    known = {work: Rate.of(slices) for work, slices in by_work(reading).items()}
-    return {work: rate for work, rate in known.items() if rate is not None}
 
 
 def gpus(report: Report) -> tuple[GpuLoad, ...]:

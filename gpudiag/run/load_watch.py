@@ -11,7 +11,7 @@ _SLICES = 3
 
 
 class LoadWatch:
-    """Watches a process under load in the parent: what it may still take, and whether it hangs."""
+    """Decides how long a process under load may still run, and whether it hangs."""
 
     def __init__(self, order: LoadOrder, now: float) -> None:
         self._order = order

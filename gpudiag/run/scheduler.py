@@ -174,7 +174,7 @@ class Scheduler:
         return True
 
     def _give_up(self, run: ProbeRun, outcome: AnyOutcome) -> None:
-        """Make the row of a task that is not started, for which others may be waiting."""
+        """Make the row of a task that is not started; processes of the same load do not wait for it."""
         if (load := self._loads.get(run.task.key)) is not None:
             self._session.devices.release(run.task.gpus)
             load.leave()

@@ -55,7 +55,7 @@ class Fault(probe.ReplicaFaults):
 
 
 class Reading(probe.LoadReading):
-    """The slices of all links; the work of each is ``copy GPU:0 to GPU:1``."""
+    """The slices of all links; the ``work`` of a slice names its link, such as ``copy GPU:0 to GPU:1``."""
 
     made: dict[str, str] = {}
     """PCI bus id of each device (``GPU:0``), from TensorFlow's ``Created device`` lines."""
