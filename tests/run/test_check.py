@@ -195,12 +195,13 @@ def test_the_deadline_of_a_run_breaks_what_had_not_finished(
     selection: tuple[str, ...], deadline: str, gpudiag: Gpudiag
 ) -> None:
     done = gpudiag.with_tensorflow(HANGS)("check", *selection, "--deadline", deadline, "--format", "json")
-    outcomes = {row.outcome for row in report_of(done.stdout).rows}
-    (ended,) = outcomes
-    assert isinstance(ended, Broken)
-    assert f"the deadline of {deadline} s for the run passed" in ended.detail
-    # What a busy machine stops is nobody's fault.
-    assert (ended.cause, done.returncode) in {(NoReading.TIMEOUT, 3), (NoReading.BUSY, 5)}
+    causes = set()
+    for row in report_of(done.stdout).rows:
+        assert isinstance(row.outcome, Broken), row
+        assert f"the deadline of {deadline} s for the run passed" in row.outcome.detail
+        causes.add(row.outcome.cause)
+    # What a busy machine stops is nobody's fault: the run is not verified then, and not broken.
+    assert (causes, done.returncode) in [({NoReading.TIMEOUT}, 3), ({NoReading.BUSY}, 5)]
 
 
 def test_a_short_timeout_of_the_probes_does_not_cut_the_facts(gpudiag: Gpudiag) -> None:
