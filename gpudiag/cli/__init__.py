@@ -32,6 +32,7 @@ from gpudiag.text import put, say
 _GROUPS = {
     "Does TensorFlow use my GPUs, and if not, why": {"check": "check", "why": "why"},
     "What does my program do with them": {"trace": "trace", "lint": "lint"},
+    "Are all machines of my cluster fit": {"fleet": "fleet"},
     "Work without a GPU": {"simulate": "simulate"},
     "Use saved reports": {
         "show": "show",

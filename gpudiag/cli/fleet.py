@@ -1,0 +1,210 @@
+"""`gpudiag fleet`: checks many machines by an engine that is there, and merges their reports."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from gpudiag.cli.binding import takes
+from gpudiag.cli.delivery import in_color, reserve, width
+from gpudiag.cli.help import Command
+from gpudiag.cli.options import ProgressOption, debug_option
+from gpudiag.errors import UsageError
+from gpudiag.option import option
+from gpudiag.text import put, say
+
+if TYPE_CHECKING:
+    from gpudiag.model.fleet import FleetReport
+
+_ENGINES = ("dask", "kubernetes", "local", "slurm", "ssh")
+_FORMATS = ("table", "json")
+
+
+class FleetFile(click.Path):
+    """A file for a report of a fleet, in the format of its suffix."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from gpudiag.report.fleet import format_of
+
+        path = Path(super().convert(value, param, ctx))
+        format_of(path)
+        return path
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Which nodes, by which engine, and how."""
+
+    TITLE: ClassVar[str] = "Nodes and engine"
+
+    engine: str = option("What carries the check to the nodes.", choices=_ENGINES, metavar="ENGINE")
+    folder: Path | None = option(
+        "Folder of this run, which must not have another: plan, answers, reports.",
+        flags=("-o",),
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, file_okay=False),
+    )
+    resume: Path | None = option(
+        "Go on with the run in this folder: ask the nodes that have no report.",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+    )
+    confirm: bool = option(
+        "Check the nodes that failed once more, and as many that passed: some are FLAKY.", default=False
+    )
+    deadline_s: float = option("The most time that a node may take.", default=600.0, metavar="SECONDS")
+    parallel: int | None = option("Nodes that are asked at the same time.", minimum=1, metavar="N")
+    gpudiag: str = option("How gpudiag is started on a node.", default="gpudiag", metavar="COMMAND")
+    ship: Path | None = option("Carry this gpudiag.pyz or wheel to nodes that have none.", metavar="FILE")
+    racks: Path | None = option("The rack of each node: lines such as 'r1: n[1-18]'.", metavar="FILE")
+    engine_option: tuple[str, ...] = option(
+        "An argument for the engine's own program, such as -lroot for ssh. May be repeated.",
+        default=(),
+        metavar="WORD",
+        type=str,
+    )
+    jobid: str | None = option("Slurm: check beside this job of yours.", metavar="JOB")
+    gpus: int | None = option("GPUs to ask the engine for on each node. [default: all]", minimum=0, metavar="N")
+    hosts: Path | None = option("ssh: a file of hosts, or an inventory of Ansible.", metavar="FILE")
+    address: str | None = option("Dask: the scheduler's address or file.", metavar="ADDRESS")
+
+
+@dataclass(frozen=True)
+class FleetJudging:
+    """What the fleet must be."""
+
+    TITLE: ClassVar[str] = "Verdict and exit status"
+
+    allow_missing: int = option("Exit with 0 if at most so many nodes have no report.", default=0, minimum=0)
+
+
+@dataclass(frozen=True)
+class FleetRendering:
+    """The format of the report, and the files it goes to."""
+
+    TITLE: ClassVar[str] = "Output"
+
+    format: str = option("Format on standard output.", default="table", choices=_FORMATS)
+    output: tuple[Path, ...] = option(
+        "Write the report to a file as well; format by suffix: .txt .json. May be repeated.",
+        default=(),
+        type=FleetFile(),
+    )
+
+
+@click.group()
+def fleet() -> None:
+    """Check many machines, and say what the bad ones have in common."""
+
+
+class CheckCommand(Command):
+    """Takes what follows ``--`` as arguments of the check on each node."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after ``--`` apart."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["gpudiag.fleet.arguments"] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
+@fleet.command(cls=CheckCommand)
+@click.argument("nodes", nargs=-1)
+@takes("FLEET_", asking=Asking, judging=FleetJudging, rendering=FleetRendering, progress=ProgressOption)
+@debug_option
+@click.pass_context
+def check(
+    context: click.Context,
+    *,
+    nodes: tuple[str, ...],
+    asking: Asking,
+    judging: FleetJudging,
+    rendering: FleetRendering,
+    progress: ProgressOption,
+) -> int:
+    """Check NODES, such as node[001-100], and merge their reports: gpudiag fleet check n[1-8] --engine ssh -o run
+
+    What follows -- are arguments of 'gpudiag check' on each node, such as -- --level quick; {node} in them is its name.
+
+    Exit status: 0 all passed, 1 a node failed, 2 wrong usage, 3 a check broke, 5 a node has no report or is not
+    verified.
+    """
+    from gpudiag.fleet import checking
+    from gpudiag.fleet.engines import EngineOptions
+
+    reserve(rendering.output)
+    arguments: tuple[str, ...] = context.meta["gpudiag.fleet.arguments"]
+    if asking.resume is not None and (nodes or arguments or asking.folder):
+        raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
+    if asking.resume is None and (asking.engine is None or asking.folder is None):
+        raise UsageError("--engine and -o are needed, such as: gpudiag fleet check n[1-8] --engine ssh -o run")
+    options = EngineOptions(asking.engine_option, asking.jobid, asking.gpus, asking.hosts, asking.address)
+    report, number = checking.run(
+        checking.Request(
+            nodes,
+            arguments,
+            asking.engine,
+            asking.resume or asking.folder,
+            options,
+            resume=asking.resume is not None,
+            confirm=asking.confirm,
+            deadline_s=asking.deadline_s,
+            parallel=asking.parallel,
+            words=tuple(shlex.split(asking.gpudiag)),
+            ship=asking.ship,
+            racks=asking.racks,
+            allow_missing=judging.allow_missing,
+        ),
+        (lambda text: None) if progress.quiet else say,
+    )
+    _deliver(report, rendering)
+    return report.exit_code if number is None else 128 + number
+
+
+@fleet.command(cls=Command)
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--against", type=click.Path(path_type=Path, exists=True), help="Say what changed since this older run.")
+@click.option("--racks", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The rack of each node.")
+@takes("FLEET_", judging=FleetJudging, rendering=FleetRendering)
+@debug_option
+def merge(
+    *,
+    sources: tuple[Path, ...],
+    against: Path | None,
+    racks: Path | None,
+    judging: FleetJudging,
+    rendering: FleetRendering,
+) -> int:
+    """Merge the reports in SOURCES: the folder of a fleet check, reports (NODE.json), or - for lines on standard input.
+
+    Exit status: as of 'gpudiag fleet check'.
+    """
+    from gpudiag.fleet import sources as reading
+    from gpudiag.fleet.merge import merged
+
+    reserve(rendering.output)
+    if not sources:
+        raise UsageError("which reports? Give the folder of a fleet check, files NODE.json, or - for standard input.")
+    report = merged(
+        reading.read(sources),
+        racks=reading.racks(racks),
+        against=None if against is None else reading.read((against,)),
+        allow_missing=judging.allow_missing,
+    )
+    _deliver(report, rendering)
+    return report.exit_code
+
+
+def _deliver(report: FleetReport, rendering: FleetRendering) -> None:
+    """Write the report to every file and to standard output."""
+    from gpudiag.report.files import write
+    from gpudiag.report.fleet import format_of, render
+
+    for path in rendering.output:
+        write(path, render(report, format_of(path), width=80, color=False))
+        say(f"gpudiag: report written to {path}")
+    color = in_color() and rendering.format == "table"
+    put(render(report, rendering.format, width=width(), color=color), rendering.format, color=color)

@@ -1,0 +1,175 @@
+"""A fleet check from the plan to the merged report."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import gpudiag
+from gpudiag.errors import UsageError
+from gpudiag.fleet import engines
+from gpudiag.fleet.carrying import Check, carry
+from gpudiag.fleet.folder import RunFolder
+from gpudiag.fleet.merge import merged
+from gpudiag.fleet.names import expand
+from gpudiag.fleet.shipping import Shipped
+from gpudiag.fleet.sources import Source, racks
+from gpudiag.model.fleet import SCHEMA_VERSION, Answer, FleetReport, NodeVerdict, NoReport, Plan
+from gpudiag.text import counted, one_line
+
+_TAKEN = ("--deadline", "--format", "--exit-scheme")
+"""Options of ``gpudiag check`` that a fleet check gives itself."""
+_LINES = 20
+"""How many lines of progress a run writes at most."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks of a fleet check."""
+
+    nodes: tuple[str, ...]
+    """Words such as ``node[1-100]``."""
+    arguments: tuple[str, ...]
+    """The arguments of ``gpudiag check`` on each node."""
+    engine: str | None
+    folder: Path
+    options: engines.EngineOptions
+    resume: bool = False
+    confirm: bool = False
+    deadline_s: float = 600.0
+    parallel: int | None = None
+    words: tuple[str, ...] = ("gpudiag",)
+    ship: Path | None = None
+    racks: Path | None = None
+    allow_missing: int = 0
+
+
+def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
+    """Run a fleet check and return its report, and the number of the signal that stopped it.
+
+    Raises :class:`UsageError` before anything starts, and :class:`gpudiag.errors.OutputError` if an answer cannot be
+    kept.
+    """
+    return asyncio.run(_run(request, say))
+
+
+async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
+    _refuse_arguments(request.arguments)
+    shipped = None if request.ship is None else Shipped.of(request.ship)
+    known_racks = racks(request.racks)
+    if request.resume:
+        folder = RunFolder.open(request.folder)
+        engine = engines.made(folder.plan.engine, request.options)
+    else:
+        assert request.engine is not None
+        engine = engines.made(request.engine, request.options)
+        roster = await engine.roster(expand(request.nodes))
+        known_racks = {**roster.racks, **known_racks}
+        plan = Plan(
+            SCHEMA_VERSION,
+            gpudiag.__version__,
+            secrets.token_hex(4),
+            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            request.engine,
+            roster.nodes,
+            request.arguments,
+            request.deadline_s,
+            roster.not_usable,
+        )
+        folder = RunFolder.create(request.folder, plan)
+    plan = folder.plan
+    check = Check(request.words, plan.arguments, plan.deadline_s, shipped)
+    with folder.held():
+        state = _State(folder)
+        for node in plan.nodes:
+            if node in plan.not_usable and node not in state.attempts:
+                answer = Answer(node, 1, NoReport.NOT_USABLE, plan.not_usable[node])
+                folder.write(answer)
+                state.take(answer)
+        if request.resume:
+            asked = [node for node in plan.nodes if node not in state.verdicts]
+        else:
+            asked = [node for node in plan.nodes if node not in plan.not_usable]
+        say(f"gpudiag: {counted(len(asked), 'node')} to check by {plan.engine}; answers go to {folder.path}")
+        stopped = None
+        for wave in ("", "confirm"):
+            if wave and not request.confirm:
+                break
+            nodes = state.to_confirm() if wave else asked
+            if nodes and stopped is None:
+                progress = _Progress(len(nodes), say)
+                parallel = request.parallel or engine.most_at_once
+
+                def answered(answer: Answer, progress: _Progress = progress) -> None:
+                    state.take(answer)
+                    progress.take(answer)
+
+                stopped = await carry(
+                    engine,
+                    folder,
+                    nodes,
+                    check,
+                    attempts=dict(state.attempts),
+                    parallel=parallel,
+                    answered=answered,
+                )
+    source = Source(folder.answers(), plan.nodes, str(folder.path), plan.engine, plan.run)
+    report = merged(source, racks=known_racks, allow_missing=request.allow_missing)
+    return report, None if stopped is None else int(stopped)
+
+
+def _refuse_arguments(arguments: tuple[str, ...]) -> None:
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name in _TAKEN:
+            instead = "before the '--'" if name == "--deadline" else "for the merged report, before the '--'"
+            raise UsageError(f"{name} is set by the fleet check on every node: give it {instead}.")
+
+
+class _State:
+    """What is known of each node while a check runs."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.attempts: dict[str, int] = {}
+        self.verdicts: dict[str, NodeVerdict] = {}
+        """The last verdict of each node that gave a report."""
+        for answer in folder.answers():
+            self.take(answer)
+
+    def take(self, answer: Answer) -> None:
+        self.attempts[answer.node] = max(answer.attempt, self.attempts.get(answer.node, 0))
+        if answer.summary is not None:
+            self.verdicts[answer.node] = NodeVerdict.of(answer.summary.verdict)
+
+    def to_confirm(self) -> list[str]:
+        """Return the nodes that failed and were checked once, and as many that passed."""
+        once = [node for node in self.verdicts if self.attempts[node] == 1]
+        failed = [node for node in once if self.verdicts[node] is not NodeVerdict.PASS]
+        passed = [node for node in once if self.verdicts[node] is NodeVerdict.PASS]
+        return [*failed, *passed[: len(failed)]]
+
+
+class _Progress:
+    """Says how many nodes have answered, in a few lines."""
+
+    def __init__(self, total: int, say: Say) -> None:
+        self._total = total
+        self._done = 0
+        self._say = say
+
+    def take(self, answer: Answer) -> None:
+        self._done += 1
+        every = max(self._total // _LINES, 1)
+        if self._done % every and self._done != self._total:
+            return
+        if answer.summary is not None:
+            word, text = answer.summary.verdict.value, answer.summary.headline
+        else:
+            word, text = f"NO REPORT: {answer.reason.value if answer.reason else ''}", answer.last_line
+        self._say(one_line(f"[{self._done}/{self._total}] {answer.node}: {word}{f': {text}' if text else ''}")[:200])

@@ -1,0 +1,93 @@
+"""Engines: what carries a command to the nodes. Each is a file here, named as ``--engine`` takes it.
+
+A file has the class ``Engine``, made from :class:`EngineOptions`. Slurm, ssh, Kubernetes and local are the user's own
+programs, started by :func:`gpudiag.fleet.launcher.launch`; they differ by the arguments and by :attr:`Engine.reasons`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gpudiag.fleet.launcher import Done
+from gpudiag.model.fleet import NoReport
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the user says of an engine; each engine takes what it needs."""
+
+    options: tuple[str, ...] = ()
+    """Arguments for the engine's own program, such as ``-l`` and ``root`` for ssh, or ``--partition=gpu``."""
+    jobid: str | None = None
+    """Slurm: check beside this job of one's own."""
+    gpus: int | None = None
+    """GPUs to ask the engine for on each node; None: all that it says the node has."""
+    hosts: Path | None = None
+    """ssh: a file with a host in each line, or an inventory of Ansible."""
+    address: str | None = None
+    """Dask: the address of the scheduler, or the path of its file."""
+    manifest: Path | None = None
+    """Kubernetes: changes to the manifest of the Job."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The nodes of a check, as the engine knows them before anything starts."""
+
+    nodes: tuple[str, ...]
+    """Every node that was asked for, also those that cannot be used."""
+    not_usable: dict[str, str]
+    """Nodes that the engine gives to nobody now, or does not know; each with its reason."""
+    racks: dict[str, str]
+    """The rack of each node, where the engine knows it."""
+
+
+class Rule:
+    """A pattern in the status and the last lines of an engine's program, and the reason that it means."""
+
+    def __init__(self, reason: NoReport, text: str = "", *, status: int | None = None) -> None:
+        self.reason = reason
+        self.status = status
+        self.text = re.compile(text, re.IGNORECASE)
+
+    def fits(self, done: Done) -> bool:
+        """Return whether a result has this status and text."""
+        text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"
+        return self.status in (None, done.status) and self.text.search(text) is not None
+
+
+class Engine(Protocol):
+    """What carries a command to nodes."""
+
+    reasons: Sequence[Rule]
+    """Tried in order on a result without a report; before them, whether it was ended at the deadline."""
+    most_at_once: int
+    """How many nodes are asked at the same time, unless the user says."""
+
+    async def roster(self, names: tuple[str, ...]) -> Roster:
+        """Return the nodes that these names mean; without names, all that the engine has.
+
+        Raises :class:`gpudiag.errors.UsageError` if the engine is not installed, does not answer, or has no node.
+        """
+
+    def opened(self, nodes: Sequence[str], deadline_s: float) -> AbstractAsyncContextManager[None]:
+        """Return what must be open while commands run, such as an allocation of Slurm."""
+
+    async def run(self, node: str, argv: Sequence[str], deadline_s: float, given: bytes | None = None) -> Done:
+        """Run a command on a node; ``given`` is its standard input. Raises nothing of the engine."""
+
+
+NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def made(name: str, options: EngineOptions) -> Engine:
+    """Return the engine that is called ``name``."""
+    engine: Engine = importlib.import_module(f"{__name__}.{name}").Engine(options)
+    return engine

@@ -1,0 +1,74 @@
+"""Merges what the nodes answered into one report of the fleet. It reads files only, one answer at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+
+import gpudiag
+from gpudiag.fleet import actions, comparing, drift, outliers, separation
+from gpudiag.fleet.names import fold
+from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.sources import Source
+from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, NodeVerdict
+
+_ORDER = list(NodeVerdict)
+
+
+def merged(
+    source: Source, *, racks: Mapping[str, str] | None = None, against: Source | None = None, allow_missing: int = 0
+) -> FleetReport:
+    """Return the report of a fleet: a row for every node that was asked for, and what the rows have in common.
+
+    ``racks`` is the rack of each node, ``against`` an older run, and ``allow_missing`` how many nodes may lack a report
+    before the exit status says so.
+    """
+    table = NodeTable.of(source, racks)
+    rows = table.rows()
+    counts = Counter(row.verdict for row in rows)
+    return FleetReport(
+        schema_version=SCHEMA_VERSION,
+        gpudiag_version=gpudiag.__version__,
+        made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        origin=source.origin,
+        asked=len(rows),
+        counts={verdict.value: counts[verdict] for verdict in _ORDER if counts[verdict]},
+        groups=groups(rows),
+        rows=rows,
+        exit_code=exit_code(counts, allow_missing),
+        engine=source.engine,
+        run=source.run,
+        separations=separation.separations(table),
+        outliers=outliers.outliers(table),
+        drift=drift.drift(table),
+        actions=actions.summed(table),
+        against="" if against is None else against.origin,
+        changes=() if against is None else comparing.changes(NodeTable.of(against, racks), table),
+        racks=dict(racks or {}),
+    )
+
+
+def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:
+    """Return nodes with the same verdict for the same reason, the worst verdict and the largest group first."""
+    found: dict[tuple[NodeVerdict, str], list[NodeRow]] = {}
+    for row in rows:
+        found.setdefault((row.verdict, row.label), []).append(row)
+    ordered = sorted(found.items(), key=lambda item: (_ORDER.index(item[0][0]), -len(item[1]), item[0][1]))
+    return tuple(
+        Group(verdict, label, fold(row.node for row in same), len(same), same[0].text)
+        for (verdict, label), same in ordered
+    )
+
+
+def exit_code(counts: Mapping[NodeVerdict, int], allow_missing: int) -> int:
+    """Return the exit status: 1 if a node failed, 3 if a check broke, 5 if one was not verified or too many have no
+    report, else 0."""
+    if counts.get(NodeVerdict.FAIL, 0) or counts.get(NodeVerdict.FLAKY, 0):
+        return 1
+    if counts.get(NodeVerdict.BROKEN, 0):
+        return 3
+    missing = counts.get(NodeVerdict.NO_REPORT, 0)
+    if counts.get(NodeVerdict.NOT_VERIFIED, 0) or missing > allow_missing or not counts.get(NodeVerdict.PASS, 0):
+        return 5
+    return 0

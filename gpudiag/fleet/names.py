@@ -1,0 +1,65 @@
+"""Names of nodes: lists such as ``node[001-100]`` to names, and names back to such lists, by ClusterShell.
+
+A name becomes an argument of a program and the name of a file, so it is checked before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpudiag.errors import UsageError
+from gpudiag.text import one_line
+
+MOST = 200_000
+"""The most names: to expand a million takes ClusterShell 6.5 s."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word can be the name of a node: it is no option, no path and no shell syntax."""
+    return _NAME.fullmatch(word) is not None
+
+
+def expand(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of nodes that words such as ``node[1-3],login`` mean, each once, in order.
+
+    Raises :class:`UsageError` for a list that cannot be read, for a name that is no name of a node, and for more than
+    :data:`MOST`.
+    """
+    names: dict[str, None] = {}
+    for word in words:
+        try:
+            nodes = _node_set()(word)
+        except Exception as error:  # ClusterShell has a family of them, and int() fails in it, too
+            raise UsageError(f"{one_line(word)!r} is not a list of nodes such as node[1-3],login: {error}.") from None
+        if len(names) + len(nodes) > MOST:
+            raise UsageError(f"{one_line(word)!r} names more than {MOST:,} nodes; check a part of them at a time.")
+        for name in nodes:
+            if not is_name(name):
+                raise UsageError(
+                    f"{one_line(name)!r} cannot be the name of a node: letters, digits, '_', '.' and '-' only, and no "
+                    "'-' or '.' first."
+                )
+            names[name] = None
+    return tuple(names)
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return names as a short list, such as ``node[017,101-102]``; what is no name of a node follows as it is."""
+    known: list[str] = []
+    other: list[str] = []
+    for name in dict.fromkeys(names):
+        (known if is_name(name) else other).append(name)
+    folded = [str(_node_set().fromlist(known))] if known else []
+    return ",".join([*folded, *map(one_line, other)])
+
+
+def _node_set() -> Any:
+    """Return ClusterShell's class of lists of nodes; raises :class:`UsageError` if it is not installed."""
+    try:
+        from ClusterShell.NodeSet import NodeSet
+    except ModuleNotFoundError:
+        raise UsageError("a fleet needs the package ClusterShell: pip install clustershell") from None
+    return NodeSet

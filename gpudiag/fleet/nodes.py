@@ -1,0 +1,125 @@
+"""The nodes of a fleet as columns: what each answered, and which nodes have a fact, a cause or a figure.
+
+One node after the other is added and forgotten, so that 100,000 fit: of a node there are a few words, and its number in
+the columns of what it has.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+from gpudiag.fix import Action
+from gpudiag.fleet.sources import Source
+from gpudiag.model.fleet import Answer, NodeRow, NodeVerdict, NoReport, Summary
+from gpudiag.model.report import Verdict
+
+
+class NodeTable:
+    """Every node that was asked for, in order, and what came back."""
+
+    def __init__(self, asked: Iterable[str] = (), racks: Mapping[str, str] | None = None) -> None:
+        self.names: list[str] = []
+        self.number: dict[str, int] = {}
+        self.facts: dict[tuple[str, str], array[int]] = {}
+        """The numbers of the nodes that have a fact: by its name and value."""
+        self.labels: dict[str, array[int]] = {}
+        """The numbers of the nodes that have a cause or a finding, whatever their verdict."""
+        self.figures: dict[tuple[str, str], tuple[array[int], array[int], array[float]]] = {}
+        """By model of GPU and name of the figure: numbers of nodes, places of GPUs, values."""
+        self.actions: dict[Action, array[int]] = {}
+        self._rows: list[NodeRow | None] = []
+        self._racks = dict(racks or {})
+        for name in asked:
+            self._add_name(name)
+
+    @classmethod
+    def of(cls, source: Source, racks: Mapping[str, str] | None = None) -> NodeTable:
+        """Return the table of the answers of a source."""
+        table = cls(source.asked, racks)
+        for answer in source.answers:
+            table.add(answer)
+        return table
+
+    def add(self, answer: Answer) -> None:
+        """Take the answer of one attempt; a later attempt with a report stands for the node."""
+        number = self.number.get(answer.node)
+        if number is None:
+            number = self._add_name(answer.node)
+        before = self._rows[number]
+        self._rows[number] = _row(answer, before)
+        if answer.summary is not None and (before is None or before.verdict is NodeVerdict.NO_REPORT):
+            self._add_columns(number, answer.summary)
+
+    def rows(self) -> tuple[NodeRow, ...]:
+        """Return a row for each node; one that nothing is known of gave no answer."""
+        return tuple(
+            row or NodeRow(name, NodeVerdict.NO_REPORT, NoReport.NO_ANSWER, NoReport.NO_ANSWER.value)
+            for name, row in zip(self.names, self._rows, strict=True)
+        )
+
+    def row(self, number: int) -> NodeRow:
+        """Return the row of one node."""
+        return self._rows[number] or NodeRow(
+            self.names[number], NodeVerdict.NO_REPORT, NoReport.NO_ANSWER, NoReport.NO_ANSWER.value
+        )
+
+    def with_report(self) -> list[int]:
+        """Return the numbers of the nodes that have a report."""
+        return [number for number, row in enumerate(self._rows) if row is not None and row.reason is None]
+
+    def _add_name(self, name: str) -> int:
+        number = self.number.setdefault(name, len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+            self._rows.append(None)
+        return number
+
+    def _add_columns(self, number: int, summary: Summary) -> None:
+        for name, value in summary.facts.items():
+            self.facts.setdefault((name, value), array("I")).append(number)
+        if rack := self._racks.get(self.names[number]):
+            self.facts.setdefault(("rack", rack), array("I")).append(number)
+        for label in labels_of(summary):
+            self.labels.setdefault(label, array("I")).append(number)
+        for action in summary.actions:
+            self.actions.setdefault(action, array("I")).append(number)
+        for figure, values in summary.figures.items():
+            for place, (model, value) in enumerate(zip(summary.gpus, values, strict=False)):
+                if value is not None:
+                    column = self.figures.setdefault((model, figure), (array("I"), array("I"), array("d")))
+                    column[0].append(number)
+                    column[1].append(place)
+                    column[2].append(value)
+
+
+def labels_of(summary: Summary) -> tuple[str, ...]:
+    """Return the causes and findings of a node, the first one first; none for a PASS."""
+    if summary.verdict is Verdict.PASS:
+        return ()
+    causes = tuple(dict.fromkeys(cause.cause_id for cause in summary.causes))
+    return causes or summary.findings or (summary.verdict.value.lower(),)
+
+
+def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
+    """Return the row of a node after one more attempt."""
+    if answer.summary is None:
+        reason = answer.reason or NoReport.NO_ANSWER
+        row = NodeRow(answer.node, NodeVerdict.NO_REPORT, reason, reason.value, answer.last_line)
+    else:
+        verdict = NodeVerdict.of(answer.summary.verdict)
+        labels = labels_of(answer.summary)
+        row = NodeRow(answer.node, verdict, None, labels[0] if labels else "", answer.summary.headline)
+    if before is None:
+        return row
+    attempts = (*(before.attempts or (_word(before),)), _word(row))
+    if row.verdict is NodeVerdict.NO_REPORT and before.reason is None:  # an earlier attempt gave a report
+        row = before
+    elif before.reason is None and row.reason is None and before.verdict is not row.verdict:
+        worse = row if row.verdict is not NodeVerdict.PASS else before
+        row = NodeRow(answer.node, NodeVerdict.FLAKY, None, worse.label, worse.text)
+    return NodeRow(row.node, row.verdict, row.reason, row.label, row.text, attempts)
+
+
+def _word(row: NodeRow) -> str:
+    return row.reason.value if row.reason is not None else row.verdict.value

@@ -1,0 +1,126 @@
+"""Where a merge reads from: the folder of a fleet check, files of reports, or lines on standard input."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from gpudiag.errors import ReportError, UsageError, shortage
+from gpudiag.fleet.folder import PLAN, RunFolder
+from gpudiag.fleet.names import expand
+from gpudiag.fleet.summary import summarized
+from gpudiag.model import codec
+from gpudiag.model.fleet import Answer, NoReport
+from gpudiag.model.frame import WORD, CutShortError, OtherVersionError, reports_in
+from gpudiag.text import one_line
+
+_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s*(?::|\s)\s*(?=\S*" + WORD.encode() + rb" )")
+"""The name of a node before its line, as pdsh, clush and ``srun --label`` write it."""
+_SUFFIXES = (".json", ".json.gz")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Answers, and the nodes that were asked for."""
+
+    answers: Iterable[Answer]
+    asked: tuple[str, ...]
+    origin: str
+    engine: str = ""
+    run: str = ""
+
+
+def read(paths: tuple[Path, ...]) -> Source:
+    """Return what the paths hold; raises :class:`ReportError` or :class:`UsageError`.
+
+    A single folder with a plan is a run. Other folders stand for the reports in them. The name of a node is that of
+    its file, or stands before its line on standard input.
+    """
+    if len(paths) == 1 and (paths[0] / PLAN).is_file():
+        folder = RunFolder.open(paths[0])
+        return Source(folder.answers(), folder.plan.nodes, str(paths[0]), folder.plan.engine, folder.plan.run)
+    if any((path / PLAN).is_file() for path in paths):
+        raise UsageError("a fleet check's folder is merged alone: give one folder, or the files in its reports/.")
+    origin = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return Source(_answers(paths), (), origin)
+
+
+def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
+    """Yield an answer for each report; a name that comes twice is DUPLICATE."""
+    seen: set[str] = set()
+    for path in paths:
+        for answer in _of_stream(sys.stdin.buffer) if str(path) == "-" else map(_of_file, _files(path)):
+            if answer.node in seen:
+                yield Answer(answer.node, 1, NoReport.DUPLICATE, f"two reports are called {answer.node}")
+            else:
+                seen.add(answer.node)
+                yield answer
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    try:
+        found = sorted(file for file in path.rglob("*") if file.name.endswith(_SUFFIXES) and file.is_file())
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {shortage(error)}") from None
+    if not found:
+        raise ReportError(f"{path}: has no report: files NODE.json or NODE.json.gz.")
+    yield from found
+
+
+def _of_file(path: Path) -> Answer:
+    name = one_line(path.name.removesuffix(".gz").removesuffix(".json"))
+    try:
+        return Answer(name, summary=summarized(codec.load(path)))
+    except ReportError as error:
+        reason = NoReport.OTHER_VERSION if "schema version" in str(error) else NoReport.NOT_A_REPORT
+        return Answer(name, 1, reason, one_line(str(error)))
+
+
+def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
+    """Yield the answers in lines such as ``node7: gpudiag-report 1 ...``; other lines are passed over."""
+    for line in stream:
+        if WORD.encode() not in line:
+            continue
+        prefix = _PREFIX.match(line)
+        if prefix is None:
+            raise ReportError(
+                "standard input: a report has no name of a node before it: expected lines such as 'node7: "
+                f"{WORD} 1 ...', as pdsh, clush and srun --label write them."
+            )
+        name = prefix[1].decode()
+        try:
+            for report in reports_in(line):
+                yield Answer(name, summary=summarized(codec.decode(report, f"the report of {name}")))
+        except CutShortError as error:
+            yield Answer(name, 1, NoReport.CUT_SHORT, str(error))
+        except OtherVersionError as error:
+            yield Answer(name, 1, NoReport.OTHER_VERSION, str(error))
+        except ReportError as error:
+            yield Answer(name, 1, NoReport.NOT_A_REPORT, one_line(str(error)))
+
+
+def racks(path: Path | None) -> dict[str, str]:
+    """Return the rack of each node from lines such as ``r1: n[1-18]``; raises :class:`UsageError`."""
+    if path is None:
+        return {}
+    found: dict[str, str] = {}
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {shortage(error)}") from None
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        rack, colon, nodes = text.partition(":")
+        if not colon or not rack.strip():
+            raise UsageError(f"{path}: line {number} is not 'RACK: NODES', such as 'r1: n[1-18]': {one_line(line)!r}.")
+        found |= dict.fromkeys(expand(nodes.split()), one_line(rack))
+    return found

@@ -1,0 +1,59 @@
+"""What a fleet keeps of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudiag.fix import Role
+from gpudiag.fleet.facts import facts_of, figures_of
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.fleet import CauseSummary, Summary
+from gpudiag.model.report import Broken, Report, Row
+from gpudiag.report import words
+from gpudiag.text import one_line
+
+NO_MODULE = frozenset({"tensorflow_missing", "tensorflow_not_in_interpreter"})
+"""Causes of a node on which there is no TensorFlow to check."""
+_ORDER = (Confidence.PROVED, Confidence.LIKELY, Confidence.POSSIBLE)
+
+
+def summarized(report: Report) -> Summary:
+    """Return the summary of a report."""
+    system = report.facts.system
+    causes = sorted(report.diagnosis.all_causes, key=lambda cause: _ORDER.index(cause.confidence))
+    actions = [next((action for action in cause.fix if action.role is Role.FIX), None) for cause in causes]
+    return Summary(
+        gpudiag_version=report.gpudiag_version,
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        level=report.level.name,
+        verdict=report.verdict,
+        headline=words.headline(report) or next(_failures(report), ""),
+        hostname=getattr(system, "hostname", ""),
+        simulated=report.world.simulated,
+        causes=tuple(
+            CauseSummary(cause.cause_id, one_line(cause.cause), cause.confidence, cause.unfit) for cause in causes
+        ),
+        findings=tuple(dict.fromkeys(name for row in report.rows for name in _failed(report, row))),
+        actions=tuple(dict.fromkeys(action for action in actions if action is not None)),
+        gpus=tuple(gpu.name for gpu in report.gpus),
+        facts=facts_of(report),
+        figures=figures_of(report),
+    )
+
+
+def _failed(report: Report, row: Row) -> list[str]:
+    """Return the names of what failed or broke in a row."""
+    if isinstance(row.outcome, Broken):
+        return [f"{row.probe}.broken"]
+    return [f"{row.probe}.{finding.kind}" for finding in row.findings if finding.severity in report.limits.failing]
+
+
+def _failures(report: Report) -> Iterator[str]:
+    """Yield the sentences about what failed or broke."""
+    for row in report.rows:
+        if isinstance(row.outcome, Broken):
+            yield one_line(f"{row.probe} broke: {row.outcome.detail}")
+        for finding in row.findings:
+            if finding.severity in report.limits.failing:
+                yield one_line(f"{row.probe}: {finding.message}")

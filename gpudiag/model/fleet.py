@@ -1,0 +1,249 @@
+"""The records of a fleet: what was asked for, what each node answered, and what the answers have in common."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gpudiag.fix import Action
+from gpudiag.model.diagnosis import Confidence
+from gpudiag.model.report import Verdict
+from gpudiag.record import Record
+
+SCHEMA_VERSION = 1
+
+
+class NoReport(str, Enum):
+    """Why a node that was asked for has no report. None of these is a pass or a failure of the node."""
+
+    NOT_USABLE = "not usable"
+    """The engine does not give this node to anybody now, or does not know it."""
+    NOT_STARTED = "not started"
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    """The node answered, and did not let this user in."""
+    NO_GPUDIAG = "no gpudiag"
+    NO_TENSORFLOW = "no TensorFlow"
+    """gpudiag ran, and there is no TensorFlow to check."""
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+    """The check began, and the node or the connection went away."""
+    NO_ANSWER = "no answer"
+    CUT_SHORT = "cut short"
+    NOT_A_REPORT = "not a report"
+    OTHER_VERSION = "other version"
+    """The gpudiag there is too old for a fleet, or its reports are of a schema that this one does not read."""
+    DUPLICATE = "duplicate"
+    """Two reports have the name of this node."""
+    INTERRUPTED = "interrupted"
+    """The collector was stopped before the node had answered."""
+
+
+class NodeVerdict(str, Enum):
+    """What a fleet says of a node: the verdict of its report, or one of two that only a fleet has."""
+
+    FAIL = "FAIL"
+    FLAKY = "FLAKY"
+    """Checked twice, once with PASS and once without."""
+    BROKEN = "BROKEN"
+    NOT_VERIFIED = "NOT VERIFIED"
+    NO_REPORT = "NO REPORT"
+    PASS = "PASS"
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> NodeVerdict:
+        return cls(verdict.value)
+
+
+class CauseSummary(Record):
+    """A cause in the diagnosis of a node."""
+
+    cause_id: str
+    cause: str
+    """The cause in one sentence."""
+    confidence: Confidence
+    unfit: bool = False
+
+
+class Summary(Record):
+    """What a fleet keeps of a report: about 3 kB, whatever the report has."""
+
+    gpudiag_version: str
+    started_at: str
+    """The start of the run: UTC, ISO 8601."""
+    duration_s: float
+    level: str
+    verdict: Verdict
+    headline: str
+    """The first sentence of the report's answer."""
+    hostname: str = ""
+    """As the node itself says: for people, never to tell nodes apart."""
+    simulated: bool = False
+    causes: tuple[CauseSummary, ...] = ()
+    findings: tuple[str, ...] = ()
+    """The findings that fail, and what broke, such as ``memory.growth.cap_ignored`` or ``libraries.cudnn.broken``."""
+    actions: tuple[Action, ...] = ()
+    """The first thing to do about each cause."""
+    gpus: tuple[str, ...] = ()
+    """The model of each GPU in scope."""
+    facts: dict[str, str] = {}
+    """What may set nodes apart: a fact's name and its value. Without what differs in every run, such as times."""
+    figures: dict[str, tuple[float | None, ...]] = {}
+    """For each GPU in scope, in the order of ``gpus``, what was measured under load or read from NVML."""
+
+
+class Answer(Record):
+    """What came back from one node in one attempt: a report, or the reason why there is none."""
+
+    node: str
+    attempt: int = 1
+    reason: NoReport | None = None
+    last_line: str = ""
+    """What the node or the engine said last, if there is no report."""
+    summary: Summary | None = None
+    seconds: float = 0.0
+    """From the start of the engine's command to its end."""
+
+
+class Plan(Record):
+    """What a fleet check was asked to do; written before anything starts."""
+
+    fleet_version: int
+    gpudiag_version: str
+    run: str
+    """A random name of this run, so that files of another are not mixed with it."""
+    started_at: str
+    """UTC, ISO 8601."""
+    engine: str
+    nodes: tuple[str, ...]
+    """Every node that was asked for, in order."""
+    arguments: tuple[str, ...]
+    """The arguments of ``gpudiag check`` on each node."""
+    deadline_s: float
+    """The most seconds that a node may take; it ends the check itself then."""
+    not_usable: dict[str, str] = {}
+    """Nodes that the engine gives to nobody now, each with its reason."""
+
+
+class NodeRow(Record):
+    """A node of the fleet."""
+
+    node: str
+    verdict: NodeVerdict
+    reason: NoReport | None = None
+    """Why there is no report; None if there is one."""
+    label: str = ""
+    """The first cause or finding; for NO REPORT its reason."""
+    text: str = ""
+    """The headline of the report, or the last line that was seen."""
+    attempts: tuple[str, ...] = ()
+    """The verdict or reason of each attempt, if there were several."""
+
+
+class Group(Record):
+    """Nodes with the same verdict for the same reason."""
+
+    verdict: NodeVerdict
+    label: str
+    nodes: str
+    """Folded, such as ``node[017,101-102]``."""
+    number: int
+    text: str = ""
+    """The headline of one of them."""
+
+
+class Separation(Record):
+    """What the nodes with a cause have in common, and others lack."""
+
+    label: str
+    """The cause."""
+    facts: tuple[tuple[str, str], ...]
+    """One fact or a pair: names and values."""
+    bad_with: int
+    """Nodes with the cause and the facts."""
+    with_facts: int
+    bad: int
+    """Nodes with the cause that the separations before this one had not explained."""
+    others: int
+    """Nodes without the cause, with the facts or not."""
+    p: float
+    """Of Fisher's exact test, one-sided, times the number of tests (Bonferroni)."""
+    phi: float
+    same: tuple[str, ...] = ()
+    """Other facts that split the nodes in the same way."""
+
+
+class Outlier(Record):
+    """A figure of one GPU that is far from those of the other GPUs of its model."""
+
+    node: str
+    gpu: int
+    """Its place among the GPUs in scope."""
+    model: str
+    figure: str
+    value: float
+    median: float
+    z: float
+    """Modified z score."""
+
+
+class Drift(Record):
+    """A fact in which some nodes differ from the majority."""
+
+    fact: str
+    majority: str
+    number: int
+    """Nodes with the majority's value."""
+    others: tuple[tuple[str, str, int], ...]
+    """Each other value, the folded nodes that have it, and how many they are."""
+
+
+class ActionSum(Record):
+    """An action and the nodes that need it."""
+
+    kind: str
+    where: str
+    command: str
+    """The command, if it is the same on all of them."""
+    nodes: str
+    number: int
+
+
+class NodeChange(Record):
+    """Nodes whose verdict or cause differs from that in an older folder."""
+
+    old: str
+    new: str
+    nodes: str
+    number: int
+    worse: bool
+
+
+class FleetReport(Record):
+    """What a merge found; every format is rendered from it alone."""
+
+    schema_version: int
+    gpudiag_version: str
+    made_at: str
+    origin: str
+    """The folder or the files that were merged."""
+    asked: int
+    """How many nodes were asked for."""
+    counts: dict[str, int]
+    """Nodes by :class:`NodeVerdict`."""
+    groups: tuple[Group, ...]
+    rows: tuple[NodeRow, ...]
+    exit_code: int
+    engine: str = ""
+    run: str = ""
+    separations: tuple[Separation, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    actions: tuple[ActionSum, ...] = ()
+    against: str = ""
+    """The older folder that it was compared with."""
+    changes: tuple[NodeChange, ...] = ()
+    racks: dict[str, str] = {}
+    """The rack of each node, where a file says so."""
+    notes: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    """Expectations of the fleet that are not met."""
