@@ -13,17 +13,14 @@ from typing import NoReturn
 import click
 
 from gpudiag.cli.delivery import discard_output, width
-from gpudiag.cli.help import refusal, write_rows
+from gpudiag.cli.help import CommandGroup, refusal, write_rows
 from gpudiag.cli.options import DEBUG, EXIT_SCHEME, NAGIOS, debug_option
 from gpudiag.cli.version import print_version
 from gpudiag.errors import (
     CatalogueError,
     GpudiagError,
     OutputError,
-    UsageError,
-    nearest,
     no_memory,
-    sentences,
     shortage,
 )
 from gpudiag.interpreter import said_of
@@ -52,7 +49,7 @@ _COMPLETE = "_GPUDIAG_COMPLETE"
 """The variable by which a shell asks click for completions."""
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """Imports a command's file only when the command is used, so that `gpudiag list` starts without `check`'s
     imports."""
 
@@ -64,20 +61,14 @@ class Commands(click.Group):
         """Return a command, or None if there is none of this name."""
         return command(cmd_name) if cmd_name in _HOMES else None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments begin with; raises :class:`UsageError` that names the nearest."""
-        if args[0] not in _HOMES and not ctx.resilient_parsing:
-            raise UsageError(
-                sentences(f"no command is called {args[0]!r}.", nearest(args[0], _HOMES), "See 'gpudiag --help'.")
-            )
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands below the titles of their groups, with the first sentence about each."""
         for title, homes in _GROUPS.items():
-            rows = [(name, command(name).get_short_help_str(_LONGEST_SENTENCE)) for name in homes]
+            rows = [
+                (name, found.get_short_help_str(_LONGEST_SENTENCE))
+                for home in homes
+                for name, found in _single(home).items()
+            ]
             write_rows(formatter, title, rows)
 
 
@@ -89,8 +80,16 @@ def command(name: str) -> click.Command:
 
 
 def commands() -> dict[str, click.Command]:
-    """Return every command by its name."""
-    return {name: command(name) for name in _HOMES}
+    """Return every command by its name, such as ``check`` or ``fleet check``."""
+    return {name: found for home in _HOMES for name, found in _single(home).items()}
+
+
+def _single(home: str) -> dict[str, click.Command]:
+    """Return a command, or those of a group, by their names."""
+    found = command(home)
+    if isinstance(found, click.Group):
+        return {f"{home} {name}": inner for name, inner in found.commands.items()}
+    return {home: found}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP})

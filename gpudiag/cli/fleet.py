@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import in_color, reserve, width
-from gpudiag.cli.help import Command
+from gpudiag.cli.help import Command, CommandGroup
 from gpudiag.cli.options import ProgressOption, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
@@ -30,7 +31,7 @@ class FleetFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         from gpudiag.report.fleet import format_of
 
-        path = Path(super().convert(value, param, ctx))
+        path = Path(os.fsdecode(value))
         format_of(path)
         return path
 
@@ -96,7 +97,7 @@ class FleetRendering:
     )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def fleet() -> None:
     """Check many machines, and say what the bad ones have in common."""
 
@@ -139,7 +140,8 @@ def check(
     arguments: tuple[str, ...] = context.meta["gpudiag.fleet.arguments"]
     if asking.resume is not None and (nodes or arguments or asking.folder):
         raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
-    if asking.resume is None and (asking.engine is None or asking.folder is None):
+    folder = asking.resume or asking.folder
+    if folder is None or (asking.resume is None and asking.engine is None):
         raise UsageError("--engine and -o are needed, such as: gpudiag fleet check n[1-8] --engine ssh -o run")
     options = EngineOptions(asking.engine_option, asking.jobid, asking.gpus, asking.hosts, asking.address)
     report, number = checking.run(
@@ -147,7 +149,7 @@ def check(
             nodes,
             arguments,
             asking.engine,
-            asking.resume or asking.folder,
+            folder,
             options,
             resume=asking.resume is not None,
             confirm=asking.confirm,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudiag.errors import nearest, sentences
+from gpudiag.errors import UsageError, nearest, sentences
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -46,6 +46,20 @@ class Command(click.Command):
         for title, options in options_by_group.items():
             heading = title if len(options_by_group) > 1 else "Options"
             write_rows(formatter, heading, [row for option in options if (row := option.get_help_record(ctx))])
+
+
+class CommandGroup(click.Group):
+    """A group of commands whose error for a name that it does not have names the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with; raises :class:`UsageError` that names the nearest."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            near = nearest(args[0], names)
+            raise UsageError(sentences(f"no command is called {args[0]!r}.", near, f"See '{ctx.command_path} --help'."))
+        return super().resolve_command(ctx, args)
 
 
 class ProgramWord(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, and not subscriptable before

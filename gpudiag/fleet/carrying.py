@@ -89,22 +89,27 @@ async def carry(
             keep(answer, report)
             under_way.discard(node)
 
-    with _stopped_by_signals() as stop:
+    async def ask_all() -> None:
         async with engine.opened(nodes, check.deadline_s):
             askers = [asyncio.ensure_future(ask_in_turn()) for _ in range(min(parallel, len(nodes)))]
-            stopping = asyncio.ensure_future(stop.event.wait())
-            everything = asyncio.gather(*askers)
             try:
-                await asyncio.wait({everything, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not stopping.done():
-                    await everything
-            finally:
-                stopping.cancel()
+                await asyncio.gather(*askers)
+            finally:  # one of them may have failed, such as on a full disk
                 for asker in askers:
                     asker.cancel()
                 await asyncio.gather(*askers, return_exceptions=True)
-                with contextlib.suppress(BaseException):
-                    await everything
+
+    with _stopped_by_signals() as stop:
+        asking = asyncio.ensure_future(ask_all())
+        stopping = asyncio.ensure_future(stop.event.wait())
+        try:
+            await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (asking, stopping):
+                task.cancel()
+            (failed, _) = await asyncio.gather(asking, stopping, return_exceptions=True)
+        if isinstance(failed, Exception):
+            raise failed
         if stop.signal is not None:
             name = stop.signal.name
             for node in (*sorted(under_way), *reversed(waiting)):

@@ -85,12 +85,12 @@ class NodeTable:
         for action in summary.actions:
             self.actions.setdefault(action, array("I")).append(number)
         for figure, values in summary.figures.items():
-            for place, (model, value) in enumerate(zip(summary.gpus, values, strict=False)):
-                if value is not None:
+            for place, (model, measured) in enumerate(zip(summary.gpus, values, strict=False)):
+                if measured is not None:
                     column = self.figures.setdefault((model, figure), (array("I"), array("I"), array("d")))
                     column[0].append(number)
                     column[1].append(place)
-                    column[2].append(value)
+                    column[2].append(measured)
 
 
 def labels_of(summary: Summary) -> tuple[str, ...]:
