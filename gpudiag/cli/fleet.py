@@ -70,7 +70,11 @@ class Asking:
     )
     jobid: str | None = option("Slurm: check beside this job of yours.", metavar="JOB")
     gpus: int | None = option("GPUs to ask the engine for on each node. [default: all]", minimum=0, metavar="N")
-    hosts: Path | None = option("ssh: a file of hosts, or an inventory of Ansible.", metavar="FILE")
+    hosts: Path | None = option(
+        "ssh: a file of hosts, or an inventory of Ansible.",
+        metavar="FILE",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    )
     address: str | None = option("Dask: the scheduler's address or file.", metavar="ADDRESS")
 
 
@@ -143,7 +147,8 @@ def check(
     folder = asking.resume or asking.folder
     if folder is None or (asking.resume is None and asking.engine is None):
         raise UsageError("--engine and -o are needed, such as: gpudiag fleet check n[1-8] --engine ssh -o run")
-    options = EngineOptions(asking.engine_option, asking.jobid, asking.gpus, asking.hosts, asking.address)
+    hosts = None if asking.hosts is None else str(asking.hosts)
+    options = EngineOptions(asking.engine_option, asking.jobid, asking.gpus, hosts, asking.address)
     report, number = checking.run(
         checking.Request(
             nodes,
@@ -191,8 +196,7 @@ def merge(
     if not sources:
         raise UsageError("which reports? Give the folder of a fleet check, files NODE.json, or - for standard input.")
     report = merged(
-        reading.read(sources),
-        racks=reading.racks(racks),
+        reading.read(sources, reading.racks_in(racks)),
         against=None if against is None else reading.read((against,)),
         allow_missing=judging.allow_missing,
     )

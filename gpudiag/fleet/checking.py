@@ -17,7 +17,7 @@ from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.merge import merged
 from gpudiag.fleet.names import expand
 from gpudiag.fleet.shipping import Shipped
-from gpudiag.fleet.sources import Source, racks
+from gpudiag.fleet.sources import Source, racks_in
 from gpudiag.model.fleet import SCHEMA_VERSION, Answer, FleetReport, NodeVerdict, NoReport, Plan
 from gpudiag.text import counted, one_line
 
@@ -62,15 +62,13 @@ def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
 async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
     _refuse_arguments(request.arguments)
     shipped = None if request.ship is None else Shipped.of(request.ship)
-    known_racks = racks(request.racks)
     if request.resume:
         folder = RunFolder.open(request.folder)
-        engine = engines.made(folder.plan.engine, request.options)
+        engine = engines.made(folder.plan.engine, folder.plan.options)
     else:
         assert request.engine is not None
         engine = engines.made(request.engine, request.options)
         roster = await engine.roster(expand(request.nodes))
-        known_racks = {**roster.racks, **known_racks}
         plan = Plan(
             SCHEMA_VERSION,
             gpudiag.__version__,
@@ -80,11 +78,14 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
             roster.nodes,
             request.arguments,
             request.deadline_s,
+            request.words,
+            request.options,
             roster.not_usable,
+            {**roster.racks, **racks_in(request.racks)},
         )
         folder = RunFolder.create(request.folder, plan)
     plan = folder.plan
-    check = Check(request.words, plan.arguments, plan.deadline_s, shipped)
+    check = Check(plan.command, plan.arguments, plan.deadline_s, shipped)
     with folder.held():
         state = _State(folder)
         for node in plan.nodes:
@@ -119,8 +120,7 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
                     parallel=parallel,
                     answered=answered,
                 )
-    source = Source(folder.answers(), plan.nodes, str(folder.path), plan.engine, plan.run)
-    report = merged(source, racks=known_racks, allow_missing=request.allow_missing)
+    report = merged(Source.of(folder), allow_missing=request.allow_missing)
     return report, None if stopped is None else int(stopped)
 
 

@@ -16,15 +16,12 @@ from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, Nod
 _ORDER = list(NodeVerdict)
 
 
-def merged(
-    source: Source, *, racks: Mapping[str, str] | None = None, against: Source | None = None, allow_missing: int = 0
-) -> FleetReport:
+def merged(source: Source, *, against: Source | None = None, allow_missing: int = 0) -> FleetReport:
     """Return the report of a fleet: a row for every node that was asked for, and what the rows have in common.
 
-    ``racks`` is the rack of each node, ``against`` an older run, and ``allow_missing`` how many nodes may lack a report
-    before the exit status says so.
+    ``against`` is an older run, and ``allow_missing`` how many nodes may lack a report before the exit status says so.
     """
-    table = NodeTable.of(source, racks)
+    table = NodeTable.of(source)
     rows = table.rows()
     counts = Counter(row.verdict for row in rows)
     return FleetReport(
@@ -44,8 +41,8 @@ def merged(
         drift=drift.drift(table),
         actions=actions.summed(table),
         against="" if against is None else against.origin,
-        changes=() if against is None else comparing.changes(NodeTable.of(against, racks), table),
-        racks=dict(racks or {}),
+        changes=() if against is None else comparing.changes(NodeTable.of(against), table),
+        racks=dict(source.racks),
     )
 
 

@@ -34,9 +34,9 @@ class NodeTable:
             self._add_name(name)
 
     @classmethod
-    def of(cls, source: Source, racks: Mapping[str, str] | None = None) -> NodeTable:
+    def of(cls, source: Source) -> NodeTable:
         """Return the table of the answers of a source."""
-        table = cls(source.asked, racks)
+        table = cls(source.asked, source.racks)
         for answer in source.answers:
             table.add(answer)
         return table

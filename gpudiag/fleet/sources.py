@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,21 +32,28 @@ class Source:
     origin: str
     engine: str = ""
     run: str = ""
+    racks: Mapping[str, str] = field(default_factory=dict)
+    """The rack of each node, as far as it is known."""
+
+    @classmethod
+    def of(cls, folder: RunFolder, racks: Mapping[str, str] | None = None) -> Source:
+        """Return the answers of a fleet check, with other racks than its own if they are given."""
+        plan = folder.plan
+        return cls(folder.answers(), plan.nodes, str(folder.path), plan.engine, plan.run, racks or plan.racks)
 
 
-def read(paths: tuple[Path, ...]) -> Source:
+def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None) -> Source:
     """Return what the paths hold; raises :class:`ReportError` or :class:`UsageError`.
 
     A single folder with a plan is a run. Other folders stand for the reports in them. The name of a node is that of
     its file, or stands before its line on standard input.
     """
     if len(paths) == 1 and (paths[0] / PLAN).is_file():
-        folder = RunFolder.open(paths[0])
-        return Source(folder.answers(), folder.plan.nodes, str(paths[0]), folder.plan.engine, folder.plan.run)
+        return Source.of(RunFolder.open(paths[0]), racks)
     if any((path / PLAN).is_file() for path in paths):
         raise UsageError("a fleet check's folder is merged alone: give one folder, or the files in its reports/.")
     origin = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return Source(_answers(paths), (), origin)
+    return Source(_answers(paths), (), origin, racks=racks or {})
 
 
 def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
@@ -106,7 +113,7 @@ def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
             yield Answer(name, 1, NoReport.NOT_A_REPORT, one_line(str(error)))
 
 
-def racks(path: Path | None) -> dict[str, str]:
+def racks_in(path: Path | None) -> dict[str, str]:
     """Return the rack of each node from lines such as ``r1: n[1-18]``; raises :class:`UsageError`."""
     if path is None:
         return {}

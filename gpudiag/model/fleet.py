@@ -104,6 +104,21 @@ class Answer(Record):
     """From the start of the engine's command to its end."""
 
 
+class EngineOptions(Record):
+    """What the user says of an engine; each engine takes what it needs."""
+
+    options: tuple[str, ...] = ()
+    """Arguments for the engine's own program, such as ``-lroot`` for ssh, or ``--partition=gpu`` for Slurm."""
+    jobid: str | None = None
+    """Slurm: check beside this job of one's own."""
+    gpus: int | None = None
+    """GPUs to ask the engine for on each node; None: all that it says the node has."""
+    hosts: str | None = None
+    """ssh: a file with hosts, or an inventory of Ansible."""
+    address: str | None = None
+    """Dask: the address of the scheduler, or the path of its file."""
+
+
 class Plan(Record):
     """What a fleet check was asked to do; written before anything starts."""
 
@@ -120,8 +135,13 @@ class Plan(Record):
     """The arguments of ``gpudiag check`` on each node."""
     deadline_s: float
     """The most seconds that a node may take; it ends the check itself then."""
+    command: tuple[str, ...] = ("gpudiag",)
+    """How gpudiag is started on each node."""
+    options: EngineOptions = EngineOptions()
     not_usable: dict[str, str] = {}
     """Nodes that the engine gives to nobody now, each with its reason."""
+    racks: dict[str, str] = {}
+    """The rack of each node, where the engine or the user says it."""
 
 
 class NodeRow(Record):

@@ -12,29 +12,10 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from gpudiag.fleet.launcher import Done
-from gpudiag.model.fleet import NoReport
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """What the user says of an engine; each engine takes what it needs."""
-
-    options: tuple[str, ...] = ()
-    """Arguments for the engine's own program, such as ``-l`` and ``root`` for ssh, or ``--partition=gpu``."""
-    jobid: str | None = None
-    """Slurm: check beside this job of one's own."""
-    gpus: int | None = None
-    """GPUs to ask the engine for on each node; None: all that it says the node has."""
-    hosts: Path | None = None
-    """ssh: a file with a host in each line, or an inventory of Ansible."""
-    address: str | None = None
-    """Dask: the address of the scheduler, or the path of its file."""
-    manifest: Path | None = None
-    """Kubernetes: changes to the manifest of the Job."""
+from gpudiag.model.fleet import EngineOptions, NoReport
 
 
 @dataclass(frozen=True)
@@ -83,6 +64,8 @@ class Engine(Protocol):
     async def run(self, node: str, argv: Sequence[str], deadline_s: float, given: bytes | None = None) -> Done:
         """Run a command on a node; ``given`` is its standard input. Raises nothing of the engine."""
 
+
+__all__ = ["Engine", "EngineOptions", "NAMES", "Roster", "Rule", "made"]
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
