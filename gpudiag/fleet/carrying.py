@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gpudiag.errors import ReportError
-from gpudiag.fleet.engines import Engine, Rule
+from gpudiag.fleet.engines import BatchEngine, Engine, Rule
 from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.launcher import Done
 from gpudiag.fleet.shipping import Shipped
@@ -33,6 +34,7 @@ _RULES = (
 """Tried after those of the engine."""
 
 Answered = Callable[[Answer], None]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ class Check:
     """The arguments of ``gpudiag check``; ``{node}`` in them is the name of the node."""
     deadline_s: float
     shipped: Shipped | None = None
+
+    @property
+    def limit_s(self) -> float:
+        """How long the collector waits for a node."""
+        return self.deadline_s + GRACE_S + COLLECTOR_GRACE_S
+
+    @property
+    def is_same_everywhere(self) -> bool:
+        """Whether all nodes run the same command and get no input."""
+        return self.shipped is None and not any("{node}" in argument for argument in self.arguments)
 
     def command(self, node: str) -> tuple[str, ...]:
         """Return the command for a node, with a deadline that holds there without the collector."""
@@ -63,44 +75,18 @@ async def carry(
     check: Check,
     *,
     attempts: dict[str, int],
-    parallel: int,
+    parallel: int | None,
     answered: Answered,
 ) -> signal.Signals | None:
     """Ask the nodes, at most ``parallel`` at a time, and keep each answer in the folder.
 
-    ``attempts`` is the number of each node's attempts before. Returns the signal that stopped it, or None; nodes
-    without an answer have one then that says so. Raises :class:`gpudiag.errors.OutputError`.
+    ``attempts`` is the number of each node's attempts before; without ``parallel`` the engine says how many at a time.
+    Returns the signal that stopped it, or None; nodes without an answer have one then that says so. Raises
+    :class:`gpudiag.errors.OutputError`.
     """
-    waiting = list(reversed(nodes))
-    under_way: set[str] = set()
-
-    def keep(answer: Answer, report: bytes | None = None) -> None:
-        folder.write(answer, report)
-        answered(answer)
-
-    async def ask_in_turn() -> None:
-        while waiting:
-            node = waiting.pop()
-            under_way.add(node)
-            limit_s = check.deadline_s + GRACE_S + COLLECTOR_GRACE_S
-            given = None if check.shipped is None else check.shipped.content
-            done = await engine.run(node, check.command(node), limit_s, given)
-            answer, report = answer_of(node, attempts.get(node, 0) + 1, done, engine.reasons)
-            keep(answer, report)
-            under_way.discard(node)
-
-    async def ask_all() -> None:
-        async with engine.opened(nodes, check.deadline_s):
-            askers = [asyncio.ensure_future(ask_in_turn()) for _ in range(min(parallel, len(nodes)))]
-            try:
-                await asyncio.gather(*askers)
-            finally:  # one of them may have failed, such as on a full disk
-                for asker in askers:
-                    asker.cancel()
-                await asyncio.gather(*askers, return_exceptions=True)
-
+    round_ = _Round(engine, folder, check, attempts, answered, dict.fromkeys(nodes))
     with _stopped_by_signals() as stop:
-        asking = asyncio.ensure_future(ask_all())
+        asking = asyncio.ensure_future(round_.ask_all(parallel))
         stopping = asyncio.ensure_future(stop.event.wait())
         try:
             await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,11 +97,94 @@ async def carry(
         if isinstance(failed, Exception):
             raise failed
         if stop.signal is not None:
-            name = stop.signal.name
-            for node in (*sorted(under_way), *reversed(waiting)):
-                reason = NoReport.INTERRUPTED if node in under_way else NoReport.NOT_STARTED
-                keep(Answer(node, attempts.get(node, 0) + 1, reason, f"{name} stopped the collector"))
+            round_.give_up(f"{stop.signal.name} stopped the collector")
     return stop.signal
+
+
+@dataclass
+class _Round:
+    """Nodes that are asked once each."""
+
+    engine: Engine
+    folder: RunFolder
+    check: Check
+    attempts: dict[str, int]
+    answered: Answered
+    waiting: dict[str, None]
+    """Nodes that have not been asked; a set that keeps their order."""
+    under_way: set[str] = field(default_factory=set)
+
+    async def ask_all(self, parallel: int | None) -> None:
+        """Ask all nodes: those that one command may ask together first, then each that has not answered alone."""
+        engine = self.engine
+        async with engine.opened(tuple(self.waiting), self.check.deadline_s):
+            if isinstance(engine, BatchEngine) and self.check.is_same_everywhere:
+                batches = [
+                    batch for batch in engine.batches(tuple(self.waiting)) if 1 < len(batch) <= (parallel or len(batch))
+                ]
+                at_once = engine.most_batches
+                if batches and parallel is not None:
+                    at_once = parallel // max(map(len, batches))
+                await _at_once(self._ask_batch, batches, at_once)
+            await _at_once(self._ask_node, tuple(self.waiting), parallel or engine.most_at_once)
+
+    def give_up(self, why: str) -> None:
+        """Keep an answer for each node that has none."""
+        for node in (*sorted(self.under_way), *self.waiting):
+            reason = NoReport.INTERRUPTED if node in self.under_way else NoReport.NOT_STARTED
+            self._keep(Answer(node, self.attempts.get(node, 0) + 1, reason, why))
+
+    async def _ask_node(self, node: str) -> None:
+        self._begin(node)
+        given = None if self.check.shipped is None else self.check.shipped.content
+        done = await self.engine.run(node, self.check.command(node), self.check.limit_s, given)
+        self._end(*self._answer_of(node, done))
+
+    async def _ask_batch(self, nodes: tuple[str, ...]) -> None:
+        """Ask nodes by one command; those without a report wait again."""
+        assert isinstance(self.engine, BatchEngine)
+        self._begin(*nodes)
+        results = await self.engine.run_batch(nodes, self.check.command(""), self.check.limit_s)
+        for node in nodes:
+            answer, report = self._answer_of(node, results[node]) if node in results else (None, None)
+            if answer is not None and report is not None:
+                self._end(answer, report)
+            else:
+                self.under_way.discard(node)
+                self.waiting[node] = None
+
+    def _answer_of(self, node: str, done: Done) -> tuple[Answer, bytes | None]:
+        return answer_of(node, self.attempts.get(node, 0) + 1, done, self.engine.reasons)
+
+    def _begin(self, *nodes: str) -> None:
+        for node in nodes:
+            del self.waiting[node]
+        self.under_way |= {*nodes}
+
+    def _end(self, answer: Answer, report: bytes | None) -> None:
+        self._keep(answer, report)
+        self.under_way.discard(answer.node)
+
+    def _keep(self, answer: Answer, report: bytes | None = None) -> None:
+        self.folder.write(answer, report)
+        self.answered(answer)
+
+
+async def _at_once(call: Callable[[_Item], Awaitable[None]], items: Sequence[_Item], most: int) -> None:
+    """Call a function for each item, at most so many at a time; if one raises, the others are cancelled."""
+    left = list(reversed(items))
+
+    async def call_in_turn() -> None:
+        while left:
+            await call(left.pop())
+
+    tasks = [asyncio.ensure_future(call_in_turn()) for _ in range(min(most, len(left)))]
+    try:
+        await asyncio.gather(*tasks)
+    finally:  # one of them may have failed, such as on a full disk
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -> tuple[Answer, bytes | None]:

@@ -105,7 +105,6 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
             nodes = state.to_confirm() if wave else asked
             if nodes and stopped is None:
                 progress = _Progress(len(nodes), say)
-                parallel = request.parallel or engine.most_at_once
 
                 def answered(answer: Answer, progress: _Progress = progress) -> None:
                     state.take(answer)
@@ -117,7 +116,7 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
                     nodes,
                     check,
                     attempts=dict(state.attempts),
-                    parallel=parallel,
+                    parallel=request.parallel,
                     answered=answered,
                 )
     report = merged(Source.of(folder), allow_missing=request.allow_missing)

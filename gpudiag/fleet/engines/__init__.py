@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpudiag.fleet.launcher import Done
 from gpudiag.model.fleet import EngineOptions, NoReport
@@ -65,7 +65,21 @@ class Engine(Protocol):
         """Run a command on a node; ``given`` is its standard input. Raises nothing of the engine."""
 
 
-__all__ = ["Engine", "EngineOptions", "NAMES", "Roster", "Rule", "made"]
+@runtime_checkable
+class BatchEngine(Protocol):
+    """An engine that can also ask many nodes by one command, which is cheaper and less sure."""
+
+    most_batches: int
+    """How many batches are asked at the same time, unless the user says how many nodes."""
+
+    def batches(self, nodes: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return all of these nodes in batches; a node alone is asked by :meth:`Engine.run`. For an open engine."""
+
+    async def run_batch(self, nodes: Sequence[str], argv: Sequence[str], deadline_s: float) -> dict[str, Done]:
+        """Run a command on each node of a batch; nodes of which nothing came back may be missing in the result."""
+
+
+__all__ = ["NAMES", "BatchEngine", "Engine", "EngineOptions", "Roster", "Rule", "made"]
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
