@@ -40,7 +40,7 @@ def deliver(report: Any, rendering: Rendering, *, head: bool = False, quiet: boo
     Unless ``quiet``, standard error says which files were written.
     """
     from gpudiag import report as formats
-    from gpudiag.report.files import write
+    from gpudiag.report.files import is_termination_message, write
 
     verbose = rendering.verbose
     if rendering.mask:
@@ -50,7 +50,14 @@ def deliver(report: Any, rendering: Rendering, *, head: bool = False, quiet: boo
     failures = []
     for path in rendering.output:
         try:
-            text = formats.render(report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head)
+            if is_termination_message(path):
+                from gpudiag.fleet.digest import digest
+
+                text = digest(report)
+            else:
+                text = formats.render(
+                    report, formats.format_of(path), width=80, color=False, verbose=verbose, head=head
+                )
             write(path, text)
             if not quiet:
                 say(f"gpudiag: report written to {path}")

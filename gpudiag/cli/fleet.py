@@ -12,7 +12,7 @@ import click
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import in_color, reserve, width
-from gpudiag.cli.help import Command, CommandGroup
+from gpudiag.cli.help import CHECK_ARGUMENTS, CheckCommand, Command, CommandGroup
 from gpudiag.cli.options import ProgressOption, debug_option
 from gpudiag.errors import UsageError
 from gpudiag.option import option
@@ -76,6 +76,11 @@ class Asking:
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
     )
     address: str | None = option("Dask: the scheduler's address or file.", metavar="ADDRESS")
+    image: str | None = option("Kubernetes: an image with TensorFlow and gpudiag.", metavar="IMAGE")
+    manifest: Path | None = option(
+        "Kubernetes: a file with the Job that those of the nodes are made of; see 'gpudiag fleet manifest job'.",
+        metavar="FILE",
+    )
 
 
 @dataclass(frozen=True)
@@ -106,16 +111,6 @@ def fleet() -> None:
     """Check many machines, and say what the bad ones have in common."""
 
 
-class CheckCommand(Command):
-    """Takes what follows ``--`` as arguments of the check on each node."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after ``--`` apart."""
-        at = args.index("--") if "--" in args else len(args)
-        ctx.meta["gpudiag.fleet.arguments"] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
-
-
 @fleet.command(cls=CheckCommand)
 @click.argument("nodes", nargs=-1)
 @takes("FLEET_", asking=Asking, judging=FleetJudging, rendering=FleetRendering, progress=ProgressOption)
@@ -141,14 +136,17 @@ def check(
     from gpudiag.fleet.engines import EngineOptions
 
     reserve(rendering.output)
-    arguments: tuple[str, ...] = context.meta["gpudiag.fleet.arguments"]
+    arguments: tuple[str, ...] = context.meta[CHECK_ARGUMENTS]
     if asking.resume is not None and (nodes or arguments or asking.folder):
         raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
     folder = asking.resume or asking.folder
     if folder is None or (asking.resume is None and asking.engine is None):
         raise UsageError("--engine and -o are needed, such as: gpudiag fleet check n[1-8] --engine ssh -o run")
     hosts = None if asking.hosts is None else str(asking.hosts)
-    options = EngineOptions(asking.engine_option, asking.jobid, asking.gpus, hosts, asking.address)
+    manifest = None if asking.manifest is None else str(asking.manifest)
+    options = EngineOptions(
+        asking.engine_option, asking.jobid, asking.gpus, hosts, asking.address, asking.image, manifest
+    )
     report, number = checking.run(
         checking.Request(
             nodes,
@@ -214,3 +212,14 @@ def _deliver(report: FleetReport, rendering: FleetRendering) -> None:
         say(f"gpudiag: report written to {path}")
     color = in_color() and rendering.format == "table"
     put(render(report, rendering.format, width=width(), color=color), rendering.format, color=color)
+
+
+def _add_commands() -> None:
+    from gpudiag.cli.manifest import manifest
+    from gpudiag.cli.node_label import label
+
+    fleet.add_command(manifest)
+    fleet.add_command(label)
+
+
+_add_commands()

@@ -48,6 +48,20 @@ class Command(click.Command):
             write_rows(formatter, heading, [row for option in options if (row := option.get_help_record(ctx))])
 
 
+CHECK_ARGUMENTS = "gpudiag.fleet.arguments"
+"""Where the context of a :class:`CheckCommand` has the words after ``--``."""
+
+
+class CheckCommand(Command):
+    """Takes what follows ``--`` as arguments of the check on each node."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after ``--`` apart."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[CHECK_ARGUMENTS] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
 class CommandGroup(click.Group):
     """A group of commands whose error for a name that it does not have names the nearest."""
 

@@ -76,13 +76,15 @@ class ReportFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         from gpudiag.report import format_of
+        from gpudiag.report.files import is_termination_message
 
         if value == "":
             self.fail("the name of the file is empty.", param, ctx)
         path = Path(os.fsdecode(value))
         if "\0" in str(path):
             self.fail("the name of the file holds a NUL character.", param, ctx)
-        format_of(path)
+        if not is_termination_message(path):
+            format_of(path)
         return path
 
 

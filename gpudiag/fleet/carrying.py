@@ -14,7 +14,7 @@ from gpudiag.fleet.engines import BatchEngine, Engine, Rule
 from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.launcher import Done
 from gpudiag.fleet.shipping import Shipped
-from gpudiag.fleet.summary import NO_MODULE, summarized
+from gpudiag.fleet.summary import NO_MODULE, summaries_in, summarized
 from gpudiag.model import codec
 from gpudiag.model.fleet import Answer, NoReport
 from gpudiag.model.frame import CutShortError, OtherVersionError, reports_in
@@ -196,27 +196,31 @@ def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -
 
     try:
         reports = reports_in(done.output)
+        summaries = [] if reports else summaries_in(done.output)
     except OtherVersionError as error:
         return without(NoReport.OTHER_VERSION, str(error))
     except CutShortError as error:
         return without(NoReport.TIMED_OUT if done.timed_out else NoReport.CUT_SHORT, str(error))
     if len(reports) > 1:
         return without(NoReport.DUPLICATE, f"{len(reports)} reports came back from one node")
-    if not reports:
+    if not reports and not summaries:
         return without(reason_of(done, rules))
     try:
-        summary = summarized(codec.decode(reports[0], f"the report of {node}"))
+        summary = summaries[0] if summaries else summarized(codec.decode(reports[0], f"the report of {node}"))
     except ReportError as error:
         other = "schema version" in str(error)
         return without(NoReport.OTHER_VERSION if other else NoReport.NOT_A_REPORT, one_line(str(error)))
+    report = reports[0] if reports else None
     missing = next((cause for cause in summary.causes if cause.cause_id in NO_MODULE), None)
     if missing is not None:
-        return Answer(node, attempt, NoReport.NO_TENSORFLOW, missing.cause, seconds=seconds), reports[0]
-    return Answer(node, attempt, summary=summary, seconds=seconds), reports[0]
+        return Answer(node, attempt, NoReport.NO_TENSORFLOW, missing.cause, seconds=seconds), report
+    return Answer(node, attempt, summary=summary, seconds=seconds), report
 
 
 def reason_of(done: Done, rules: Sequence[Rule]) -> NoReport:
     """Return why there is no report in a result."""
+    if done.reason is not None:
+        return done.reason
     if done.timed_out:
         return NoReport.TIMED_OUT
     if done.status is None:

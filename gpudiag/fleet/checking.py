@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from msgspec.structs import replace
+
 import gpudiag
 from gpudiag.errors import UsageError
 from gpudiag.fleet import engines
@@ -67,19 +69,20 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
         engine = engines.made(folder.plan.engine, folder.plan.options)
     else:
         assert request.engine is not None
-        engine = engines.made(request.engine, request.options)
+        options = replace(request.options, run=secrets.token_hex(4))
+        engine = engines.made(request.engine, options)
         roster = await engine.roster(expand(request.nodes))
         plan = Plan(
             SCHEMA_VERSION,
             gpudiag.__version__,
-            secrets.token_hex(4),
+            options.run,
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
             request.engine,
             roster.nodes,
             request.arguments,
             request.deadline_s,
             request.words,
-            request.options,
+            options,
             roster.not_usable,
             {**roster.racks, **racks_in(request.racks)},
         )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpudiag.model.fleet import NoReport
 from gpudiag.text import one_line
 
 MOST_OUTPUT = 96 << 20
@@ -31,6 +32,8 @@ class Done:
     """The end of its standard error."""
     seconds: float
     timed_out: bool = False
+    reason: NoReport | None = None
+    """Why there is no report, if the engine knows it; None: its status and its last lines say so."""
 
     @property
     def last_line(self) -> str:

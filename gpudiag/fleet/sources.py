@@ -12,14 +12,16 @@ from typing import BinaryIO
 from gpudiag.errors import ReportError, UsageError, shortage
 from gpudiag.fleet.folder import PLAN, RunFolder
 from gpudiag.fleet.names import expand
-from gpudiag.fleet.summary import summarized
+from gpudiag.fleet.summary import summaries_in, summarized
 from gpudiag.model import codec
 from gpudiag.model.fleet import Answer, NoReport
-from gpudiag.model.frame import WORD, CutShortError, OtherVersionError, reports_in
+from gpudiag.model.frame import SUMMARY, WORD, CutShortError, OtherVersionError, reports_in
 from gpudiag.text import one_line
 
 _PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s*(?::|\s)\s*(?=\S*" + WORD.encode() + rb" )")
 """The name of a node before its line, as pdsh, clush and ``srun --label`` write it."""
+_SUMMARY_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}):\s.*?(?=" + SUMMARY.encode() + rb" )")
+"""The name of a node before the text that comes with its summary, as ``kubectl -o jsonpath`` is told to write it."""
 _SUFFIXES = (".json", ".json.gz")
 
 
@@ -93,9 +95,9 @@ def _of_file(path: Path) -> Answer:
 def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
     """Yield the answers in lines such as ``node7: gpudiag-report 1 ...``; other lines are passed over."""
     for line in stream:
-        if WORD.encode() not in line:
+        if WORD.encode() not in line and SUMMARY.encode() not in line:
             continue
-        prefix = _PREFIX.match(line)
+        prefix = _PREFIX.match(line) or _SUMMARY_PREFIX.match(line)
         if prefix is None:
             raise ReportError(
                 "standard input: a report has no name of a node before it: expected lines such as 'node7: "
@@ -105,6 +107,8 @@ def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
         try:
             for report in reports_in(line):
                 yield Answer(name, summary=summarized(codec.decode(report, f"the report of {name}")))
+            for summary in summaries_in(line):
+                yield Answer(name, summary=summary)
         except CutShortError as error:
             yield Answer(name, 1, NoReport.CUT_SHORT, str(error))
         except OtherVersionError as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from gpudiag.fix import Role
 from gpudiag.fleet.facts import facts_of, figures_of
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.fleet import CauseSummary, Summary
+from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
 from gpudiag.model.report import Broken, Report, Row
 from gpudiag.report import words
 from gpudiag.text import one_line
@@ -40,6 +43,17 @@ def summarized(report: Report) -> Summary:
         facts=facts_of(report),
         figures=figures_of(report),
     )
+
+
+def summaries_in(output: bytes) -> list[Summary]:
+    """Return each different summary that is framed in an output, such as a termination message.
+
+    Raises :class:`gpudiag.model.frame.CutShortError` or :class:`gpudiag.model.frame.OtherVersionError`.
+    """
+    try:
+        return [msgspec.json.decode(json, type=Summary) for json in reports_in(output, SUMMARY)]
+    except msgspec.MsgspecError as error:
+        raise OtherVersionError(f"its summary is not one that this gpudiag reads: {error}") from None
 
 
 def _failed(report: Report, row: Row) -> list[str]:

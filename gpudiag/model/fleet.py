@@ -117,6 +117,12 @@ class EngineOptions(Record):
     """ssh: a file with hosts, or an inventory of Ansible."""
     address: str | None = None
     """Dask: the address of the scheduler, or the path of its file."""
+    image: str | None = None
+    """Kubernetes: the image of the containers that check."""
+    manifest: str | None = None
+    """Kubernetes: a file with the Job that those of the nodes are made of."""
+    run: str = ""
+    """The name of the run, by which an engine finds what a collector that was killed has left."""
 
 
 class Plan(Record):

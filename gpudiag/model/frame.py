@@ -1,8 +1,9 @@
-"""A report on a stream that others write to as well: one line, with a length and a checksum.
+"""A report, or the summary of one, on a stream that others write to as well: one line, with a length and a checksum.
 
 Login shells and hooks of a site print before it, connections break in it, and some engines mix standard error into it.
 ``gpudiag-report 1 BYTES SHA256 TEXT``: TEXT is the JSON of the report, compressed by zlib, in base64; BYTES is its
-length and SHA256 its checksum before base64.
+length and SHA256 its checksum before base64. ``gpudiag-summary 1 ...`` has the JSON of a
+:class:`gpudiag.model.fleet.Summary` in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from gpudiag.errors import GpudiagError
 
 VERSION = 1
 WORD = "gpudiag-report"
-_BEGIN = re.compile(rb"gpudiag-report (\d{1,6}) (?:(\d{1,10}) ([0-9a-f]{64}) ([A-Za-z0-9+/=]*))?")
+SUMMARY = "gpudiag-summary"
+_BEGIN = {
+    word: re.compile(word.encode() + rb" (\d{1,6}) (?:(\d{1,10}) ([0-9a-f]{64}) ([A-Za-z0-9+/=]*))?")
+    for word in (WORD, SUMMARY)
+}
 _LARGEST = 64 << 20
 """The most bytes of a report, as :mod:`gpudiag.model.codec` has it."""
 
@@ -30,21 +35,21 @@ class OtherVersionError(GpudiagError):
     """A frame of a version that this gpudiag does not read."""
 
 
-def framed(report: bytes) -> str:
-    """Return the line for the JSON of a report, with its newline."""
-    packed = zlib.compress(report, 9)
+def framed(json: bytes, word: str = WORD) -> str:
+    """Return the line for the JSON of a report, or of a summary if ``word`` is :data:`SUMMARY`, with its newline."""
+    packed = zlib.compress(json, 9)
     digest = hashlib.sha256(packed).hexdigest()
-    return f"{WORD} {VERSION} {len(packed)} {digest} {base64.b64encode(packed).decode()}\n"
+    return f"{word} {VERSION} {len(packed)} {digest} {base64.b64encode(packed).decode()}\n"
 
 
-def reports_in(output: bytes) -> list[bytes]:
-    """Return the JSON of each different report that is framed in an output.
+def reports_in(output: bytes, word: str = WORD) -> list[bytes]:
+    """Return the JSON of each different report, or summary, that is framed in an output.
 
     Raises :class:`CutShortError` or :class:`OtherVersionError` if there is none that is whole.
     """
     found: dict[bytes, None] = {}
     fault: GpudiagError | None = None
-    for frame in _BEGIN.finditer(output):
+    for frame in _BEGIN[word].finditer(output):
         try:
             found[_content(frame)] = None
         except (CutShortError, OtherVersionError) as error:

@@ -38,11 +38,16 @@ def reserve(paths: Iterable[Path]) -> None:
             raise UsageError(_fault(path, error)) from None
 
 
+def is_termination_message(path: Path) -> bool:
+    """Return whether a file is where a container leaves its last words: ``/dev/termination-log``."""
+    return path.name == "termination-log"
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Write a text or bytes to ``path``; a regular file is replaced as a whole or not at all.
 
-    A file that is replaced keeps its mode and owner. If ``path`` is a link, its target is replaced. A pipe or a device
-    is written directly. Raises :class:`OutputError` if writing fails.
+    A file that is replaced keeps its mode and owner. If ``path`` is a link, its target is replaced. A pipe, a device or
+    a file that is mounted is written directly. Raises :class:`OutputError` if writing fails.
     """
     content = content.encode() if isinstance(content, str) else content
     try:
@@ -60,8 +65,9 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Return True for files that cannot be replaced: pipes and devices."""
-    return path.exists() and not path.is_file()
+    """Return True for files that cannot be replaced: pipes, devices, and files on which another one is mounted, such as
+    the termination log of a container."""
+    return path.exists() and (not path.is_file() or os.path.ismount(path))
 
 
 def _take_over(target: Path, temporary: Path) -> None:

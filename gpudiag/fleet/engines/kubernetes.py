@@ -1,0 +1,265 @@
+"""The engine ``kubernetes``: a Job for each node, by the user's kubectl.
+
+One ``kubectl get`` asks for the Jobs and pods of all nodes at a time. Jobs end by themselves and are removed by the
+cluster if the collector dies; otherwise the collector deletes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from gpudiag.errors import UsageError
+from gpudiag.fleet.engines import EngineOptions, Roster, Rule
+from gpudiag.fleet.kubernetes import manifests
+from gpudiag.fleet.kubernetes.kubectl import Kubectl, explained, fault_of
+from gpudiag.fleet.kubernetes.nodes import JSONPATH, ClusterNode, parsed, roster
+from gpudiag.fleet.kubernetes.pods import CONTAINER, Item, PodState, items_in, newest, state_of
+from gpudiag.fleet.launcher import Done
+from gpudiag.model.fleet import NoReport
+from gpudiag.text import one_line, say
+
+_BATCH = 100
+"""The most Jobs that one kubectl creates or deletes."""
+_LOGS = 8
+"""The most logs that are read at a time: each kubectl takes 45 MB of memory."""
+_CLEANUP_S = 60
+"""How much longer than its node's limit a Job may live, and how long one that ended stays, if nobody deletes it."""
+
+
+@dataclass
+class _Watched:
+    """A Job that is waited for."""
+
+    node: str
+    over: asyncio.Future[PodState]
+    began: float
+    pod: Item | None = None
+    state: PodState = field(default_factory=lambda: PodState("it has no pod yet", NoReport.NOT_STARTED))
+    stuck_since: float | None = None
+
+
+class Engine:
+    """Checks nodes by Jobs in the namespace of the user's kubectl."""
+
+    reasons: Sequence[Rule] = ()
+    most_at_once = 200
+    poll_s = 2.0
+    patience_s = 60.0
+    """How long a pod may be unable to go on, for a reason that seldom passes by itself."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._kubectl = Kubectl(options.options)
+        self._gpus = options.gpus
+        self._run = options.run or "by-hand"
+        self._base = manifests.base_job(options.image, None if options.manifest is None else Path(options.manifest))
+        self._nodes: dict[str, ClusterNode] = {}
+        self._watched: dict[str, _Watched] = {}
+        self._fault = ""
+        """Why the last look at the pods failed."""
+        self._number = 0
+        self._to_create: list[tuple[str, manifests.Document, asyncio.Future[str]]] = []
+        self._finished: list[str] = []
+        self._creating: asyncio.Task[None] | None = None
+        self._logs: asyncio.Semaphore
+
+    async def roster(self, names: tuple[str, ...]) -> Roster:
+        """Return the nodes with these names, or all that have GPUs; raises :class:`UsageError`."""
+        await self._look_at_nodes()
+        await self._refuse_missing_rights()
+        return roster(self._nodes, names, self._gpus, manifests.tolerations(self._base))
+
+    async def _look_at_nodes(self) -> None:
+        done = await self._kubectl("get", "nodes", "-o", JSONPATH)
+        if fault := fault_of(done):
+            raise UsageError(f"{fault}.")
+        self._nodes = parsed(done.output.decode(errors="replace"))
+
+    async def _refuse_missing_rights(self) -> None:
+        """Raise :class:`UsageError` if this user may not do what a check needs."""
+        rights = (("create", "jobs.batch"), ("delete", "jobs.batch"), ("list", "pods"), ("get", "pods", "log"))
+        answers = await asyncio.gather(
+            *(
+                self._kubectl("auth", "can-i", *right[:2], *(f"--subresource={word}" for word in right[2:]))
+                for right in rights
+            )
+        )
+        missing = [
+            " ".join((right[0], "/".join(right[1:])))
+            for right, answer in zip(rights, answers, strict=True)
+            if answer.output.split()[:1] == [b"no"]
+        ]
+        if missing:
+            raise UsageError(
+                f"this user of the cluster may not {', '.join(missing)} in this namespace: 'gpudiag fleet manifest "
+                "rbac' prints the role that is needed, and --engine-option=--namespace=NAME takes another namespace."
+            )
+
+    @contextlib.asynccontextmanager
+    async def opened(self, nodes: Sequence[str], deadline_s: float) -> AsyncIterator[None]:
+        """Watch the pods of this run, and delete its Jobs at the end, also those of a collector that was killed."""
+        del nodes, deadline_s
+        if not self._nodes:
+            await self._look_at_nodes()
+        self._logs = asyncio.Semaphore(_LOGS)
+        selector = f"{manifests.RUN_LABEL}={self._run}"
+        deletion = ("delete", "jobs", "-l", selector, "--ignore-not-found", "--wait=false")
+        if fault := fault_of(await self._kubectl(*deletion)):
+            raise UsageError(f"{fault}.")
+        watching = asyncio.ensure_future(self._watch(selector))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, *filter(None, [self._creating]), return_exceptions=True)
+            if fault := fault_of(await self._kubectl(*deletion)):
+                say(f"gpudiag: Jobs may be left over: {fault}. To delete them: kubectl {' '.join(deletion[:4])}")
+
+    async def run(self, node: str, argv: Sequence[str], deadline_s: float, given: bytes | None = None) -> Done:
+        """Run a command on a node; raises nothing of the engine."""
+        began = time.monotonic()
+        self._number += 1
+        name = f"gpudiag-{self._run}-{self._number}"
+
+        def done(state: PodState, output: bytes = b"") -> Done:
+            seconds = time.monotonic() - began
+            return Done(state.exit_status, output, state.text, seconds, reason=state.reason)
+
+        if given is not None:
+            return done(PodState("a pod takes nothing along: --ship is for ssh and Slurm", NoReport.NOT_STARTED))
+        gpus = self._nodes[node].allocatable_gpus if self._gpus is None else self._gpus
+        job = manifests.placed(
+            self._base, name, node, argv, gpus=gpus, labels={"app": CONTAINER, manifests.RUN_LABEL: self._run}
+        )
+        job["spec"]["activeDeadlineSeconds"] = math.ceil(deadline_s) + _CLEANUP_S
+        job["spec"].setdefault("ttlSecondsAfterFinished", 10 * _CLEANUP_S)
+        if fault := await self._create(name, job):
+            refused = "forbidden" in fault.lower()
+            return done(PodState(fault, NoReport.REFUSED if refused else NoReport.NOT_STARTED))
+        watched = _Watched(node, asyncio.get_running_loop().create_future(), time.monotonic())
+        self._watched[name] = watched
+        try:
+            state = await asyncio.wait_for(watched.over, deadline_s)
+        except asyncio.TimeoutError:
+            state = watched.state
+            if self._fault:
+                state = PodState(f"kubectl does not answer any more: {self._fault}", NoReport.LOST)
+        finally:
+            del self._watched[name]
+        output = b""
+        if watched.pod is not None and watched.pod.has_begun:
+            output, state = await self._log(watched.pod, state)
+        self._finished.append(name)
+        return done(state, output)
+
+    async def _log(self, pod: Item, state: PodState) -> tuple[bytes, PodState]:
+        """Return the log of a pod and its termination message, and its state with what went wrong."""
+        async with self._logs:
+            done = await self._kubectl("logs", pod.metadata.name, "-c", CONTAINER)
+        terminated = pod.container.terminated
+        message = terminated.message.encode() if terminated is not None else b""
+        fault = fault_of(done)
+        text = f"{state.text}; its log cannot be read: {fault}" if fault else state.text
+        return done.output + b"\n" + message, replace(state, text=text)
+
+    async def _create(self, name: str, job: manifests.Document) -> str:
+        """Create a Job together with those that others ask for now; return why it was not created, or ""."""
+        created: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._to_create.append((name, job, created))
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.ensure_future(self._create_all())
+        return await created
+
+    async def _create_all(self) -> None:
+        while self._to_create:
+            batch, self._to_create = self._to_create[:_BATCH], self._to_create[_BATCH:]
+            items = {"apiVersion": "v1", "kind": "List", "items": [job for _, job, _ in batch]}
+            done = await self._kubectl(
+                "create", "-f", "-", "--validate=false", "-o", "name", given=json.dumps(items).encode()
+            )
+            created = {line.rpartition("/")[2] for line in done.output.decode(errors="replace").split()}
+            errors = done.errors.splitlines()
+            for name, _, future in batch:
+                if not future.done():
+                    line = next((line for line in errors if f'"{name}"' in line), "")
+                    fault = explained(line) if line else fault_of(done) or "kubectl did not say that it was created"
+                    future.set_result("" if name in created else fault)
+
+    async def _watch(self, selector: str) -> None:
+        """Look at the Jobs and pods of this run, and end the wait for those that are over or cannot go on."""
+        while True:
+            await asyncio.sleep(self.poll_s)
+            await self._delete_finished()
+            if not self._watched:
+                continue
+            asked = dict(self._watched)
+            done = await self._kubectl("get", "jobs,pods", "-l", selector, "-o", "json")
+            self._fault = fault_of(done)
+            if self._fault:
+                continue
+            try:
+                items = items_in(done.output)
+            except msgspec.MsgspecError as error:
+                self._fault = f"'kubectl get jobs,pods' printed no list: {error}"
+                continue
+            jobs = {item.metadata.name: item for item in items if item.kind == "Job"}
+            pods = newest(item for item in items if item.kind == "Pod")
+            for name, watched in asked.items():
+                self._look(name, watched, jobs.get(name), pods.get(name))
+            await self._ask_events(asked)
+
+    def _look(self, name: str, watched: _Watched, job: Item | None, pod: Item | None) -> None:
+        """Note what a Job does now."""
+        failed = job.condition("Failed") if job is not None else None
+        if pod is not None:
+            watched.state = state_of(pod)
+            if pod.spec.nodeName not in ("", watched.node):
+                text = f"its pod was scheduled on {pod.spec.nodeName}: something changed the affinity of {name}"
+                watched.state = PodState(text, NoReport.NOT_STARTED, is_over=True)
+            watched.pod = pod
+        elif failed is not None and failed.status == "True":
+            late = failed.reason == "DeadlineExceeded"
+            text = one_line(f"{failed.reason}: {failed.message}")
+            watched.state = PodState(text, NoReport.TIMED_OUT if late else NoReport.LOST, is_over=True)
+        elif job is None:
+            watched.state = PodState(f"its Job {name} was deleted by somebody", NoReport.LOST, is_over=True)
+        elif watched.pod is not None:
+            watched.state = PodState("its pod was deleted by somebody", NoReport.LOST, is_over=True)
+        now = time.monotonic()
+        if not watched.state.is_stuck:
+            watched.stuck_since = None
+        elif watched.stuck_since is None:
+            watched.stuck_since = now
+        is_hopeless = watched.stuck_since is not None and now - watched.stuck_since > self.patience_s
+        if (watched.state.is_over or is_hopeless) and not watched.over.done():
+            watched.over.set_result(watched.state)
+
+    async def _ask_events(self, asked: dict[str, _Watched]) -> None:
+        """End the wait for Jobs that get no pod, and find out why: a quota, a policy for pods, a missing account."""
+        late = time.monotonic() - self.patience_s
+        without = {name: watched for name, watched in asked.items() if watched.pod is None and watched.began < late}
+        if not without:
+            return
+        done = await self._kubectl(
+            *("get", "events", "--field-selector", "involvedObject.kind=Job", "-o"),
+            'jsonpath={range .items[*]}{.involvedObject.name}{"\\t"}{.reason}: {.message}{"\\n"}{end}',
+        )
+        events = dict(line.split("\t", 1) for line in done.output.decode(errors="replace").splitlines() if "\t" in line)
+        for name, watched in without.items():
+            if not watched.over.done():
+                text = events.get(name, f"its Job got no pod within {self.patience_s:.0f} s")
+                watched.over.set_result(PodState(one_line(text), NoReport.NOT_STARTED, is_over=True))
+
+    async def _delete_finished(self) -> None:
+        """Delete the Jobs whose answers were taken, so that each look at the pods lists only what still runs."""
+        while self._finished:
+            names, self._finished = self._finished[:_BATCH], self._finished[_BATCH:]
+            await self._kubectl("delete", "jobs", *names, "--ignore-not-found", "--wait=false")
