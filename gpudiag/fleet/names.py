@@ -36,6 +36,8 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
             raise UsageError(f"{one_line(word)!r} is not a list of nodes such as node[1-3],login: {error}.") from None
         if len(names) + len(nodes) > MOST:
             raise UsageError(f"{one_line(word)!r} names more than {MOST:,} nodes; check a part of them at a time.")
+        if not nodes:
+            raise UsageError(f"{one_line(word)!r} names no node.")
         for name in nodes:
             if not is_name(name):
                 raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import threading
+import zlib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ _MOST_VALUES = 1 << 23
 _DEEPEST = 100
 """The most levels of nested lists and objects; a reading has fewer than ten."""
 
+_GZIP = b"\x1f\x8b"
 _SIGNALS = range(1, 65)
 
 _converting = threading.Lock()
@@ -131,12 +133,15 @@ def _with_names_of_today(report: Report) -> Report:
 
 
 def load(path: Path) -> Report:
-    """Return the report at ``path``, a report or a bundle; raises :class:`ReportError` if it cannot be read."""
+    """Return the report at ``path``: a report, as it is or compressed by gzip, or a bundle.
+
+    Raises :class:`ReportError` if it cannot be read.
+    """
     return decode(content_of(path), str(path))
 
 
 def content_of(path: Path) -> bytes:
-    """Return the JSON of the report at ``path``, a report or a bundle; raises :class:`ReportError`."""
+    """Return the JSON of what :func:`load` reads at ``path``; raises :class:`ReportError`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -147,7 +152,21 @@ def content_of(path: Path) -> bytes:
             raise ReportError(f"{path}: not a report of gpudiag: it is larger than {_LARGEST >> 20} MiB.")
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    if content.startswith(_GZIP):
+        return _unpacked(content, path)
     return archive.report_in(content, str(path), _LARGEST) if content.startswith(archive.MAGIC) else content
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    """Return what is compressed by gzip, as the reports of a fleet are."""
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        plain = unpacker.decompress(content, _LARGEST)
+    except zlib.error as error:
+        raise ReportError(f"{path}: cannot be unpacked: {error}") from None
+    if not unpacker.eof:
+        raise ReportError(f"{path}: cut short, or larger than {_LARGEST >> 20} MiB when it is unpacked.")
+    return plain
 
 
 def schema() -> dict[str, Any]:
