@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _FIRST = ("summary", "table", "json", "markdown", "junit")
 FORMATS = (*_FIRST, *(module.name for module in pkgutil.iter_modules(formats.__path__) if module.name not in _FIRST))
 
+FRAME = "frame"
+"""The format in which a node sends its report to a fleet: see :mod:`gpudiag.model.frame`. Nobody reads it."""
+
 
 def _module(format_: str) -> Any:
     return importlib.import_module(f"{formats.__name__}.{format_}")
@@ -44,12 +47,17 @@ def suffix_of(format_: str) -> str:
 
 
 def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False, head: bool = False) -> str:
-    """Return ``report`` in one of :data:`FORMATS`, with a final newline.
+    """Return ``report`` in one of :data:`FORMATS` or in :data:`FRAME`, with a final newline.
 
     Only the table uses ``width`` (columns) and ``color``. ``verbose`` adds where operations ran and more of the log of
     broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis, as they always
     do if only a log was looked at.
     """
+    if format_ == FRAME:
+        from gpudiag.model.codec import encoded
+        from gpudiag.model.frame import framed
+
+        return framed(encoded(report))
     if format_ not in FORMATS:
         raise ValueError(f"no format is called {format_!r}")
     head = head or report.is_log_alone

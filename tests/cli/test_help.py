@@ -14,7 +14,7 @@ from gpudiag.cli.help import OTHERS, Command, groups
 
 def shown(name: str, width: int) -> str:
     """Return the help of a command, or of gpudiag itself, in ``width`` columns."""
-    arguments = [name, "--help"] if name else ["--help"]
+    arguments = [*name.split(), "--help"]
     return CliRunner().invoke(cli, arguments, prog_name="gpudiag", terminal_width=width).stdout
 
 
