@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from gpudiag.fleet.summary import summarized
 from gpudiag.model import frame
@@ -13,6 +16,23 @@ from gpudiag.model.diagnosis import Confidence, Diagnosis, RootCause, Stage
 from gpudiag.model.fleet import Answer, NoReport
 from gpudiag.model.report import Report, conclude
 from reports import GPUS, passed, report, row
+
+
+def require(*packages_of_commands: str) -> None:
+    """Skip a test whose servers are not installed, or fail it in CI, whose script installs them.
+
+    Each argument is ``COMMAND:PACKAGE``, the package of Debian. Debian's daemons are in /usr/sbin, which a user may lack
+    in ``PATH``.
+    """
+    path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"
+    missing = [
+        package
+        for command, _, package in (pair.partition(":") for pair in packages_of_commands)
+        if shutil.which(command, path=path) is None
+    ]
+    if missing:
+        reason = f"needs apt-get install --no-install-recommends {' '.join(missing)}"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
 def healthy() -> Report:
