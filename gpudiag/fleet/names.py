@@ -58,6 +58,13 @@ def fold(names: Iterable[str]) -> str:
     return ",".join([*folded, *map(one_line, other)])
 
 
+def hostlist(names: Iterable[str]) -> str:
+    """Return names of nodes as a list that Slurm reads, too: ``rack1n[1-4],rack2n[1-4]``, a word has one bracket."""
+    nodes = _node_set().fromlist(list(names))
+    nodes.fold_axis = (-1,)
+    return str(nodes)
+
+
 def _node_set() -> Any:
     """Return ClusterShell's class of lists of nodes; raises :class:`UsageError` if it is not installed."""
     try:
