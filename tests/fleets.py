@@ -21,8 +21,8 @@ from reports import GPUS, passed, report, row
 def require(*packages_of_commands: str) -> None:
     """Skip a test whose servers are not installed, or fail it in CI, whose script installs them.
 
-    Each argument is ``COMMAND:PACKAGE``, the package of Debian. Debian's daemons are in /usr/sbin, which a user may lack
-    in ``PATH``.
+    Each argument is ``COMMAND:PACKAGE``, the package of Debian. Debian's daemons are in /usr/sbin, which a user may
+    lack in ``PATH``.
     """
     path = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"
     missing = [

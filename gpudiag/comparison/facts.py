@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
 from gpudiag.comparison.likeness import is_loose, is_same
 from gpudiag.model.change import Change, ChangeSubject
-from gpudiag.model.facts import MOMENTARY, Distribution, FactFamily, Facts, NvmlDevice, Unknown
+from gpudiag.model.fact_names import PASSING_VARIABLES, SAID_BY_ANOTHER, Place, lasting_fields
+from gpudiag.model.facts import Distribution, FactFamily, Facts, NvmlDevice, Unknown
 
 IDENTITY: Mapping[type, tuple[tuple[str, ...], ...]] = {
     NvmlDevice: (("uuid",), ("pci_bus_id",)),
@@ -27,68 +27,8 @@ IDENTITY: Mapping[type, tuple[tuple[str, ...], ...]] = {
 _LABELS: Mapping[type, str] = {NvmlDevice: "GPU {pci_bus_id}"}
 """The labels of records that are not named by their identity."""
 
-_NAMES = {
-    "system.os": "operating system",
-    "system.machine": "processor",
-    "system.libc": "C library",
-    "system.python": "Python",
-    "system.hostname": "host",
-    "system.executable": "interpreter",
-    "system.prefix": "environment of Python",
-    "tensorflow.module_path": "file of TensorFlow",
-    "driver.kernel_module": "driver",
-    "driver.libcuda_path": "file of libcuda",
-    "driver.libcuda_error": "error of libcuda",
-    "driver.cuda_version": "CUDA of the driver",
-    "driver.modules": "kernel module",
-    "nvml.driver_version": "driver by NVML",
-    "nvml.cuda_version": "CUDA by NVML",
-    "nvml.error": "error of NVML",
-    "device_nodes.pci_gpus": "GPU on the PCI bus",
-    "device_nodes.bound": "kernel driver of",
-    "environment.variables": "",
-    "environment.set_by_python": "set by Python:",
-    "container.runtime": "container",
-    "container.image": "image of the container",
-    "cuda.uuids": "GPU by CUDA",
-}
-"""The names of facts for which the words of the field are not clear."""
-
 _ORDERED = frozenset({"libraries.runpath", "cuda.uuids"})
 """Lists whose order matters."""
-
-_SAID_BY_ANOTHER = frozenset({"libraries.search_path", "libraries.opener"})
-"""Facts that follow from others, such as LD_LIBRARY_PATH or TensorFlow's file."""
-
-_PASSING_VARIABLES = re.compile(r"GPUDIAG_.*|SLURM_JOB_ID|PYTEST_XDIST_WORKER")
-"""Variables that differ from job to job, or are settings of gpudiag itself."""
-
-_UNNAMED = ("version", "path")
-"""Fields of a record in a list whose name is not shown beside that of the record."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A path in the facts, and its name for people."""
-
-    path: str = ""
-    label: str = ""
-    """The name of the record in a list, or of the key, that contains this place."""
-    field: str = ""
-
-    def at(self, field: str) -> _Place:
-        return _Place(f"{self.path}.{field}".lstrip("."), self.label, field)
-
-    def of(self, key: str, label: str = "") -> _Place:
-        """Return the place of an element; a record with a ``label`` is named by it alone, without its list."""
-        words = self.field.replace("_", " ")
-        inside = f"{self.label} {words}" if self.label else "" if label else _NAMES.get(self.path, words)
-        return _Place(f"{self.path}[{key}]", f"{inside} {label or key}".strip())
-
-    @property
-    def name(self) -> str:
-        words = "" if self.field in _UNNAMED and self.label else self.field.replace("_", " ")
-        return _NAMES.get(self.path) or f"{self.label} {words}".strip()
 
 
 @dataclass(frozen=True)
@@ -113,15 +53,15 @@ class _Value:
 
 def changes(old: Facts, new: Facts, old_plain: Any = None, new_plain: Any = None) -> Iterator[Change]:
     """Yield the differences; the plain facts are the JSON from which a report was loaded."""
-    yield from _walk(_Place(), _Value(old, old_plain), _Value(new, new_plain))
+    yield from _walk(Place(), _Value(old, old_plain), _Value(new, new_plain))
 
 
-def _walk(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
+def _walk(place: Place, old: _Value, new: _Value) -> Iterator[Change]:
     a, b = old.value, new.value
-    if place.path in _SAID_BY_ANOTHER:
+    if place.path in SAID_BY_ANOTHER:
         return
     if isinstance(a, msgspec.Struct) and type(a) is type(b):
-        for field in _lasting_fields(type(a)):
+        for field in lasting_fields(type(a)):
             if old.has(field) and new.has(field):
                 yield from _walk(place.at(field), old[field], new[field])
     elif isinstance(a, dict) and isinstance(b, dict):
@@ -132,7 +72,7 @@ def _walk(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
         yield _change(place, a, b)
 
 
-def _list(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
+def _list(place: Place, old: _Value, new: _Value) -> Iterator[Change]:
     before, after = old.elements(), new.elements()
     if any(isinstance(side.value, msgspec.Struct) for side in (*before, *after)):
         for gone, come in _paired(before, after):
@@ -147,7 +87,7 @@ def _list(place: _Place, old: _Value, new: _Value) -> Iterator[Change]:
 
 
 def _keyed(
-    place: _Place, old: dict[str, _Value], new: dict[str, _Value], said: Callable[[object], str]
+    place: Place, old: dict[str, _Value], new: dict[str, _Value], said: Callable[[object], str]
 ) -> Iterator[Change]:
     """Yield the changes of a dictionary, or of a list whose elements are their own keys and need no text."""
     unmatched = [key for key in new if key not in old]
@@ -164,9 +104,9 @@ def _keyed(
 
 
 def _both(
-    place: _Place, old: _Value | None, new: _Value | None, said: Callable[[object], str] | None = None
+    place: Place, old: _Value | None, new: _Value | None, said: Callable[[object], str] | None = None
 ) -> Iterator[Change]:
-    if _PASSING_VARIABLES.fullmatch(place.label) and place.path.startswith("environment."):
+    if PASSING_VARIABLES.fullmatch(place.label) and place.path.startswith("environment."):
         return
     if old is not None and new is not None:
         yield from _walk(place, old, new)
@@ -176,7 +116,7 @@ def _both(
     yield Change(ChangeSubject.FACT, place.name, there[0], there[1], path=place.path)
 
 
-def _change(place: _Place, old: object, new: object) -> Change:
+def _change(place: Place, old: object, new: object) -> Change:
     size = place.path.endswith("_bytes")
     name = place.name.removesuffix(" bytes") if size else place.name
     if place.label and place.field == "version" and (old is None or new is None):
@@ -247,14 +187,3 @@ def _is_itself(first: Any, two: Any, way: tuple[str, ...], *, surely: bool) -> b
     """Return whether two records agree in the fields of ``way``; ``surely``: placeholders do not count as equal."""
     pairs = [(getattr(first, name), getattr(two, name)) for name in way] if type(first) is type(two) else []
     return bool(pairs) and all(a == b if surely else is_same(a, b) for a, b in pairs)
-
-
-@cache
-def _lasting_fields(kind: type) -> tuple[str, ...]:
-    """Return the fields of a record that do not change from moment to moment."""
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(name for name in kind.__struct_fields__ if not _is_momentary(hints[name]))  # type: ignore[attr-defined]
-
-
-def _is_momentary(hint: Any) -> bool:
-    return any((getattr(meta, "extra", None) or {}).get(MOMENTARY) for meta in getattr(hint, "__metadata__", ()))

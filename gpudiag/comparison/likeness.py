@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
+from gpudiag.model.fact_names import TEMPORARY, without_temporary
 from gpudiag.model.facts import SLOW_S
 
 _PLACEHOLDER = re.compile(
     r"<[^<>\s]{1,40}(?: out)?>|\b(?:GPU|MIG)-(?:uuid-[a-z]{1,3}|\d{1,3})(?![\w-])|(?<![^:\s'\"=])~(?=[/:]|$)"
 )
 """The placeholder that ``--mask`` puts in place of a name, a path or a UUID; it was ``GPU-1`` for a UUID once."""
-_TEMPORARY = re.compile(
-    r"/(?:tmp\.\w{6,}|tmp[a-z0-9_]{8}|gpudiag-sim-\w+|_MEI\w{6}|pytest-of-[^/:]+/pytest-\d+(?:/[^/:]+)?)(?=[/:\s'\"]|$)"
-)
-"""Folders whose names differ in each run: those of mktemp, of Python's tempfile, of simulated machines."""
 _NEARLY = 64
 """Relative difference up to which sizes are equal: a kernel reserves a little more or less memory."""
 
@@ -23,7 +20,7 @@ def is_same(old: object, new: object, *, unit: str = "") -> bool:
     if old == new:
         return True
     if isinstance(old, str) and isinstance(new, str):
-        old, new = _lasting(old), _lasting(new)
+        old, new = without_temporary(old), without_temporary(new)
         return old == new or _fits(old, new) or _fits(new, old)
     if unit == "seconds" and isinstance(old, float) and isinstance(new, float):
         return max(old, new) < SLOW_S or max(old, new) < 2 * min(old, new)
@@ -34,11 +31,7 @@ def is_same(old: object, new: object, *, unit: str = "") -> bool:
 
 def is_loose(text: str) -> bool:
     """Return whether a text can be equal to a different one, because a part is a placeholder or differs in each run."""
-    return bool(_PLACEHOLDER.search(text) or _TEMPORARY.search(text))
-
-
-def _lasting(text: str) -> str:
-    return _TEMPORARY.sub("/<temporary>", text)
+    return bool(_PLACEHOLDER.search(text) or TEMPORARY.search(text))
 
 
 def _fits(masked: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
@@ -40,7 +41,21 @@ def gather(root: Path = Path("/")) -> SystemFacts:
         sudo=shutil.which("sudo") is not None,
         python_environment=python_environment.gather(),
         started_by=starters.names(os.environ, _unit(root)),
+        bios=_of_firmware(root, "bios_version", "bios_date"),
+        product=_of_firmware(root, "sys_vendor", "product_name"),
     )
+
+
+def _of_firmware(root: Path, *names: str) -> str:
+    """Return what the firmware says of the machine, in one line; "" on machines without DMI, such as most of ARM.
+
+    These files can be read by everybody, the serial numbers beside them by root alone. A simulated machine has none.
+    """
+    texts = []
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            texts.append(" ".join((root / "sys/class/dmi/id" / name).read_text(errors="replace").split())[:80])
+    return printable(" ".join(filter(None, texts)))
 
 
 def _unit(root: Path) -> str:

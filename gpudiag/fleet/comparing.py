@@ -1,10 +1,40 @@
-"""Compares two runs of a fleet, such as before and after an upgrade."""
+"""Compares two runs of a fleet, such as before and after an upgrade.
+
+Nodes are paired by name and GPUs by node and place, so that what differs between nodes is no change.
+"""
 
 from __future__ import annotations
 
+import math
+import statistics
+from array import array
+from collections.abc import Iterator, Sequence
+
+from gpudiag.fleet.facts import COUNTS, TEMPERATURE, order, tells_by_absence
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.model.fleet import NodeChange, NodeRow, NodeVerdict
+from gpudiag.fleet.separation import ABSENT
+from gpudiag.model.fleet import FactChange, FigureChange, NodeChange, NodeRow, NodeVerdict
+
+LEAST_PART = 0.02
+"""A change of a figure that is smaller does not count, however many GPUs were compared."""
+SIGMAS = 5.0
+"""A change that is not so many times as large as its standard error may be noise, as of one GPU."""
+LEAST_GPUS = 3
+MOST_FACTS = 50
+"""The most changed facts of a report."""
+_LEAST_NODES = 0.5
+"""A fact changed for most nodes if it changed in the same way on this part of those that had its old value."""
+_MOST_NAMED = 5_000
+
+_GOOD_FIRST = (
+    NodeVerdict.PASS,
+    NodeVerdict.NOT_VERIFIED,
+    NodeVerdict.NO_REPORT,
+    NodeVerdict.FLAKY,
+    NodeVerdict.BROKEN,
+    NodeVerdict.FAIL,
+)
 
 
 def changes(old: NodeTable, new: NodeTable) -> tuple[NodeChange, ...]:
@@ -13,13 +43,132 @@ def changes(old: NodeTable, new: NodeTable) -> tuple[NodeChange, ...]:
     for name in dict.fromkeys([*old.names, *new.names]):
         before, after = (table.row(table.number[name]) if name in table.number else None for table in (old, new))
         if before is None or after is None or (before.verdict, before.label) != (after.verdict, after.label):
-            worse = after is not None and after.verdict is not NodeVerdict.PASS
-            found.setdefault((_words(before), _words(after), worse), []).append(name)
+            found.setdefault((_words(before), _words(after), _is_worse(before, after)), []).append(name)
     ordered = sorted(found.items(), key=lambda item: (not item[0][2], -len(item[1]), item[0]))
     return tuple(NodeChange(was, now, fold(names), len(names), worse) for (was, now, worse), names in ordered)
+
+
+def _is_worse(before: NodeRow | None, after: NodeRow | None) -> bool:
+    """Return whether a node got worse: a node that fails for another reason did, and so did one of which less is known
+    than before."""
+    if after is None or after.verdict is NodeVerdict.PASS:
+        return False
+    if before is None:
+        return True
+    if NodeVerdict.NO_REPORT in (before.verdict, after.verdict):
+        return before.verdict is not after.verdict
+    rank, rank_before = _GOOD_FIRST.index(after.verdict), _GOOD_FIRST.index(before.verdict)
+    return rank > rank_before or (rank == rank_before and after.verdict is not NodeVerdict.NOT_VERIFIED)
 
 
 def _words(row: NodeRow | None) -> str:
     if row is None:
         return "not asked"
     return f"{row.verdict.value} {row.label}".rstrip()
+
+
+def figure_changes(old: NodeTable, new: NodeTable) -> tuple[FigureChange, ...]:
+    """Return each figure of each model of GPUs before and after, those that changed by more than noise first.
+
+    Only GPUs that have the figure in both runs are compared. Counts of errors are left out: they only grow.
+    """
+    found = []
+    for (model, figure), column in new.figures.items():
+        before = old.figures.get((model, figure))
+        if before is None or figure in COUNTS.values():
+            continue
+        earlier = _by_gpu(old, before)
+        pairs = [(earlier[gpu], value) for gpu, value in _by_gpu(new, column).items() if earlier.get(gpu)]
+        if len(pairs) >= LEAST_GPUS:
+            found.append(_change(model, figure, pairs))
+    return tuple(sorted(found, key=lambda one: (not one.counts, not one.worse, one.model, one.figure)))
+
+
+def _by_gpu(table: NodeTable, column: tuple[array[int], array[int], array[float]]) -> dict[tuple[str, int], float]:
+    numbers, places, values = column
+    return {(table.names[number], place): value for number, place, value in zip(numbers, places, values, strict=True)}
+
+
+def _change(model: str, figure: str, pairs: list[tuple[float, float]]) -> FigureChange:
+    """Return by how much the GPUs changed; the standard error is that of a median of normal deviates."""
+    parts = [after / before - 1 for before, after in pairs]
+    change = statistics.median(parts)
+    spread = 1.4826 * statistics.median(abs(part - change) for part in parts)
+    error = 1.2533 * spread / math.sqrt(len(parts))
+    counts = abs(change) >= LEAST_PART and abs(change) > SIGMAS * error
+    return FigureChange(
+        model,
+        figure,
+        statistics.median(before for before, _ in pairs),
+        statistics.median(after for _, after in pairs),
+        round(change, 5),
+        round(error, 5),
+        len(pairs),
+        counts,
+        counts and (change > 0) == (figure == TEMPERATURE),
+    )
+
+
+def fact_changes(old: NodeTable, new: NodeTable) -> tuple[FactChange, ...]:
+    """Return facts that changed in the same way on most nodes that had the old value, and which nodes were left behind.
+
+    Facts that changed on exactly the same nodes are one, named by the fact that people look at first.
+    """
+    both = [name for name in new.names if _has_report(old, name) and _has_report(new, name)]
+    before, after = _Columns(old, both), _Columns(new, both)
+    together: dict[bytes, list[FactChange]] = {}
+    for fact in sorted(before.values.keys() & after.values.keys(), key=order):
+        for nodes, change in _changed(fact, both, before.of(fact), after.of(fact)):
+            together.setdefault(nodes, []).append(change)
+    found = []
+    for first, *rest in together.values():
+        same = tuple(f"{one.fact} {one.old} -> {one.new}" for one in rest)
+        found.append(
+            FactChange(first.fact, first.old, first.new, first.number, first.had, first.kept, first.kept_number, same)
+        )
+    found.sort(key=lambda one: (-one.number, order(one.fact), one.old))
+    return tuple(found[:MOST_FACTS])
+
+
+def _has_report(table: NodeTable, name: str) -> bool:
+    return name in table.number and table.row(table.number[name]).reason is None
+
+
+class _Columns:
+    """The facts of some nodes of a table, one fact at a time: all of 100,000 nodes would need a gigabyte."""
+
+    def __init__(self, table: NodeTable, names: Sequence[str]) -> None:
+        self.size = len(names)
+        self.place = {table.number[name]: index for index, name in enumerate(names)}
+        self.values: dict[str, dict[str, array[int]]] = {}
+        for (fact, value), numbers in table.facts.items():
+            self.values.setdefault(fact, {})[value] = numbers
+
+    def of(self, fact: str) -> list[str | None]:
+        """Return the value of each node; None where it has none."""
+        column: list[str | None] = [None] * self.size
+        for value, numbers in self.values[fact].items():
+            for number in numbers:
+                index = self.place.get(number)
+                if index is not None:
+                    column[index] = value
+        return column
+
+
+def _changed(
+    fact: str, names: list[str], before: Sequence[str | None], after: Sequence[str | None]
+) -> Iterator[tuple[bytes, FactChange]]:
+    """Yield the changes of a fact that most nodes with its old value have in common, each with its nodes."""
+    by_values: dict[tuple[str, str], array[int]] = {}
+    had: dict[str, int] = {}
+    for index, (was, now) in enumerate(zip(before, after, strict=True)):
+        if (was is None or now is None) and (not tells_by_absence(fact) or was is now):
+            continue
+        values = was or ABSENT, now or ABSENT
+        had[values[0]] = had.get(values[0], 0) + 1
+        by_values.setdefault(values, array("I")).append(index)
+    for (was, now), nodes in by_values.items():
+        if was != now and len(nodes) >= 2 and len(nodes) >= _LEAST_NODES * had[was]:
+            kept = by_values.get((was, was), array("I"))
+            listed = fold(names[index] for index in kept) if len(kept) <= _MOST_NAMED else ""
+            yield nodes.tobytes(), FactChange(fact, was, now, len(nodes), had[was], listed, len(kept))

@@ -22,6 +22,7 @@ def merged(source: Source, *, against: Source | None = None, allow_missing: int 
     ``against`` is an older run, and ``allow_missing`` how many nodes may lack a report before the exit status says so.
     """
     table = NodeTable.of(source)
+    before = None if against is None else NodeTable.of(against)
     rows = table.rows()
     counts = Counter(row.verdict for row in rows)
     return FleetReport(
@@ -41,7 +42,9 @@ def merged(source: Source, *, against: Source | None = None, allow_missing: int 
         drift=drift.drift(table),
         actions=actions.summed(table),
         against="" if against is None else against.origin,
-        changes=() if against is None else comparing.changes(NodeTable.of(against), table),
+        changes=() if before is None else comparing.changes(before, table),
+        fact_changes=() if before is None else comparing.fact_changes(before, table),
+        figure_changes=() if before is None else comparing.figure_changes(before, table),
         racks=dict(source.racks),
     )
 

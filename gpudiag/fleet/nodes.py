@@ -7,12 +7,15 @@ the columns of what it has.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gpudiag.fix import Action
 from gpudiag.fleet.sources import Source
 from gpudiag.model.fleet import Answer, NodeRow, NodeVerdict, NoReport, Summary
 from gpudiag.model.report import Verdict
+
+MOST_VALUES = 5000
+_WORST_FIRST = list(NodeVerdict)
 
 
 class NodeTable:
@@ -22,12 +25,18 @@ class NodeTable:
         self.names: list[str] = []
         self.number: dict[str, int] = {}
         self.facts: dict[tuple[str, str], array[int]] = {}
-        """The numbers of the nodes that have a fact: by its name and value."""
+        """The numbers of the nodes that have a fact: by its name and value. A fact with more than :data:`MOST_VALUES`
+        values tells nodes apart, not groups of them, and is left out."""
         self.labels: dict[str, array[int]] = {}
-        """The numbers of the nodes that have a cause or a finding, whatever their verdict."""
+        """The numbers of the nodes that have a cause or a finding, whatever their verdict. A node that has it in
+        several attempts is there several times."""
         self.figures: dict[tuple[str, str], tuple[array[int], array[int], array[float]]] = {}
         """By model of GPU and name of the figure: numbers of nodes, places of GPUs, values."""
-        self.actions: dict[Action, array[int]] = {}
+        self.actions: dict[tuple[str, str, str], array[int]] = {}
+        """The numbers of the nodes for which something has to be done: by the kind of the action, the place where it is
+        done, and its command or, if it has none, its sentence. A node may be there several times."""
+        self._values: Counter[str] = Counter()
+        """The number of values of each fact; more than :data:`MOST_VALUES` if it was left out."""
         self._rows: list[NodeRow | None] = []
         self._racks = dict(racks or {})
         for name in asked:
@@ -42,14 +51,20 @@ class NodeTable:
         return table
 
     def add(self, answer: Answer) -> None:
-        """Take the answer of one attempt; a later attempt with a report stands for the node."""
+        """Take the answer of one attempt.
+
+        Facts and figures are those of the node's first report, as every node was asked then and only some again. Causes
+        and actions are those of all its reports: a node that is FLAKY failed for a reason, too.
+        """
         number = self.number.get(answer.node)
         if number is None:
             number = self._add_name(answer.node)
         before = self._rows[number]
         self._rows[number] = _row(answer, before)
-        if answer.summary is not None and (before is None or before.verdict is NodeVerdict.NO_REPORT):
-            self._add_columns(number, answer.summary)
+        if answer.summary is not None:
+            self._add_causes(number, answer.summary)
+            if before is None or before.verdict is NodeVerdict.NO_REPORT:
+                self._add_columns(number, answer.summary)
 
     def rows(self) -> tuple[NodeRow, ...]:
         """Return a row for each node; one that nothing is known of gave no answer."""
@@ -73,17 +88,32 @@ class NodeTable:
         if number == len(self.names):
             self.names.append(name)
             self._rows.append(None)
+            if rack := self._racks.get(name):
+                self._add_fact(number, "rack", rack)
         return number
 
-    def _add_columns(self, number: int, summary: Summary) -> None:
-        for name, value in summary.facts.items():
-            self.facts.setdefault((name, value), array("I")).append(number)
-        if rack := self._racks.get(self.names[number]):
-            self.facts.setdefault(("rack", rack), array("I")).append(number)
+    def _add_fact(self, number: int, name: str, value: str) -> None:
+        column = self.facts.get((name, value))
+        if column is not None:
+            column.append(number)
+            return
+        self._values[name] += 1
+        if self._values[name] <= MOST_VALUES:
+            self.facts[name, value] = array("I", [number])
+        elif self._values[name] == MOST_VALUES + 1:
+            self.facts = {fact: numbers for fact, numbers in self.facts.items() if fact[0] != name}
+
+    def _add_causes(self, number: int, summary: Summary) -> None:
         for label in labels_of(summary):
             self.labels.setdefault(label, array("I")).append(number)
         for action in summary.actions:
-            self.actions.setdefault(action, array("I")).append(number)
+            key = (action.kind.value, action.where.value, action.command or action.clause)
+            self.actions.setdefault(key, array("I")).append(number)
+
+    def _add_columns(self, number: int, summary: Summary) -> None:
+        for name, value in summary.facts.items():
+            if name != "rack":  # only the file of the racks says so
+                self._add_fact(number, name, value)
         for figure, values in summary.figures.items():
             for place, (model, measured) in enumerate(zip(summary.gpus, values, strict=False)):
                 if measured is not None:
@@ -116,8 +146,9 @@ def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
     if row.verdict is NodeVerdict.NO_REPORT and before.reason is None:  # an earlier attempt gave a report
         row = before
     elif before.reason is None and row.reason is None and before.verdict is not row.verdict:
-        worse = row if row.verdict is not NodeVerdict.PASS else before
-        row = NodeRow(answer.node, NodeVerdict.FLAKY, None, worse.label, worse.text)
+        worse = min(before, row, key=lambda one: _WORST_FIRST.index(one.verdict))
+        is_flaky = NodeVerdict.PASS in (before.verdict, row.verdict) or before.verdict is NodeVerdict.FLAKY
+        row = NodeRow(answer.node, NodeVerdict.FLAKY if is_flaky else worse.verdict, None, worse.label, worse.text)
     return NodeRow(row.node, row.verdict, row.reason, row.label, row.text, attempts)
 
 

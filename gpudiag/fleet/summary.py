@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpudiag.fix import Role
+from gpudiag.fix import Role, distinct
 from gpudiag.fleet.facts import facts_of, figures_of
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.fleet import CauseSummary, Summary
@@ -38,7 +38,7 @@ def summarized(report: Report) -> Summary:
             CauseSummary(cause.cause_id, one_line(cause.cause), cause.confidence, cause.unfit) for cause in causes
         ),
         findings=tuple(dict.fromkeys(name for row in report.rows for name in _failed(report, row))),
-        actions=tuple(dict.fromkeys(action for action in actions if action is not None)),
+        actions=distinct(action for action in actions if action is not None),
         gpus=tuple(gpu.name for gpu in report.gpus),
         facts=facts_of(report),
         figures=figures_of(report),

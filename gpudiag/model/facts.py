@@ -88,6 +88,10 @@ class SystemFacts(FactFamily, tag="system"):
     python_environment: PythonEnvironment | None = None
     started_by: Momentary[tuple[str, ...]] = ()
     """What started this process besides a shell, the innermost first: names of :mod:`gpudiag.knowledge.starters`."""
+    bios: str = ""
+    """Version and date of the firmware (``/sys/class/dmi/id/bios_version``, ``bios_date``); "" if it is not known."""
+    product: str = ""
+    """Maker and model of the machine, such as ``Supermicro SYS-420GP-TNR``; "" if they are not known."""
 
 
 class ProvenanceKind(str, Enum):

@@ -177,6 +177,16 @@ class Group(Record):
     """The headline of one of them."""
 
 
+class NearFact(Record):
+    """A fact that sets nodes apart nearly as well as the best one."""
+
+    fact: str
+    value: str
+    bad_with: int
+    """Nodes with the cause and the fact."""
+    with_fact: int
+
+
 class Separation(Record):
     """What the nodes with a cause have in common, and others lack."""
 
@@ -195,7 +205,11 @@ class Separation(Record):
     """Of Fisher's exact test, one-sided, times the number of tests (Bonferroni)."""
     phi: float
     same: tuple[str, ...] = ()
-    """Other facts that split the nodes in the same way."""
+    """Other facts that split the nodes in the same way, each with its value."""
+    near: tuple[NearFact, ...] = ()
+    """Facts that split them nearly as well."""
+    same_labels: tuple[str, ...] = ()
+    """Other causes that exactly the same nodes have."""
 
 
 class Outlier(Record):
@@ -209,7 +223,11 @@ class Outlier(Record):
     value: float
     median: float
     z: float
-    """Modified z score."""
+    """Modified z score: how many standard deviations of a healthy GPU it is away, of a count on a logarithmic scale."""
+    number: int = 0
+    """How many GPUs of the model were compared."""
+    also: tuple[str, ...] = ()
+    """Other figures in which this GPU is far from the others."""
 
 
 class Drift(Record):
@@ -220,18 +238,28 @@ class Drift(Record):
     number: int
     """Nodes with the majority's value."""
     others: tuple[tuple[str, str, int], ...]
-    """Each other value, the folded nodes that have it, and how many they are."""
+    """Each other value, the folded nodes that have it ("" if they are too many to be listed), and how many they are;
+    the value of the fewest nodes first."""
+    among: str = ""
+    """Compared were the nodes with these GPUs; "" for all nodes."""
+    same: tuple[str, ...] = ()
+    """Other facts in which exactly these nodes differ."""
 
 
 class ActionSum(Record):
-    """An action and the nodes that need it."""
+    """What has to be done, and the nodes that need it."""
 
     kind: str
+    """A value of :class:`gpudiag.fix.Kind`."""
     where: str
+    """A value of :class:`gpudiag.fix.Where`."""
     command: str
     """The command, if it is the same on all of them."""
     nodes: str
     number: int
+    commands: tuple[tuple[str, int], ...] = ()
+    """If the commands differ, the most frequent ones, each with its number of nodes. What has no command has a
+    sentence."""
 
 
 class NodeChange(Record):
@@ -242,6 +270,42 @@ class NodeChange(Record):
     nodes: str
     number: int
     worse: bool
+
+
+class FigureChange(Record):
+    """A figure of the GPUs of a model, before and after."""
+
+    model: str
+    figure: str
+    old: float
+    """The median of the GPUs that were compared."""
+    new: float
+    change: float
+    """The median of the changes of each GPU, as a part of its older value: -0.05 is 5 % less."""
+    error: float
+    """The standard error of ``change``, by how much the GPUs differ in it."""
+    number: int
+    """How many GPUs were compared."""
+    counts: bool
+    """True if the change is larger than noise."""
+    worse: bool = False
+
+
+class FactChange(Record):
+    """A fact that changed in the same way on many nodes, such as the driver in an upgrade."""
+
+    fact: str
+    old: str
+    new: str
+    number: int
+    """On how many nodes it changed so."""
+    had: int
+    """How many nodes had the old value, and have a report in both runs."""
+    kept: str
+    """The folded nodes that have the old value still."""
+    kept_number: int
+    same: tuple[str, ...] = ()
+    """Other facts that changed on exactly these nodes, each with both values."""
 
 
 class FleetReport(Record):
@@ -268,6 +332,8 @@ class FleetReport(Record):
     against: str = ""
     """The older folder that it was compared with."""
     changes: tuple[NodeChange, ...] = ()
+    fact_changes: tuple[FactChange, ...] = ()
+    figure_changes: tuple[FigureChange, ...] = ()
     racks: dict[str, str] = {}
     """The rack of each node, where a file says so."""
     notes: tuple[str, ...] = ()
