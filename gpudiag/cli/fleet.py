@@ -36,6 +36,21 @@ class FleetFile(click.Path):
         return path
 
 
+RACKS_HELP = "The rack of each node: lines such as 'r1: n[1-18]'."
+
+
+@dataclass(frozen=True)
+class Merging:
+    """What a merge is compared with, and what it cannot know."""
+
+    TITLE: ClassVar[str] = "Comparison"
+
+    against: Path | None = option(
+        "Say what changed since this older run.", metavar="FOLDER", type=click.Path(path_type=Path, exists=True)
+    )
+    racks: Path | None = option(RACKS_HELP, metavar="FILE")
+
+
 @dataclass(frozen=True)
 class Asking:
     """Which nodes, by which engine, and how."""
@@ -61,7 +76,7 @@ class Asking:
     parallel: int | None = option("Nodes that are asked at the same time.", minimum=1, metavar="N")
     gpudiag: str = option("How gpudiag is started on a node.", default="gpudiag", metavar="COMMAND")
     ship: Path | None = option("Carry this gpudiag.pyz or wheel to nodes that have none.", metavar="FILE")
-    racks: Path | None = option("The rack of each node: lines such as 'r1: n[1-18]'.", metavar="FILE")
+    racks: Path | None = option(RACKS_HELP, metavar="FILE")
     engine_option: tuple[str, ...] = option(
         "An argument for the engine's own program, such as -lroot for ssh. May be repeated.",
         default=(),
@@ -171,15 +186,12 @@ def check(
 
 @fleet.command(cls=Command)
 @click.argument("sources", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--against", type=click.Path(path_type=Path, exists=True), help="Say what changed since this older run.")
-@click.option("--racks", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The rack of each node.")
-@takes("FLEET_", judging=FleetJudging, rendering=FleetRendering)
+@takes("FLEET_", merging=Merging, judging=FleetJudging, rendering=FleetRendering)
 @debug_option
 def merge(
     *,
     sources: tuple[Path, ...],
-    against: Path | None,
-    racks: Path | None,
+    merging: Merging,
     judging: FleetJudging,
     rendering: FleetRendering,
 ) -> int:
@@ -194,8 +206,8 @@ def merge(
     if not sources:
         raise UsageError("which reports? Give the folder of a fleet check, files NODE.json, or - for standard input.")
     report = merged(
-        reading.read(sources, reading.racks_in(racks)),
-        against=None if against is None else reading.read((against,)),
+        reading.read(sources, reading.racks_in(merging.racks)),
+        against=None if merging.against is None else reading.read((merging.against,)),
         allow_missing=judging.allow_missing,
     )
     _deliver(report, rendering)
