@@ -6,7 +6,8 @@
 It writes to FOLDER, for each report (those of ``reports/`` if none is named), and for a comparison of two of them, the
 page and screenshots: 1440 and 360 pixels wide, dark, without JavaScript, printed. It fails on errors of the console, on
 anything that a page loads, on a page that is wider than the window, and on serious findings of axe-core. A hostile
-report is among them. The gate does without: it needs no browser.
+report is among them. A report of a fleet (``gpudiag fleet merge RUN -o fleet.json``) is opened in the same way, and
+its map and list are used by keys. The gate does without: it needs no browser.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import msgspec
 
 from gpudiag.comparison.reports import ComparedReport, compare
 from gpudiag.model import codec
+from gpudiag.model.fleet import FleetReport
 from gpudiag.model.report import Broken, NoReading, Report, Row, conclude
 from gpudiag.report import comparison, render
+from gpudiag.report import fleet as fleet_formats
 
 REPORTS = Path(__file__).resolve().parent.parent / "reports"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -62,6 +65,33 @@ def hostile(report: Report) -> Report:
     return conclude(msgspec.structs.replace(report, rows=rows, lines=lines, notes=(text,), gpus=named))
 
 
+def fleet_in(path: Path) -> FleetReport | None:
+    """Return the report of a fleet in a file; None if the file has another report."""
+    content = path.read_bytes()
+    try:
+        return msgspec.json.decode(content, type=FleetReport)
+    except msgspec.ValidationError:
+        return None
+
+
+def misused(page: Any) -> Iterator[str]:
+    """Use the map and the list of a fleet's page by keys, and yield what does not follow."""
+    squares = page.locator("#squares")
+    squares.focus()
+    page.keyboard.press("ArrowDown")
+    bad = page.locator("#squares i:not(.p)")
+    if bad.count():
+        name = bad.first.get_attribute("title").split(": ")[0]
+        if name not in page.locator("#readout").inner_text():
+            yield f"the arrow key does not lead to {name!r}, the first that did not pass"
+        page.keyboard.press("Enter")
+        shown = page.locator("#list tbody tr:visible").all_inner_texts()
+        if not shown or not all(name in row for row in shown):
+            yield f"Enter does not show {name!r} in the list, but {len(shown)} rows"
+    page.locator("#find").fill("no such node anywhere")
+    page.wait_for_function("!document.querySelector('#list tbody tr:not([hidden])')", timeout=5000)
+
+
 def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
     """Open a page in each window, take its screenshots, and yield what is wrong."""
     from axe_playwright_python.sync_playwright import Axe
@@ -89,6 +119,8 @@ def faults(browser: Any, page_file: Path, name: str) -> Iterator[str]:
             beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             if beyond > 0:
                 said.append(f"it is {beyond} pixels wider than the window")
+            if page.locator("#squares").count():
+                said += misused(page)
         if window == "wide":
             page.emulate_media(media="print")
             page.pdf(path=page_file.with_name(f"{name}-print.pdf"))
@@ -120,11 +152,14 @@ def main() -> int:
     named = options.reports or [
         path for path in REPORTS.glob("*.json") if b'"schema_version"' in path.read_bytes()[:99]
     ]
-    loaded = {path.stem: codec.load(path) for path in named}
-    loaded["hostile"] = hostile(max(loaded.values(), key=lambda report: len(report.rows)))
-    pages = {name: render(report, "html", width=80, color=False) for name, report in loaded.items()}
-    old, new = (ComparedReport(report, name) for name, report in (*loaded.items(),)[-2:])
-    pages["diff"] = comparison.render(compare(old, new), "html", width=80, color=False)
+    fleets = {path: fleet for path in named if (fleet := fleet_in(path)) is not None}
+    pages = {path.stem: fleet_formats.render(fleet, "html", width=80, color=False) for path, fleet in fleets.items()}
+    loaded = {path.stem: codec.load(path) for path in named if path not in fleets}
+    if loaded:
+        loaded["hostile"] = hostile(max(loaded.values(), key=lambda report: len(report.rows)))
+        pages |= {name: render(report, "html", width=80, color=False) for name, report in loaded.items()}
+        old, new = (ComparedReport(report, name) for name, report in (*loaded.items(),)[-2:])
+        pages["diff"] = comparison.render(compare(old, new), "html", width=80, color=False)
     wrong = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -41,6 +41,7 @@ from gpudiag.causes import shared as package
 from gpudiag.cli import config, describe
 from gpudiag.cli.help import groups
 from gpudiag.expectations import keys
+from gpudiag.fleet import expecting
 from gpudiag.knowledge.abilities import ABILITIES
 from gpudiag.knowledge.message import Message
 from gpudiag.knowledge.messages import FAMILIES, xid
@@ -52,6 +53,7 @@ from gpudiag.probe import FindingKind
 from gpudiag.probes import listing
 from gpudiag.pytest_plugin import fixtures, settings, summary
 from gpudiag.report import words
+from gpudiag.report.fleet.formats import prometheus as fleet_prometheus
 from gpudiag.report.formats import prometheus
 from gpudiag.run import diagnosis, views, why
 from gpudiag.text import escaped, with_names
@@ -206,12 +208,17 @@ def expectation_table() -> str:
     return table(("key", "what is expected", "value"), rows)
 
 
-def metric_table() -> str:
-    """Return every metric of the format ``prometheus``."""
-    rows = (
-        (f"`{metric.name}`", metric.help, ", ".join(f"`{label}`" for label in metric.labels))
-        for metric in prometheus.METRICS
-    )
+def fleet_expectation_table() -> str:
+    """Return every key of the table ``[fleet]``."""
+    rows = [(f"`{key.name}`", key.what, _as_code(key.wanted)) for key in expecting.KEYS]
+    rows.append((f"`{expecting.SAME}`", expecting.SAME_WHAT, _as_code(expecting.FACTS)))
+    return table(("key", "what is expected", "value"), rows)
+
+
+def metric_table(kind: str = "report") -> str:
+    """Return every metric of the format ``prometheus``, of a report or of that of a fleet."""
+    metrics = fleet_prometheus.METRICS if kind == "fleet" else prometheus.METRICS
+    rows = ((f"`{metric.name}`", metric.help, ", ".join(f"`{label}`" for label in metric.labels)) for metric in metrics)
     return table(("metric", "what", "labels"), rows)
 
 
@@ -605,6 +612,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "never-verified": never_verified,
     "presets": preset_table,
     "expectations": expectation_table,
+    "fleet-expectations": fleet_expectation_table,
     "metrics": metric_table,
     "faults": fault_table,
     "states": state_table,
@@ -639,7 +647,7 @@ def unknown_names(text: str) -> list[str]:
     known = {name for setting in settings.ALL for name in (setting.option, setting.variable, setting.key)}
     known |= {re.split(r"[(:]", line)[0] for line in pytest_plugin.MARKERS}
     known |= {name for name in vars(fixtures) if name.startswith("gpudiag_")} | {"gpudiag_run_isolated"}
-    known |= {metric.name for metric in prometheus.METRICS}
+    known |= {metric.name for metric in prometheus.METRICS} | {metric.name for metric in fleet_prometheus.METRICS}
     known |= {summary.DEVICE, summary.PEAK_BYTES, summary.CPU_FALLBACKS}
     named = re.findall(r"--gpudiag[\w-]*|(?<![\w.])gpudiag_\w+|GPUDIAG_PYTEST\w*", text)
     return sorted(set(named) - known)

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from gpudiag.cli.binding import takes
-from gpudiag.cli.delivery import in_color, reserve, width
+from gpudiag.cli.delivery import discard_output, in_color, reserve, width
 from gpudiag.cli.help import CHECK_ARGUMENTS, CheckCommand, Command, CommandGroup
 from gpudiag.cli.options import ProgressOption, debug_option
-from gpudiag.errors import UsageError
+from gpudiag.errors import OutputError, UsageError
 from gpudiag.option import option
+from gpudiag.report.fleet import FORMATS
 from gpudiag.text import put, say
 
 if TYPE_CHECKING:
+    from gpudiag.fleet.expecting import FleetExpectations
     from gpudiag.model.fleet import FleetReport
 
+OUTPUT_HELP = "Write the report to a file as well; format by suffix: .txt .json .csv .html .md .prom. May be repeated."
 _ENGINES = ("dask", "kubernetes", "local", "slurm", "ssh")
-_FORMATS = ("table", "json")
 
 
 class FleetFile(click.Path):
@@ -105,6 +107,18 @@ class FleetJudging:
     TITLE: ClassVar[str] = "Verdict and exit status"
 
     allow_missing: int = option("Exit with 0 if at most so many nodes have no report.", default=0, minimum=0)
+    expect: Path | None = option(
+        "Expectations of the fleet (TOML, the table [fleet]); one that is not met is a failure.", metavar="FILE"
+    )
+
+    @property
+    def expected(self) -> FleetExpectations | None:
+        """The expectations in the file; raises :class:`UsageError` if it cannot be used."""
+        if self.expect is None:
+            return None
+        from gpudiag.fleet.expecting import load
+
+        return load(self.expect)
 
 
 @dataclass(frozen=True)
@@ -113,12 +127,15 @@ class FleetRendering:
 
     TITLE: ClassVar[str] = "Output"
 
-    format: str = option("Format on standard output.", default="table", choices=_FORMATS)
-    output: tuple[Path, ...] = option(
-        "Write the report to a file as well; format by suffix: .txt .json. May be repeated.",
-        default=(),
-        type=FleetFile(),
-    )
+    format: str = option("Format on standard output.", default="table", choices=FORMATS)
+    output: tuple[Path, ...] = option(OUTPUT_HELP, default=(), type=FleetFile())
+
+
+@dataclass(frozen=True)
+class MergeRendering(FleetRendering):
+    """The format and the files of a merge, which has no other use for ``-o``."""
+
+    output: tuple[Path, ...] = option(OUTPUT_HELP, flags=("-o",), default=(), type=FleetFile())
 
 
 @click.group(cls=CommandGroup)
@@ -144,8 +161,8 @@ def check(
 
     What follows -- are arguments of 'gpudiag check' on each node, such as -- --level quick; {node} in them is its name.
 
-    Exit status: 0 all passed, 1 a node failed, 2 wrong usage, 3 a check broke, 5 a node has no report or is not
-    verified.
+    Exit status: 0 all passed, 1 a node failed or an expectation is not met, 2 wrong usage, 3 a check broke, 5 a node
+    has no report or is not verified.
     """
     from gpudiag.fleet import checking
     from gpudiag.fleet.engines import EngineOptions
@@ -177,6 +194,7 @@ def check(
             ship=asking.ship,
             racks=asking.racks,
             allow_missing=judging.allow_missing,
+            expected=judging.expected,
         ),
         (lambda text: None) if progress.quiet else say,
     )
@@ -186,14 +204,14 @@ def check(
 
 @fleet.command(cls=Command)
 @click.argument("sources", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
-@takes("FLEET_", merging=Merging, judging=FleetJudging, rendering=FleetRendering)
+@takes("FLEET_", merging=Merging, judging=FleetJudging, rendering=MergeRendering)
 @debug_option
 def merge(
     *,
     sources: tuple[Path, ...],
     merging: Merging,
     judging: FleetJudging,
-    rendering: FleetRendering,
+    rendering: MergeRendering,
 ) -> int:
     """Merge the reports in SOURCES: the folder of a fleet check, reports (NODE.json), or - for lines on standard input.
 
@@ -205,25 +223,39 @@ def merge(
     reserve(rendering.output)
     if not sources:
         raise UsageError("which reports? Give the folder of a fleet check, files NODE.json, or - for standard input.")
+    expected = judging.expected
     report = merged(
         reading.read(sources, reading.racks_in(merging.racks)),
         against=None if merging.against is None else reading.read((merging.against,)),
         allow_missing=judging.allow_missing,
+        expected=expected,
     )
     _deliver(report, rendering)
     return report.exit_code
 
 
 def _deliver(report: FleetReport, rendering: FleetRendering) -> None:
-    """Write the report to every file and to standard output."""
+    """Write the report to every file and to standard output; a file that cannot be written does not stop the others."""
     from gpudiag.report.files import write
     from gpudiag.report.fleet import format_of, render
 
+    failures = []
     for path in rendering.output:
-        write(path, render(report, format_of(path), width=80, color=False))
-        say(f"gpudiag: report written to {path}")
+        try:
+            write(path, render(report, format_of(path), width=80, color=False))
+            say(f"gpudiag: report written to {path}")
+        except OutputError as error:
+            failures.append(str(error))
     color = in_color() and rendering.format == "table"
-    put(render(report, rendering.format, width=width(), color=color), rendering.format, color=color)
+    try:
+        put(render(report, rendering.format, width=width(), color=color), rendering.format, color=color)
+    except BrokenPipeError:  # nobody wants to read it, which is not a fault
+        discard_output()
+    except OSError as error:
+        discard_output()
+        failures.append(f"standard output: cannot be written: {error.strerror or error}.")
+    if failures:
+        raise OutputError("\ngpudiag: error: ".join(failures))
 
 
 def _add_commands() -> None:

@@ -90,10 +90,11 @@ def show(
 
 
 @click.command(cls=Command)
+@click.argument("kind", type=click.Choice(("report", "fleet")), default="report")
 @debug_option
-def schema() -> int:
-    """Print the JSON Schema of a report."""
+def schema(*, kind: str) -> int:
+    """Print the JSON Schema of a report, or of that of a fleet: gpudiag schema fleet"""
     from gpudiag.model import codec
 
-    put(codec.schema_text(), "json")
+    put(codec.schema_text(kind), "json")
     return 0

@@ -14,6 +14,8 @@ from gpudiag.model.expectations import AREA, Expectations, Waiver
 from gpudiag.text import one_line, printable
 
 ACCEPT = "accept"
+FLEET = "fleet"
+"""The table that ``gpudiag fleet`` reads from the same file: it says nothing of one machine."""
 _WAIVER = {
     "finding": 'the name of a finding in quotes, such as "host.driver.old_driver"',
     "reason": "a sentence in quotes: why it is accepted",
@@ -24,12 +26,14 @@ _LONGEST = 100
 
 
 def load(path: Path, *, named: bool) -> Expectations | None:
-    """Return the expectations in the file at ``path``; None if it is a configuration file without any that was not
-    ``named``.
+    """Return the expectations in the file at ``path``; None if it is a configuration file without any of a machine that
+    was not ``named``.
 
     Raises :class:`UsageError`.
     """
     table = configuration.expectations(path, named=named)
+    if table is not None and not named and set(table) == {FLEET}:
+        return None
     return None if table is None else read(table, printable(str(path)))
 
 
@@ -41,6 +45,8 @@ def read(table: dict[str, Any], source: str) -> Expectations:
     """
     values: dict[str, Any] = {}
     for name, value in table.items():
+        if name == FLEET and isinstance(value, dict):
+            continue
         if name == ACCEPT:
             values[ACCEPT] = tuple(_waivers(value, source))
         elif name in _NAMES:

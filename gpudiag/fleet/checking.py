@@ -15,6 +15,7 @@ import gpudiag
 from gpudiag.errors import UsageError
 from gpudiag.fleet import engines
 from gpudiag.fleet.carrying import Check, carry
+from gpudiag.fleet.expecting import FleetExpectations
 from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.merge import merged
 from gpudiag.fleet.names import expand
@@ -50,6 +51,7 @@ class Request:
     ship: Path | None = None
     racks: Path | None = None
     allow_missing: int = 0
+    expected: FleetExpectations | None = None
 
 
 def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
@@ -122,7 +124,7 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
                     parallel=request.parallel,
                     answered=answered,
                 )
-    report = merged(Source.of(folder), allow_missing=request.allow_missing)
+    report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
     return report, None if stopped is None else int(stopped)
 
 

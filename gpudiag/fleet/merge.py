@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
+import msgspec
+
 import gpudiag
-from gpudiag.fleet import actions, comparing, drift, outliers, separation
+from gpudiag.fleet import actions, comparing, drift, expecting, outliers, separation
+from gpudiag.fleet.expecting import FleetExpectations
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
@@ -16,16 +19,23 @@ from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, Nod
 _ORDER = list(NodeVerdict)
 
 
-def merged(source: Source, *, against: Source | None = None, allow_missing: int = 0) -> FleetReport:
+def merged(
+    source: Source,
+    *,
+    against: Source | None = None,
+    allow_missing: int = 0,
+    expected: FleetExpectations | None = None,
+) -> FleetReport:
     """Return the report of a fleet: a row for every node that was asked for, and what the rows have in common.
 
-    ``against`` is an older run, and ``allow_missing`` how many nodes may lack a report before the exit status says so.
+    ``against`` is an older run, ``allow_missing`` how many nodes may lack a report before the exit status says so, and
+    ``expected`` what the fleet must be.
     """
     table = NodeTable.of(source)
     before = None if against is None else NodeTable.of(against)
     rows = table.rows()
     counts = Counter(row.verdict for row in rows)
-    return FleetReport(
+    report = FleetReport(
         schema_version=SCHEMA_VERSION,
         gpudiag_version=gpudiag.__version__,
         made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -46,7 +56,14 @@ def merged(source: Source, *, against: Source | None = None, allow_missing: int 
         fact_changes=() if before is None else comparing.fact_changes(before, table),
         figure_changes=() if before is None else comparing.figure_changes(before, table),
         racks=dict(source.racks),
+        simulated=table.simulated,
     )
+    if expected is None:
+        return report
+    met, unmet = expecting.judge(report, table, expected)
+    left = {verdict: number for verdict, number in counts.items() if verdict not in expecting.allowed(expected)}
+    status = 1 if unmet else exit_code(left, allow_missing)
+    return msgspec.structs.replace(report, expected_by=expected.source, met=met, unmet=unmet, exit_code=status)
 
 
 def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:

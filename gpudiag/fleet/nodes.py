@@ -35,6 +35,8 @@ class NodeTable:
         self.actions: dict[tuple[str, str, str], array[int]] = {}
         """The numbers of the nodes for which something has to be done: by the kind of the action, the place where it is
         done, and its command or, if it has none, its sentence. A node may be there several times."""
+        self.simulated = 0
+        """How many nodes have simulated GPUs."""
         self._values: Counter[str] = Counter()
         """The number of values of each fact; more than :data:`MOST_VALUES` if it was left out."""
         self._rows: list[NodeRow | None] = []
@@ -111,6 +113,7 @@ class NodeTable:
             self.actions.setdefault(key, array("I")).append(number)
 
     def _add_columns(self, number: int, summary: Summary) -> None:
+        self.simulated += summary.simulated
         for name, value in summary.facts.items():
             if name != "rack":  # only the file of the racks says so
                 self._add_fact(number, name, value)

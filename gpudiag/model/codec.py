@@ -14,10 +14,11 @@ import msgspec
 
 from gpudiag.errors import ReportError
 from gpudiag.knowledge.codes import meanings
-from gpudiag.model import archive, renamed, schema_1
+from gpudiag.model import archive, fleet, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.reading import decode_hook, schema_hook
 from gpudiag.model.report import SCHEMA_VERSION, Broken, Report, Row, conclude, exit_code, verdict
+from gpudiag.record import Record
 from gpudiag.text import escaped, printable
 
 _LARGEST = 64 << 20
@@ -169,16 +170,24 @@ def _unpacked(content: bytes, path: Path) -> bytes:
     return plain
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a report, generated from the types."""
-    generated = msgspec.json.schema(Report, schema_hook=schema_hook)
-    generated["$defs"][Report.__name__]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+SCHEMAS: dict[str, tuple[type[Record], int]] = {
+    "report": (Report, SCHEMA_VERSION),
+    "fleet": (fleet.FleetReport, fleet.SCHEMA_VERSION),
+}
+"""The records that have a schema, and its version."""
+
+
+def schema(kind: str = "report") -> dict[str, Any]:
+    """Return the JSON Schema of a kind of :data:`SCHEMAS`, generated from the types."""
+    record, version = SCHEMAS[kind]
+    generated = msgspec.json.schema(record, schema_hook=schema_hook)
+    generated["$defs"][record.__name__]["properties"]["schema_version"] = {"const": version}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **generated}
 
 
-def schema_text() -> str:
-    """Return the JSON Schema of a report as indented JSON with a final newline."""
-    return json.dumps(schema(), indent=2) + "\n"
+def schema_text(kind: str = "report") -> str:
+    """Return the JSON Schema of a kind as indented JSON with a final newline."""
+    return json.dumps(schema(kind), indent=2) + "\n"
 
 
 def _is_deep(value: Any) -> bool:

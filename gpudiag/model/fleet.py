@@ -337,5 +337,11 @@ class FleetReport(Record):
     racks: dict[str, str] = {}
     """The rack of each node, where a file says so."""
     notes: tuple[str, ...] = ()
+    simulated: int = 0
+    """Nodes whose GPUs are simulated."""
+    expected_by: str = ""
+    """The file of expectations of the fleet."""
+    met: tuple[str, ...] = ()
+    """Expectations of the fleet that are met, each with what was expected and what was seen."""
     unmet: tuple[str, ...] = ()
     """Expectations of the fleet that are not met."""

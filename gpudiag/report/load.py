@@ -55,6 +55,11 @@ COUNTERS = {
 """What NVML counts, in a few words."""
 
 
+def is_work(name: str) -> bool:
+    """Return whether a figure of this name is the rate of a kind of work."""
+    return name in _COLUMNS
+
+
 def unit(work: str) -> str:
     """Return the unit in which the rate of a kind of work is shown."""
     return BYTES if work == "memory" or work.startswith("copy") else FLOPS

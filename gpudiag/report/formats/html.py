@@ -56,11 +56,15 @@ def render(report: Report, *, head: bool = False, **_: object) -> str:
     )
 
 
-def page(template: str, **values: object) -> str:
-    """Return a page made from a template that extends ``base.html``; it explains the codes that are on it."""
+def page(template: str, *, also: tuple[str, str] | None = None, most_bytes: int | None = None, **values: object) -> str:
+    """Return a page made from a template that extends ``base.html``; it explains the codes that are on it.
+
+    ``also``: a style and a script after those of all pages. ``most_bytes``: of all that the template cuts.
+    """
     from gpudiag.report.page.room import LISTS_ROOM, Room
 
-    style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    files = zip(("style.css", "script.js"), also or ("", ""), strict=True)
+    style, script = ("".join((_PAGE / name).read_text(encoding="utf-8") for name in names if name) for names in files)
 
     def text(codes: dict[str, str]) -> str:
         rendered = (
@@ -70,7 +74,7 @@ def page(template: str, **values: object) -> str:
                 **values,
                 codes=codes,
                 glyphs=_GLYPHS,
-                room=Room(LISTS_ROOM),
+                room=Room(most_bytes or LISTS_ROOM),
                 style=_trusted(style),
                 script=_trusted(script),
                 policy=_policy(style, script),

@@ -34,7 +34,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
     findings = [item for same in alike for item in _of_alike(report, same)]
     findings += [item for row in rows if row not in together for item in _findings(report, row, verbose=verbose)]
     placed = {words.label(report, row): words.evidence(row) for row in rows}
-    ran = [f"- {_code(label)}: {escaped_text(evidence)}" for label, evidence in placed.items() if evidence]
+    ran = [f"- {code(label)}: {escaped_text(evidence)}" for label, evidence in placed.items() if evidence]
     banner = words.simulation(report)
     blocks = [
         f"# gpudiag: {report.verdict.value}",
@@ -59,7 +59,7 @@ def render(report: Report, *, verbose: bool, head: bool = False, **_: object) ->
 def page(blocks: Iterable[str]) -> str:
     """Return the blocks, and the meanings of codes that they mention without one."""
     text = "\n\n".join(blocks)
-    codes = [f"- {_code(code)}: {escaped_text(meaning)}" for code, meaning in meanings(_read(text)).items()]
+    codes = [f"- {code(name)}: {escaped_text(meaning)}" for name, meaning in meanings(_read(text)).items()]
     return plain("\n\n".join([text, *(["## Codes", "\n".join(codes)] if codes else [])]) + "\n")
 
 
@@ -127,7 +127,7 @@ def _cells(report: Report, row: Row) -> str:
 
     headers, *lines = ([escaped_text(cell) for cell in line] for line in words.table(row, verbose=True))
     table = tabulate(lines, headers, tablefmt="github", disable_numparse=True)
-    return f"## {_code(words.label(report, row))}\n\n{table}"
+    return f"## {code(words.label(report, row))}\n\n{table}"
 
 
 def _load(report: Report) -> Iterator[str]:
@@ -147,9 +147,9 @@ def _outcome(row: Row) -> str:
 
 def _of_findings(report: Report, rows: list[Row]) -> Iterator[str]:
     """Yield a list item for each finding of the rows, which all have the same findings."""
-    names = ", ".join(_code(words.label(report, row)) for row in rows)
+    names = ", ".join(code(words.label(report, row)) for row in rows)
     for finding in rows[0].findings:
-        yield f"- **{finding.severity.value}** {names}: {escaped_text(finding.message)} ({_code(finding.kind)})"
+        yield f"- **{finding.severity.value}** {names}: {escaped_text(finding.message)} ({code(finding.kind)})"
         if advice := words.advice(finding):
             yield f"  - {escaped_text(advice)}"
 
@@ -159,20 +159,21 @@ def _of_alike(report: Report, rows: list[Row]) -> Iterator[str]:
     yield from _of_findings(report, rows)
     if rows[0].status == "broken":
         yield f"- **broken** {escaped_text(words.found_alike(rows))}"
-        yield f"  - {', '.join(_code(words.label(report, row)) for row in rows)}"
+        yield f"  - {', '.join(code(words.label(report, row)) for row in rows)}"
 
 
 def _findings(report: Report, row: Row, *, verbose: bool) -> Iterator[str]:
     """Yield a list item for each finding of the row, and the reason if it broke."""
     yield from _of_findings(report, [row])
     if row.status == "broken":
-        yield f"- **broken** {_code(words.label(report, row))}: {escaped_text(words.figure(row))}"
+        yield f"- **broken** {code(words.label(report, row))}: {escaped_text(words.figure(row))}"
     log = words.log_lines(row, verbose=verbose)
     if log:
         yield "\n".join(["", "  ~~~text", *(f"  {line.replace('~~~', '~ ~ ~')}" for line in log), "  ~~~"])
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
+    """Return ``text`` on one line as code."""
     return f"`{one_line(text).replace('`', '')}`"
 
 
@@ -190,5 +191,5 @@ def _line(line: words.Line) -> str:
     """Return a line about a cause: a command as code, and below it what is said about it as text."""
     if line.heading == "see":
         return f"  - see: {_address(line.text)}"
-    text = _code(line.text) if line.is_copied else escaped_text(line.text)
+    text = code(line.text) if line.is_copied else escaped_text(line.text)
     return f"  - {line.heading}: {text}" if line.heading else f"    {text}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -25,23 +26,31 @@ SUFFIX = ".prom"
 Sample = tuple[dict[str, str], float]
 """Labels and a value."""
 
+Subject = TypeVar("Subject")
+"""What has samples: a report, or that of a fleet."""
+
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Generic[Subject]):
     """A gauge, and its samples in a report."""
 
     name: str
     help: str
-    samples: Callable[[Report], Iterator[Sample]]
+    samples: Callable[[Subject], Iterator[Sample]]
     labels: tuple[str, ...] = ()
 
 
 def render(report: Report, **_: object) -> str:
     """Return the metrics; a metric without samples in the report is left out."""
-    return "".join(map("".join, (_lines(metric, report) for metric in METRICS)))
+    return written(METRICS, report)
 
 
-def _lines(metric: Metric, report: Report) -> Iterator[str]:
+def written(metrics: Sequence[Metric[Subject]], report: Subject) -> str:
+    """Return metrics of a report in the text format."""
+    return "".join(line for metric in metrics for line in _lines(metric, report))
+
+
+def _lines(metric: Metric[Subject], report: Subject) -> Iterator[str]:
     for number, (labels, value) in enumerate(metric.samples(report)):
         if not number:
             yield f"# HELP {metric.name} {_escaped(metric.help)}\n# TYPE {metric.name} gauge\n"
@@ -214,7 +223,7 @@ def _load_shares(one: load.GpuLoad) -> Iterator[Sample]:
 
 _GPU = ("gpu", "uuid")
 
-METRICS = (
+METRICS: tuple[Metric[Report], ...] = (
     Metric(
         "gpudiag_info",
         "The gpudiag that made the report",

@@ -8,6 +8,8 @@ from gpudiag.model.codec import encoded
 from gpudiag.model.fleet import FleetReport
 from gpudiag.text import escaped
 
+SUFFIX = ".json"
+
 
 def render(report: FleetReport, **_: object) -> str:
     """Return the whole report as JSON."""

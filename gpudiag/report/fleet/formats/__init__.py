@@ -1,0 +1,1 @@
+"""The formats of a fleet's report."""

@@ -1,0 +1,167 @@
+"""Texts that several formats of a fleet's report share. What comes from nodes is made one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpudiag.model.fleet import ActionSum, Drift, FleetReport, Group, NodeRow, NodeVerdict, Outlier, Separation
+from gpudiag.report import load
+from gpudiag.text import counted, listed, one_line
+
+STATUSES = {
+    NodeVerdict.FAIL: "fail",
+    NodeVerdict.FLAKY: "warning",
+    NodeVerdict.BROKEN: "broken",
+    NodeVerdict.NOT_VERIFIED: "skipped",
+    NodeVerdict.NO_REPORT: "interrupted",
+    NodeVerdict.PASS: "pass",
+}
+"""The outcome of a probe whose colour and sign a verdict has."""
+
+_PLACES = {
+    "host": "on the host",
+    "image": "in the image",
+    "program": "in the program",
+    "scheduler": "in the job",
+}
+_KINDS = {"none": "to know", "command": "run a command"}
+_MOST_VALUES = 6
+_MOST_LETTERS = 200
+"""The most characters of one value of a fact."""
+
+
+def title(report: FleetReport) -> str:
+    """Return what was checked, in a line."""
+    engine = f" by {one_line(report.engine)}" if report.engine else ""
+    return f"gpudiag fleet {one_line(report.gpudiag_version)}: {counted(report.asked, 'node', ',')}{engine}"
+
+
+def simulation(report: FleetReport) -> str:
+    """Return how many nodes had simulated GPUs; "" if none."""
+    if not report.simulated:
+        return ""
+    return f"SIMULATED GPUs on {counted(report.simulated, 'node', ',')}: nothing here is about real ones"
+
+
+def counts(report: FleetReport) -> str:
+    """Return how many nodes have each verdict, and the exit status."""
+    parts = [f"{number:,} {verdict}" for verdict, number in report.counts.items()]
+    return one_line(" · ".join([counted(report.asked, "node", ","), *parts, f"exit {report.exit_code}"]))
+
+
+def shortened(nodes: str, most: int) -> str:
+    """Return folded names, cut between two of them if they have more than ``most`` characters."""
+    text = one_line(nodes)
+    if len(text) <= most:
+        return text
+    head, comma, _ = text[: max(most - 4, 1)].rpartition(",")
+    return f"{head}{comma} ..." if comma else f"{text[: max(most - 4, 1)]} ..."
+
+
+def with_last_lines(report: FleetReport) -> list[NodeRow]:
+    """Return the nodes without a report of which something was heard."""
+    return [row for row in report.rows if row.verdict is NodeVerdict.NO_REPORT and one_line(row.text)]
+
+
+def facts(pairs: Iterable[tuple[str, str]], joined: str = " and ") -> str:
+    """Return facts and their values, such as ``driver 550.54 and rack r7``."""
+    return joined.join(f"{one_line(name)} {value(text)}" for name, text in pairs)
+
+
+def value(text: str) -> str:
+    """Return the value of a fact, cut if it is long."""
+    shown = one_line(text)
+    return f"{shown[:_MOST_LETTERS]}..." if len(shown) > _MOST_LETTERS else shown or "(empty)"
+
+
+def in_common(separation: Separation) -> str:
+    """Return what nodes with a cause have in common, with counts of those nodes and of all others."""
+    others_with = separation.with_facts - separation.bad_with
+    return (
+        f"{separation.bad_with:,} of {separation.bad:,} have in common: {facts(separation.facts)} "
+        f"({others_with:,} of {separation.others:,} others have it)"
+        + (f"; the same nodes have {names(separation.same)}" if separation.same else "")
+    )
+
+
+def names(texts: Sequence[str]) -> str:
+    """Return names of facts as part of a sentence."""
+    return listed([one_line(text) for text in texts])
+
+
+def probability(p: float) -> str:
+    """Return a probability as people write it."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def figure(name: str, number: float) -> str:
+    """Return a figure of a GPU with its unit."""
+    if load.is_work(name):
+        return f"{load.number(load.in_unit(name, number))} {load.unit(name)}"
+    return f"{number:,.4g}"
+
+
+def outlier(odd: Outlier) -> str:
+    """Return a figure that is far from those of other GPUs of its model."""
+    return (
+        f"{one_line(odd.node)} GPU {odd.gpu}: {one_line(odd.figure)} {figure(odd.figure, odd.value)}, {deviation(odd)}"
+    )
+
+
+def deviation(odd: Outlier) -> str:
+    """Return the median of the model, and by which part of it a figure differs."""
+    part = f" ({(odd.value - odd.median) / odd.median:+.0%})".replace("%", " %") if odd.median else ""
+    return f"median {figure(odd.figure, odd.median)}{part}"
+
+
+def outliers_by_model(report: FleetReport) -> dict[str, list[Outlier]]:
+    """Return the odd figures of each model of GPU."""
+    found: dict[str, list[Outlier]] = {}
+    for odd in report.outliers:
+        found.setdefault(one_line(odd.model), []).append(odd)
+    return found
+
+
+def drift_values(differing: Drift) -> list[tuple[str, str, int]]:
+    """Return the values that differ from the majority, the nodes that have them and their number; the last of many
+    stands for the rest."""
+    shown = list(differing.others[:_MOST_VALUES])
+    rest = differing.others[_MOST_VALUES:]
+    found = [(value(text), one_line(nodes), number) for text, nodes, number in shown]
+    if rest:
+        found.append((f"{len(rest):,} more values", "", sum(number for _, _, number in rest)))
+    return found
+
+
+def action(asked: ActionSum) -> str:
+    """Return the kind of an action, and the place where it has to be done unless that is the node itself."""
+    kind = one_line(_KINDS.get(asked.kind, asked.kind))
+    return " ".join(filter(None, (kind, _PLACES.get(asked.where, ""))))
+
+
+def group_of(report: FleetReport, label: str) -> Group | None:
+    """Return the group of nodes whose first cause is ``label``."""
+    return next((group for group in report.groups if group.label == label), None)
+
+
+def headline(report: FleetReport) -> str:
+    """Return the state of the fleet in a sentence."""
+    bad = {
+        NodeVerdict.FAIL: "failed",
+        NodeVerdict.FLAKY: "passed only once of two times",
+        NodeVerdict.BROKEN: "broke a check",
+        NodeVerdict.NOT_VERIFIED: "verified nothing",
+        NodeVerdict.NO_REPORT: "gave no report",
+    }
+    parts = [f"{number:,} {bad[verdict]}" for verdict in bad if (number := report.counts.get(verdict.value, 0))]
+    if not report.asked:
+        return "No node was asked for"
+    if not parts:
+        return f"{'The only node' if report.asked == 1 else f'All {report.asked:,} nodes'} passed"
+    return f"{counted(report.asked, 'node', ',')}: {', '.join(parts)}"
+
+
+def status(report: FleetReport) -> str:
+    """Return the outcome of a probe whose colour the whole fleet has."""
+    worst = next((verdict for verdict in NodeVerdict if report.counts.get(verdict.value, 0)), NodeVerdict.NO_REPORT)
+    return "fail" if report.unmet else STATUSES[worst]
