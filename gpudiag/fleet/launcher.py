@@ -80,6 +80,8 @@ async def launch(
         _feed(process.stdin, given),
         process.wait(),
     )
+    # If this task is cancelled nobody asks for its exception, and asyncio would write a traceback to standard error.
+    reading.add_done_callback(lambda future: future.cancelled() or future.exception())
     timed_out = False
     try:
         await asyncio.wait_for(reading, deadline_s)

@@ -59,9 +59,19 @@ def write(path: Path, content: str | bytes) -> None:
             with file_beside(target) as temporary:
                 _take_over(target, temporary)
                 temporary.write_bytes(content)
-                put_in_place(temporary, target)
+                _replace(target, temporary, content)
     except OSError as error:
         raise OutputError(_fault(path, error)) from None
+
+
+def _replace(target: Path, temporary: Path, content: bytes) -> None:
+    """Put a file in the place of another one; a file on which another one is mounted is written instead."""
+    try:
+        put_in_place(temporary, target)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        target.write_bytes(content)
 
 
 def _is_special(path: Path) -> bool:

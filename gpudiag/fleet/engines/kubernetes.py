@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import math
+import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,8 @@ class Engine:
         self._watched: dict[str, _Watched] = {}
         self._fault = ""
         """Why the last look at the pods failed."""
+        self._start = secrets.token_hex(2)
+        """A word of this process: a Job of a collector that was killed may still be there while it is deleted."""
         self._number = 0
         self._to_create: list[tuple[str, manifests.Document, asyncio.Future[str]]] = []
         self._finished: list[str] = []
@@ -127,7 +130,7 @@ class Engine:
         """Run a command on a node; raises nothing of the engine."""
         began = time.monotonic()
         self._number += 1
-        name = f"gpudiag-{self._run}-{self._number}"
+        name = f"gpudiag-{self._run}-{self._start}-{self._number}"
 
         def done(state: PodState, output: bytes = b"") -> Done:
             seconds = time.monotonic() - began
@@ -220,11 +223,10 @@ class Engine:
         """Note what a Job does now."""
         failed = job.condition("Failed") if job is not None else None
         if pod is not None:
-            watched.state = state_of(pod)
+            watched.state, watched.pod = state_of(pod), pod
             if pod.spec.nodeName not in ("", watched.node):
                 text = f"its pod was scheduled on {pod.spec.nodeName}: something changed the affinity of {name}"
-                watched.state = PodState(text, NoReport.NOT_STARTED, is_over=True)
-            watched.pod = pod
+                watched.state, watched.pod = PodState(text, NoReport.NOT_STARTED, is_over=True), None
         elif failed is not None and failed.status == "True":
             late = failed.reason == "DeadlineExceeded"
             text = one_line(f"{failed.reason}: {failed.message}")
