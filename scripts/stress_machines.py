@@ -202,7 +202,10 @@ def judge(case: Case, report: Report, record: Record) -> None:
     for reading in readings:
         record.waited.append(round(blur(reading), 3))
         record.slices.append(
-            {work: [(part.rate, part.waited or 0.0) for part in parts] for work, parts in by_work(reading).items()}
+            {
+                work: [(part.rate, part.waited or 0.0) for part in parts]
+                for work, parts in by_work(reading.together).items()
+            }
         )
 
 
