@@ -70,6 +70,8 @@ MOST_SAMPLED = 8
 """The most GPUs that a ``sampled`` probe runs on: more than most machines have."""
 
 
+CONTEXT_BYTES = 512 * MIB
+"""Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 MEMORY_LEFT = 0.1
 """The part of a GPU's free memory that a probe of level stress leaves to the libraries and to others."""
 MEMORY_LEFT_TO_DISPLAY = 0.3
@@ -332,7 +334,7 @@ class Slice(Record):
     """A part of the time under load, of about half a second, in which a GPU did one kind of work."""
 
     began_s: float
-    """Seconds since all GPUs of the row's probe were ready."""
+    """Seconds since all GPUs of the row's probe were ready; negative while they were being prepared."""
     seconds: float
     work: str
     """The kind of work, such as ``float16 product`` or ``copy to the GPU``."""
@@ -374,11 +376,25 @@ class LoadReading(GpuReading, kw_only=True):
         by_gpu = self.ended is not None and self.ended.cause in _OF_GPUS and not self.ended.by_the_run
         return self.ended if by_gpu else None
 
+    @property
+    def together(self) -> tuple[Slice, ...]:
+        """The slices in which all GPUs of the probe were under load."""
+        return tuple(part for part in self.slices if not part.alone)
+
+    @property
+    def results(self) -> int:
+        """How many results were compared."""
+        return sum(part.results for part in self.slices)
+
+    @property
+    def wrong(self) -> int:
+        """How many elements of the results were wrong."""
+        return sum(part.wrong for part in self.slices)
+
     def outcome_of(self, what: str) -> str:
         """Return how many results there were, called ``what``, and whether all are right, in a few words."""
-        wrong = sum(part.wrong for part in self.slices)
-        right = counted(wrong, "wrong element") if wrong else "all right"
-        return f"{sum(part.results for part in self.slices)} {what}, {right}"
+        right = counted(self.wrong, "wrong element") if self.wrong else "all right"
+        return f"{self.results} {what}, {right}"
 
     @property
     def measured_s(self) -> float:

@@ -49,7 +49,7 @@ WITHOUT_WATCHER = (
 SLOW = {"slower", "much_slower", "slow_work"}
 FINDINGS = {
     "slow_gpu": SLOW,
-    "narrow_link": {"slow_copies", "narrow", "under_link", "slow_gpu", "one_way"},
+    "narrow_link": {"slow_copies", "narrow", "half_link", "under_link", "slow_gpu", "one_way"},
     "bit_flips": {"wrong"},
     "bit_flips_above": {"wrong"},
     "dies_after": {"ended", "process_ended", "operation_failed"},
@@ -57,7 +57,7 @@ FINDINGS = {
     "ecc_counts": {"counted"},
 }
 """The findings that a fault may have; the first line of each must be one of them, and every other finding is false."""
-ON_ALL = {"narrow_link": {"slow_gpu", "one_way"}}
+ON_ALL = {"narrow_link": {"slow_gpu", "one_way"}, "bit_flips": {"wrong_result"}, "bit_flips_above": {"wrong_result"}}
 """What may also be found by the probes that use all GPUs. A GPU that is gone fails all of them, and those that ask for
 the reason."""
 
@@ -189,7 +189,8 @@ def judge(case: Case, report: Report, record: Record) -> None:
         for finding in row.findings:
             if gone:
                 continue
-            of_case = finding.kind in allowed and sick in row.devices
+            about = report.gpus_of(row, finding) or {report.gpus[case.gpu].pci_bus_id.lower()}
+            of_case = finding.kind in allowed and report.gpus[case.gpu].pci_bus_id.lower() in about
             (record.found if of_case else record.false).append(f"{row.probe}@{where}: {finding.message}")
         if isinstance(row.outcome, Judged):
             record.gaps += [f"{row.probe}@{where}: not judged: {gap.what} ({gap.why})" for gap in row.outcome.gaps]
@@ -201,7 +202,10 @@ def judge(case: Case, report: Report, record: Record) -> None:
     for reading in readings:
         record.waited.append(round(blur(reading), 3))
         record.slices.append(
-            {work: [(part.rate, part.waited or 0.0) for part in parts] for work, parts in by_work(reading).items()}
+            {
+                work: [(part.rate, part.waited or 0.0) for part in parts]
+                for work, parts in by_work(reading.together).items()
+            }
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gpudiag.comparison.likeness import is_loose
 from gpudiag.model.change import Change, ChangeSubject
 from gpudiag.model.reading import plain_reading
 from gpudiag.model.report import Report
@@ -22,7 +23,7 @@ def changes(old: Report, new: Report, source: str) -> Iterator[Change]:
     before = load.gpus(old)
     for after in load.gpus(new) if before else ():
         name = f"GPU {after.gpu.index}"
-        same = [one for one in before if one.gpu.uuid == after.gpu.uuid]
+        same = [one for one in before if one.gpu.uuid == after.gpu.uuid and not is_loose(after.gpu.uuid)]
         same += [one for one in before if one.gpu.pci_bus_id == after.gpu.pci_bus_id]
         if not same:
             continue
@@ -42,7 +43,7 @@ def _of_gpu(name: str, old: GpuLoad, new: GpuLoad, left_out: list[str], source: 
     from gpudiag.probes.under_load import COPIES, behind, typical
 
     for slower, (one, other) in ((True, (new, old)), (False, (old, new))):
-        # Slower by what part: the new rate than the old one, or the old rate than the new one.
+        # First by how much the new rate is below the old one, then the other way round.
         deficits = {
             work: deficit for work, deficit in behind(one.reading, [other.reading]).items() if work not in left_out
         }

@@ -8,10 +8,11 @@ from typing import Any
 
 from gpudiag import catalogue
 from gpudiag.model.facts import NvmlDevice, Unknown
+from gpudiag.model.health import COPIED
 from gpudiag.model.report import Gpu, Report
 from gpudiag.probes import listing
 from gpudiag.report import load
-from gpudiag.report.load import COPIED, GpuLoad
+from gpudiag.report.load import GpuLoad
 from gpudiag.simulator.sizes import MIB
 
 Seen = dict[str, Any]

@@ -1,8 +1,21 @@
-"""What NVML says of the GPUs while they are under load, once a second."""
+"""What NVML says of the GPUs while they are under load, once a second, and what probes and reports call it."""
 
 from __future__ import annotations
 
 from gpudiag.record import Record
+
+COPIED = ("copy to the GPU", "copy to the host and back")
+"""The kinds of work that copy between a GPU and the host."""
+BUSY_PERCENT = 20
+"""A GPU that computes for a smaller part of the time is between two kinds of work, or at rest."""
+SLOWED = {
+    "hot": "too hot (the hardware's limit)",
+    "warm": "too hot (the driver's limit)",
+    "power_brake": "the power supply asks for it",
+    "hardware": "the hardware asks for it",
+}
+"""Reasons for lowered clocks that no healthy GPU has under load, the most specific first: the hardware reports
+``hardware`` with each of its own. A cap of the power is not among them, because many GPUs have one."""
 
 
 class HealthSample(Record):
@@ -22,6 +35,16 @@ class HealthSample(Record):
     """The reasons why its clocks are lowered, as of :class:`gpudiag.model.facts.GpuState`."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """False if the GPU is known to have computed for less than :data:`BUSY_PERCENT` of the time."""
+        return self.busy_percent is None or self.busy_percent >= BUSY_PERCENT
+
+    @property
+    def throttled_by(self) -> str:
+        """The first of :data:`SLOWED` that lowers the clocks; "" if none does."""
+        return next((reason for reason in SLOWED if reason in (self.slowed_by or ())), "")
 
 
 class HealthCounters(Record):

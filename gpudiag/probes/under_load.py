@@ -21,8 +21,10 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.probe import Load, LoadReading, Slice
+from gpudiag.model.facts import Facts
+from gpudiag.probe import SEE_THE_CAUSE, FindingKind, Findings, GpuFaults, Load, LoadReading, Slice, fail
 from gpudiag.probes.comparison import announce
+from gpudiag.text import counted
 
 SLICE_S = 0.5
 """Length of a slice; shorter if the time is short, longer if it is long."""
@@ -76,8 +78,9 @@ def spend(load: Load, works: Sequence[Work], until_s: float, *, alone: bool) -> 
                 waited = None if before is None else round(((waited_s() or before) - before) / took_s, 3)
             steps, wrong = steps + work.batch, wrong + found
             work.batch = max(1, min(1000, round(work.batch * slice_s / LOOKS / max(took_s, 1e-4))))
-        seconds, rate = round(load.now() - began_s, 3), work.amount / fastest_s
-        load.note(Slice(round(began_s, 3), seconds, work.name, rate, waited, steps, wrong, where, alone))
+        if steps:  # none if this process was stopped until the slice was over
+            seconds, rate = round(load.now() - began_s, 3), work.amount / fastest_s
+            load.note(Slice(round(began_s, 3), seconds, work.name, rate, waited, steps, wrong, where, alone))
 
 
 def waited_s() -> float | None:
@@ -164,18 +167,54 @@ COPIES = "copy"
 """How the names of copies begin."""
 
 
-def by_work(reading: LoadReading) -> dict[str, list[Slice]]:
-    """Return the slices under the load of all GPUs, by kind of work."""
-    found: dict[str, list[Slice]] = {}
-    for part in reading.slices:
-        if not part.alone:
-            found.setdefault(part.work, []).append(part)
-    return found
+def by_work(slices: Iterable[Slice]) -> dict[str, list[Slice]]:
+    """Return slices by kind of work."""
+    grouped: dict[str, list[Slice]] = {}
+    for part in slices:
+        grouped.setdefault(part.work, []).append(part)
+    return grouped
+
+
+class LoadFaults(GpuFaults):
+    """The findings of every probe of level stress."""
+
+    ended = fail(
+        "after {seconds} of {planned} s under load: {how}",
+        means="A GPU, the link between two, or a library failed under load.",
+        do=SEE_THE_CAUSE,
+    )
+
+
+def early_end(reading: LoadReading) -> Findings:
+    """Yield that the load ended before its time, if the GPU or the driver ended it."""
+    if reading.failed is not None:
+        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
+        yield LoadFaults.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
+
+
+def wrong_results(reading: LoadReading, kind: FindingKind) -> Findings:
+    """Yield a finding of this kind for each kind of work of which an element was wrong."""
+    for work, slices in by_work(reading.slices).items():
+        if wrong := sum(part.wrong for part in slices):
+            results = sum(part.results for part in slices)
+            where = next(part.where for part in slices if part.wrong)
+            place = {"where": where} if where else {}
+            yield kind.found(work=work, results=results, wrong=counted(wrong, "wrong element"), **place)
+
+
+def twins(reading: LoadReading, others: Iterable[LoadReading], facts: Facts) -> tuple[LoadReading, ...]:
+    """Return those of ``others`` that are of GPUs of the same model; MIG instances have none, as they need not be
+    alike."""
+    models = {device.pci_bus_id: device.name for device in facts.nvml_devices if not device.mig_uuids}
+    own = [models.get(pci) for pci in reading.given]
+    if None in own:
+        return ()
+    return tuple(other for other in others if [models.get(pci) for pci in other.given] == own)
 
 
 def rates(reading: LoadReading) -> dict[str, Rate]:
     """Return the rate of each kind of work under the load of all GPUs, where it is known."""
-    known = {work: Rate.of(slices) for work, slices in by_work(reading).items()}
+    known = {work: Rate.of(slices) for work, slices in by_work(reading.together).items()}
     return {work: rate for work, rate in known.items() if rate is not None}
 
 
@@ -184,7 +223,7 @@ def blur(reading: LoadReading) -> float:
 
     A GPU that is slower by less is not found.
     """
-    quiet = [part for slices in by_work(reading).values() for part in quietest(slices)] or reading.slices
+    quiet = [part for slices in by_work(reading.together).values() for part in quietest(slices)] or reading.slices
     return statistics.median(part.waited or 0.0 for part in quiet) if quiet else 0.0
 
 
@@ -204,7 +243,7 @@ def slowing(reading: LoadReading) -> Deficit | None:
     The slices of all kinds of work are put together, each by the median rate of its kind: those of one kind are few.
     """
     parts = []
-    for work, slices in by_work(reading).items():
+    for work, slices in by_work(reading.together).items():
         usual = statistics.median(part.rate for part in slices)
         if usual > 0 and not work.startswith(COPIES):
             parts += [msgspec.structs.replace(part, rate=part.rate / usual) for part in slices]

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudiag.model.health import GpuHealth, HealthSample
+from gpudiag.model.health import COPIED, GpuHealth, HealthSample
 from gpudiag.model.reading import SavedReading, plain_reading
 from gpudiag.model.report import Gpu, Report, Row
 from gpudiag.text import one_line
 
 if TYPE_CHECKING:
-    from gpudiag.probe import LoadReading, Slice
+    from gpudiag.probe import LoadReading
     from gpudiag.probes.under_load import Deficit, Rate
 
 AREA = "load"
@@ -41,9 +41,6 @@ _COLUMNS = {
     "copy to the host and back": "back",
 }
 """The headings of the kinds of work."""
-
-COPIED = ("copy to the GPU", "copy to the host and back")
-"""The copies between a GPU and the host."""
 
 COUNTERS = {
     "corrected_errors": "ECC corrected",
@@ -90,15 +87,6 @@ class GpuLoad:
     health: GpuHealth | None
     """What NVML said meanwhile; None if nothing."""
 
-    @property
-    def results(self) -> int:
-        return sum(part.results for part in self.reading.slices)
-
-    @property
-    def wrong(self) -> int:
-        """How many elements were wrong."""
-        return sum(part.wrong for part in self.reading.slices)
-
     @cached_property
     def rates(self) -> dict[str, Rate]:
         """Its rate in each kind of work, under the load of all GPUs."""
@@ -143,13 +131,7 @@ class GpuLoad:
     @property
     def clocks(self) -> tuple[int, int] | None:
         """The lowest and the highest clock in MHz while it computed."""
-        from gpudiag.probes.load.gpus import BUSY_PERCENT
-
-        clocks = [
-            sample.clock_mhz
-            for sample in self.samples
-            if sample.clock_mhz and (sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT)
-        ]
+        clocks = [sample.clock_mhz for sample in self.samples if sample.clock_mhz and sample.is_busy]
         return (min(clocks), max(clocks)) if clocks else None
 
     def throttled_s(self) -> dict[str, float]:
@@ -164,19 +146,12 @@ class GpuLoad:
     @property
     def is_throttled_for(self) -> float:
         """For how many seconds its clocks were lowered for a reason that no healthy GPU has."""
-        return period(self.samples) * sum(map(is_throttled, self.samples))
+        return period(self.samples) * sum(bool(sample.throttled_by) for sample in self.samples)
 
     @property
     def rose(self) -> dict[str, int]:
         """By how much each counter of NVML rose."""
         return {} if self.health is None else self.health.rose()
-
-
-def is_throttled(sample: HealthSample) -> bool:
-    """Return whether the clocks were lowered for a reason that no healthy GPU has under load."""
-    from gpudiag.probes.load.gpus import SLOWED
-
-    return any(reason in SLOWED for reason in sample.slowed_by or ())
 
 
 def period(samples: Sequence[HealthSample]) -> float:
@@ -190,21 +165,17 @@ def gpus(report: Report) -> tuple[GpuLoad, ...]:
     rows = [row for row in report.rows if row.probe == GPUS]
     if not rows:
         return ()
+    from gpudiag.probes.under_load import twins
+
     by_uuid = {gpu.uuid: gpu for gpu in report.gpus}
     readings = {row.devices[0]: reading_of(row) for row in rows if len(row.devices) == 1}
     known = [(gpu, reading) for uuid, reading in readings.items() if reading and (gpu := by_uuid.get(uuid)) is not None]
     health = {one.gpu: one for one in report.health}
-    # MIG instances need not be alike.
-    split = {device.pci_bus_id for device in report.facts.nvml_devices if device.mig_uuids}
     return tuple(
         GpuLoad(
             gpu,
             reading,
-            tuple(
-                other
-                for twin, other in known
-                if twin is not gpu and twin.name == gpu.name and gpu.pci_bus_id not in split
-            ),
+            twins(reading, (other for _, other in known if other is not reading), report.facts),
             health.get(gpu.uuid),
         )
         for gpu, reading in known
@@ -241,14 +212,13 @@ def links(report: Report) -> tuple[Link, ...]:
     by_pci = {gpu.pci_bus_id: gpu for gpu in report.gpus}
     found = []
     for row in (row for row in report.rows if row.probe == LINKS):
+        from gpudiag.probes.under_load import by_work
+
         reading, plain = reading_of(row), plain_reading(row.reading) or SavedReading()
         made = plain.get("made")
         if reading is None or not isinstance(made, dict):
             continue
-        by_work: dict[str, list[Slice]] = {}
-        for part in reading.slices:
-            by_work.setdefault(part.work, []).append(part)
-        for work, slices in by_work.items():
+        for work, slices in by_work(reading.slices).items():
             ends = [by_pci.get(str(made.get(word))) for word in work.split()[1::2]]
             rates = [part.rate for part in slices if part.rate > 0]
             if len(ends) == 2 and ends[0] is not None and ends[1] is not None and rates:
@@ -299,7 +269,7 @@ def _width(columns: dict[str, list[str]], breaks: str) -> int:
     return sum(2 + max([heads[head], *map(len, cells)]) for head, cells in columns.items()) - 2
 
 
-def by_work(loads: Sequence[GpuLoad]) -> Cells:
+def rate_table(loads: Sequence[GpuLoad]) -> Cells:
     """Return the rates in each kind of work, a line for each GPU: of simulated ones as shares of the median of their
     model; empty if nothing is known of them."""
     works = list(dict.fromkeys(work for load in loads for work in load.rates))
@@ -325,7 +295,7 @@ def about_rates(loads: Sequence[GpuLoad]) -> str:
 
 
 def _results(load: GpuLoad) -> str:
-    return f"{load.wrong:,} wrong" if load.wrong else f"{load.results:,} right"
+    return f"{load.reading.wrong:,} wrong" if load.reading.wrong else f"{load.reading.results:,} right"
 
 
 def _share(share: float | None) -> str:
@@ -365,7 +335,7 @@ def tables(report: Report, *, verbose: bool, width: int = 1000) -> Iterator[tupl
     loads = gpus(report)
     if loads:
         yield "", overview(loads, width)
-    if loads and verbose and (cells := by_work(loads)):
+    if loads and verbose and (cells := rate_table(loads)):
         yield about_rates(loads), cells
 
 

@@ -22,12 +22,12 @@ from gpudiag.model.health import GpuHealth, HealthCounters, HealthSample
 
 EVERY_S = 1.0
 MOST = 900
-"""Samples of a GPU, at which the time between two is doubled: a quarter of an hour has one for each second."""
+"""After so many samples of a GPU the time between two doubles: the first quarter of an hour has one a second."""
 _LARGEST = 64 << 20
 
 
 class Watch:
-    """What was noted until now."""
+    """What NVML has said of the GPUs so far."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file

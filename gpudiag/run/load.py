@@ -1,6 +1,7 @@
-"""The company of a probe of level stress: its processes meet, have one time, and note what they measure in files.
+"""How the processes of a probe of level stress work together: they wait for each other, count time from one moment, and
+note in files what they measure.
 
-What a process has noted is read when it has ended, however it ended: a GPU that falls off the bus after a minute costs
+The notes of a process are read when it has ended, however it ended: a GPU that falls off the bus after a minute costs
 the rest of its own row, and nothing of the others'.
 """
 
@@ -46,7 +47,7 @@ class Company:
 
     def _met(self, name: str) -> list[Any]:
         while True:
-            # Looked at first: what somebody left behind is complete then.
+            # Ask first who has ended: all that such a process wrote is there by then.
             gone = {number for number in range(self.count) if _gone(self._folder, number).exists()}
             came = {number: self._folder / f"{name}.{number}" for number in range(self.count)}
             there = {number for number, file in came.items() if file.exists()}
@@ -79,7 +80,7 @@ class Company:
 
 @dataclass(frozen=True)
 class LoadOrder:
-    """What a process of a probe of level stress is told, and, in the parent, what is left of it."""
+    """What a process of a probe of level stress needs to know; in the parent, the way to what the process has noted."""
 
     folder: Path
     """The folder of the probe's processes."""

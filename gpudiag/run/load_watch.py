@@ -7,7 +7,7 @@ from gpudiag.run.load import LoadOrder
 from gpudiag.run.standstill import HANG_S
 
 _SLICES = 3
-"""A slice that takes longer than so many of the usual length does not end."""
+"""A slice counts as one that never ends after so many times its usual length."""
 
 
 class LoadWatch:

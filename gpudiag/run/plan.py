@@ -12,10 +12,8 @@ from gpudiag.knowledge.variables import PLUGINS
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Level, ranges
 from gpudiag.model.visibility import other_use
-from gpudiag.probe import MEMORY_LEFT, MOST_SAMPLED, Scope
+from gpudiag.probe import CONTEXT_BYTES, MEMORY_LEFT, MOST_SAMPLED, Scope
 
-CONTEXT_BYTES = 512 << 20
-"""Device memory that a CUDA context of TensorFlow takes before the first tensor (A100, H100: 400 to 500 MiB)."""
 CHILD_BYTES = 1 << 30
 """The most device memory that one probe takes."""
 QUICK_FROM_S = 10.0

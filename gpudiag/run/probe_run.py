@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,12 +22,14 @@ from gpudiag.model.report import NoReading, Row
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run.gpu_watch import GpuWatch, longest
 from gpudiag.run.jobs import Jobs
-from gpudiag.run.load import LoadOrder
-from gpudiag.run.load_watch import LoadWatch
 from gpudiag.run.options import Options
 from gpudiag.run.plan import QUICK_FROM_S, Task, environment_of
 from gpudiag.run.servers import PLAIN, server_of
 from gpudiag.run.standstill import HANG_S, MOST_MORE_S, Standstill
+
+if TYPE_CHECKING:
+    from gpudiag.run.load import LoadOrder
+    from gpudiag.run.load_watch import LoadWatch
 
 ASK_FROM_S = 8.0
 """If a probe waits this long in a driver call, its GPUs are asked: one of several may hang."""
@@ -145,7 +147,11 @@ class ProbeRun:
         server = server_of(task.entry, options.isolation)
         assert server is not None
         most_more_s = MOST_MORE_S if options.timeout_s is None else 0.0  # deadlines that the user has set are kept
-        load_watch = None if load is None else LoadWatch(load, time.monotonic())
+        load_watch = None
+        if load is not None:
+            from gpudiag.run.load_watch import LoadWatch
+
+            load_watch = LoadWatch(load, time.monotonic())
         self.state = Running([], meeting, load=load, load_watch=load_watch)
         for key, target in targets.items():
             process = ProbeProcess(key, time.monotonic(), Standstill(jobs, key, PLAIN, most_more_s))

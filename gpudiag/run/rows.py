@@ -13,14 +13,13 @@ from gpudiag.knowledge.codes import code_in
 from gpudiag.knowledge.placement import parse_placements
 from gpudiag.model.facts import Facts, Unknown
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, Limits, NoReading, Row, Skipped
-from gpudiag.probe import EndedReading, GpuReading, LoadReading, Measurement, Scope
+from gpudiag.probe import CONTEXT_BYTES, EndedReading, GpuReading, LoadReading, Measurement, Scope
 from gpudiag.probes.comparison import last_announced
 from gpudiag.run import judgement
 from gpudiag.run.gpu_watch import is_hang
 from gpudiag.run.options import Options
 from gpudiag.run.plan import (
     CHILD_BYTES,
-    CONTEXT_BYTES,
     Task,
     bytes_needed,
     lack_of_figures,

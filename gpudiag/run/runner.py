@@ -27,7 +27,6 @@ from gpudiag.run.explained import with_reasons
 from gpudiag.run.gaps import with_gaps
 from gpudiag.run.gathering import gather_facts, with_new_facts
 from gpudiag.run.gpu_watch import longest
-from gpudiag.run.health import Watch, watching
 from gpudiag.run.options import Observer, Options
 from gpudiag.run.plan import QUICK_FROM_S, chosen_level, of_level, planned
 from gpudiag.run.scheduler import Scheduler
@@ -67,11 +66,13 @@ def run_on(children: Supervision, options: Options, observer: Observer, signals:
             entries = of_level(entries, level.name)
         scheduler = Scheduler(session, facts, gpus)
         with ExitStack() as stack:
-            watch = Watch(None)
+            watch = None
             if any(entry.probe.stress for entry in entries) and gpus:
+                from gpudiag.run.health import watching  # not imported by other runs, like all else of a load
+
                 watch = stack.enter_context(watching(environment_for(options.machine), session.began))
             rows = scheduler.rows(planned(entries, gpus))
-            health = watch.gpus()
+            health = () if watch is None else watch.gpus()
         if _failed_on_a_gpu(rows) and not session.stopped():
             facts = with_new_facts(session, facts, ("kernel",))
         rows = _compared(rows, facts, options.limits, health)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,7 +15,6 @@ from gpudiag.isolate import scratch_folder
 from gpudiag.model.facts import Facts
 from gpudiag.model.report import AnyOutcome, Broken, Gpu, Interrupted, NoReading, Row, Skipped
 from gpudiag.run.gpu_watch import is_hang, longest
-from gpudiag.run.load import LoadOrder
 from gpudiag.run.plan import (
     QUICK_FROM_S,
     Task,
@@ -29,6 +29,9 @@ from gpudiag.run.plan import (
 from gpudiag.run.probe_run import EndedProbe, Postponed, ProbeRun, Running, Stuck, Waiting
 from gpudiag.run.rows import not_started, row_of_run, row_without_child
 from gpudiag.run.session import Session
+
+if TYPE_CHECKING:
+    from gpudiag.run.load import LoadOrder
 
 CONTEXTS = "discovery.logical_devices"
 """The probe that explains why no CUDA context can be created."""
@@ -169,6 +172,8 @@ class Scheduler:
         skipped = {run.task.key for run in self._runs if run.row is not None and isinstance(run.row.outcome, Skipped)}
         entries = {task.entry.name: task.entry for run in self._runs if (task := run.task).key not in skipped}
         seconds = load_s(entry, tuple(entries.values()), self._session.options.for_s)
+        from gpudiag.run.load import LoadOrder
+
         for number, other in enumerate(runs):
             self._loads[other.key] = LoadOrder(folder.path, number, len(runs), seconds)
         return True

@@ -22,7 +22,6 @@ from gpudiag.model.report import Gpu
 from gpudiag.probe import FewerListed, GpuReading, Measurement
 from gpudiag.run import first_use
 from gpudiag.run.context import ChildContext, has_queried_devices, raised, refuse_what_is_no_result
-from gpudiag.run.load import Company
 from gpudiag.run.rendezvous import Meeting
 
 
@@ -97,7 +96,11 @@ def _encoded(measured: Any, who: str) -> bytes:
 def context(argument: dict[str, Any], own: str, other: str) -> ChildContext:
     folder = argument.get("meeting")
     peer = None if folder is None else Meeting(Path(folder), own, other)
-    load = Company(**argument["load"]) if "load" in argument else None
+    load = None
+    if "load" in argument:
+        from gpudiag.run.load import Company
+
+        load = Company(**argument["load"])
     return ChildContext(msgspec.convert(argument["gpus"], tuple[Gpu, ...]), peer, load)
 
 

@@ -14,6 +14,7 @@ from gpudiag.model.change import ChangeSubject, ReportComparison
 from gpudiag.model.reading import SavedReading, plain_reading
 from gpudiag.model.report import Report
 from gpudiag.report import changes, comparison
+from gpudiag.report.masking import mask
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "load"
 HEALTHY, FAULTY = (codec.load(RECORDED / f"{name}.json") for name in ("healthy", "faulty"))
@@ -80,6 +81,10 @@ def test_gpus_are_paired_by_uuid_then_by_slot_and_another_model_is_not_compared(
     for gpu in FAULTY.gpus:
         swapped = swapped.replace(gpu.uuid, f"GPU-new-{gpu.index}")
     assert lines(HEALTHY, codec.decode(swapped, "test")) == lines(HEALTHY, FAULTY), "by slot"
+    masked = codec.encode(mask(FAULTY))
+    first, _, last = (gpu.uuid for gpu in mask(FAULTY).gpus)
+    swapped = masked.replace(first, "GPU-uuid-zzz").replace(last, first).replace("GPU-uuid-zzz", last)
+    assert lines(mask(HEALTHY), codec.decode(swapped, "test")) == lines(HEALTHY, FAULTY), "by slot, of masked ones"
     other = codec.decode(swapped.replace("Simulated GPU", "Simulated H100"), "test")
     assert lines(HEALTHY, other) == [
         f"GPU {number}: rates are not compared: the model was Simulated GPU, and is Simulated H100"

@@ -13,6 +13,7 @@ import pytest
 
 from gpudiag.expectations import file, judging, writing
 from gpudiag.model import codec
+from gpudiag.model.health import COPIED
 from gpudiag.model.report import Level, Report, Row
 from gpudiag.report import load
 
@@ -53,7 +54,7 @@ def test_the_slowest_gpu_is_named_also_of_simulated_ones() -> None:
 
 def test_a_rate_is_compared_in_its_unit() -> None:
     slow = load.gpus(REAL)[2]
-    there, both = (slow.rates[work].value / 1e9 for work in load.COPIED)
+    there, both = (slow.rates[work].value / 1e9 for work in COPIED)
     back = 1 / (2 / both - 1 / there)
     for key, rate, unit in (("host-to-device", there, "GB/s"), ("device-to-host", back, "GB/s")):
         assert expectation(REAL, key, f">={rate * 0.99:.9f}{unit}").status == "pass"

@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 from examples.facts import example, example_gpu
+from gpudiag import probe
 from gpudiag.model.facts import Facts, NvmlDevice
-from gpudiag.model.health import GpuHealth, HealthCounters, HealthSample
+from gpudiag.model.health import COPIED, GpuHealth, HealthCounters, HealthSample
 from gpudiag.model.report import Broken, Finding, Gap, NoReading
 from gpudiag.probe import Beside, Slice, Verified
 from gpudiag.probes import under_load
 from gpudiag.probes.load import all_reduce, gpus, links
 
-KINDS = ("float32 product", "float16 product", "memory", *gpus.COPIED)
+KINDS = ("float32 product", "float16 product", "memory", *COPIED)
 replace = msgspec.structs.replace
 
 
@@ -149,7 +150,7 @@ def test_counters_that_rose_are_told() -> None:
 def test_the_link_under_load_is_compared_with_what_it_can_be(generation: int, width: int, expected: list[str]) -> None:
     state = replace(example_gpu(0).state, pcie_generation_max=4, pcie_width_max=16, virtualization="none")
     health = sampled({"pcie_generation": 1, "pcie_width": width}, {"pcie_generation": generation, "pcie_width": width})
-    fast = [replace(part, rate=20e9) if part.work in gpus.COPIED else part for part in slices(1e12)]
+    fast = [replace(part, rate=20e9) if part.work in COPIED else part for part in slices(1e12)]
     found = judged(reading(0, *fast), health=(health,), state=state)
     assert kinds(found) == expected
 
@@ -157,7 +158,7 @@ def test_the_link_under_load_is_compared_with_what_it_can_be(generation: int, wi
 def test_copies_that_reach_less_than_half_of_the_link_are_told_of_real_gpus_alone() -> None:
     state = replace(example_gpu(0).state, pcie_generation_max=4, pcie_width_max=16, virtualization="none")
     health = sampled({"pcie_generation": 4, "pcie_width": 16})
-    slow = [replace(part, rate=6e9) if part.work in gpus.COPIED else part for part in slices(1e12)]
+    slow = [replace(part, rate=6e9) if part.work in COPIED else part for part in slices(1e12)]
     found = judged(reading(0, *slow), health=(health,), state=state)
     assert kinds(found) == ["under_link"] * 2
     assert (
@@ -175,6 +176,26 @@ def test_a_gpu_that_dies_fails_and_is_not_verified_and_an_interruption_is_no_fai
     assert not any(isinstance(it, Verified) for it in found)
     stopped = Broken(NoReading.INTERRUPTED, "SIGINT")
     assert kinds(judged(reading(0, *slices(1e12), ended=stopped), gpu(1))) == []
+
+
+@pytest.mark.parametrize(("display", "left"), [(None, 0.1), (False, 0.1), (True, 0.3)])
+def test_memory_stays_free_and_more_of_it_where_a_display_is_on(display: bool | None, left: float) -> None:
+    free = 40 << 30
+    assert free - gpus.bytes_to_take(free, display=display) == pytest.approx(left * free + probe.CONTEXT_BYTES)
+    assert gpus.bytes_to_take(64 << 20, display=display) > 0
+
+
+@pytest.mark.parametrize("pool", [512 << 20, 2 << 30, 7 << 30, 21 << 30, 72 << 30])
+def test_products_and_patterns_fit_into_the_memory_of_any_gpu(pool: int) -> None:
+    side = gpus.sides_within(pool)[-1]
+    prepared, compared = 36 * side**2, 13 * side**2
+    count, block = gpus.blocks_within(pool - prepared)
+    int64s = 2.5 * block
+    assert prepared + (count + 3) * block + max(compared, int64s) <= pool
+    assert count * block > pool / 4
+    if pool > 20 << 30:
+        assert side == 8192
+        assert count * block > 0.75 * pool
 
 
 def linked(rates: dict[str, float], wrong: str = "") -> links.Reading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ def found_in(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match is not None
     return match[1]
+
+
+def changed(report: Report, probe: str, **fields: Any) -> Report:
+    """Return the report with these fields in the readings of a probe."""
+    rows = tuple(
+        msgspec.structs.replace(row, reading=SavedReading({**noted(row), **fields})) if row.probe == probe else row
+        for row in report.rows
+    )
+    return msgspec.structs.replace(report, rows=rows)
+
+
+def drawn_rates(chart: load_charts.LoadChart) -> list[float]:
+    """Return the relative rates that a chart shows."""
+    panel = chart.panels[0]
+    return [(1 - int(y) / 1000) / (1 - panel.y / 100) for y in re.findall(r"M\d+ (\d+)H", panel.path)]
 
 
 def rendered(report: Report, format_: str, *, verbose: bool = False) -> str:
@@ -111,6 +127,7 @@ def test_odd_readings_break_no_format(format_: str) -> None:
             plain["slices"] = [{**part, "rate": -1.0, "seconds": 0.0} for part in plain["slices"]]
         elif row_number == 2:
             plain["load_began_s"] = 1e300
+            plain["slices"] = [{**part, "rate": 1.7e308, "waited": 0.2} for part in plain["slices"]]
         else:
             plain["made"] = {"GPU:0": 7}
         return SavedReading(plain)
@@ -140,6 +157,41 @@ def test_the_page_has_a_chart_of_each_gpu_with_the_time_in_which_it_was_throttle
     assert page.index("slower than the median of 2 other GPUs") < page.index("Over the time")
 
 
+def test_rates_are_drawn_by_the_fastest_of_the_model() -> None:
+    whole, _, slow = (statistics.median(drawn_rates(chart)) for chart in load_charts.charts(FAULTY))
+    assert whole > 0.9
+    assert slow == pytest.approx(whole / 1.3, rel=0.1)
+
+
+def test_a_lone_gpu_that_is_throttled_nearly_always_is_drawn_below_its_own_best() -> None:
+    one = noted(FAULTY.rows[1])["slices"][0]
+    slices = [{**one, "began_s": 0.5 * at, "rate": 1e9 if at < 20 else 5e8} for at in range(120)]
+    lone = msgspec.structs.replace(changed(FAULTY, load.GPUS, slices=slices), gpus=FAULTY.gpus[:1])
+    (chart,) = load_charts.charts(lone)
+    assert statistics.median(drawn_rates(chart)) == pytest.approx(0.5, abs=0.01)
+
+
+def test_each_kind_of_work_is_drawn_of_more_slices_than_there_is_room_for() -> None:
+    one = noted(FAULTY.rows[1])["slices"][0]
+    slices = [
+        {**one, "began_s": 0.5 * at, "work": f"work {at % 8}", "rate": 5e8 if at % 8 == 1 and at > 1000 else 1e9}
+        for at in range(2400)
+    ]
+    rates = drawn_rates(load_charts.charts(changed(FAULTY, load.GPUS, slices=slices))[0])
+    assert len(rates) < 500
+    assert sum(rate < 0.6 for rate in rates) / len(rates) == pytest.approx(1400 / 2400 / 8, rel=0.2)
+
+
+def test_what_was_wrong_while_a_gpu_was_prepared_is_no_turn_of_it() -> None:
+    slices = noted(FAULTY.rows[3])["slices"]
+    early = {**slices[0], "began_s": -0.2, "seconds": 0.2, "wrong": 1, "alone": True}
+    before, after = (
+        load_charts.charts(changed(FAULTY, load.GPUS, slices=parts))[0] for parts in (slices, [early, *slices])
+    )
+    assert after.alone == before.alone
+    assert after.panels[0].marks.count("M") == 1
+
+
 def test_a_masked_report_shows_the_same() -> None:
     masked = mask(FAULTY)
     assert FAULTY.gpus[1].uuid not in codec.encode(masked)
@@ -156,7 +208,7 @@ def test_wrong_results_are_marked_on_the_chart() -> None:
     wrong = msgspec.structs.replace(row, reading=SavedReading({**noted(row), "slices": slices}))
     chart = load_charts.charts(msgspec.structs.replace(FAULTY, rows=(first, wrong, *others[1:])))[0]
     assert chart.panels[0].marks.count("M") == 1
-    assert "3 elements wrong" in chart.text
+    assert "3 wrong elements" in chart.text
 
 
 def test_a_host_that_was_never_quiet_is_said() -> None:

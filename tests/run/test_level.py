@@ -26,7 +26,7 @@ from gpudiag.model.facts import (
 )
 from gpudiag.model.report import SIMULATED, Judged, Level, Report, Row, Skipped
 from gpudiag.model.visibility import IDLE_BYTES, gpus_in_scope, other_use
-from gpudiag.probe import Needs
+from gpudiag.probe import CONTEXT_BYTES, Needs
 from gpudiag.run import plan, runner, servers
 from gpudiag.run.machine import ExaminedMachine
 from gpudiag.run.options import Options
@@ -271,7 +271,7 @@ def test_a_gpu_is_given_to_no_more_than_it_has_room_for(tmp_path: Path) -> None:
 def test_a_probe_needs_its_memory_and_a_context_for_each_of_its_processes() -> None:
     shared = catalogue.get("memory.shared_gpu")
     assert shared.peered
-    assert plan.bytes_needed(shared) == shared.probe.needs.free_bytes + 2 * plan.CONTEXT_BYTES
+    assert plan.bytes_needed(shared) == shared.probe.needs.free_bytes + 2 * CONTEXT_BYTES
     assert plan.bytes_needed(catalogue.get("placement.log")) == 0
 
 

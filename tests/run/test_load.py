@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ import pytest
 from conftest import Gpudiag
 from gpudiag import catalogue
 from gpudiag.model import codec
-from gpudiag.model.report import Interrupted, Report, Row, Skipped, Verdict
+from gpudiag.model.report import Broken, Interrupted, NoReading, Report, Row, Skipped, Verdict
 from gpudiag.probe import LoadReading
 
 PACE = """[[gpu]]
@@ -22,6 +23,8 @@ kernel_us = 8000
 copy_mb_s = 200
 {more}
 """
+MANY_THREADS = 4
+"""A process in which TensorFlow computes has more, and no other of a run."""
 SECONDS = 10.0
 """Within this time a run must have ended that was told to; on an idle machine it takes 1 s."""
 
@@ -101,9 +104,15 @@ def test_the_deadline_ends_a_load_and_keeps_what_was_measured(gpudiag: Gpudiag) 
     process = started(gpudiag, machine("", ""), "--deadline", "40", seconds="39.9")
     report = report_of(process)
     assert report.duration_s < 40 + SECONDS
-    assert process.returncode in {3, 5}  # 5: the machine was too busy
-    assert report.verdict is not Verdict.PASS
-    assert all(isinstance(row.reading, LoadReading) and row.reading.slices for row in loads(report))
+    causes = set()
+    for row in loads(report):
+        assert isinstance(row.outcome, Broken), row
+        causes.add(row.outcome.cause)
+        assert isinstance(row.reading, LoadReading)
+        assert row.reading.slices
+    # What a busy machine stops is nobody's fault: the run is not verified then, and not broken.
+    assert causes <= {NoReading.TIMEOUT, NoReading.BUSY}
+    assert process.returncode == (3 if NoReading.TIMEOUT in causes else 5)
 
 
 @pytest.mark.usefixtures("no_child_left")
@@ -116,6 +125,30 @@ def test_a_gpu_that_dies_costs_only_its_own_row(gpudiag: Gpudiag) -> None:
     assert isinstance(whole.reading, LoadReading)
     assert whole.reading.measured_s > 7
     assert done.returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_child_left")
+def test_a_gpu_that_hangs_costs_its_own_row_after_35_s(
+    gpudiag: Gpudiag, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    process = started(gpudiag, machine("", ""), seconds="20")
+    wait_until(under_load(gpudiag, 2))
+    children = psutil.Process(process.pid).children(recursive=True)
+    computing = [child for child in children if child.num_threads() > MANY_THREADS]
+    assert len(computing) == 2, "one of each GPU"
+    computing[0].send_signal(signal.SIGSTOP)
+    report = report_of(process)
+    hung, whole = sorted(loads(report), key=lambda row: row.status)
+    assert (hung.status, whole.status, process.returncode) == ("fail", "pass", 1)
+    (finding,) = hung.findings
+    assert finding.kind == "ended"
+    assert re.search(r"after \d+\.\d of 20\.0 s under load: .* has not returned for 3[5-9] s", finding.message)
+    assert isinstance(hung.reading, LoadReading)
+    assert hung.reading.slices
+    assert isinstance(whole.reading, LoadReading)
+    assert whole.reading.measured_s > 18
+    assert left_in(gpudiag.temporary) == []
 
 
 def test_nothing_computes_after_gpudiag_was_killed(

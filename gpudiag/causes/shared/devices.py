@@ -14,8 +14,8 @@ from gpudiag.knowledge.messages.way import DEVICE_BUSY
 from gpudiag.model.facts import Facts, NvmlDevice, Unknown
 from gpudiag.model.report import Gpu, Severity
 from gpudiag.model.visibility import gpus_in_scope
+from gpudiag.probe import LoadReading
 from gpudiag.probes.discovery import logical_devices
-from gpudiag.probes.load import gpus as under_load
 
 MASK = "CUDA_VISIBLE_DEVICES"
 NO_OTHER_GPU = note("there is no other GPU to choose here")
@@ -60,7 +60,7 @@ class ChosenGpus:
     @property
     def ended_under_load(self) -> list[Gpu]:
         """The GPUs whose load ended before its time, for a reason of theirs."""
-        loads = self.rows.readings("load.gpus", under_load.Reading)
+        loads = self.rows.readings("load.gpus", LoadReading)
         ended = {pci for reading in loads if reading.failed for pci in reading.given}
         return [gpu for gpu in self.gpus if gpu.pci_bus_id in ended]
 

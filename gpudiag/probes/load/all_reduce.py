@@ -19,21 +19,25 @@ from collections.abc import Callable
 from typing import Any
 
 from gpudiag import fix, probe
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
-from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
+from gpudiag.probe import MIB, Beside, Context, Findings, fail, warn
 from gpudiag.probes.common import create_devices
-from gpudiag.probes.under_load import Work, slowing, spend
-from gpudiag.text import counted
+from gpudiag.probes.under_load import LoadFaults, Work, early_end, slowing, spend, wrong_results
 
 PROBE = probe.Probe(
-    needs=probe.Needs(gpus=2, free_bytes=512 * MIB), scope=probe.Scope.ALL_GPUS, exclusive=True, stress=0.1
+    needs=probe.Needs(gpus=2, free_bytes=512 * MIB),
+    scope=probe.Scope.ALL_GPUS,
+    exclusive=True,
+    stress=0.1,
+    env={FORCE_GROWTH: "true"},  # by default TensorFlow takes nearly all memory that is free
 )
 
 
 ALL = "all GPUs"
 
 
-class Fault(probe.ReplicaFaults):
+class Fault(LoadFaults, probe.ReplicaFaults):
     wrong = fail(
         "{work}: {wrong} in {results} sums",
         means="A sum over all GPUs was wrong, and no error was raised.",
@@ -43,11 +47,6 @@ class Fault(probe.ReplicaFaults):
         "{percent} % slower in the last third of the time than in the first",
         means="Sums over all GPUs became slower under load.",
         do=fix.nvidia_smi("clocks and why they are lowered", "-q -d PERFORMANCE"),
-    )
-    ended = fail(
-        "after {seconds} of {planned} s under load: {how}",
-        means="A GPU, a link between two, or NCCL failed under load.",
-        do=SEE_THE_CAUSE,
     )
 
 
@@ -135,15 +134,8 @@ def _by_copies(tf: Any, strategy: Any, length: int) -> Callable[[], Any]:
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     del facts, beside
-    parts = reading.slices
-    for work in dict.fromkeys(part.work for part in parts):
-        its = [part for part in parts if part.work == work]
-        if wrong := sum(part.wrong for part in its):
-            results = sum(part.results for part in its)
-            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"))
+    yield from wrong_results(reading, Fault.wrong)
     fell = slowing(reading)
     if fell is not None and fell.counts:
         yield Fault.slower_with_time.found(percent=round(100 * fell.value))
-    if reading.failed is not None:
-        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
-        yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
+    yield from early_end(reading)

@@ -20,16 +20,15 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gpudiag import fix, probe
 from gpudiag.model.facts import Facts, NvmlDevice
-from gpudiag.model.health import GpuHealth, HealthSample
+from gpudiag.model.health import COPIED, SLOWED, GpuHealth
 from gpudiag.model.report import SIMULATED, Finding, Gap
 from gpudiag.probe import (
     MIB,
-    SEE_THE_CAUSE,
     Beside,
     Context,
     Findings,
@@ -46,17 +45,19 @@ from gpudiag.probes.under_load import (
     COPIES,
     FLOOR,
     Deficit,
-    Rate,
+    LoadFaults,
     Work,
     anew,
     behind,
     blur,
-    by_work,
+    early_end,
+    rates,
     slowing,
     spend,
+    twins,
     typical,
+    wrong_results,
 )
-from gpudiag.text import counted
 
 PROBE = probe.Probe(
     needs=probe.Needs(gpus=1, free_bytes=512 * MIB), scope=probe.Scope.EACH_GPU, exclusive=True, stress=0.8
@@ -69,7 +70,7 @@ _LOOK = (
 )
 
 
-class Fault(probe.GpuFaults):
+class Fault(LoadFaults):
     wrong = fail(
         "{work}: {wrong} in {results} results; the first {where}",
         means="The GPU computed, stored or copied something wrong, without an error.",
@@ -130,11 +131,6 @@ class Fault(probe.GpuFaults):
         means="The GPU counted errors of its memory that were not corrected.",
         do=probe.GPU_ERRORS,
     )
-    ended = fail(
-        "after {seconds} of {planned} s under load: {how}",
-        means="The GPU or its libraries failed under load.",
-        do=SEE_THE_CAUSE,
-    )
 
 
 ALONE = 0.3
@@ -142,25 +138,21 @@ ALONE = 0.3
 STEP_S = 0.004
 """A step that takes as long as this is large enough: the host can queue the next one meanwhile."""
 TRIES = 3
-"""How often the first product is made, with which all others are compared, until it is that of the CPU."""
+"""How often the product with which all later ones are compared is computed, until it agrees with the CPU's."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Sides of the matrices."""
-SIMULATED_BYTES = 8 * MIB
-"""Memory that is filled on a simulated GPU: it is the host's."""
+BYTES_OF_SIDE = 49
+"""Bytes that products and their comparison take, for each element of a matrix: 36 for three matrices of each of two
+kinds in float32 and two in 16 bits, 13 for a product, what differs, and its count in int64."""
+LARGEST_BLOCK = 256 * MIB
+"""The most that is filled, moved and compared at a time."""
+LARGEST_COPY = 64 * MIB
+HOST_BYTES = 16 * MIB
+"""The room for patterns where a GPU's memory is the host's: on simulated GPUs, and where NVML reports none."""
 
 
-BUSY_PERCENT = 20
-"""A GPU that computes less is between two kinds of work, or at rest."""
 MOST_SLOWED = 0.05
 """The part of the time for which lowered clocks are no finding."""
-SLOWED = {
-    "hot": "too hot (the hardware's limit)",
-    "warm": "too hot (the driver's limit)",
-    "power_brake": "the power supply asks for it",
-    "hardware": "the hardware asks for it",
-}
-"""Reasons that no healthy GPU has under load, the first that holds before the others. A cap of the power is one that
-many have."""
 COUNTERS = {
     "corrected_errors": "errors of its memory that were corrected",
     "uncorrected_errors": "errors of its memory that could not be corrected",
@@ -175,7 +167,6 @@ LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e
 LEAST_OF_LINK = 0.5
 """Copies of pinned memory reach 75 to 90 % of what the link moves; if they reach less than this part, something else
 is in the way."""
-COPIED = ("copy to the GPU", "copy to the host and back")
 
 
 class Reading(probe.LoadReading):
@@ -193,16 +184,10 @@ class Reading(probe.LoadReading):
 def measure(ctx: Context) -> Reading:
     tf = ctx.tf
     real = not any(gpu.simulated for gpu in ctx.gpus)
-    v1 = tf.compat.v1
-    # The memory of every tensor of the CPU that an operation makes is pinned then.
-    v1.disable_eager_execution()
-    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=v1.GPUOptions(force_gpu_compatible=True)))
+    pool = _limit_memory(ctx)
     ctx.list_gpus()
     tf.config.set_soft_device_placement(False)
     tf.config.experimental.enable_op_determinism()  # so that a result can be compared bit by bit
-    (gpu,) = ctx.gpus
-    free = gpu.memory_total_bytes - ctx.memory(gpu).used_bytes
-    filled = bytes_to_fill(free, display=ctx.state(gpu).display) if real else 0
     ctx.make_gpus()
     kinds: dict[str, Callable[[int], Work]] = {
         "float32 product": lambda side: _product(tf, ctx.load, side, tf.float32, SINGLE, tf32=False),
@@ -214,27 +199,69 @@ def measure(ctx: Context) -> Reading:
     sides = {}
     for name, prepare in kinds.items():
         announce(name, "GPU:0")
-        sides[name] = _side(prepare)
+        sides[name] = _side(prepare, sides_within(pool) if pool else SIDES)
     load = ctx.load
     # One GPU that is slower must do the same work, or the rates could not be compared.
-    told = load.meet("sides", sides)
-    sides = {name: min(one[name] for one in told) for name in sides}
+    sides_of_all = load.meet("sides", sides)
+    sides = {name: min(of_gpu[name] for of_gpu in sides_of_all) for name in sides}
     works = [prepare(sides[name]) for name, prepare in kinds.items()]
-    works += [
-        _memory(tf, filled or SIMULATED_BYTES, 256 * MIB if real else MIB),
-        *_copies(tf, (64 if real else 1) * MIB),
-    ]
+    room = pool if pool and real else HOST_BYTES
+    copies = list(_copies(tf, sixteenth(room, LARGEST_COPY)))
+    if room == pool:
+        room -= tf.config.experimental.get_memory_info("GPU:0")["current"]
+    count, block = blocks_within(room)
+    works += [_memory(tf, count, block), *copies]
     load.start()
     for began_s, until_s, alone in _turns(load):
         load.rest(began_s)
         spend(ctx.load, works, until_s, alone=alone)
-    return Reading(memory_bytes=filled or SIMULATED_BYTES, sides=sides)
+    return Reading(memory_bytes=count * block, sides=sides)
 
 
-def bytes_to_fill(free: int, *, display: bool | None) -> int:
-    """Return how many of the ``free`` bytes of a GPU are filled."""
+def _limit_memory(ctx: Context) -> int:
+    """Let TensorFlow take no more of the GPU than :func:`bytes_to_take`; return that, or 0 if NVML reports no memory.
+
+    By default it takes nearly all that is free, and with growth alone its pool doubles until it has that. The memory of
+    every tensor of the CPU that an operation makes is pinned.
+    """
+    (gpu,) = ctx.gpus
+    total = gpu.memory_total_bytes
+    pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
+    v1 = ctx.tf.compat.v1
+    options = v1.GPUOptions(
+        force_gpu_compatible=True,
+        allow_growth=not pool,
+        per_process_gpu_memory_fraction=pool / total if total else 0.0,
+    )
+    v1.disable_eager_execution()
+    v1.enable_eager_execution(config=v1.ConfigProto(gpu_options=options))
+    return pool
+
+
+def bytes_to_take(free: int, *, display: bool | None) -> int:
+    """Return how many of the ``free`` bytes of a GPU TensorFlow may take besides its context."""
     left = probe.MEMORY_LEFT_TO_DISPLAY if display else probe.MEMORY_LEFT
-    return max(0, int(free * (1 - left) - 2 * probe.FILLED_BYTES))
+    return max(MIB, int(free * (1 - left)) - probe.CONTEXT_BYTES)
+
+
+def sides_within(pool: int) -> tuple[int, ...]:
+    """Return the sides of matrices that take no more than half of a pool of so many bytes, or the smallest."""
+    return tuple(side for side in SIDES if BYTES_OF_SIDE * side**2 <= pool // 2) or SIDES[:1]
+
+
+def blocks_within(room: int) -> tuple[int, int]:
+    """Return how many blocks of memory are filled in so many bytes, and the bytes of each.
+
+    There is room for eight more: for the numbers of the words, the expected block, the next one, and what a comparison
+    needs (an int64 for each word, or for each element of a product).
+    """
+    block = sixteenth(room, LARGEST_BLOCK)
+    return max(1, room // block - 8), block
+
+
+def sixteenth(room: int, most: int) -> int:
+    """Return a sixteenth of so many bytes in whole MiB, one at least, but no more than ``most``."""
+    return max(MIB, min(most, room // 16 // MIB * MIB))
 
 
 def _turns(load: probe.Load) -> Iterator[tuple[float, float, bool]]:
@@ -245,16 +272,16 @@ def _turns(load: probe.Load) -> Iterator[tuple[float, float, bool]]:
     yield load.count * own_s, load.seconds, False
 
 
-def _side(prepare: Callable[[int], Work]) -> int:
-    """Return the smallest side with which a step takes :data:`STEP_S`, or the largest that there is."""
-    for side in SIDES:
+def _side(prepare: Callable[[int], Work], sides: Sequence[int]) -> int:
+    """Return the smallest of the sides with which a step takes :data:`STEP_S`, or else the last."""
+    for side in sides:
         work = prepare(side)
         int(work.step())
         began = time.perf_counter()
         int(work.step())
         if time.perf_counter() - began >= STEP_S:
-            return side
-    return SIDES[-1]
+            break
+    return side
 
 
 def _product(tf: Any, load: probe.Load, side: int, kind: Any, most: float, *, tf32: bool = False) -> Work:
@@ -279,7 +306,7 @@ def _product(tf: Any, load: probe.Load, side: int, kind: Any, most: float, *, tf
             break
         seconds = time.perf_counter() - began
         where = f"differs from the CPU's by {error:.3g} of its largest value"
-        load.note(Slice(0.0, seconds, name, amount / seconds, None, 1, 1, where, alone=True))
+        load.note(Slice(-seconds, seconds, name, amount / seconds, None, 1, 1, where, alone=True))
 
     def step() -> Any:
         product = multiply()
@@ -304,8 +331,7 @@ def _convolution(tf: Any, side: int) -> Work:
     return Work("float16 convolution", 2.0 * 4 * images**2 * channels**2 * 9, step, lambda: "in a convolution")
 
 
-def _memory(tf: Any, filled: int, block: int) -> Work:
-    count = max(1, filled // block - 3)  # besides them: the numbers of the words, the expected block, the next one
+def _memory(tf: Any, count: int, block: int) -> Work:
     words = block // 4
     last: list[Any] = [0, None, None]
     with tf.device("GPU:0"):
@@ -344,9 +370,10 @@ def _memory(tf: Any, filled: int, block: int) -> Work:
 def _copies(tf: Any, size: int) -> Iterator[Work]:
     import numpy
 
-    numbers = numpy.random.default_rng(1).integers(0, 256, size, dtype=numpy.uint8)
+    # Compared eight bytes at a time: to be counted, each element that is compared becomes an int64.
+    numbers = numpy.frombuffer(numpy.random.default_rng(1).bytes(size), numpy.int64)
     with tf.device("CPU:0"):
-        pinned = tf.bitwise.bitwise_xor(numbers, numpy.uint8(0))
+        pinned = tf.bitwise.bitwise_xor(numbers, numpy.int64(0))
     with tf.device("GPU:0"):
         there = tf.identity(pinned)
 
@@ -366,59 +393,40 @@ def _copies(tf: Any, size: int) -> Iterator[Work]:
 
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
-    yield from _of_results(reading)
+    yield from wrong_results(reading, Fault.wrong)
     own = {device.uuid: device for device in facts.nvml_devices if device.pci_bus_id in reading.given}
     seen = [health for health in beside.health if health.gpu in own]
     of_health = [found for health in seen for found in _of_health(health)]
     yield from of_health  # first: it may be the reason of a low rate
     slowed = any(found.kind == Fault.slowed.name for found in of_health)
-    yield from _of_rates(reading, _twins(reading, facts, beside), slowed=slowed)
+    yield from _of_rates(reading, twins(reading, beside.others, facts), slowed=slowed)
     for health in seen:
         yield from _of_link(reading, own[health.gpu], health)
-    if reading.failed is not None:
-        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
-        yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
-    elif reading.slices and reading.ended is None:
+    yield from early_end(reading)
+    if reading.slices and reading.ended is None:
         yield from map(Verified, reading.given)
 
 
-def _of_results(reading: Reading) -> Findings:
-    kinds: dict[str, list[Slice]] = {}
-    for part in reading.slices:
-        kinds.setdefault(part.work, []).append(part)
-    for work, parts in kinds.items():
-        if wrong := sum(part.wrong for part in parts):
-            where = next(part.where for part in parts if part.wrong)
-            results = sum(part.results for part in parts)
-            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"), where=where)
-
-
-def _twins(reading: Reading, facts: Facts, beside: Beside) -> list[LoadReading]:
-    """Return the readings of the other GPUs of the same model; MIG instances have none, as they need not be alike."""
-    models = {device.pci_bus_id: device.name for device in facts.nvml_devices if not device.mig_uuids}
-    own = [models.get(pci) for pci in reading.given]
-    return [other for other in beside.others if None not in own and [models.get(pci) for pci in other.given] == own]
-
-
-def _of_rates(reading: Reading, twins: list[LoadReading], *, slowed: bool) -> Findings:
+def _of_rates(reading: Reading, of_model: tuple[LoadReading, ...], *, slowed: bool) -> Findings:
     """Compare the rates with those of the other GPUs of the model, and with those of the beginning.
 
     ``slowed``: NVML said that the clocks were lowered, which may have met one kind of work alone.
     """
-    others = "the other GPU of its model" if len(twins) == 1 else f"the median of {len(twins)} other GPUs of its model"
-    deficits = behind(reading, twins)
+    count = len(of_model)
+    others = "the other GPU of its model" if count == 1 else f"the median of {count} other GPUs of its model"
+    deficits = behind(reading, of_model)
     products = {work: deficit for work, deficit in deficits.items() if not work.startswith(COPIES)}
     whole = typical(products.values())
     if whole is not None and whole.counts:
         # Which of two is the odd one, nobody knows.
-        kind = Fault.much_slower if whole.is_much and len(twins) > 1 else Fault.slower
+        kind = Fault.much_slower if whole.is_much and count > 1 else Fault.slower
         yield kind.found(percent=_percent(whole), others=others)
     elif not slowed:
         for work, deficit in products.items():
             if deficit.is_much:
                 yield Fault.slow_work.found(work=work, percent=_percent(deficit), others=others)
     copies = typical(deficit for work, deficit in deficits.items() if work not in products)
-    # GPUs at another socket's memory are slower to reach, and as they should be.
+    # A GPU at another socket is slower to reach, and rightly so.
     if copies is not None and copies.is_much:
         yield Fault.slow_copies.found(percent=_percent(copies), others=others)
     fell = slowing(reading)
@@ -430,7 +438,7 @@ def _of_rates(reading: Reading, twins: list[LoadReading], *, slowed: bool) -> Fi
             f"rates that differ by less than {least} %",
             "the host was busy: processes waited for a processor",
         )
-    elif reading.slices and not twins:
+    elif reading.slices and not of_model:
         yield Gap("rates", "no other GPU of its model is here, and there is no table of cards")
 
 
@@ -440,11 +448,9 @@ def _percent(deficit: Deficit) -> int:
 
 def _of_health(health: GpuHealth) -> Iterator[Finding]:
     """Judge what NVML said of the GPU meanwhile."""
-    working = [
-        sample for sample in health.samples if sample.busy_percent is None or sample.busy_percent >= BUSY_PERCENT
-    ]
+    working = [sample for sample in health.samples if sample.is_busy]
     for reason, words in SLOWED.items():
-        slowed = [sample for sample in working if _why_slowed(sample) == reason]
+        slowed = [sample for sample in working if sample.throttled_by == reason]
         if len(slowed) > MOST_SLOWED * len(working):
             clocks = [sample.clock_mhz for sample in slowed if sample.clock_mhz]
             degrees = [sample.temperature for sample in slowed if sample.temperature is not None]
@@ -459,11 +465,6 @@ def _of_health(health: GpuHealth) -> Iterator[Finding]:
         if counter in rose:
             kind = Fault.uncorrected if counter in ("uncorrected_errors", "remapped_rows") else Fault.counted
             yield kind.found(count=rose[counter], what=words)
-
-
-def _why_slowed(sample: HealthSample) -> str:
-    """Return the first of :data:`SLOWED` that holds; the hardware says ``hardware`` with each of its reasons."""
-    return next((reason for reason in SLOWED if reason in (sample.slowed_by or ())), "")
 
 
 def _of_link(reading: Reading, device: NvmlDevice, health: GpuHealth) -> Findings:
@@ -481,9 +482,8 @@ def _of_link(reading: Reading, device: NvmlDevice, health: GpuHealth) -> Finding
     if device.name.startswith(SIMULATED):
         return
     allowed = best[1] * LANE_BYTES.get(best[0], 0.0)
-    for work, slices in by_work(reading).items():
-        rate = Rate.of(slices)
-        if work in COPIED and rate is not None and allowed and rate.value < LEAST_OF_LINK * allowed:
+    for work, rate in rates(reading).items():
+        if work in COPIED and rate.value < LEAST_OF_LINK * allowed:
             yield Fault.under_link.found(
                 work=work, rate=gigabytes(rate.value), allowed=gigabytes(allowed), link=_link(best)
             )

@@ -18,20 +18,25 @@ from __future__ import annotations
 from typing import Any
 
 from gpudiag import fix, probe
+from gpudiag.knowledge.variables import FORCE_GROWTH
 from gpudiag.model.facts import Facts
-from gpudiag.probe import MIB, SEE_THE_CAUSE, Beside, Context, Findings, fail, warn
+from gpudiag.probe import MIB, Beside, Context, Findings, fail, warn
 from gpudiag.probes.common import create_devices, pairs
-from gpudiag.probes.under_load import Deficit, Rate, Work, anew, by_work, spend
+from gpudiag.probes.under_load import Deficit, LoadFaults, Work, anew, early_end, rates, spend, wrong_results
 from gpudiag.text import counted
 
 PROBE = probe.Probe(
-    needs=probe.Needs(gpus=2, free_bytes=512 * MIB), scope=probe.Scope.ALL_GPUS, exclusive=True, stress=0.1
+    needs=probe.Needs(gpus=2, free_bytes=512 * MIB),
+    scope=probe.Scope.ALL_GPUS,
+    exclusive=True,
+    stress=0.1,
+    env={FORCE_GROWTH: "true"},  # by default TensorFlow takes nearly all memory that is free
 )
 
 _TOPOLOGY = fix.nvidia_smi("how the GPUs are connected", "topo -m")
 
 
-class Fault(probe.ReplicaFaults):
+class Fault(LoadFaults, probe.ReplicaFaults):
     wrong = fail(
         "{work}: {wrong} in {results} copies",
         means="The path between two GPUs, or the memory of one of them, corrupts data, and no error was raised.",
@@ -46,11 +51,6 @@ class Fault(probe.ReplicaFaults):
         "copies from {source} to {target} are {percent} % slower than back",
         means="A link is slow in one direction.",
         do=_TOPOLOGY,
-    )
-    ended = fail(
-        "after {seconds} of {planned} s under load: {how}",
-        means="A GPU, or the link between two, failed under load.",
-        do=SEE_THE_CAUSE,
     )
 
 
@@ -72,7 +72,8 @@ def measure(ctx: Context) -> Reading:
     ctx.list_gpus()
     tf.config.set_soft_device_placement(False)
     made = create_devices(ctx)
-    numbers = numpy.random.default_rng(1).integers(0, 256, size, dtype=numpy.uint8)
+    # Compared eight bytes at a time: to be counted, each element that is compared becomes an int64.
+    numbers = numpy.frombuffer(numpy.random.default_rng(1).bytes(size), numpy.int64)
     there = {}
     for device in made:
         with tf.device(device):
@@ -92,27 +93,19 @@ def measure(ctx: Context) -> Reading:
 
 def judge(reading: Reading, facts: Facts, beside: Beside) -> Findings:
     del facts, beside
-    rates: dict[tuple[str, str], Rate] = {}
-    for work, slices in by_work(reading).items():
-        if wrong := sum(part.wrong for part in slices):
-            results = sum(part.results for part in slices)
-            yield Fault.wrong.found(work=work, results=results, wrong=counted(wrong, "wrong element"))
-        _, source, _, target = work.split()
-        if (rate := Rate.of(slices)) is not None:
-            rates[source, target] = rate
-    for (source, target), rate in rates.items():
-        back = rates.get((target, source))
+    yield from wrong_results(reading, Fault.wrong)
+    by_ends = {tuple(work.split()[1::2]): rate for work, rate in rates(reading).items()}
+    for (source, target), rate in by_ends.items():
+        back = by_ends.get((target, source))
         if back is not None and (behind := Deficit.of(rate, [back])).is_much:
             yield Fault.one_way.found(source=source, target=target, percent=round(100 * behind.value))
     best = {
-        device: max((rate for pair, rate in rates.items() if device in pair), key=lambda rate: rate.value)
-        for device in {device for pair in rates for device in pair}
+        device: max((rate for ends, rate in by_ends.items() if device in ends), key=lambda rate: rate.value)
+        for device in {device for ends in by_ends for device in ends}
     }
     for device, rate in sorted(best.items()):
         others = [other for name, other in best.items() if name != device]
         if len(others) > 1 and (behind := Deficit.of(rate, others)).is_much:
             percent = round(100 * behind.value)
             yield Fault.slow_gpu.found(device=device, percent=percent, others=counted(len(others), "other GPU"))
-    if reading.failed is not None:
-        seconds, planned = round(reading.measured_s, 1), round(reading.planned_s, 1)
-        yield Fault.ended.found(seconds=seconds, planned=planned, how=reading.failed.detail)
+    yield from early_end(reading)

@@ -7,7 +7,6 @@ value out of a few a series each, of which one is 1. Every name is in :data:`MET
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -66,7 +65,7 @@ def _escaped(text: str, *, quoted: bool = False) -> str:
 
 
 def _number(value: float) -> str:
-    return str(int(value)) if value == math.floor(value) else repr(value)
+    return str(int(value)) if float(value).is_integer() else repr(value)  # inf and NaN are none
 
 
 def _one(value: Callable[[Report], float]) -> Callable[[Report], Iterator[Sample]]:
@@ -267,13 +266,13 @@ METRICS: tuple[Metric[Report], ...] = (
     Metric(
         "gpudiag_load_results",
         "Results that the GPU computed under load, and that were compared",
-        _load(lambda one: iter([({}, one.results)])),
+        _load(lambda one: iter([({}, one.reading.results)])),
         _GPU,
     ),
     Metric(
         "gpudiag_load_wrong_elements",
         "Wrong elements in these results",
-        _load(lambda one: iter([({}, one.wrong)])),
+        _load(lambda one: iter([({}, one.reading.wrong)])),
         _GPU,
     ),
     Metric(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpudiag.model.health import HealthSample
+from gpudiag.model.health import SLOWED, HealthSample
 from gpudiag.model.report import Report
 from gpudiag.report import load
 from gpudiag.report.load import GpuLoad, Link
@@ -17,8 +17,8 @@ MOST_IN_MATRIX = 16
 """With more GPUs, the slowest links are listed."""
 _LISTED = 32
 _LEAST_POINTS = 60
-_HIGHEST = 1.5
-"""The highest rate that is drawn, as a part of the median."""
+_HIGHEST = 1.25
+"""The highest rate that is drawn, as a part of that of the fastest tenth."""
 _HEADROOM = 1.5
 _COLDEST = 20
 """The lowest temperature that is drawn."""
@@ -106,9 +106,9 @@ def _chart(one: GpuLoad, axis: _Axis, phases: tuple[Span, ...], most: int) -> Lo
     samples = [
         sample for sample in (one.health.samples if one.health else ()) if axis.begins <= sample.at_s <= axis.ends
     ]
-    told = (_panel(quantity, samples, axis, most) for quantity in _QUANTITIES)
-    panels = [_rates(one, axis, most), *(panel for panel in told if panel is not None)]
-    spans = [(began + part.began_s, began + part.began_s + part.seconds) for part in alone]
+    measured = (_panel(quantity, samples, axis, most) for quantity in _QUANTITIES)
+    panels = [_rates(one, axis, most), *(panel for panel in measured if panel is not None)]
+    spans = [(began + part.began_s, began + part.began_s + part.seconds) for part in alone if part.began_s >= 0]
     turns = [axis.span(min(spans)[0], max(spans)[1], "alone")] if spans else []
     return LoadChart(
         title=f"GPU {one.gpu.index}",
@@ -123,13 +123,11 @@ def _chart(one: GpuLoad, axis: _Axis, phases: tuple[Span, ...], most: int) -> Lo
 
 def _words(one: GpuLoad) -> str:
     """Return the chart in words."""
-    parts = [f"{one.results:,} results, {f'{one.wrong:,} elements wrong' if one.wrong else 'all right'}"]
+    parts = [one.reading.outcome_of("results")]
     if (share := one.share()) is not None:
         parts.append(f"{load.percent(share)} of the median of its model")
     if one.hottest is not None:
         parts.append(f"at most {one.hottest} °C")
-    from gpudiag.probes.load.gpus import SLOWED
-
     reasons = {**_REASONS, **SLOWED}
     parts += [
         f"clocks lowered for {seconds:.0f} s: {reasons.get(reason) or one_line(reason).replace('_', ' ')}"
@@ -142,19 +140,20 @@ def _words(one: GpuLoad) -> str:
 
 
 def _rates(one: GpuLoad, axis: _Axis, most: int) -> Panel:
-    """Return the rate of each slice, relative to the median of its kind of work."""
+    """Return the rate of each slice, relative to the fastest tenth of the slices of this work on GPUs of its model.
+
+    Relative to its own median, a GPU that is throttled for most of the time would be drawn as one that never was.
+    """
     began = one.reading.load_began_s
-    by_work: dict[str, list[float]] = {}
-    for part in one.reading.slices:
-        by_work.setdefault(part.work, []).append(part.rate)
-    usual = {work: statistics.median(rates) for work, rates in by_work.items()}
-    usual |= {work: rate.value for work, rate in one.rates.items()}
+    fastest = {work: _fastest_tenth(rates) for work, rates in _rates_of_model(one).items()}
     lines, marks = [], []
-    step = -(-len(one.reading.slices) // most) or 1
+    step = -(-len(one.reading.slices) // most)
+    while math.gcd(step, len(fastest)) > 1:  # kinds of work take turns, and each is to be drawn
+        step += 1
     for number, part in enumerate(one.reading.slices):
-        if usual[part.work] <= 0 or (number % step and not part.wrong):
+        if fastest[part.work] <= 0 or (number % step and not part.wrong):
             continue
-        y = _y(part.rate / usual[part.work], 0.0, _HIGHEST)
+        y = _y(part.rate / fastest[part.work], 0.0, _HIGHEST)
         x = [round(SIDE * axis.at(began + part.began_s + seconds)) for seconds in (0.0, part.seconds)]
         lines.append(f"M{x[0]} {y}H{max(x[0] + 1, x[1])}")
         if part.wrong:
@@ -162,28 +161,41 @@ def _rates(one: GpuLoad, axis: _Axis, most: int) -> Panel:
     return Panel("rate", "100 %", round(100 - 100 / _HIGHEST, 1), "0", "".join(lines), "".join(marks[:most]))
 
 
+def _rates_of_model(one: GpuLoad) -> dict[str, list[float]]:
+    """Return the rates of all slices of a GPU and its twins, by kind of work."""
+    from gpudiag.probes.under_load import by_work
+
+    slices = (part for reading in (one.reading, *one.twins) for part in reading.slices)
+    return {work: [part.rate for part in parts] for work, parts in by_work(slices).items()}
+
+
+def _fastest_tenth(rates: list[float]) -> float:
+    """Return the lowest rate of the fastest tenth, which has one at least."""
+    return sorted(rates)[-1 - (len(rates) - 1) // 10]
+
+
 @dataclass(frozen=True)
 class _Quantity:
-    """A quantity that NVML told."""
+    """A quantity that NVML reports."""
 
     name: str
     unit: str
     value: Callable[[HealthSample], float | None]
     lowest: float = 0.0
     """The value at the bottom."""
-    telling: Callable[[Iterable[tuple[float, float]]], tuple[float, float]] = max
-    """Chooses from several pairs of a value and its time the one to draw."""
+    extreme: Callable[[Iterable[tuple[float, float]]], tuple[float, float]] = max
+    """Chooses the value to draw, with its time, where there are more samples than points."""
 
 
 _QUANTITIES = (
-    _Quantity("clock", "MHz", lambda sample: sample.clock_mhz, telling=min),
+    _Quantity("clock", "MHz", lambda sample: sample.clock_mhz, extreme=min),
     _Quantity("temperature", "°C", lambda sample: sample.temperature, _COLDEST),
     _Quantity("power", "W", lambda sample: sample.power_watts),
 )
 
 
 def _panel(quantity: _Quantity, samples: Sequence[HealthSample], axis: _Axis, most: int) -> Panel | None:
-    """Return the panel of a quantity; None if NVML told nothing of it."""
+    """Return the panel of a quantity; None if NVML reports no value of it."""
     points = [(quantity.value(sample), sample.at_s) for sample in samples]
     known = [value for value, _ in points if value is not None]
     if not known:
@@ -193,13 +205,13 @@ def _panel(quantity: _Quantity, samples: Sequence[HealthSample], axis: _Axis, mo
     step = -(-len(points) // most)
     parts, is_drawn = [], False
     for at in range(0, len(points), step):
-        told = [(value, seconds) for value, seconds in points[at : at + step] if value is not None]
-        if told:
-            value, seconds = quantity.telling(told)
+        group = [(value, seconds) for value, seconds in points[at : at + step] if value is not None]
+        if group:
+            value, seconds = quantity.extreme(group)
             x, y = round(SIDE * axis.at(seconds)), _y(value, lowest, top)
             parts.append(f"{'L' if is_drawn else 'M'}{x} {y}")
-        is_drawn = bool(told)
-    down = round(100 - 100 / _HEADROOM, 1)
+        is_drawn = bool(group)
+    down = round(100 * _y(highest, lowest, top) / SIDE, 1)
     return Panel(quantity.name, f"{highest:.0f} {quantity.unit}", down, f"{lowest:.0f}", "".join(parts))
 
 
@@ -213,7 +225,7 @@ def _throttled(samples: Sequence[HealthSample], axis: _Axis) -> Iterator[Span]:
     every = load.period(samples)
     spans: list[list[float]] = []
     for sample in samples:
-        if load.is_throttled(sample):
+        if sample.throttled_by:
             begins = sample.at_s - every
             if spans and begins <= spans[-1][1] + every / 2:
                 spans[-1][1] = sample.at_s

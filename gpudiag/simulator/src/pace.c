@@ -12,6 +12,7 @@
  * cooler.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <math.h>
 #include <time.h>
 
@@ -29,7 +30,7 @@ static double now_s(void) {
 
 static void wait_until(double until) {
     struct timespec time = {(time_t)until, (long)((until - floor(until)) * 1e9)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL)) continue;
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) continue;
 }
 
 /* A number of about normal distribution with deviation 1: the sum of 12 equal ones, of the generator splitmix64. */
