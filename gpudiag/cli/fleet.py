@@ -20,6 +20,7 @@ from gpudiag.report.fleet import FORMATS
 from gpudiag.text import put, say
 
 if TYPE_CHECKING:
+    from gpudiag.fleet import checking
     from gpudiag.fleet.expecting import FleetExpectations
     from gpudiag.model.fleet import FleetReport
 
@@ -101,6 +102,30 @@ class Asking:
 
 
 @dataclass(frozen=True)
+class Training:
+    """Whether the nodes train together, and how they reach each other."""
+
+    TITLE: ClassVar[str] = "Train together"
+
+    together: bool = option(
+        "Check nothing else: all nodes add vectors by MultiWorkerMirroredStrategy, and say who keeps them from it.",
+        default=False,
+    )
+    port: int = option(
+        "The port of each node in TF_CONFIG; nodes of one address take the next ones.",
+        default=22220,
+        minimum=1,
+        metavar="PORT",
+    )
+    addresses: str | None = option(
+        "The address of each node for the others: a pattern such as {node}-ib0, or a file of lines 'n1: 10.0.0.1'.",
+        metavar="PATTERN|FILE",
+    )
+    wait_s: float = option("How long a node waits for the others before it starts.", default=60.0, metavar="SECONDS")
+    times: int = option("How often each vector is added.", default=3, minimum=1, metavar="N")
+
+
+@dataclass(frozen=True)
 class FleetJudging:
     """What the fleet must be."""
 
@@ -145,7 +170,9 @@ def fleet() -> None:
 
 @fleet.command(cls=CheckCommand)
 @click.argument("nodes", nargs=-1)
-@takes("FLEET_", asking=Asking, judging=FleetJudging, rendering=FleetRendering, progress=ProgressOption)
+@takes(
+    "FLEET_", asking=Asking, training=Training, judging=FleetJudging, rendering=FleetRendering, progress=ProgressOption
+)
 @debug_option
 @click.pass_context
 def check(
@@ -153,6 +180,7 @@ def check(
     *,
     nodes: tuple[str, ...],
     asking: Asking,
+    training: Training,
     judging: FleetJudging,
     rendering: FleetRendering,
     progress: ProgressOption,
@@ -195,6 +223,7 @@ def check(
             racks=asking.racks,
             allow_missing=judging.allow_missing,
             expected=judging.expected,
+            together=_together(training),
         ),
         (lambda text: None) if progress.quiet else say,
     )
@@ -232,6 +261,31 @@ def merge(
     )
     _deliver(report, rendering)
     return report.exit_code
+
+
+def _together(training: Training) -> checking.Together | None:
+    """Return what the user says of the training; raises :class:`UsageError` if that is for nothing."""
+    from gpudiag.fleet.checking import Together
+
+    if training.together:
+        return Together(training.port, training.addresses or "", training.wait_s, training.times)
+    defaults = Training()
+    for name in ("port", "addresses", "wait_s", "times"):
+        if getattr(training, name) != getattr(defaults, name):
+            raise UsageError(f"--{name.removesuffix('_s')} belongs to --together.")
+    return None
+
+
+@fleet.command(cls=Command, hidden=True)
+@click.argument("node")
+@click.argument("task")
+@debug_option
+def member(*, node: str, task: str) -> int:
+    """Train with the other nodes of TASK; 'gpudiag fleet check --together' starts it on each of them."""
+    from gpudiag.fleet.together.member import report_of
+
+    put(report_of(node, task), "frame")
+    return 0
 
 
 def _deliver(report: FleetReport, rendering: FleetRendering) -> None:

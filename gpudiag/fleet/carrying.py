@@ -47,6 +47,8 @@ class Check:
     """The arguments of ``gpudiag check``; ``{node}`` in them is the name of the node."""
     deadline_s: float
     shipped: Shipped | None = None
+    task: str = ""
+    """The packed task of nodes that train together; "" for a check."""
 
     @property
     def limit_s(self) -> float:
@@ -56,13 +58,15 @@ class Check:
     @property
     def is_same_everywhere(self) -> bool:
         """Whether all nodes run the same command and get no input."""
-        return self.shipped is None and not any("{node}" in argument for argument in self.arguments)
+        return self.shipped is None and not self.task and not any("{node}" in argument for argument in self.arguments)
 
     def command(self, node: str) -> tuple[str, ...]:
         """Return the command for a node, with a deadline that holds there without the collector."""
         arguments = [argument.replace("{node}", node) for argument in self.arguments]
         limit = ("timeout", "-k", "5", f"{self.deadline_s + GRACE_S:g}")
         check = ("check", *arguments, "--deadline", f"{self.deadline_s:g}", "--format", "frame", "--quiet")
+        if self.task:
+            check = ("fleet", "member", node, self.task)
         if self.shipped is not None:
             return self.shipped.command(limit, check)
         return (*limit, *self.words, *check)

@@ -21,7 +21,9 @@ from gpudiag.fleet.merge import merged
 from gpudiag.fleet.names import expand
 from gpudiag.fleet.shipping import Shipped
 from gpudiag.fleet.sources import Source, racks_in
+from gpudiag.fleet.together.planning import PORT, addresses_in, packed, planned
 from gpudiag.model.fleet import SCHEMA_VERSION, Answer, FleetReport, NodeVerdict, NoReport, Plan
+from gpudiag.model.together import Task
 from gpudiag.text import counted, one_line
 
 _TAKEN = ("--deadline", "--format", "--exit-scheme")
@@ -52,6 +54,18 @@ class Request:
     racks: Path | None = None
     allow_missing: int = 0
     expected: FleetExpectations | None = None
+    together: Together | None = None
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the user says of nodes that train together."""
+
+    port: int = PORT
+    addresses: str = ""
+    """A pattern such as ``{node}-ib0``, or a file; "": as the engine says."""
+    wait_s: float = 60.0
+    times: int = 3
 
 
 def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
@@ -68,6 +82,8 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
     shipped = None if request.ship is None else Shipped.of(request.ship)
     if request.resume:
         folder = RunFolder.open(request.folder)
+        if folder.plan.together is not None:
+            raise UsageError("nodes that train together begin at once: start the run anew, in a new folder.")
         engine = engines.made(folder.plan.engine, folder.plan.options)
     else:
         assert request.engine is not None
@@ -87,10 +103,12 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
             options,
             roster.not_usable,
             {**roster.racks, **racks_in(request.racks)},
+            await _task(request, engine, roster, options.run),
         )
         folder = RunFolder.create(request.folder, plan)
     plan = folder.plan
-    check = Check(plan.command, plan.arguments, plan.deadline_s, shipped)
+    task = "" if plan.together is None else packed(plan.together)
+    check = Check(plan.command, plan.arguments, plan.deadline_s, shipped, task)
     with folder.held():
         state = _State(folder)
         for node in plan.nodes:
@@ -121,11 +139,33 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
                     nodes,
                     check,
                     attempts=dict(state.attempts),
-                    parallel=request.parallel,
+                    parallel=len(nodes) if task else request.parallel,
                     answered=answered,
                 )
     report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
     return report, None if stopped is None else int(stopped)
+
+
+async def _task(request: Request, engine: engines.Engine, roster: engines.Roster, run: str) -> Task | None:
+    """Return what the nodes are told if they train together; raises :class:`UsageError`."""
+    asked = request.together
+    if asked is None:
+        return None
+    nodes = [node for node in roster.nodes if node not in roster.not_usable]
+    if request.confirm or request.arguments:
+        what = "--confirm" if request.confirm else "arguments after '--'"
+        raise UsageError(f"--together checks nothing but the training: leave out {what}.")
+    if request.parallel is not None and request.parallel < len(nodes):
+        raise UsageError(f"nodes that train together begin at once: --parallel {request.parallel} is too few.")
+    if asked.addresses:
+        addresses = addresses_in(asked.addresses, nodes)
+    elif isinstance(engine, engines.AddressedEngine):
+        addresses = await engine.addresses(nodes)
+    elif request.engine == "kubernetes":
+        raise UsageError("the address of a pod is not known before it runs: --together needs --addresses there.")
+    else:
+        addresses = {}
+    return replace(planned(run, nodes, addresses, asked.port, asked.wait_s), times=asked.times)
 
 
 def _refuse_arguments(arguments: tuple[str, ...]) -> None:

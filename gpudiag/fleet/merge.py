@@ -14,6 +14,7 @@ from gpudiag.fleet.expecting import FleetExpectations
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
+from gpudiag.fleet.together import blame
 from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, NodeVerdict
 
 _ORDER = list(NodeVerdict)
@@ -35,6 +36,10 @@ def merged(
     before = None if against is None else NodeTable.of(against)
     rows = table.rows()
     counts = Counter(row.verdict for row in rows)
+    trained = None
+    if source.task is not None:
+        missing = {row.node: row.text or row.label for row in rows if row.node not in table.witnesses}
+        trained = blame.together(source.task, table.witnesses, missing)
     report = FleetReport(
         schema_version=SCHEMA_VERSION,
         gpudiag_version=gpudiag.__version__,
@@ -44,7 +49,7 @@ def merged(
         counts={verdict.value: counts[verdict] for verdict in _ORDER if counts[verdict]},
         groups=groups(rows),
         rows=rows,
-        exit_code=exit_code(counts, allow_missing),
+        exit_code=1 if trained is not None and trained.blames else exit_code(counts, allow_missing),
         engine=source.engine,
         run=source.run,
         separations=separation.separations(table),
@@ -57,12 +62,13 @@ def merged(
         figure_changes=() if before is None else comparing.figure_changes(before, table),
         racks=dict(source.racks),
         simulated=table.simulated,
+        together=trained,
     )
     if expected is None:
         return report
     met, unmet = expecting.judge(report, table, expected)
     left = {verdict: number for verdict, number in counts.items() if verdict not in expecting.allowed(expected)}
-    status = 1 if unmet else exit_code(left, allow_missing)
+    status = 1 if unmet or (trained is not None and trained.blames) else exit_code(left, allow_missing)
     return msgspec.structs.replace(report, expected_by=expected.source, met=met, unmet=unmet, exit_code=status)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from gpudiag.fleet.sources import Source
 from gpudiag.model.fleet import Answer, NodeRow, NodeVerdict, NoReport, Summary
 from gpudiag.model.report import Verdict
+from gpudiag.model.together import Witness
 
 MOST_VALUES = 5000
 _WORST_FIRST = list(NodeVerdict)
@@ -39,6 +40,8 @@ class NodeTable:
         """How many nodes have simulated GPUs."""
         self._values: Counter[str] = Counter()
         """The number of values of each fact; more than :data:`MOST_VALUES` if it was left out."""
+        self.witnesses: dict[str, Witness] = {}
+        """What each node saw of the others, if they trained together."""
         self._rows: list[NodeRow | None] = []
         self._racks = dict(racks or {})
         for name in asked:
@@ -61,6 +64,8 @@ class NodeTable:
         number = self.number.get(answer.node)
         if number is None:
             number = self._add_name(answer.node)
+        if answer.summary is not None and answer.summary.together is not None:
+            self.witnesses[answer.node] = answer.summary.together
         before = self._rows[number]
         self._rows[number] = _row(answer, before)
         if answer.summary is not None:

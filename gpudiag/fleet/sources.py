@@ -16,6 +16,7 @@ from gpudiag.fleet.summary import summaries_in, summarized
 from gpudiag.model import codec
 from gpudiag.model.fleet import Answer, NoReport
 from gpudiag.model.frame import SUMMARY, WORD, CutShortError, OtherVersionError, reports_in
+from gpudiag.model.together import Task
 from gpudiag.text import one_line
 
 _PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s*(?::|\s)\s*(?=\S*" + WORD.encode() + rb" )")
@@ -36,12 +37,22 @@ class Source:
     run: str = ""
     racks: Mapping[str, str] = field(default_factory=dict)
     """The rack of each node, as far as it is known."""
+    task: Task | None = None
+    """What the nodes were told, if they trained together."""
 
     @classmethod
     def of(cls, folder: RunFolder, racks: Mapping[str, str] | None = None) -> Source:
         """Return the answers of a fleet check, with other racks than its own if they are given."""
         plan = folder.plan
-        return cls(folder.answers(), plan.nodes, str(folder.path), plan.engine, plan.run, racks or plan.racks)
+        return cls(
+            folder.answers(),
+            plan.nodes,
+            str(folder.path),
+            plan.engine,
+            plan.run,
+            racks or plan.racks,
+            plan.together,
+        )
 
 
 def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None) -> Source:

@@ -7,6 +7,7 @@ from enum import Enum
 from gpudiag.fix import Action
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.report import Verdict
+from gpudiag.model.together import Task, Together, Witness
 from gpudiag.record import Record
 
 SCHEMA_VERSION = 1
@@ -89,6 +90,8 @@ class Summary(Record):
     """What may set nodes apart: a fact's name and its value. Without what differs in every run, such as times."""
     figures: dict[str, tuple[float | None, ...]] = {}
     """For each GPU in scope, in the order of ``gpus``, what was measured under load or read from NVML."""
+    together: Witness | None = None
+    """What the node saw of the others, if the nodes trained together."""
 
 
 class Answer(Record):
@@ -148,6 +151,8 @@ class Plan(Record):
     """Nodes that the engine gives to nobody now, each with its reason."""
     racks: dict[str, str] = {}
     """The rack of each node, where the engine or the user says it."""
+    together: Task | None = None
+    """What each node is told, if the nodes train together."""
 
 
 class NodeRow(Record):
@@ -345,3 +350,5 @@ class FleetReport(Record):
     """Expectations of the fleet that are met, each with what was expected and what was seen."""
     unmet: tuple[str, ...] = ()
     """Expectations of the fleet that are not met."""
+    together: Together | None = None
+    """Whether the nodes train together, if they were asked to."""

@@ -79,7 +79,15 @@ class BatchEngine(Protocol):
         """Run a command on each node of a batch; nodes of which nothing came back may be missing in the result."""
 
 
-__all__ = ["NAMES", "BatchEngine", "Engine", "EngineOptions", "Roster", "Rule", "made"]
+@runtime_checkable
+class AddressedEngine(Protocol):
+    """An engine that knows under which address the nodes reach each other; else they do by their names."""
+
+    async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the address of each node, as far as it is known."""
+
+
+__all__ = ["NAMES", "AddressedEngine", "BatchEngine", "Engine", "EngineOptions", "Roster", "Rule", "made"]
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudiag.model.fleet import FleetReport, Group, NodeVerdict
 from gpudiag.report.fleet import words
+from gpudiag.report.fleet.together import add_together
 from gpudiag.report.formats.table import LEAST_WIDTH, Page
 from gpudiag.text import counted, one_line
 
@@ -41,6 +42,8 @@ def render(report: FleetReport, *, width: int, color: bool) -> str:
     _changes(page, report)
     _groups(page, report)
     _actions(page, report)
+    if report.together is not None:
+        add_together(page, report.together)
     _expectations(page, report)
     for note in report.notes:
         page.add(one_line(note), "dim", lead="note  ", lead_style="dim", most=_TEXT_LINES)

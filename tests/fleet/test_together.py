@@ -1,0 +1,282 @@
+"""Nodes that train together: real processes with TensorFlow on this machine, and what they say of each other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from gpudiag.errors import UsageError
+from gpudiag.fleet.together import blame
+from gpudiag.fleet.together.planning import addresses_in, packed, planned, unpacked
+from gpudiag.model.fleet import FleetReport, NodeVerdict
+from gpudiag.model.together import Peer, Place, Stage, Sum, Task, Witness
+
+WAIT_S = 240.0
+
+
+def free_ports(number: int) -> int:
+    """Return the first of so many ports that are free one after the other, apart from those of other workers."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    for first in range(23000 + 500 * worker, 23500 + 500 * worker, 10):
+        try:
+            for port in range(first, first + number):
+                with socket.create_server(("", port)):
+                    pass
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no port is free")
+
+
+@contextmanager
+def fleet_check(
+    tmp_path: Path, nodes: str, port: int, *more: str, gpudiag: str = "gpudiag"
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a fleet check of nodes that train together on this machine."""
+    command = [sys.executable, "-m", "gpudiag", "fleet", "check", nodes, "--engine", "local", "--together"]
+    own = gpudiag.replace("gpudiag", f"{sys.executable} -m gpudiag", 1) if gpudiag == "gpudiag" else gpudiag
+    command += ["--port", str(port), "-o", str(tmp_path / "run"), "--gpudiag", own, "--format", "json", *more]
+    environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+
+
+def report_of(process: subprocess.Popen[str]) -> FleetReport:
+    output, errors = process.communicate(timeout=WAIT_S)
+    assert output, errors
+    return msgspec.json.decode(output, type=FleetReport)
+
+
+def trainer_on(process: subprocess.Popen[str], port: int) -> psutil.Process:
+    """Wait until TensorFlow listens on a port, and return its process: it has another session than the node's gpudiag,
+    which listens there before."""
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        for child in psutil.Process(process.pid).children(recursive=True):
+            try:
+                if os.getsid(child.pid) == child.pid and child.children() == [] and _listens(child, port):
+                    return child
+            except (psutil.Error, ProcessLookupError):
+                continue
+        time.sleep(0.05)
+    raise AssertionError("TensorFlow does not listen")
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    connections = process.net_connections("tcp")
+    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections)
+
+
+def verdicts(report: FleetReport) -> dict[str, NodeVerdict]:
+    return {row.node: row.verdict for row in report.rows}
+
+
+@pytest.mark.starts
+def test_two_nodes_add_right(tmp_path: Path) -> None:
+    port = free_ports(2)
+    simulated = f"{sys.executable} -m gpudiag simulate 2 -- {sys.executable} -m gpudiag"
+    with fleet_check(tmp_path, "n[1-2]", port, gpudiag=simulated) as process:
+        report = report_of(process)
+    assert verdicts(report) == {"n1": NodeVerdict.PASS, "n2": NodeVerdict.PASS}
+    assert report.exit_code == 0
+    assert report.together is not None
+    assert report.together.verdict == "PASS"
+    assert [place.target for place in report.together.places] == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+    assert [total.bytes for total in report.together.sums] == [total.bytes for total in report.together.alone]
+    assert all(total.wrong == 0 and total.devices == ("GPU:0", "GPU:1") for total in report.together.sums)
+
+
+@pytest.mark.starts
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    """Nobody waits for the node: all know within seconds why it does not come."""
+    port = free_ports(3)
+    with socket.create_server(("", port + 1)), fleet_check(tmp_path, "n[1-3]", port, "--wait", "200") as process:
+        report = report_of(process)
+    assert verdicts(report) == {
+        "n1": NodeVerdict.NOT_VERIFIED,
+        "n2": NodeVerdict.FAIL,
+        "n3": NodeVerdict.NOT_VERIFIED,
+    }
+    rows = {row.node: row for row in report.rows}
+    assert rows["n2"].label == "together.port_taken"
+    assert f"port {port + 1} is taken by process {os.getpid()}" in rows["n2"].text
+    assert f"n2: port {port + 1} is taken" in rows["n1"].text
+    assert report.exit_code == 1
+    assert report.together is not None
+    assert [each.nodes for each in report.together.blames] == [("n2",)]
+
+
+@pytest.mark.starts
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_ends_or_stops(tmp_path: Path, number: signal.Signals) -> None:
+    port = free_ports(3)
+    with fleet_check(tmp_path, "n[1-3]", port, "--times", "100000") as process:
+        trainer = trainer_on(process, port + 1)
+        time.sleep(8)  # in the middle of an exchange, which no file says; earlier is a node that left as they connect
+        trainer.send_signal(number)
+        report = report_of(process)
+    assert report.together is not None
+    (guilty,) = report.together.blames
+    assert guilty.nodes == ("n2",)
+    assert {line.partition(",")[0] for line in guilty.evidence} == {"n1", "n3"}
+    assert verdicts(report)["n2"] is NodeVerdict.FAIL
+    assert verdicts(report)["n1"] is NodeVerdict.NOT_VERIFIED
+    assert ("SIGKILL" if number is signal.SIGKILL else "is stopped") in guilty.why
+    assert report.exit_code == 1
+
+
+@pytest.mark.starts
+@pytest.mark.slow
+def test_a_proxy_that_grpc_takes(tmp_path: Path) -> None:
+    port = free_ports(2)
+    own = f"env http_proxy=http://127.0.0.1:9 {sys.executable} -m gpudiag"
+    with fleet_check(tmp_path, "n[1-2]", port, gpudiag=own) as process:
+        report = report_of(process)
+    assert report.together is not None
+    assert "http_proxy=http://127.0.0.1:9" in report.together.blames[0].why
+    assert report.together.blames[0].fix[0].command == "export no_grpc_proxy=127.0.0.1"
+
+
+TASK = Task("r", tuple(Place(f"n{number}", f"10.0.0.{number}", 22220) for number in (1, 2, 3)), 60.0)
+RIGHT = tuple(Sum("RING", size, 0.01, 0, ("GPU:0",)) for size in (4096, 1 << 20))
+
+
+def witness(number: int, stage: Stage, **more: object) -> Witness:
+    common: dict[str, object] = {"models": ("A GPU",), "planned": 18, "met_at": (100.0, 160.0)}
+    return Witness(f"n{number}", number - 1, stage, **{**common, **more})  # type: ignore[arg-type]
+
+
+def blamed(*witnesses: Witness, **missing: str) -> list[tuple[str, ...]]:
+    found = blame.together(TASK, {each.node: each for each in witnesses}, missing)
+    return [each.nodes for each in found.blames]
+
+
+def test_a_connection_that_is_blocked_is_the_fault_of_both() -> None:
+    fault = "cannot connect to n2 at 10.0.0.2:22220: no answer in 3 s"
+    one = witness(
+        1, Stage.MEETING, fault=fault, kind="cannot_connect", peers=(Peer("n2", "no answer in 3 s", heard=True),)
+    )
+    others = (witness(2, Stage.MEETING, told={"n1": fault}), witness(3, Stage.MEETING, told={"n1": fault}))
+    assert blamed(one, *others) == [("n1", "n2")]
+
+
+def test_a_node_that_reaches_nobody_is_blamed_alone() -> None:
+    refused = "Connection refused"
+    silent = (Peer("n2", refused, heard=False), Peer("n3", refused, heard=False))
+    of_first = (Peer("n1", refused, heard=False),)
+    assert blamed(
+        witness(1, Stage.MEETING, peers=silent),
+        witness(2, Stage.MEETING, peers=of_first),
+        witness(3, Stage.MEETING, peers=of_first),
+    ) == [("n1",)]
+
+
+def test_a_node_that_began_late_is_not_a_blocked_connection() -> None:
+    silent = (Peer("n3", "Connection refused", heard=False),)
+    late = witness(
+        3,
+        Stage.MEETING,
+        peers=tuple(Peer(name, "Connection refused", heard=False) for name in ("n1", "n2")),
+        met_at=(200.0, 260.0),
+    )
+    found = blame.together(
+        TASK,
+        {
+            "n1": witness(1, Stage.MEETING, peers=silent),
+            "n2": witness(2, Stage.MEETING, peers=silent),
+            "n3": late,
+        },
+        {},
+    )
+    assert [each.why for each in found.blames] == ["n3 began 40 s after another node had given up"]
+
+
+def test_nodes_that_end_as_a_consequence_are_not_blamed() -> None:
+    """The first to fail is named first in an error that is handed on; a node without a report is blamed."""
+    errors = {"error": "UnavailableError: Socket closed", "begun": 4, "ready": 4}
+    one = witness(1, Stage.SUMS, accused=("n3", "n2"), **errors)
+    two = witness(2, Stage.SUMS, accused=("n3",), **errors)
+    assert blamed(one, two, n3="lost") == [("n3",)]
+    assert blamed(one, two, witness(3, Stage.SUMS, error="killed by SIGSEGV", begun=4, ready=4)) == [("n3",)]
+    assert blamed(one, two, witness(3, Stage.SUMS, error="nothing", by_limit=True, begun=4, ready=3)) == [("n3",)]
+
+
+def test_a_node_whose_gpu_hangs_is_the_one_that_was_not_ready() -> None:
+    waits = {"by_limit": True, "error": "nothing happened for 20 s", "begun": 7}
+    assert blamed(
+        witness(1, Stage.SUMS, ready=7, **waits),
+        witness(2, Stage.SUMS, ready=6, **waits),
+        witness(3, Stage.SUMS, ready=7, **waits),
+    ) == [("n2",)]
+
+
+def test_nobody_stands_out() -> None:
+    waits = {"by_limit": True, "error": "nothing happened for 20 s", "begun": 7, "ready": 7}
+    found = blame.together(TASK, {f"n{number}": witness(number, Stage.SUMS, **waits) for number in (1, 2, 3)}, {})
+    assert (found.verdict, found.blames) == ("NOT VERIFIED", ())
+
+
+def test_nccl_that_fails_where_grpc_works() -> None:
+    log = ("NCCL INFO Bootstrap: Using docker0:172.17.0.1<0>",)
+    failed = {"sums": RIGHT, "begun": 10, "ready": 10, "ended": 9, "log": log, "route": "10.0.0.1 (eth1)"}
+    errors = {"error": "InternalError: NCCL: unhandled system error", "accused": ()}
+    found = blame.together(
+        TASK,
+        {f"n{number}": witness(number, Stage.SUMS, **failed, **errors) for number in (1, 2, 3)},
+        {},
+    )
+    (failure,) = found.blames
+    assert failure.nodes == ("n1", "n2", "n3")
+    assert failure.evidence[0] == "n1: Bootstrap: Using docker0:172.17.0.1<0>"
+    assert failure.fix[0].command == "export NCCL_SOCKET_IFNAME=eth1"
+
+
+def test_gpus_that_are_not_as_many_everywhere() -> None:
+    counts = {"n1": 8, "n2": 7, "n3": 8}
+    found = [
+        witness(number, Stage.MEETING, unlike=counts, models=("A GPU",) * counts[f"n{number}"]) for number in (1, 2, 3)
+    ]
+    assert blamed(*found) == [("n2",)]
+
+
+def test_a_task_travels_as_a_word() -> None:
+    assert unpacked(packed(TASK)) == TASK
+    with pytest.raises(UsageError, match="cannot be read"):
+        unpacked("x")
+
+
+def test_ports_differ_on_one_address() -> None:
+    task = planned("r", ["a", "b", "c"], {"a": "10.0.0.1", "b": "10.0.0.1"}, 22220, 60.0)
+    assert [place.target for place in task.places] == ["10.0.0.1:22220", "10.0.0.1:22221", "c:22220"]
+    with pytest.raises(UsageError, match="two nodes"):
+        planned("r", ["a"], {}, 22220, 60.0)
+    with pytest.raises(UsageError, match="too high"):
+        planned("r", ["a", "b"], {"a": "x", "b": "x"}, 65535, 60.0)
+
+
+def test_addresses_of_the_user(tmp_path: Path) -> None:
+    assert addresses_in("{node}-ib0", ["n1"]) == {"n1": "n1-ib0"}
+    file = tmp_path / "addresses"
+    file.write_text("n1: 10.0.0.1  # first\nn2: fd00::2\n")
+    assert addresses_in(str(file), ["n1", "n2"]) == {"n1": "10.0.0.1", "n2": "fd00::2"}
+    with pytest.raises(UsageError, match="has no address of n3"):
+        addresses_in(str(file), ["n3"])
+    with pytest.raises(UsageError, match="neither a file nor a pattern"):
+        addresses_in("eth0", ["n1"])
