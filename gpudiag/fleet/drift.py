@@ -57,12 +57,11 @@ def drift(table: NodeTable) -> tuple[Drift, ...]:
     models = list(_models(values.get("GPU", {}), with_report))
     together: dict[tuple[str, tuple[int, ...]], list[_Divided]] = {}
     for name in sorted(values.keys() - _OF_A_NODE, key=order):
-        divided = [(model, _divide(name, values[name], among)) for model, among in models]
-        if len({one.values[0][0] for _, one in divided if one is not None}) == 1:
-            divided = [("", _divide(name, values[name], with_report))]  # the majority is the same of all models
-        for model, one in divided:
-            if one is not None:
-                together.setdefault((model, one.others), []).append(one)
+        majorities = {_majority(values[name], among) for _, among in models if among.bit_count() >= LEAST_NODES} - {""}
+        for model, among in models if len(majorities) > 1 else [("", with_report)]:
+            divided = _divide(name, values[name], among)
+            if divided is not None:
+                together.setdefault((model, divided.others), []).append(divided)
     found = [(first, model, [other.fact for other in rest]) for (model, _), (first, *rest) in together.items()]
     found.sort(key=lambda item: (order(item[0].fact)[0], item[0].differing, item[0].fact, item[1]))
     return tuple(_drift(table.names, *item) for item in found[:MOST])
@@ -78,6 +77,12 @@ def _models(models: Mapping[str, int], with_report: int) -> Iterator[tuple[str, 
         yield "", with_report
     else:
         yield from known.items()
+
+
+def _majority(values: Mapping[str, int], among: int) -> str:
+    """Return the value that most nodes have; "" if none has the fact."""
+    value, nodes = max(values.items(), key=lambda item: ((item[1] & among).bit_count(), item[0]))
+    return value if nodes & among else ""
 
 
 def _divide(name: str, values: Mapping[str, int], among: int) -> _Divided | None:

@@ -126,10 +126,11 @@ _FIELDS_LEFT_OUT = {
     "tried.mps": "failure known_by why_not",
     "kernel": "log log_source log_refused excluded built_for build_error",
 }
-"""The fields that are no facts of a fleet, by the place of their record."""
-_LEFT_OUT = frozenset(
+"""By the place of their record."""
+LEFT_OUT = frozenset(
     f"{place}.{field}".lstrip(".") for place, fields in _FIELDS_LEFT_OUT.items() for field in fields.split()
 )
+"""The places of fields that are no facts of a fleet."""
 _OF_DEVICES = frozenset(
     {
         "nvml.peers",
@@ -188,7 +189,7 @@ def facts_of(report: Report) -> dict[str, str]:
     """Return facts by their names for people; nothing that differs in every run or on every machine."""
     values: dict[str, dict[str, None]] = {"gpudiag": {report.gpudiag_version: None}}
     for family in Facts.__struct_fields__:
-        if family not in _LEFT_OUT:
+        if family not in LEFT_OUT:
             for name, value in _walk(family, "", getattr(report.facts, family)):
                 values.setdefault(name, {})[value] = None
     devices = report.facts.nvml_devices
@@ -265,7 +266,7 @@ def _of_item(path: str, item: Any) -> Iterator[tuple[str, str]]:
 def _fields(kind: type, path: str) -> tuple[tuple[str, str], ...]:
     """Return the fields of a record that are walked, each with its path."""
     inner = [(field, f"{path}.{field}") for field in lasting_fields(kind)]
-    return tuple((field, place) for field, place in inner if place not in _LEFT_OUT)
+    return tuple((field, place) for field, place in inner if place not in LEFT_OUT)
 
 
 @lru_cache(_MOST_CACHED)

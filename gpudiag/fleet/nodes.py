@@ -151,7 +151,9 @@ def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
     if before is None:
         return row
     attempts = (*(before.attempts or (_word(before),)), _word(row))
-    if row.verdict is NodeVerdict.NO_REPORT and before.reason is None:  # an earlier attempt gave a report
+    if NoReport.DUPLICATE in (row.reason, before.reason):  # nobody knows which of the reports is that of the node
+        row = row if row.reason is NoReport.DUPLICATE else before
+    elif row.verdict is NodeVerdict.NO_REPORT and before.reason is None:  # an earlier attempt gave a report
         row = before
     elif before.reason is None and row.reason is None and before.verdict is not row.verdict:
         worse = min(before, row, key=lambda one: _WORST_FIRST.index(one.verdict))

@@ -3,8 +3,9 @@
 Nodes are taken by cause, because a mixture of causes hides each of them. Of every fact and value it is asked how many
 of the nodes that have it have the cause, by Fisher's exact test against all nodes, with Bonferroni's correction. The
 test says whether there is something, phi (Matthews' correlation) how well it sets them apart: with 10,000 nodes
-everything real has p = 0. The best fact, or pair of facts, is kept; its nodes are taken away, and the rest is asked
-again. Sets of nodes are bits of integers: to count the nodes that two of them share among 100,000 takes microseconds.
+everything real has p = 0. The best fact is kept, or a pair that fits better and needs both of its facts; its nodes are
+taken away, and the rest is asked again. Sets of nodes are bits of integers: to count the nodes that two of them share
+among 100,000 takes microseconds.
 """
 
 from __future__ import annotations
@@ -174,7 +175,9 @@ def best_match(bad: int, among: int, splits: Sequence[Split], tests: int) -> tup
             pairs.append(pair)
     pairs.sort(key=lambda match: -match.phi)
     sure_pairs = map(_with_p(bad, among, tests * max(tests - 1, 1) // 2), pairs[:_CANDIDATES])
-    best_pair = next((match for match in sure_pairs if match.p <= LEVEL), None)
+    best_pair = next(
+        (match for match in sure_pairs if match.p <= LEVEL and _needs_both(match, bad, among, tests)), None
+    )
     chosen = best_pair or best
     if chosen is None:
         return None, []
@@ -184,6 +187,20 @@ def best_match(bad: int, among: int, splits: Sequence[Split], tests: int) -> tup
         if match.splits[0] not in chosen.splits and match.phi >= chosen.phi - NEAR and len(chosen.splits) == 1
     ]
     return chosen, near[:_MOST_NEAR]
+
+
+def _needs_both(pair: Match, bad: int, among: int, tests: int) -> bool:
+    """Return whether each fact of a pair sets nodes apart among those that have the other one.
+
+    Of the 80 facts of a rack of 32 nodes, of which 60 % are bad, some fit a little better together with the rack by
+    chance: in 5 of 12 fleets of 1,000 nodes one was taken without this question.
+    """
+    for split in pair.splits:
+        nodes = split.nodes & among
+        p = fisher(pair.bad_with, pair.with_facts, (nodes & bad).bit_count(), nodes.bit_count())
+        if p * tests > LEVEL:
+            return False
+    return True
 
 
 def _measure(bad: int, among: int) -> Callable[[tuple[Split, ...], int], Match | None]:

@@ -9,6 +9,7 @@ from gpudiag.fleet.merge import exit_code, groups
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.model.fleet import NodeVerdict, NoReport
 from gpudiag.model.report import Report
+from reports import report
 
 Outcome = Report | NoReport
 
@@ -36,6 +37,9 @@ def row_after(*attempts: Outcome) -> tuple[NodeVerdict, str, tuple[str, ...]]:
         ([healthy(), unfit()], NodeVerdict.FLAKY, "mask_hides_all"),
         ([healthy(), unfit(), NoReport.LOST], NodeVerdict.FLAKY, "mask_hides_all"),
         ([healthy(), unfit(), healthy()], NodeVerdict.FLAKY, "mask_hides_all"),
+        ([unfit(), report()], NodeVerdict.FAIL, "mask_hides_all"),
+        ([healthy(), NoReport.DUPLICATE], NodeVerdict.NO_REPORT, "duplicate"),
+        ([healthy(), NoReport.DUPLICATE, unfit()], NodeVerdict.NO_REPORT, "duplicate"),
     ],
 )
 def test_the_row_of_a_node_is_that_of_all_its_attempts(

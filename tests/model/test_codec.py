@@ -29,6 +29,7 @@ from gpudiag.report import masking, render
 from reports import GPUS, passed, report, row, sample
 
 Plain = dict[str, Any]
+REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -63,6 +64,17 @@ def test_the_text_is_for_people_and_tools_alike() -> None:
     assert json.loads(text)["verdict"] == "FAIL"
     assert text.startswith('{\n  "schema_version": 2,\n')
     assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("file", sorted(REPORTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_report_of_today_is_read_straight_as_it_is_step_by_step(file: Path) -> None:
+    content = file.read_bytes()
+    straight = codec._of_today(content)
+    if straight is None:
+        with pytest.raises(ReportError, match="not a gpudiag report"):
+            codec._of_any_version(content, str(file))
+    else:
+        assert straight == codec._of_any_version(content, str(file))
 
 
 def plain() -> Plain:
