@@ -14,7 +14,10 @@ from gpudiag.model.fleet import (
     Answer,
     CauseSummary,
     Drift,
+    FactChange,
+    FigureChange,
     FleetReport,
+    NearFact,
     NodeChange,
     NoReport,
     Outlier,
@@ -73,21 +76,35 @@ def findings() -> dict[str, Any]:
     """Return what a merge may find, as fields of a report."""
     return {
         "separations": (
-            Separation("mask_hides_all", (("driver", "535.10"),), 3, 4, 3, 5, 0.001, 0.87, ("image v7", "kernel 6.1")),
+            Separation(
+                "mask_hides_all",
+                (("driver", "535.10"),),
+                *(3, 4, 3, 5, 0.001, 0.87),
+                same=("image v7", "kernel 6.1"),
+                near=(NearFact("rack", "r1", 2, 3),),
+                same_labels=("driver_too_old",),
+            ),
         ),
         "outliers": (
             Outlier("n2", 3, "NVIDIA H100 80GB HBM3", "float16 product", 412e12, 610e12, -9.1),
-            Outlier("n3", 0, "NVIDIA H100 80GB HBM3", "PCIe lanes", 8.0, 16.0, -9.1),
+            Outlier("n3", 0, "NVIDIA H100 80GB HBM3", "PCIe lanes", 8.0, 16.0, -9.1, 48, ("memory",)),
+            Outlier("n1", 1, "Simulated H100", "memory", 2e9, 4e9, -9.1, 48),
         ),
-        "drift": (Drift("driver", "550.54", 3, (("535.10", "n[4,6-7]", 3),)),),
+        "drift": (Drift("driver", "550.54", 3, (("535.10", "n[4,6-7]", 3),), "NVIDIA L40S", ("image",)),),
         "actions": (
             ActionSum("set a variable", "scheduler", "unset CUDA_VISIBLE_DEVICES", "n[4,6-7]", 3),
             ActionSum("reboot", "host", "", "n8", 1),
+            ActionSum("install", "here", "", "n[1-3]", 3, (("pip install tensorflow", 2), ("Ask for a wheel.", 1))),
         ),
         "against": "before",
         "changes": (
             NodeChange("PASS", "FAIL mask_hides_all", "n[4,6-7]", 3, True),
             NodeChange("FAIL library_missing", "PASS", "n1", 1, False),
+        ),
+        "fact_changes": (FactChange("driver", "545.23", "550.54", 3, 4, "n9", 1, ("kernel 6.1 -> 6.2",)),),
+        "figure_changes": (
+            FigureChange("NVIDIA H100 80GB HBM3", "float16 product", 612e12, 590e12, -0.036, 0.004, 64, True, True),
+            FigureChange("Simulated H100", "memory", 4e9, 4.1e9, 0.02, 0.04, 8, False),
         ),
     }
 

@@ -38,7 +38,11 @@ def test_it_has_drift_odd_figures_and_changes() -> None:
     text = "\n".join(lines(small_fleet(), 200))
     assert "driver  550.54 on 3 nodes\n    535.10 on 3: n[4,6-7]" in text
     assert "n2 GPU 3: float16 product 412 TFLOP/s, median 610 TFLOP/s (-32 %)" in text
-    assert "n3 GPU 0: PCIe lanes 8, median 16 (-50 %)" in text
+    assert "n3 GPU 0: PCIe lanes 8, median of 48 GPUs 16 (-50 %); odd too: memory" in text
+    assert "n1 GPU 1: memory 50 % of the median of 48 GPUs" in text  # a rate of a simulated GPU is its host's
+    assert "driver 545.23 -> 550.54 on 3 of 4 nodes; with it kernel 6.1 -> 6.2\n    still 545.23 on 1: n9" in text
+    assert "float16 product 612 TFLOP/s -> 590 TFLOP/s, -3.6 % ± 0.4 % of 64 GPUs" in text
+    assert "    Ask for a wheel.\n      on 1 node" in text
     assert "worse  3  PASS -> FAIL mask_hides_all: n[4,6-7]" in text
     assert "3 of 3 have in common: driver 535.10 (1 of 5 others have it); the same nodes have image v7 and" in text
 
@@ -46,7 +50,7 @@ def test_it_has_drift_odd_figures_and_changes() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("report", [small_fleet(), hostile_fleet()], ids=["small", "hostile"])
 def test_no_line_is_wider_than_the_terminal(report: FleetReport, width: int) -> None:
-    commands = {one_line(asked.command) for asked in report.actions}
+    commands = {one_line(line) for asked in report.actions for line in (asked.command, *dict(asked.commands))}
     too_wide = [line for line in lines(report, width) if cell_len(line) > width and line.strip() not in commands]
     assert too_wide == []
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpudiag.model.fleet import ActionSum, Drift, FleetReport, Group, NodeRow, NodeVerdict, Outlier, Separation
+from gpudiag.model.fleet import (
+    ActionSum,
+    Drift,
+    FactChange,
+    FigureChange,
+    FleetReport,
+    Group,
+    NodeRow,
+    NodeVerdict,
+    Outlier,
+    Separation,
+)
 from gpudiag.report import load
 from gpudiag.text import counted, listed, one_line
 
@@ -25,6 +36,8 @@ _PLACES = {
     "scheduler": "in the job",
 }
 _KINDS = {"none": "to know", "command": "run a command"}
+CUT = " ..."
+"""The end of a list of names that was cut."""
 _MOST_VALUES = 6
 _MOST_LETTERS = 200
 """The most characters of one value of a fact."""
@@ -54,8 +67,22 @@ def shortened(nodes: str, most: int) -> str:
     text = one_line(nodes)
     if len(text) <= most:
         return text
-    head, comma, _ = text[: max(most - 4, 1)].rpartition(",")
-    return f"{head}{comma} ..." if comma else f"{text[: max(most - 4, 1)]} ..."
+    room = max(most - len(CUT), 1)
+    head, comma, _ = text[:room].rpartition(",")
+    return f"{head}{comma}{CUT}" if comma else f"{text[:room]}{CUT}"
+
+
+def in_lines(nodes: str, width: int, most: int) -> str:
+    """Return folded names with a blank after the comma at which each line of ``width`` characters ends; at most so
+    many lines, and the last one shows that names were cut."""
+    lines: list[str] = []
+    rest = one_line(nodes)
+    while len(lines) + 1 < most and len(rest) > width:
+        head, comma, _ = rest[:width].rpartition(",")
+        line = f"{head}{comma}" if comma else rest[:width]
+        lines.append(line)
+        rest = rest[len(line) :]
+    return " ".join([*lines, shortened(rest, width)])
 
 
 def with_last_lines(report: FleetReport) -> list[NodeRow]:
@@ -77,11 +104,26 @@ def value(text: str) -> str:
 def in_common(separation: Separation) -> str:
     """Return what nodes with a cause have in common, with counts of those nodes and of all others."""
     others_with = separation.with_facts - separation.bad_with
-    return (
+    common = (
         f"{separation.bad_with:,} of {separation.bad:,} have in common: {facts(separation.facts)} "
         f"({others_with:,} of {separation.others:,} others have it)"
-        + (f"; the same nodes have {names(separation.same)}" if separation.same else "")
     )
+    return "; ".join([common, *beside(separation)])
+
+
+def beside(separation: Separation) -> list[str]:
+    """Return what else is true of the nodes of a separation: facts, causes, and facts that fit nearly as well."""
+    lines = []
+    if separation.same:
+        lines.append(f"the same nodes have {names(separation.same)}")
+    if separation.same_labels:
+        lines.append(f"the same nodes have the cause {names(separation.same_labels)}")
+    if separation.near:
+        near = [
+            f"{facts([(fact.fact, fact.value)])} ({fact.bad_with:,} of {separation.bad:,})" for fact in separation.near
+        ]
+        lines.append(f"nearly as well: {names(near)}")
+    return lines
 
 
 def names(texts: Sequence[str]) -> str:
@@ -103,15 +145,33 @@ def figure(name: str, number: float) -> str:
 
 def outlier(odd: Outlier) -> str:
     """Return a figure that is far from those of other GPUs of its model."""
-    return (
-        f"{one_line(odd.node)} GPU {odd.gpu}: {one_line(odd.figure)} {figure(odd.figure, odd.value)}, {deviation(odd)}"
-    )
+    also = f"; odd too: {names(odd.also)}" if odd.also else ""
+    value = f"{odd_value(odd)}{'' if _is_relative(odd) else ','} {deviation(odd)}"
+    return f"{one_line(odd.node)} GPU {odd.gpu}: {one_line(odd.figure)} {value}{also}"
+
+
+def odd_value(odd: Outlier) -> str:
+    """Return an odd figure; rates of simulated GPUs are those of their host, so they are parts of the median."""
+    if _is_relative(odd):
+        return percent(odd.value / odd.median)
+    return figure(odd.figure, odd.value)
 
 
 def deviation(odd: Outlier) -> str:
     """Return the median of the model, and by which part of it a figure differs."""
-    part = f" ({(odd.value - odd.median) / odd.median:+.0%})".replace("%", " %") if odd.median else ""
-    return f"median {figure(odd.figure, odd.median)}{part}"
+    among = f" of {odd.number:,} GPUs" if odd.number else ""
+    if _is_relative(odd):
+        return f"of the median{among}"
+    part = f" ({percent((odd.value - odd.median) / odd.median, sign='+')})" if odd.median else ""
+    return f"median{among} {figure(odd.figure, odd.median)}{part}"
+
+
+def _is_relative(odd: Outlier) -> bool:
+    return odd.model.startswith("Simulated") and load.is_work(odd.figure) and bool(odd.median)
+
+
+def percent(part: float, *, sign: str = "") -> str:
+    return f"{100 * part:{sign}.{1 if abs(part) < 0.1 else 0}f} %"
 
 
 def outliers_by_model(report: FleetReport) -> dict[str, list[Outlier]]:
@@ -122,15 +182,45 @@ def outliers_by_model(report: FleetReport) -> dict[str, list[Outlier]]:
     return found
 
 
-def drift_values(differing: Drift) -> list[tuple[str, str, int]]:
+def drift_values(differing: Drift, most: int = _MOST_VALUES) -> list[tuple[str, str, int]]:
     """Return the values that differ from the majority, the nodes that have them and their number; the last of many
     stands for the rest."""
-    shown = list(differing.others[:_MOST_VALUES])
-    rest = differing.others[_MOST_VALUES:]
+    shown = list(differing.others[:most])
+    rest = differing.others[most:]
     found = [(value(text), one_line(nodes), number) for text, nodes, number in shown]
     if rest:
-        found.append((f"{len(rest):,} more values", "", sum(number for _, _, number in rest)))
+        found.append((counted(len(rest), "more value", ","), "", sum(number for _, _, number in rest)))
     return found
+
+
+def drift_beside(differing: Drift) -> str:
+    """Return which nodes were compared, and what else is different on those that differ; "" if nothing is to say."""
+    among = f"among nodes with {one_line(differing.among)}" if differing.among else ""
+    same = f"the same nodes differ in {names(differing.same)}" if differing.same else ""
+    return "; ".join(filter(None, (among, same)))
+
+
+def fact_change(change: FactChange) -> str:
+    """Return a fact that changed in the same way on many nodes, and the nodes on which it did not."""
+    text = (
+        f"{one_line(change.fact)} {value(change.old)} -> {value(change.new)} on {change.number:,} of "
+        f"{counted(change.had, 'node', ',')}"
+    )
+    if change.same:
+        text += f"; with it {names(change.same)}"
+    return text
+
+
+def figure_change(change: FigureChange) -> str:
+    """Return a figure of the GPUs of a model before and after."""
+    name = one_line(change.figure)
+    simulated = change.model.startswith("Simulated") and load.is_work(change.figure)
+    values = "" if simulated else f" {figure(change.figure, change.old)} -> {figure(change.figure, change.new)},"
+    noise = "" if change.counts else ", within noise"
+    return (
+        f"{one_line(change.model)}: {name}{values} {percent(change.change, sign='+')} ± {percent(change.error)} of "
+        f"{counted(change.number, 'GPU', ',')}{noise}"
+    )
 
 
 def action(asked: ActionSum) -> str:
@@ -165,3 +255,18 @@ def status(report: FleetReport) -> str:
     """Return the outcome of a probe whose colour the whole fleet has."""
     worst = next((verdict for verdict in NodeVerdict if report.counts.get(verdict.value, 0)), NodeVerdict.NO_REPORT)
     return "fail" if report.unmet else STATUSES[worst]
+
+
+def commands(asked: ActionSum) -> list[tuple[str, bool, str]]:
+    """Return what is to be done: a command, or a sentence; whether it is a command; and for how many nodes, if they
+    differ."""
+    each = asked.commands or ((asked.command, 0),)
+    return [
+        (line, not _is_sentence(line), counted(number, "node", ",") if number else "")
+        for command, number in each
+        if (line := one_line(command))
+    ]
+
+
+def _is_sentence(text: str) -> bool:
+    return text[:1].isupper() and text.endswith(".")

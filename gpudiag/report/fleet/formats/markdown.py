@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpudiag.model.fleet import FleetReport
+from gpudiag.model.fleet import FactChange, FleetReport
 from gpudiag.report.fleet import words
 from gpudiag.report.formats.markdown import code, escaped_text, page
 from gpudiag.text import counted, one_line
@@ -90,9 +90,13 @@ def _actions(report: FleetReport) -> Iterator[str]:
         yield "## To do"
         yield "\n".join(
             f"- {_text(words.action(asked))}: {counted(asked.number, 'node', ',')}, {_nodes(asked.nodes)}"
-            + (f": {code(asked.command)}" if asked.command else "")
+            + "".join(f"\n  - {_command(*line)}" for line in words.commands(asked))
             for asked in report.actions[:_MOST]
         )
+
+
+def _command(text: str, is_command: bool, nodes: str) -> str:
+    return f"{code(text) if is_command else _text(text)}{f' on {nodes}' if nodes else ''}"
 
 
 def _outliers(report: FleetReport) -> Iterator[str]:
@@ -105,7 +109,7 @@ def _outliers(report: FleetReport) -> Iterator[str]:
                     _text(odd.node),
                     str(odd.gpu),
                     _text(odd.figure),
-                    _text(words.figure(odd.figure, odd.value)),
+                    _text(words.odd_value(odd)),
                     _text(words.deviation(odd)),
                     _text(odd.model),
                 )
@@ -122,7 +126,7 @@ def _drift(report: FleetReport) -> Iterator[str]:
             ("fact", "most nodes", "number", "others"),
             (
                 (
-                    _text(differing.fact),
+                    _text(" ".join(filter(None, (differing.fact, words.drift_beside(differing))))),
                     _text(words.value(differing.majority)),
                     f"{differing.number:,}",
                     "; ".join(
@@ -140,23 +144,34 @@ def _changes(report: FleetReport) -> Iterator[str]:
     if not report.against:
         return
     yield f"## Changed since {code(report.against)}"
-    if not report.changes:
-        yield "No node changed."
-        return
-    yield _table(
-        ("", "number", "before", "now", "nodes"),
-        (
+    lines = [f"- {_text(words.fact_change(change))}{_kept(change)}" for change in report.fact_changes[:_MOST]]
+    lines += [
+        f"- {'**worse** ' if change.worse else ''}{_text(words.figure_change(change))}"
+        for change in report.figure_changes[:_MOST]
+    ]
+    if lines:
+        yield "\n".join(lines)
+    if report.changes:
+        yield _table(
+            ("", "number", "before", "now", "nodes"),
             (
-                "**worse**" if change.worse else "",
-                f"{change.number:,}",
-                _text(change.old),
-                _text(change.new),
-                _nodes(change.nodes),
-            )
-            for change in report.changes
-        ),
-        number=1,
-    )
+                (
+                    "**worse**" if change.worse else "",
+                    f"{change.number:,}",
+                    _text(change.old),
+                    _text(change.new),
+                    _nodes(change.nodes),
+                )
+                for change in report.changes
+            ),
+            number=1,
+        )
+    elif not lines:
+        yield "Nothing changed."
+
+
+def _kept(change: FactChange) -> str:
+    return f"; still the old value on {change.kept_number:,}: {_nodes(change.kept)}" if change.kept_number else ""
 
 
 def _last_lines(report: FleetReport) -> Iterator[str]:

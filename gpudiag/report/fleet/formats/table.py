@@ -29,6 +29,7 @@ _MOST_LAST_LINES = 3
 _NODES_LINES = 2
 """The most lines of folded names of nodes."""
 _TEXT_LINES = 2
+_MOST_VALUES = 3
 _REST = "the rest is in the JSON"
 _INDENT = "  "
 
@@ -71,9 +72,10 @@ def _drift(page: Page, report: FleetReport) -> None:
     for differing in report.drift[:_MOST_ROWS]:
         majority = f"{words.value(differing.majority)} on {counted(differing.number, 'node', ',')}"
         page.add(majority, lead=f"{_INDENT}{one_line(differing.fact)}  ", lead_style="bold", most=_TEXT_LINES)
-        for value, nodes, number in words.drift_values(differing):
-            line = f"{value} on {number:,}{f': {nodes}' if nodes else ''}"
-            page.add(words.shortened(line, _room(page, 4)), lead=_INDENT * 2, most=_NODES_LINES)
+        for value, nodes, number in words.drift_values(differing, _MOST_VALUES):
+            _names(page, f"{value} on {number:,}", nodes, _INDENT * 2)
+        if beside := words.drift_beside(differing):
+            page.add(beside, "dim", lead=_INDENT * 2, most=_TEXT_LINES)
     _rest(page, len(report.drift))
 
 
@@ -88,32 +90,50 @@ def _outliers(page: Page, report: FleetReport) -> None:
 
 
 def _changes(page: Page, report: FleetReport) -> None:
-    """Add the changes since an older run, those for the worse first."""
+    """Add the changes since an older run: facts, figures, and verdicts, those for the worse last."""
     if not report.against:
         return
-    if not report.changes:
-        page.add(f"No node changed since {one_line(report.against)}", "bold", most=_TEXT_LINES)
-        page.blank()
-        return
-    page.add(f"Changed since {one_line(report.against)}", "bold", most=_TEXT_LINES)
-    numbers = max(len(f"{change.number:,}") for change in report.changes[:_MOST_ROWS])
-    for change in report.changes[:_MOST_ROWS]:
-        line = f"{change.old} -> {change.new}: {change.nodes}"
-        lead = f"{_INDENT}{'worse' if change.worse else '':5}  {change.number:>{numbers},}  "
-        page.add(words.shortened(line, _room(page, len(lead))), lead=lead, lead_style="bold red", most=_NODES_LINES)
-    _rest(page, len(report.changes))
-
-
-def _rest(page: Page, number: int) -> None:
-    """Say how many more there are, and end the block."""
-    if number > _MOST_ROWS:
-        page.add(f"and {number - _MOST_ROWS:,} more: {_REST}", "dim", lead=_INDENT)
+    something = report.changes or report.fact_changes or report.figure_changes
+    lead = "Changed since" if something else "Nothing changed since"
+    page.add(f"{lead} {one_line(report.against)}", "bold", most=_TEXT_LINES)
+    for fact in report.fact_changes[:_MOST_ROWS]:
+        page.add(words.fact_change(fact), lead=_INDENT, most=_TEXT_LINES)
+        if fact.kept_number:
+            _names(page, f"still {words.value(fact.old)} on {fact.kept_number:,}", fact.kept, _INDENT * 2)
+    _rest(page, len(report.fact_changes), ends=False)
+    figures = [change for change in report.figure_changes if change.counts]
+    for change in figures[:_MOST_ROWS]:
+        lead = f"{_INDENT}{'worse' if change.worse else '':5}  "
+        page.add(words.figure_change(change), lead=lead, lead_style="bold red", most=_TEXT_LINES)
+    _rest(page, len(figures), ends=False)
+    _rest(page, len(report.changes), ends=False)
+    shown = report.changes[:_MOST_ROWS]
+    numbers = max((len(f"{change.number:,}") for change in shown), default=1)
+    for node_change in reversed(shown):
+        text = one_line(f"{node_change.old} -> {node_change.new}")
+        lead = f"{_INDENT}{'worse' if node_change.worse else '':5}  {node_change.number:>{numbers},}  "
+        _names(page, text, node_change.nodes, lead, "bold red")
     page.blank()
 
 
-def _room(page: Page, indentation: int) -> int:
-    """Return how many characters of names fit on the lines that they may have."""
-    return max(page.width - indentation, LEAST_WIDTH) * _NODES_LINES - _NODES_LINES
+def _rest(page: Page, number: int, *, ends: bool = True) -> None:
+    """Say how many more there are, and unless more follows end the block."""
+    if number > _MOST_ROWS:
+        page.add(f"and {number - _MOST_ROWS:,} more: {_REST}", "dim", lead=_INDENT)
+    if ends:
+        page.blank()
+
+
+def _names(page: Page, text: str, nodes: str, lead: str, style: str = "") -> None:
+    """Add a text and behind it as many folded names as the line has room for, or on the next line if that is little."""
+    room = page.width - len(lead) - len(text) - 2
+    if not nodes:
+        page.add(text, lead=lead, lead_style=style, most=_TEXT_LINES)
+    elif room >= min(len(nodes), LEAST_WIDTH):
+        page.add(f"{text}: {words.shortened(nodes, room)}", lead=lead, lead_style=style, most=_TEXT_LINES)
+    else:
+        page.add(f"{text}:", lead=lead, lead_style=style, most=_TEXT_LINES)
+        page.add(words.shortened(nodes, max(page.width - len(lead), LEAST_WIDTH)), lead=" " * len(lead), most=1)
 
 
 def _groups(page: Page, report: FleetReport) -> None:
@@ -138,10 +158,9 @@ def _groups(page: Page, report: FleetReport) -> None:
 def _group(page: Page, report: FleetReport, group: Group, lead: str) -> None:
     """Add a group: its nodes and reason, a sentence of one of them, and what they have in common."""
     room = max(page.width - len(lead), LEAST_WIDTH)
-    label = one_line(group.label)
-    lines = 1 if group.verdict is NodeVerdict.PASS else _NODES_LINES
-    nodes = words.shortened(group.nodes, max(room * lines - min(len(label), room) - 4, LEAST_WIDTH))
-    page.add(f"{nodes}  {label}", lead=lead, lead_style=STYLES[group.verdict], most=_NODES_LINES + 1)
+    label = "" if group.label == group.verdict.value.lower() else one_line(group.label)
+    nodes = words.in_lines(group.nodes, room, 1 if group.verdict is NodeVerdict.PASS else _NODES_LINES)
+    page.add(f"{nodes}  {label}".rstrip(), lead=lead, lead_style=STYLES[group.verdict], most=_NODES_LINES + _TEXT_LINES)
     below = " " * min(len(lead), 6) if group.verdict is NodeVerdict.PASS else " " * len(lead)
     if group.verdict is NodeVerdict.NO_REPORT:
         _last_lines(page, report, group, below)
@@ -174,10 +193,11 @@ def _actions(page: Page, report: FleetReport) -> None:
     if len(report.actions) > len(shown):
         page.add(f"and {len(report.actions) - len(shown):,} more kinds: {_REST}", "dim", lead=_INDENT)
     for asked in reversed(shown):
-        head = f"{words.action(asked)}: {counted(asked.number, 'node', ',')}, {one_line(asked.nodes)}"
-        page.add(words.shortened(head, _room(page, len(_INDENT))), lead=_INDENT, most=_NODES_LINES)
-        if asked.command:
-            page.add(one_line(asked.command), "bold", lead=_INDENT * 2, whole=True)
+        _names(page, f"{words.action(asked)} ({counted(asked.number, 'node', ',')})", asked.nodes, _INDENT)
+        for line, is_command, nodes in words.commands(asked):
+            page.add(line, "bold" if is_command else "", lead=_INDENT * 2, whole=is_command)
+            if nodes:
+                page.add(f"on {nodes}", "dim", lead=_INDENT * 3)
     page.blank()
 
 
