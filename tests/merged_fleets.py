@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gpudiag.fix import note, run
 from gpudiag.fleet.merge import merged
 from gpudiag.fleet.sources import Source
 from gpudiag.model.diagnosis import Confidence
@@ -25,6 +26,7 @@ from gpudiag.model.fleet import (
     Summary,
 )
 from gpudiag.model.report import Verdict
+from gpudiag.model.together import Blame, Together
 
 HOSTILE = '\x1b[31mred\x1b]0;title\x07<script>alert(1)</script> "quoted\\" `code` | *b* @team \u202eback\nnext line'
 """Text that a terminal, a browser, Markdown or Prometheus would obey."""
@@ -69,7 +71,18 @@ def small_fleet() -> FleetReport:
         missing("n10", NoReport.UNREACHABLE, "ssh: connect to host n10 port 22: Connection refused"),
         racks={f"n{number}": "r1" if number < 6 else "r2" for number in range(1, 11)},
     )
-    return msgspec.structs.replace(report, **findings())
+    return msgspec.structs.replace(report, **findings(), together=together())
+
+
+def together(text: str = "") -> Together:
+    """Return what is said of nodes that do not train together, with a text in each place."""
+    blame = Blame(
+        (f"n4{text}",),
+        f"its port is taken{text}",
+        (f"n1: Connection refused{text}",),
+        (run(f"ss -ltnp{text}"), note(f"Another job has the port{text}.")),
+    )
+    return Together("FAIL", f"1 of 4 nodes keeps the others from it{text}", (), (blame,), notes=(f"no NCCL{text}",))
 
 
 def findings() -> dict[str, Any]:
@@ -126,4 +139,5 @@ def hostile_fleet() -> FleetReport:
     for name in ("groups", "rows"):
         for old, new in zip(plain[name], hostile[name], strict=True):
             new |= {key: old[key] for key in ("verdict", "reason") if key in old}
-    return msgspec.convert(hostile, FleetReport)
+    del hostile["together"]
+    return msgspec.structs.replace(msgspec.convert(hostile, FleetReport), together=together(HOSTILE))

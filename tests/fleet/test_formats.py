@@ -103,6 +103,7 @@ def test_metrics_count_nodes_by_verdict_cause_and_reason() -> None:
     assert samples["drift_nodes", "driver"] == 3
     assert samples["actions", "set a variable", "scheduler"] == 3
     assert samples["outliers", "PCIe lanes"] == 1
+    assert (samples["together", "FAIL"], samples["together", "PASS"]) == (1, 0)
     assert (samples["asked_nodes",], samples["exit_status",], samples["unmet_expectations",]) == (10, 1, 0)
 
 
@@ -134,6 +135,7 @@ def test_markdown_has_each_group_and_escapes_what_nodes_say() -> None:
     text = render(small_fleet(), "markdown", width=80, color=False)
     assert re.search(r"\| FAIL +\| +3 \| n\\\[4,6-7\\\] +\| mask_hides_all +\|", text)
     assert "3 of 3 have in common: driver 535.10" in text
+    assert "- **n4: its port is taken**\n  - n1: Connection refused\n  - fix: ss -ltnp\n" in text
     hostile = render(hostile_fleet(), "markdown", width=80, color=False)
     outside_code = re.sub(r"`[^`\n]*`", "", hostile)
     assert "alert" in outside_code

@@ -80,6 +80,8 @@ def test_the_answer_and_what_was_found_are_on_the_page() -> None:
         "412 TFLOP/s",
         "median 610 TFLOP/s (-32 %)",
         "Changed since before",
+        "n4: its port is taken",
+        "ss -ltnp",
     ):
         assert part in text
 

@@ -1,4 +1,4 @@
-"""Nodes that train together, for the table: whether they do, who is to blame, by whose evidence, and the times."""
+"""Texts about nodes that train together: whether they do, who is to blame, by whose evidence, and the times."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ def add_together(page: Page, together: Together) -> None:
         for line in blame.evidence:
             page.add(one_line(line), "dim", lead="    ")
         for action in blame.fix:
-            page.add(one_line(_words(action)), lead=f"    {_TITLES.get(action.role, 'fix')}: ")
+            page.add(one_line(words(action)), lead=f"    {title(action)}: ")
     for note in together.notes:
         page.add(one_line(note), "dim", lead="  ")
     page.blank()
 
 
-def _words(action: Action) -> str:
+def title(action: Action) -> str:
+    """Return what an action is for, in a word."""
+    return _TITLES.get(action.role, "fix")
+
+
+def words(action: Action) -> str:
+    """Return the command of an action and the clause beside it."""
     return " · ".join(filter(None, (action.command, action.clause)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudiag.model.fleet import FleetReport, NodeVerdict
-from gpudiag.report.fleet import page, words
+from gpudiag.report.fleet import page, together, words
 from gpudiag.report.formats import html
 
 SUFFIX = ".html"
@@ -21,6 +21,8 @@ def render(report: FleetReport, **_: object) -> str:
         report=report,
         words=words,
         fleet=page,
+        together=together,
+        verdicts=html.VERDICTS,
         counts=[
             (verdict.value, words.STATUSES[verdict], page.LETTERS[verdict], number)
             for verdict in NodeVerdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpudiag.model.fleet import FactChange, FleetReport
-from gpudiag.report.fleet import words
+from gpudiag.report.fleet import together, words
 from gpudiag.report.formats.markdown import code, escaped_text, page
 from gpudiag.text import counted, one_line
 
@@ -26,6 +26,7 @@ def render(report: FleetReport, **_: object) -> str:
         _text(f"{words.title(report)}, {report.origin}, {report.made_at}"),
         "\n".join(f"- {_text(note)}" for note in report.notes),
         *_expectations(report),
+        *_together(report),
         *_groups(report),
         *_actions(report),
         *_outliers(report),
@@ -64,6 +65,23 @@ def _expectations(report: FleetReport) -> Iterator[str]:
             *(f"- **unmet** {_text(text)}" for text in report.unmet),
             *(f"- met: {_text(text)}" for text in report.met),
         ]
+        yield "\n".join(lines)
+
+
+def _together(report: FleetReport) -> Iterator[str]:
+    """Yield whether the nodes train together, and who keeps them from it."""
+    if report.together is None:
+        return
+    yield "## Together"
+    yield _text(f"{report.together.verdict}: {report.together.text}")
+    lines = []
+    for blame in report.together.blames[:_MOST]:
+        nodes = " - ".join(blame.nodes)
+        lines.append(f"- **{_text(f'{nodes}: {blame.why}')}**")
+        lines += [f"  - {_text(line)}" for line in blame.evidence[:_MOST]]
+        lines += [f"  - {together.title(action)}: {_text(together.words(action))}" for action in blame.fix]
+    lines += [f"- {_text(note)}" for note in report.together.notes[:_MOST]]
+    if lines:
         yield "\n".join(lines)
 
 

@@ -61,6 +61,12 @@ def _causes(report: FleetReport) -> Iterator[Sample]:
     )
 
 
+def _together(report: FleetReport) -> Iterator[Sample]:
+    if report.together is not None:
+        for verdict in ("PASS", "FAIL", "NOT VERIFIED"):
+            yield {"verdict": verdict}, report.together.verdict == verdict
+
+
 def _made_at(report: FleetReport) -> Iterator[Sample]:
     with contextlib.suppress(ValueError):
         yield {}, datetime.fromisoformat(report.made_at).timestamp()
@@ -85,6 +91,7 @@ METRICS: tuple[Metric[FleetReport], ...] = (
         _causes,
         ("verdict", "cause"),
     ),
+    Metric("gpudiag_fleet_together", "1 for the verdict of nodes that train together", _together, ("verdict",)),
     Metric(
         "gpudiag_fleet_outliers",
         "Figures of GPUs that are far from those of other GPUs of their model, by figure",

@@ -24,7 +24,8 @@ STYLES = {
 _MOST_GROUPS = 12
 """The most groups of one verdict."""
 _MOST_ROWS = 6
-"""The most lines about odd figures, drift, changes and actions each."""
+"""The most odd figures, facts that drift and changes."""
+_MOST_ACTIONS = 4
 _MOST_LAST_LINES = 3
 _NODES_LINES = 2
 """The most lines of folded names of nodes."""
@@ -188,7 +189,7 @@ def _actions(page: Page, report: FleetReport) -> None:
     """Add what has to be done, what most nodes need last."""
     if not report.actions:
         return
-    shown = report.actions[:_MOST_ROWS]
+    shown = report.actions[:_MOST_ACTIONS]
     page.add("To do", "bold")
     if len(report.actions) > len(shown):
         page.add(f"and {len(report.actions) - len(shown):,} more kinds: {_REST}", "dim", lead=_INDENT)
