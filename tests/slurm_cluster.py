@@ -17,14 +17,22 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import fleets
 import psutil
+import pytest
 
+from gpudiag.fleet import checking
+from gpudiag.fleet.names import expand
+from gpudiag.model.fleet import EngineOptions, FleetReport
+from gpudiag.model.frame import framed
+
+HEALTHY = Path(__file__).parents[1] / "reports/healthy.json"
 LIMIT_S = 60.0
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-DAEMONS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sinfo": "slurm-client"}
+PROGRAMS = ("munged:munge", "slurmctld:slurmctld", "slurmd:slurmd", "sinfo:slurm-client")
 """Programs, and the packages of Debian that bring them."""
 CONFIGURATION = """\
 ClusterName=test
@@ -63,9 +71,10 @@ GresTypes=gpu
 class Cluster:
     """A running cluster with nodes ``n1``, ``n2`` and so on, two GPUs each, all in the partition ``gpu``."""
 
-    def __init__(self, nodes: int, extra: str = "", partitions: str = "") -> None:
-        missing = {package for program, package in DAEMONS.items() if not shutil.which(program, path=PATH)}
-        assert not missing, f"apt-get install --no-install-recommends {' '.join(sorted(missing))}"
+    def __init__(
+        self, nodes: int, extra: str = "", partitions: str = "", files: Mapping[str, str] | None = None
+    ) -> None:
+        fleets.require(*PROGRAMS)
         # munged refuses a folder that others may not enter, as those of pytest are, and the path of a socket is short.
         self.root = Path(tempfile.mkdtemp(prefix="gpudiag-slurm-"))
         self.nodes = tuple(f"n{number + 1}" for number in range(nodes))
@@ -73,6 +82,8 @@ class Cluster:
         self.environment = {"SLURM_CONF": str(self.file), "PATH": PATH}
         self._port = _free_ports(nodes + 1)
         self._start_munge()
+        for name, text in (files or {}).items():
+            self.write(name, text)
         self.configure(extra, partitions)
         self._start("slurmctld", "-f", str(self.file))
         for node in self.nodes:
@@ -90,10 +101,23 @@ class Cluster:
         files = [f"--{name}-file={munge / name}" for name in ("key", "pid", "seed", "log")]
         self._start("munged", *files, f"--socket={munge / 'socket'}", "--num-threads=2")
 
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let this process, and what it starts, use this cluster."""
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a program into the cluster's folder; ``{root}`` in it is that folder."""
+        file = self.root / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text.replace("{root}", str(self.root)))
+        file.chmod(0o755)
+
     def configure(self, extra: str, partitions: str = "") -> None:
         """Write Slurm's files."""
         host = socket.gethostname().partition(".")[0]
-        text = CONFIGURATION.format(host=host, port=self._port, user=getpass.getuser(), root=self.root) + extra + "\n"
+        text = CONFIGURATION.format(host=host, port=self._port, user=getpass.getuser(), root=self.root)
+        text += extra.replace("{root}", str(self.root)) + "\n"
         gres = ""
         for number, node in enumerate(self.nodes):
             (self.root / "spool" / node).mkdir(exist_ok=True)
@@ -242,3 +266,46 @@ def _free_ports(number: int) -> int:
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
     raise AssertionError("no ports are free")
+
+
+class SlurmFleet:
+    """Checks nodes in this process, with a script in the place of gpudiag."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.frame = folder / "frame"
+        self.frame.write_text(framed(HEALTHY.read_bytes()))
+        self.script = folder / "gpudiag"
+        self.write()
+
+    def write(self, before: str = "") -> None:
+        """Write the script: what it does before it prints the report, by ``$SLURMD_NODENAME``."""
+        self.script.write_text(f"#!/bin/sh\n{before}\ncat {self.frame}\n")
+        self.script.chmod(0o755)
+
+    def __call__(
+        self, names: str = "", *options: str, deadline_s: float = 30.0, jobid: str | None = None
+    ) -> FleetReport:
+        request = checking.Request(
+            nodes=tuple(names.split()),
+            arguments=(),
+            engine="slurm",
+            folder=self.folder / f"run{len(list(self.folder.glob('run*')))}",
+            options=EngineOptions(options=options, jobid=jobid),
+            deadline_s=deadline_s,
+            words=(str(self.script),),
+        )
+        report, number = checking.run(request, lambda text: None)
+        assert number is None
+        assert [row.node for row in report.rows][: len(expand(request.nodes))] == list(expand(request.nodes))
+        return report
+
+
+def verdicts(report: FleetReport) -> dict[str, str]:
+    """Return the verdict or the reason of each node."""
+    return {row.node: row.reason.value if row.reason else row.verdict.value for row in report.rows}
+
+
+def texts(report: FleetReport) -> dict[str, str]:
+    """Return the text of each node's row."""
+    return {row.node: row.text for row in report.rows}

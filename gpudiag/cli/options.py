@@ -20,7 +20,7 @@ from gpudiag.cli.candidates import Word
 from gpudiag.cli.help import GroupedOption
 from gpudiag.errors import UsageError
 from gpudiag.option import option
-from gpudiag.report import FORMATS, FRAME
+from gpudiag.report import FORMATS, FRAME, LABEL
 from gpudiag.text import printable
 
 if TYPE_CHECKING:
@@ -122,9 +122,10 @@ class Rendering:
     TITLE: ClassVar[str] = "Output"
 
     format: str = option(
-        f"Format of the report on standard output: {', '.join(FORMATS)}; {FRAME} is for 'gpudiag fleet'.",
+        f"Format of the report on standard output: {', '.join(FORMATS)}; {LABEL} for scripts; {FRAME} for 'gpudiag "
+        "fleet'.",
         default="summary",
-        choices=(*FORMATS, FRAME),
+        choices=(*FORMATS, LABEL, FRAME),
         metavar="NAME",
     )
     output: tuple[Path, ...] = option(

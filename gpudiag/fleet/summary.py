@@ -8,22 +8,20 @@ import msgspec
 
 from gpudiag.fix import Role, distinct
 from gpudiag.fleet.facts import facts_of, figures_of
-from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.fleet import CauseSummary, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
-from gpudiag.model.report import Broken, Report, Row
-from gpudiag.report import words
+from gpudiag.model.report import Broken, Report
+from gpudiag.report import labels, words
 from gpudiag.text import one_line
 
 NO_MODULE = frozenset({"tensorflow_missing", "tensorflow_not_in_interpreter"})
 """Causes of a node on which there is no TensorFlow to check."""
-_ORDER = (Confidence.PROVED, Confidence.LIKELY, Confidence.POSSIBLE)
 
 
 def summarized(report: Report) -> Summary:
     """Return the summary of a report."""
     system = report.facts.system
-    causes = sorted(report.diagnosis.all_causes, key=lambda cause: _ORDER.index(cause.confidence))
+    causes = labels.ranked_causes(report)
     actions = [next((action for action in cause.fix if action.role is Role.FIX), None) for cause in causes]
     return Summary(
         gpudiag_version=report.gpudiag_version,
@@ -37,7 +35,7 @@ def summarized(report: Report) -> Summary:
         causes=tuple(
             CauseSummary(cause.cause_id, one_line(cause.cause), cause.confidence, cause.unfit) for cause in causes
         ),
-        findings=tuple(dict.fromkeys(name for row in report.rows for name in _failed(report, row))),
+        findings=tuple(dict.fromkeys(name for row in report.rows for name in labels.failed_names(report, row))),
         actions=distinct(action for action in actions if action is not None),
         gpus=tuple(gpu.name for gpu in report.gpus),
         facts=facts_of(report),
@@ -54,13 +52,6 @@ def summaries_in(output: bytes) -> list[Summary]:
         return [msgspec.json.decode(json, type=Summary) for json in reports_in(output, SUMMARY)]
     except msgspec.MsgspecError as error:
         raise OtherVersionError(f"its summary is not one that this gpudiag reads: {error}") from None
-
-
-def _failed(report: Report, row: Row) -> list[str]:
-    """Return the names of what failed or broke in a row."""
-    if isinstance(row.outcome, Broken):
-        return [f"{row.probe}.broken"]
-    return [f"{row.probe}.{finding.kind}" for finding in row.findings if finding.severity in report.limits.failing]
 
 
 def _failures(report: Report) -> Iterator[str]:

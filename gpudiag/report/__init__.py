@@ -23,6 +23,9 @@ FORMATS = (*_FIRST, *(module.name for module in pkgutil.iter_modules(formats.__p
 FRAME = "frame"
 """The format in which a node sends its report to a fleet: see :mod:`gpudiag.model.frame`. Nobody reads it."""
 
+LABEL = "label"
+"""One line for scripts: see :func:`gpudiag.report.labels.line`."""
+
 
 def _module(format_: str) -> Any:
     return importlib.import_module(f"{formats.__name__}.{format_}")
@@ -47,7 +50,7 @@ def suffix_of(format_: str) -> str:
 
 
 def render(report: Report, format_: str, *, width: int, color: bool, verbose: bool = False, head: bool = False) -> str:
-    """Return ``report`` in one of :data:`FORMATS` or in :data:`FRAME`, with a final newline.
+    """Return ``report`` in one of :data:`FORMATS`, in :data:`FRAME` or :data:`LABEL`, with a final newline.
 
     Only the table uses ``width`` (columns) and ``color``. ``verbose`` adds where operations ran and more of the log of
     broken probes; JSON always has everything. ``head``: the table and Markdown end after the diagnosis, as they always
@@ -58,6 +61,10 @@ def render(report: Report, format_: str, *, width: int, color: bool, verbose: bo
         from gpudiag.model.frame import framed
 
         return framed(encoded(report))
+    if format_ == LABEL:
+        from gpudiag.report.labels import line
+
+        return line(report)
     if format_ not in FORMATS:
         raise ValueError(f"no format is called {format_!r}")
     head = head or report.is_log_alone

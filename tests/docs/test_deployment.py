@@ -171,7 +171,7 @@ def test_the_prolog_checks_the_gpus_of_its_job(gpudiag: Gpudiag) -> None:
     script = docs.file(["slurm-prolog.sh"]).replace("/var/log/gpudiag", str(gpudiag.folder))
     assert str(gpudiag.folder) in script
     assert run_script(gpudiag, script, ("--simulate", "3"), SLURM_JOB_GPUS="0,2", SLURM_JOB_ID="77", PATH="") == 0
-    report = (gpudiag.folder / "77.json").read_text()
+    report = (gpudiag.folder / "77.prolog.json").read_text()
     assert '"CUDA_VISIBLE_DEVICES": "0,2"' in report
     assert '"verdict": "PASS"' in report
 
@@ -187,34 +187,6 @@ def test_the_entry_point_starts_the_program_only_on_verified_gpus(
     status = run_script(gpudiag, docs.file(["entrypoint.sh"]), machine, "touch", "started", GPUS="2")
     assert (gpudiag.folder / "started").exists() is started
     assert (status == 0) is started
-
-
-@pytest.mark.parametrize(
-    ("machine", "drained"),
-    [
-        (
-            ("--simulate", "2", "--fault", "library_missing=libcudnn.so.9", "discovery.logical_devices"),
-            "GPUDIAG CRITICAL",
-        ),
-        (("--simulate", "1", "host.gpus"), ""),
-    ],
-    ids=["faulty", "not verified"],
-)
-def test_the_health_check_drains_only_a_node_with_a_fault(
-    machine: tuple[str, ...], drained: str, gpudiag: Gpudiag
-) -> None:
-    (gpudiag.folder / "bin").mkdir()
-    scontrol = gpudiag.folder / "bin/scontrol"
-    scontrol.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {gpudiag.folder}/drained\n")
-    scontrol.chmod(0o755)
-    assert run_script(gpudiag, docs.file(["slurm-health-check.sh"]), machine, SLURMD_NODENAME="node7", PATH="") == 0
-    told = gpudiag.folder / "drained"
-    assert told.exists() is bool(drained)
-    if drained:
-        update, node, state, reason = told.read_text().splitlines()
-        assert (update, node, state) == ("update", "NodeName=node7", "State=DRAIN")
-        assert reason.startswith(f"Reason={drained} - ")
-        assert "|" not in reason
 
 
 @pytest.mark.parametrize("name", MANIFESTS)

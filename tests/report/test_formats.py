@@ -11,7 +11,7 @@ import pytest
 from gpudiag.cli.check import check
 from gpudiag.errors import UsageError
 from gpudiag.model import codec
-from gpudiag.report import FORMATS, FRAME, format_of, render
+from gpudiag.report import FORMATS, FRAME, LABEL, format_of, render
 from gpudiag.run import rejudging
 from reports import sample
 
@@ -57,7 +57,7 @@ def test_an_unknown_format_is_refused() -> None:
 def test_the_command_line_offers_these_formats() -> None:
     (option,) = [parameter for parameter in check.params if parameter.name == "format"]
     assert isinstance(option.type, click.Choice)
-    assert tuple(option.type.choices) == (*FORMATS, FRAME)
+    assert tuple(option.type.choices) == (*FORMATS, LABEL, FRAME)
 
 
 def test_json_is_the_report_itself() -> None:

@@ -137,6 +137,9 @@ class Engine:
         parser.add_argument("--reservation")
         self._chosen, _ = parser.parse_known_args(list(options.options))
         self._nodes: dict[str, SlurmNode] = {}
+        self._listed_at = 0.0
+        """When :attr:`_nodes` were listed, by the monotonic clock."""
+        self._listing = asyncio.Lock()
         self._shared: dict[str, tuple[Allocation, asyncio.Task[None]]] = {}
         """The allocation that each idle node is in, and the task that waits for it."""
         self._cancelled: set[str] = set()
@@ -150,7 +153,7 @@ class Engine:
             held = await self._nodes_of_job()
             outside = {name: f"is not a node of job {self._job}" for name in names if name not in held}
             return Roster(names or held, outside, {})
-        self._nodes = await listed_nodes(self._partitions, reserved=bool(self._chosen.reservation))
+        await self._list()
         if not names:
             names = tuple(
                 name for name, node in self._nodes.items() if not self._partitions or node.partition in self._partitions
@@ -177,6 +180,7 @@ class Engine:
         if slurm_node.refusal:
             return _refused(f"{node}: {slurm_node.refusal}")
         gpus = self._gpus(slurm_node)
+        began = time.monotonic()
         if node in self._shared:
             allocation, waiting = self._shared[node]
             await asyncio.shield(waiting)
@@ -186,6 +190,9 @@ class Engine:
                     return done
                 if allocation.job in self._cancelled:
                     return _with_line(done, f"srun: job {allocation.job} was cancelled")
+            slurm_node = await self._node_since(node, began)
+            if slurm_node.refusal:
+                return _refused(f"{node}: {slurm_node.refusal}")
         return await self._run_alone(slurm_node, argv, deadline_s, given)
 
     def batches(self, nodes: Sequence[str]) -> list[tuple[str, ...]]:
@@ -229,7 +236,7 @@ class Engine:
             return
         refuse_without_slurm()
         # Not as the roster has them: a run may be resumed, and nodes are asked once more to confirm.
-        self._nodes = await listed_nodes(self._partitions, reserved=bool(self._chosen.reservation))
+        await self._list()
         self._minutes = math.ceil((deadline_s + SLACK_S) / 60)
         groups: dict[tuple[str, int], list[SlurmNode]] = {}
         for name in nodes:
@@ -278,10 +285,13 @@ class Engine:
         finally:
             await allocation.close()
         seconds = time.monotonic() - began
+        node = await self._node_since(node.name, began)
+        if node.refusal:
+            return _refused(f"{node.name}: {node.refusal}", seconds)
         done = Done(1, b"", allocation.errors, seconds)
         if " error: " in allocation.errors:
             return done
-        return _with_line(done, f"salloc: {node.name} was not given in {WAIT_S:g} s; its state was {node.state}")
+        return _with_line(done, f"salloc: {node.name} was not given in {WAIT_S:g} s; its state is {node.state}")
 
     async def _step(
         self,
@@ -308,6 +318,19 @@ class Engine:
             self._cancelled.add(job)
         kept = [line for line in done.errors.splitlines() if not _NOISE.search(line)]
         return Done(done.status, done.output, "\n".join(kept), done.seconds, done.timed_out)
+
+    async def _list(self) -> None:
+        self._nodes = await listed_nodes(self._partitions, reserved=bool(self._chosen.reservation))
+        self._listed_at = time.monotonic()
+
+    async def _node_since(self, name: str, moment: float) -> SlurmNode:
+        """Return a node as it was listed after a moment; as it was before if Slurm does not answer now."""
+        before = self._nodes[name]
+        async with self._listing:
+            if self._listed_at < moment:
+                with contextlib.suppress(UsageError):
+                    await self._list()
+        return self._nodes.get(name, before)
 
     async def _nodes_of_job(self) -> tuple[str, ...]:
         job = str(self._job)
@@ -340,8 +363,8 @@ def outputs_by_node(output: bytes) -> dict[str, bytes]:
     return outputs
 
 
-def _refused(text: str) -> Done:
-    return Done(1, b"", f"sinfo: {one_line(text)}", 0.0)
+def _refused(text: str, seconds: float = 0.0) -> Done:
+    return Done(1, b"", f"sinfo: {one_line(text)}", seconds)
 
 
 def _with_line(done: Done, line: str) -> Done:
