@@ -127,8 +127,8 @@ def hostile_fleet() -> FleetReport:
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
-            return {f"{key}{HOSTILE}": changed(item) for key, item in value.items()}
-        if isinstance(value, list):
+            return {key: changed(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
             return [changed(item) for item in value]
         return f"{value}{HOSTILE}" if isinstance(value, str) else value
 
@@ -136,6 +136,7 @@ def hostile_fleet() -> FleetReport:
     plain = msgspec.to_builtins(report)
     kept = ("counts", "made_at")
     hostile = {name: value if name in kept else changed(value) for name, value in plain.items()}
+    hostile["racks"] = {f"{node}{HOSTILE}": rack for node, rack in hostile["racks"].items()}
     for name in ("groups", "rows"):
         for old, new in zip(plain[name], hostile[name], strict=True):
             new |= {key: old[key] for key in ("verdict", "reason") if key in old}
