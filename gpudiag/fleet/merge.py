@@ -64,12 +64,23 @@ def merged(
         simulated=table.simulated,
         together=trained,
     )
+    report = msgspec.structs.replace(report, notes=_notes(report))
     if expected is None:
         return report
     met, unmet = expecting.judge(report, table, expected)
     left = {verdict: number for verdict, number in counts.items() if verdict not in expecting.allowed(expected)}
     status = 1 if unmet or (trained is not None and trained.blames) else exit_code(left, allow_missing)
     return msgspec.structs.replace(report, expected_by=expected.source, met=met, unmet=unmet, exit_code=status)
+
+
+def _notes(report: FleetReport) -> tuple[str, ...]:
+    """Return which lists of a report are as long as they may be."""
+    lists = (
+        ("odd GPUs", report.outliers, outliers.MOST),
+        ("facts in which nodes differ", report.drift, drift.MOST),
+        ("facts that changed", report.fact_changes, comparing.MOST_FACTS),
+    )
+    return tuple(f"{most:,} {what} are listed; there may be more" for what, found, most in lists if len(found) >= most)
 
 
 def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:

@@ -20,7 +20,7 @@ from gpudiag.model.fleet import Outlier
 LEAST_NODES = 8
 LEAST_PART = 0.10
 """A figure that is less far away is no outlier, as a part of the median: as :data:`gpudiag.probes.under_load.FLOOR`."""
-MOST = 100
+MOST = 1000
 """The most outliers of a report."""
 _OF_MAD = 1.4826
 """By which the MAD of a normal distribution is multiplied to get its standard deviation."""

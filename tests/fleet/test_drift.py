@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpudiag.fleet.drift import MOST, drift, numbers_of
+from gpudiag.fleet.merge import merged
 from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.sources import Source
 from gpudiag.model.fleet import Answer, Drift, Summary
 from gpudiag.model.report import Verdict
 
@@ -83,3 +85,15 @@ def test_many_values_are_put_together_and_the_list_has_an_end() -> None:
 def test_the_numbers_of_bits() -> None:
     assert list(numbers_of(1 | 1 << 7 | 1 << 8 | 1 << 300)) == [0, 7, 8, 300]
     assert list(numbers_of(0)) == []
+
+
+def test_a_list_that_is_cut_is_said_to_be() -> None:
+    wide = {f"package p{number}": "1" for number in range(MOST + 20)}
+    facts = [wide] * 200 + [wide | {f"package p{number}": "2"} for number in range(MOST + 20)]
+    answers = [
+        Answer(f"n{number}", summary=Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "", facts=dict(of_node)))
+        for number, of_node in enumerate(facts)
+    ]
+    report = merged(Source(answers, (), "a test"))
+    assert report.notes == (f"{MOST} facts in which nodes differ are listed; there may be more",)
+    assert merged(Source(answers[:9], (), "a test")).notes == ()
