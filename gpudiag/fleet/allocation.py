@@ -13,8 +13,8 @@ import re
 import signal
 from collections.abc import Sequence
 
-from gpudiag.fleet.launcher import GRACE_S, MOST_ERRORS
 from gpudiag.fleet.names import hostlist
+from gpudiag.fleet.process import GRACE_S, MOST_ERRORS
 from gpudiag.fleet.slurm_nodes import ask, environment
 
 JOB_NAME = "gpudiag-fleet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +25,17 @@ GRACE_S = 15.0
 """How much longer than its deadline the check on a node may take before ``timeout`` ends it there."""
 COLLECTOR_GRACE_S = 30.0
 """How much longer than that the collector waits."""
+GPUDIAG = ("gpudiag",)
+"""How gpudiag is started on a node, unless the user says."""
+_KILLED = 128 + signal.SIGKILL
 
 _RULES = (
-    Rule(NoReport.OTHER_VERSION, r"'frame' is not one of|no such option"),
-    Rule(NoReport.NO_GPUDIAG, r"No module named '?gpudiag|gpudiag\S*: (?:command )?not found"),
+    Rule(
+        NoReport.OTHER_VERSION, r"'frame' is not one of|no option of 'gpudiag check' is called '--(?:deadline|quiet)'"
+    ),
+    Rule(NoReport.NO_GPUDIAG, r"No module named|gpudiag\S*: (?:command )?not found"),
     Rule(NoReport.NO_GPUDIAG, status=127),
+    Rule(NoReport.NOT_STARTED, status=126),
     Rule(NoReport.TIMED_OUT, status=124),  # of timeout(1)
 )
 """Tried after those of the engine."""
@@ -42,7 +49,7 @@ class Check:
     """The check that each node runs."""
 
     words: tuple[str, ...]
-    """How gpudiag is started there, such as ``gpudiag`` or ``python3 -m gpudiag``."""
+    """How gpudiag is started there, such as ``gpudiag`` or ``python3 -m gpudiag``; of a shipped one, its Python."""
     arguments: tuple[str, ...]
     """The arguments of ``gpudiag check``; ``{node}`` in them is the name of the node."""
     deadline_s: float
@@ -53,7 +60,12 @@ class Check:
     @property
     def limit_s(self) -> float:
         """How long the collector waits for a node."""
-        return self.deadline_s + GRACE_S + COLLECTOR_GRACE_S
+        return self.node_limit_s + COLLECTOR_GRACE_S
+
+    @property
+    def node_limit_s(self) -> float:
+        """After how long ``timeout`` ends the check on a node."""
+        return self.deadline_s + GRACE_S
 
     @property
     def is_same_everywhere(self) -> bool:
@@ -63,12 +75,12 @@ class Check:
     def command(self, node: str) -> tuple[str, ...]:
         """Return the command for a node, with a deadline that holds there without the collector."""
         arguments = [argument.replace("{node}", node) for argument in self.arguments]
-        limit = ("timeout", "-k", "5", f"{self.deadline_s + GRACE_S:g}")
+        limit = ("timeout", "-k", "5", f"{self.node_limit_s:g}")
         check = ("check", *arguments, "--deadline", f"{self.deadline_s:g}", "--format", "frame", "--quiet")
         if self.task:
             check = ("fleet", "member", node, self.task)
         if self.shipped is not None:
-            return self.shipped.command(limit, check)
+            return self.shipped.command(limit, check, () if self.words == GPUDIAG else self.words)
         return (*limit, *self.words, *check)
 
 
@@ -158,6 +170,8 @@ class _Round:
                 self.waiting[node] = None
 
     def _answer_of(self, node: str, done: Done) -> tuple[Answer, bytes | None]:
+        if done.status == _KILLED and done.seconds >= self.check.node_limit_s:
+            done = dataclasses.replace(done, timed_out=True)  # timeout(1) kills itself, too
         return answer_of(node, self.attempts.get(node, 0) + 1, done, self.engine.reasons)
 
     def _begin(self, *nodes: str) -> None:
@@ -196,7 +210,7 @@ def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -
     seconds = round(done.seconds, 2)
 
     def without(reason: NoReport, last_line: str = "") -> tuple[Answer, None]:
-        return Answer(node, attempt, reason, last_line or done.last_line, seconds=seconds), None
+        return Answer(node, attempt, reason, last_line or done.last_line or _end_of(done), seconds=seconds), None
 
     try:
         reports = reports_in(done.output)
@@ -219,6 +233,17 @@ def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -
     if missing is not None:
         return Answer(node, attempt, NoReport.NO_TENSORFLOW, missing.cause, seconds=seconds), report
     return Answer(node, attempt, summary=summary, seconds=seconds), report
+
+
+def _end_of(done: Done) -> str:
+    """Return how a command that said nothing ended."""
+    status = done.status or 0
+    number = -status if status < 0 else status - 128 if 128 < status < 160 else None
+    if number is None:
+        return f"it ended with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"it was ended by {signal.Signals(number).name}"
+    return f"it was ended by signal {number}"
 
 
 def reason_of(done: Done, rules: Sequence[Rule]) -> NoReport:

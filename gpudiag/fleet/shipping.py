@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpudiag.errors import UsageError, shortage
+
+_START = (
+    "import sys; sys.path[:] = [sys.argv.pop(1), *filter(None, sys.path)]; "
+    "from gpudiag.__main__ import main\n"
+    "try: main()\n"
+    "except ModuleNotFoundError as error: sys.exit("
+    '"gpudiag: error: %s: a wheel comes without the packages that it needs; ship gpudiag.pyz, which has them" % error)'
+)
+"""Starts the gpudiag of an unpacked wheel without PYTHONPATH, which is a variable of what is examined."""
 
 
 @dataclass(frozen=True)
@@ -22,19 +32,45 @@ class Shipped:
         if path.suffix not in (".pyz", ".whl"):
             raise UsageError(f"{path}: cannot be shipped: it is neither a zipapp (gpudiag.pyz) nor a wheel (.whl).")
         try:
-            return cls(path.name, path.read_bytes())
+            content = path.read_bytes()
+            with zipfile.ZipFile(path) as archive:
+                has_gpudiag = "gpudiag/__main__.py" in archive.namelist()
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {shortage(error)}") from None
+        except zipfile.BadZipFile as error:
+            raise UsageError(f"{path}: cannot be shipped: it is damaged ({error}); get it again.") from None
+        if not has_gpudiag:
+            raise UsageError(f"{path}: cannot be shipped: it has no gpudiag.")
+        return cls("gpudiag" + path.suffix, content)
 
-    def command(self, limit: tuple[str, ...], check: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command that unpacks the file, runs the check within ``limit`` and removes the folder."""
-        run = f'python3 "$d"/{shlex.quote(self.name)}'
+    def command(self, limit: tuple[str, ...], check: tuple[str, ...], python: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return the command that receives the file, runs the check within ``limit`` and removes what was unpacked.
+
+        The shell that removes it is outside the group that ``timeout`` kills. It has no newline in what a csh may have
+        to quote.
+        """
+        python = python or ("python3",)
+        file = f'"$d"/{self.name}'
+        start = (*limit, "env", 'XDG_CACHE_HOME="$d"', 'XDG_STATE_HOME="$d"', *map(shlex.quote, python))
         if self.name.endswith(".whl"):
-            pip = f'python3 -m pip install -q --no-deps --target "$d/site" "$d"/{shlex.quote(self.name)} >&2'
-            run = f'{pip} && env PYTHONPATH="$d/site${{PYTHONPATH:+:$PYTHONPATH}}" python3 -m gpudiag'
-        script = (
-            'd=$(mktemp -d "${TMPDIR:-/tmp}/gpudiag-fleet.XXXXXX") || exit 126\n'
-            "trap 'rm -rf \"$d\"' EXIT HUP INT TERM\n"
-            f'cat > "$d"/{shlex.quote(self.name)} && {run} {shlex.join(check)}'
+            unpack = f'{shlex.join((*limit, *python))} -m zipfile -e {file} "$d"/site || exit'
+            code = f"exec({_START!r})"
+            start = (*start, "-c", shlex.quote(code), '"$d"/site')
+        else:
+            unpack = ""
+            start = (*start, file)
+        size = len(self.content)
+        steps = (
+            'd=$(mktemp -d "${TMPDIR:-/tmp}/gpudiag-fleet.XXXXXX") || exit 126',
+            "trap 'rm -rf \"$d\"' EXIT",
+            "trap 'kill \"$p\" 2>/dev/null || exit' HUP INT TERM",
+            f"{shlex.join(limit)} head -c {size} > {file} || exit 126",
+            f'[ "$(wc -c < {file})" -eq {size} ] || {{ echo "gpudiag: what was shipped is cut short" >&2; exit 126; }}',
+            unpack,
+            f"{' '.join(start)} {shlex.join(check)} & p=$!",
+            'wait "$p"; s=$?',
+            # A signal ends `wait` before the process has ended.
+            'while kill -0 "$p" 2>/dev/null; do wait "$p"; s=$?; done',
+            'exit "$s"',
         )
-        return (*limit, "sh", "-c", script)
+        return ("sh", "-c", "; ".join(filter(None, steps)))
