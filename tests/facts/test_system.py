@@ -54,3 +54,22 @@ def test_names_that_are_not_utf8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     facts = system.gather()
     assert facts.hostname == "h\\udcffst"
     assert facts.os.startswith("Linux")
+
+
+def test_the_firmware_names_the_machine(tmp_path: Path) -> None:
+    assert (system.gather(tmp_path).bios, system.gather(tmp_path).product) == ("", "")
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    for name, text in {
+        "bios_version": "2.4\n",
+        "bios_date": "08/01/2025\n",
+        "product_name": "SYS-420GP-TNR  \n",
+    }.items():
+        (folder / name).write_text(text)
+    (folder / "sys_vendor").write_bytes(b"Super\xffmicro\x1b" + b"x" * 300)
+    (folder / "product_serial").write_text("secret")
+    facts = system.gather(tmp_path)
+    assert facts.bios == "2.4 08/01/2025"
+    assert facts.product.endswith(" SYS-420GP-TNR")
+    assert len(facts.product) < 110
+    assert "secret" not in facts.product
