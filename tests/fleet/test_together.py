@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from slurm_cluster import Cluster
 
 from gpudiag.errors import UsageError
 from gpudiag.fleet.together import blame
@@ -23,6 +25,7 @@ from gpudiag.model.fleet import FleetReport, NodeVerdict
 from gpudiag.model.together import Peer, Place, Stage, Sum, Task, Witness
 
 WAIT_S = 240.0
+GPUDIAG = f"{sys.executable} -m gpudiag"
 
 
 def free_ports(number: int) -> int:
@@ -41,12 +44,12 @@ def free_ports(number: int) -> int:
 
 @contextmanager
 def fleet_check(
-    tmp_path: Path, nodes: str, port: int, *more: str, gpudiag: str = "gpudiag"
+    tmp_path: Path, nodes: str, port: int, *more: str, gpudiag: str = GPUDIAG
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a fleet check of nodes that train together on this machine."""
-    command = [sys.executable, "-m", "gpudiag", "fleet", "check", nodes, "--engine", "local", "--together"]
-    own = gpudiag.replace("gpudiag", f"{sys.executable} -m gpudiag", 1) if gpudiag == "gpudiag" else gpudiag
-    command += ["--port", str(port), "-o", str(tmp_path / "run"), "--gpudiag", own, "--format", "json", *more]
+    engine = () if "--engine" in more else ("--engine", "local")
+    command = [sys.executable, "-m", "gpudiag", "fleet", "check", nodes, *engine, "--together"]
+    command += ["--port", str(port), "-o", str(tmp_path / "run"), "--gpudiag", gpudiag, "--format", "json", *more]
     environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
         try:
@@ -63,18 +66,16 @@ def report_of(process: subprocess.Popen[str]) -> FleetReport:
 
 
 def trainer_on(process: subprocess.Popen[str], port: int) -> psutil.Process:
-    """Wait until TensorFlow listens on a port, and return its process: it has another session than the node's gpudiag,
-    which listens there before."""
+    """Wait until TensorFlow listens on a port of this machine, and return its process. It leads a session; gpudiag on a
+    node, which listens there before, does not."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        for child in psutil.Process(process.pid).children(recursive=True):
-            try:
-                if os.getsid(child.pid) == child.pid and child.children() == [] and _listens(child, port):
-                    return child
-            except (psutil.Error, ProcessLookupError):
-                continue
-        time.sleep(0.05)
+        for other in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(other.pid) == other.pid and "member" in other.cmdline() and _listens(other, port):
+                    return other
+        time.sleep(0.1)
     raise AssertionError("TensorFlow does not listen")
 
 
@@ -90,7 +91,7 @@ def verdicts(report: FleetReport) -> dict[str, NodeVerdict]:
 @pytest.mark.starts
 def test_two_nodes_add_right(tmp_path: Path) -> None:
     port = free_ports(2)
-    simulated = f"{sys.executable} -m gpudiag simulate 2 -- {sys.executable} -m gpudiag"
+    simulated = f"{GPUDIAG} simulate 2 -- {GPUDIAG}"
     with fleet_check(tmp_path, "n[1-2]", port, gpudiag=simulated) as process:
         report = report_of(process)
     assert verdicts(report) == {"n1": NodeVerdict.PASS, "n2": NodeVerdict.PASS}
@@ -146,7 +147,7 @@ def test_a_worker_that_ends_or_stops(tmp_path: Path, number: signal.Signals) -> 
 @pytest.mark.slow
 def test_a_proxy_that_grpc_takes(tmp_path: Path) -> None:
     port = free_ports(2)
-    own = f"env http_proxy=http://127.0.0.1:9 {sys.executable} -m gpudiag"
+    own = f"env http_proxy=http://127.0.0.1:9 {GPUDIAG}"
     with fleet_check(tmp_path, "n[1-2]", port, gpudiag=own) as process:
         report = report_of(process)
     assert report.together is not None
@@ -280,3 +281,27 @@ def test_addresses_of_the_user(tmp_path: Path) -> None:
         addresses_in(str(file), ["n3"])
     with pytest.raises(UsageError, match="neither a file nor a pattern"):
         addresses_in("eth0", ["n1"])
+
+
+@pytest.mark.starts
+@pytest.mark.slow
+def test_a_node_of_slurm_that_dies_is_named_by_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(3)
+    try:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        port = free_ports(3)
+        options = ("--engine", "slurm", "--times", "100000", "--deadline", "150")
+        with fleet_check(tmp_path, "n[1-3]", port, *options) as process:
+            trainer_on(process, port + 1)
+            time.sleep(8)
+            cluster.lose("n2")
+            report = report_of(process)
+    finally:
+        cluster.close()
+    assert verdicts(report)["n2"] is NodeVerdict.NO_REPORT
+    assert report.together is not None
+    (guilty,) = report.together.blames
+    assert guilty.nodes == ("n2",)
+    assert {line.partition(",")[0] for line in guilty.evidence} == {"n1", "n3"}
+    assert report.exit_code == 1

@@ -60,6 +60,7 @@ _NOISE = re.compile(
     r"Exited with exit code \d+$|lacks support for cpu binding)"
 )
 """Lines of srun that say that a step ended, and not why."""
+_ADDRESS = re.compile(r"(?m)^NodeName=(\S+).*? NodeAddr=(\S+)")
 _CANCELLED = re.compile(r"CANCELLED AT \S+ \*\*\*")
 """Without ``DUE TO``: by scancel, not by Slurm itself."""
 _SAYS = r"(?m)^(?:srun|salloc|sinfo|slurmstepd): .*"
@@ -165,6 +166,12 @@ class Engine:
         known = {name: self._nodes[name].refusal for name in names if name in self._nodes}
         refusals |= {name: refusal for name, refusal in known.items() if refusal}
         return Roster(names, refusals, {})
+
+    async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the address that Slurm itself reaches each node by; raises :class:`UsageError`."""
+        text = await answer("scontrol", "--oneliner", "show", "node")
+        known: dict[str, str] = dict(_ADDRESS.findall(text))
+        return {node: known.get(node, node) for node in nodes}
 
     def opened(self, nodes: Sequence[str], deadline_s: float) -> AbstractAsyncContextManager[None]:
         """Return what holds the idle ones of these nodes; it asks for them, and :meth:`run` waits for them."""

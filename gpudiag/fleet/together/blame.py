@@ -67,9 +67,6 @@ def _own(witness: Witness, task: Task, witnesses: Mapping[str, Witness]) -> Blam
     advice = _ADVICE.get(kind)
     actions = () if advice is None else advice(task.places[witness.index])
     lines = [_said(other) for other in witnesses.values() if witness.node in other.accused[:1]]
-    lines += [
-        f"{other.node} waited {other.waited_s:.0f} s" for other in witnesses.values() if witness.node in other.told
-    ]
     return Blame((witness.node,), text, tuple(lines[:MOST]), actions)
 
 

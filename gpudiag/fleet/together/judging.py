@@ -107,15 +107,11 @@ def _by_way(sums: tuple[Sum, ...]) -> list[tuple[str, tuple[Sum, ...]]]:
 def waiting(witness: Witness, task: Task) -> str:
     """Return for whom a node waited, and why."""
     targets = {place.node: place.target for place in task.places}
-    parts = [f"{node}: {fault}" for node, fault in witness.told.items()]
-    parts += [
-        f"{peer.node} at {targets[peer.node]}: {peer.answer}" for peer in witness.peers if peer.node not in witness.told
-    ]
-    return (
-        f"waited {witness.waited_s:.0f} s for {listed(parts)}"
-        if parts
-        else f"waited {witness.waited_s:.0f} s for nodes that were not ready"
-    )
+    if witness.told:
+        return f"did not begin, because of {listed([f'{node}: {fault}' for node, fault in witness.told.items()])}"
+    parts = [f"{peer.node} at {targets[peer.node]}: {peer.answer}" for peer in witness.peers]
+    for_whom = listed(parts) if parts else "nodes that were not ready"
+    return f"waited {witness.waited_s:.0f} s for {for_whom}"
 
 
 def reason(error: str) -> str:

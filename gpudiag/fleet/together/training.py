@@ -21,7 +21,9 @@ SMALL_SIZES = (4 << 10, 256 << 10, 4 << 20)
 RING, NCCL = "RING", "NCCL"
 
 _STACK = re.compile(
-    r'^ *File "[^"\n]*", line \d+, in .*\n+|^Detected at node .*\n+|^Graph execution error:\s*', re.MULTILINE
+    r'^ *File "[^"\n]*", line \d+, in .*\n+|^Detected at node .*\n+|^Graph execution error:\s*|'
+    r"<stack traces unavailable>\s*",
+    re.MULTILINE,
 )
 
 Note = Callable[..., None]
