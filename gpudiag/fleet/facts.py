@@ -12,6 +12,7 @@ import statistics
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -181,6 +182,8 @@ _LIMITS = {
     "power_limit_watts": "power limit in W",
     "clock_max_mhz": "clock at most in MHz",
 }
+_MOST_WORKS = 40
+"""The most kinds of work of a GPU; a run has eight."""
 _NOISY = 0.05
 """A rate whose relative standard error is larger is not kept: it says nothing about a difference of 10 %."""
 
@@ -195,6 +198,8 @@ def facts_of(report: Report) -> dict[str, str]:
     devices = report.facts.nvml_devices
     if devices:
         values["GPUs"] = {str(len(devices)): None}
+    if not isinstance(report.facts.container, Unknown):
+        values.setdefault("container", {"none": None})
     if "driver" not in values and (driver := values.pop("driver by NVML", None)):
         values["driver"] = driver
     names = sorted(values, key=order)[:_MOST]
@@ -361,9 +366,9 @@ def figures_of(report: Report) -> dict[str, tuple[float | None, ...]]:
 
 def _under_load(one: load.GpuLoad) -> Iterator[tuple[str, float | None]]:
     """Yield what was measured of a GPU under load: rates, the median of its clock, the highest temperature."""
-    for work, rate in one.rates.items():
+    for work, rate in islice(one.rates.items(), _MOST_WORKS):
         if rate.error <= _NOISY:
-            yield work, float(f"{rate.value:.5g}")
+            yield one_line(work)[:_LONGEST], float(f"{rate.value:.5g}")
     samples = [sample for sample in one.samples if sample.clock_mhz and (sample.busy_percent or 0) >= 50]
     if samples:
         yield CLOCK, statistics.median(sample.clock_mhz or 0 for sample in samples)

@@ -148,6 +148,11 @@ def test_signs_of_a_fault_are_no_facts() -> None:
     assert "GPUs" not in facts
 
 
+def test_a_node_outside_of_a_container_says_so() -> None:
+    assert facts_with()["container"] == "none"
+    assert "container" not in facts_with(container=Unknown("timed out"))
+
+
 def test_gpus_that_differ_show_both_values_and_what_is_unknown_none() -> None:
     facts = facts_with(nvml=gpus_with(GpuState(pcie_width=16, ecc=True), GpuState(pcie_width=8, ecc=None)))
     assert (facts["PCIe width"], facts["ECC"]) == ("16, 8", "yes")
