@@ -289,8 +289,8 @@ def _resource(api: Api, method: str, path: str, query: dict[str, list[str]], giv
         getattr(api, resource) if resource != "events" else {event["metadata"]["name"]: event for event in api.events}
     )
     if name is None:
-        wanted = dict(item.split("=", 1) for item in query.get("labelSelector", [""])[0].split(",") if item)
-        items = [item for item in store.values() if wanted.items() <= item["metadata"].get("labels", {}).items()]
+        selector = query.get("labelSelector", [""])[0]
+        items = [item for item in store.values() if _is_selected(item["metadata"].get("labels", {}), selector)]
         return 200, {"kind": f"{KINDS[resource]}List", "apiVersion": "v1", "metadata": {}, "items": items}
     if name not in store:
         return 404, failure(404, "NotFound", f'{resource} "{name}" not found')
@@ -305,6 +305,12 @@ def _resource(api: Api, method: str, path: str, query: dict[str, list[str]], giv
             del api.pods[pod]
         return 200, store.pop(name)
     return 200, store[name]
+
+
+def _is_selected(labels: dict[str, str], selector: str) -> bool:
+    """Return whether labels fit a selector such as ``a=b`` or ``a in (b,c)``."""
+    key, operator, value = re.fullmatch(r"([\w/.-]*)(=| in |)\(?(.*?)\)?", selector).groups()  # type: ignore[union-attr]
+    return not operator or labels.get(key) in value.split(",")
 
 
 @contextmanager

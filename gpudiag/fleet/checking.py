@@ -84,11 +84,11 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
         folder = RunFolder.open(request.folder)
         if folder.plan.together is not None:
             raise UsageError("nodes that train together begin at once: start the run anew, in a new folder.")
-        engine = engines.made(folder.plan.engine, folder.plan.options)
+        engine = _made(folder.plan.engine, folder.plan.options, shipped)
     else:
         assert request.engine is not None
         options = replace(request.options, run=secrets.token_hex(4))
-        engine = engines.made(request.engine, options)
+        engine = _made(request.engine, options, shipped)
         roster = await engine.roster(expand(request.nodes))
         plan = Plan(
             SCHEMA_VERSION,
@@ -166,6 +166,14 @@ async def _task(request: Request, engine: engines.Engine, roster: engines.Roster
     else:
         addresses = {}
     return replace(planned(run, nodes, addresses, asked.port, asked.wait_s), times=asked.times)
+
+
+def _made(name: str, options: engines.EngineOptions, shipped: Shipped | None) -> engines.Engine:
+    """Return the engine; raises :class:`UsageError` if it cannot carry a file and has to."""
+    engine = engines.made(name, options)
+    if shipped is not None and not getattr(engine, "takes_input", True):
+        raise UsageError(f"--ship cannot be used with {name}: its image must have gpudiag.")
+    return engine
 
 
 def _refuse_arguments(arguments: tuple[str, ...]) -> None:

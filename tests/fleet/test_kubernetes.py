@@ -141,7 +141,7 @@ REASONS = {
     "no program": (
         Scenario(terminated(127), "timeout: failed to run command 'gpudiag': No such file or directory\n"),
         NoReport.NO_GPUDIAG,
-        "exit status 127",
+        "Error, exit status 127; timeout: failed to run command 'gpudiag'",
     ),
     "no shell": (
         Scenario(terminated(128, "StartError", 'exec: "timeout": executable file not found in $PATH')),
@@ -341,6 +341,7 @@ def test_a_check_that_runs_too_long_has_timed_out(
     api.add_node("n1", scenario=Scenario(running(), "2026: loading cuDNN\n"))
     row = row_of(check("n1", deadline_s=1.5), "n1")
     assert row.reason is NoReport.TIMED_OUT
+    assert row.text == "the check runs; 2026: loading cuDNN"
     assert not api.jobs
 
 
@@ -384,13 +385,16 @@ def test_jobs_of_a_collector_that_was_killed_are_deleted_by_the_one_that_goes_on
     process.communicate(timeout=120)
     left = {*api.jobs}
     assert left, "nobody deleted it"
+    del api.nodes["n1"]  # it has its row
     api.scenarios["n2"] = healthy("diagnosis-library")
     done = gpudiag("fleet", "check", "--resume", "run")
     assert "1 PASS" in done.stdout, done.stderr
     assert "1 FAIL" in done.stdout
     assert "library_missing" in done.stdout
     assert not api.jobs
-    assert [job["metadata"]["name"] in left for job in api.created] == [True, True, False]
+    (_, of_n2, again) = (job["metadata"]["name"] for job in api.created)
+    assert of_n2 in left
+    assert again not in left
 
 
 def test_a_job_of_the_user_is_the_base_of_all(api: Api, check: Callable[..., FleetReport], tmp_path: Path) -> None:
@@ -426,6 +430,12 @@ def test_a_file_that_is_no_job_is_an_error(text: str, words: str, tmp_path: Path
     file.write_text(text)
     with pytest.raises(UsageError, match=re.escape(words)):
         manifests.base_job(IMAGE, file)
+
+
+def test_nothing_is_shipped_to_a_pod(check: Callable[..., FleetReport], tmp_path: Path) -> None:
+    (tmp_path / "gpudiag.pyz").touch()
+    with pytest.raises(UsageError, match="--ship cannot be used with kubernetes: its image must have gpudiag"):
+        check("n1", ship=tmp_path / "gpudiag.pyz")
 
 
 def test_an_image_is_needed() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import math
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -18,20 +19,21 @@ from pathlib import Path
 
 import msgspec
 
-from gpudiag.errors import UsageError
+from gpudiag.errors import GpudiagError, UsageError
 from gpudiag.fleet.engines import EngineOptions, Roster, Rule
 from gpudiag.fleet.kubernetes import manifests
-from gpudiag.fleet.kubernetes.kubectl import Kubectl, explained, fault_of
+from gpudiag.fleet.kubernetes.kubectl import AT_ONCE, Kubectl, Together, explained, fault_of
 from gpudiag.fleet.kubernetes.nodes import JSONPATH, ClusterNode, parsed, roster
 from gpudiag.fleet.kubernetes.pods import CONTAINER, Item, PodState, items_in, newest, state_of
 from gpudiag.fleet.launcher import Done
 from gpudiag.model.fleet import NoReport
+from gpudiag.model.frame import reports_in
 from gpudiag.text import one_line, say
 
-_BATCH = 100
-"""The most Jobs that one kubectl creates or deletes."""
-_LOGS = 8
-"""The most logs that are read at a time: each kubectl takes 45 MB of memory."""
+_TOGETHER = 10
+"""The most Jobs that one kubectl creates, reads the logs of, or deletes."""
+_PREFIXED = re.compile(rb"\[pod/([\w.-]+)/[\w-]+\] (.*)", re.DOTALL)
+"""A line of ``kubectl logs --prefix``."""
 _CLEANUP_S = 60
 """How much longer than its node's limit a Job may live, and how long one that ended stays, if nobody deletes it."""
 
@@ -52,6 +54,7 @@ class Engine:
     """Checks nodes by Jobs in the namespace of the user's kubectl."""
 
     reasons: Sequence[Rule] = ()
+    takes_input = False
     most_at_once = 200
     poll_s = 2.0
     patience_s = 60.0
@@ -69,10 +72,12 @@ class Engine:
         self._start = secrets.token_hex(2)
         """A word of this process: a Job of a collector that was killed may still be there while it is deleted."""
         self._number = 0
-        self._to_create: list[tuple[str, manifests.Document, asyncio.Future[str]]] = []
-        self._finished: list[str] = []
-        self._creating: asyncio.Task[None] | None = None
-        self._logs: asyncio.Semaphore
+        self._created: set[str] = set()
+        """The Jobs that are not deleted yet."""
+        self._create = Together(self._create_jobs, _TOGETHER)
+        self._read = Together(self._read_logs, _TOGETHER)
+        self._delete = Together(self._delete_jobs, _TOGETHER)
+        self._alone = asyncio.Semaphore(AT_ONCE)
 
     async def roster(self, names: tuple[str, ...]) -> Roster:
         """Return the nodes with these names, or all that have GPUs; raises :class:`UsageError`."""
@@ -112,17 +117,19 @@ class Engine:
         del nodes, deadline_s
         if not self._nodes:
             await self._look_at_nodes()
-        self._logs = asyncio.Semaphore(_LOGS)
         selector = f"{manifests.RUN_LABEL}={self._run}"
         deletion = ("delete", "jobs", "-l", selector, "--ignore-not-found", "--wait=false")
-        if fault := fault_of(await self._kubectl(*deletion)):
+        if fault := fault_of(await self._kubectl(*deletion, deadline_s=_CLEANUP_S * 5)):
             raise UsageError(f"{fault}.")
         watching = asyncio.ensure_future(self._watch(selector))
         try:
             yield
         finally:
             watching.cancel()
-            await asyncio.gather(watching, *filter(None, [self._creating]), return_exceptions=True)
+            await asyncio.gather(watching, return_exceptions=True)
+            for together in (self._create, self._read, self._delete):
+                await together.close()
+            await asyncio.gather(*map(self._delete, tuple(self._created)))
             if fault := fault_of(await self._kubectl(*deletion)):
                 say(f"gpudiag: Jobs may be left over: {fault}. To delete them: kubectl {' '.join(deletion[:4])}")
 
@@ -136,15 +143,19 @@ class Engine:
             seconds = time.monotonic() - began
             return Done(state.exit_status, output, state.text, seconds, reason=state.reason)
 
-        if given is not None:
-            return done(PodState("a pod takes nothing along: --ship is for ssh and Slurm", NoReport.NOT_STARTED))
+        assert given is None, "takes_input"
+        tolerations = manifests.tolerations(self._base)
+        if fault := roster(self._nodes, [node], self._gpus, tolerations).not_usable.get(node):
+            return done(PodState(fault, NoReport.NOT_USABLE))  # it may be so since the plan was made
         gpus = self._nodes[node].allocatable_gpus if self._gpus is None else self._gpus
         job = manifests.placed(
-            self._base, name, node, argv, gpus=gpus, labels={"app": CONTAINER, manifests.RUN_LABEL: self._run}
+            *(self._base, name, node, argv),
+            gpus=gpus,
+            labels={"app": CONTAINER, manifests.RUN_LABEL: self._run, manifests.JOB_LABEL: name},
         )
         job["spec"]["activeDeadlineSeconds"] = math.ceil(deadline_s) + _CLEANUP_S
         job["spec"].setdefault("ttlSecondsAfterFinished", 10 * _CLEANUP_S)
-        if fault := await self._create(name, job):
+        if fault := await self._create(job):
             refused = "forbidden" in fault.lower()
             return done(PodState(fault, NoReport.REFUSED if refused else NoReport.NOT_STARTED))
         watched = _Watched(node, asyncio.get_running_loop().create_future(), time.monotonic())
@@ -160,47 +171,65 @@ class Engine:
         output = b""
         if watched.pod is not None and watched.pod.has_begun:
             output, state = await self._log(watched.pod, state)
-        self._finished.append(name)
+        await self._delete(name)
         return done(state, output)
 
     async def _log(self, pod: Item, state: PodState) -> tuple[bytes, PodState]:
-        """Return the log of a pod and its termination message, and its state with what went wrong."""
-        async with self._logs:
-            done = await self._kubectl("logs", pod.metadata.name, "-c", CONTAINER)
+        """Return the log of a pod and its termination message, and its state with the last line that was seen."""
+        log = await self._read(pod)
+        more = ""
+        if not _has_report(log):
+            async with self._alone:
+                done = await self._kubectl("logs", pod.metadata.name, "-c", CONTAINER)
+            fault = fault_of(done)
+            log, more = done.output, f"its log cannot be read: {fault}" if fault else done.last_line
         terminated = pod.container.terminated
         message = terminated.message.encode() if terminated is not None else b""
-        fault = fault_of(done)
-        text = f"{state.text}; its log cannot be read: {fault}" if fault else state.text
-        return done.output + b"\n" + message, replace(state, text=text)
+        text = state.text if more in state.text else f"{state.text}; {more}"
+        return log + b"\n" + message, replace(state, text=text)
 
-    async def _create(self, name: str, job: manifests.Document) -> str:
-        """Create a Job together with those that others ask for now; return why it was not created, or ""."""
-        created: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._to_create.append((name, job, created))
-        if self._creating is None or self._creating.done():
-            self._creating = asyncio.ensure_future(self._create_all())
-        return await created
+    async def _read_logs(self, pods: list[Item]) -> list[bytes]:
+        """Return the logs of pods, those that can be read by one command; one alone is read by :meth:`_log`."""
+        if len(pods) == 1:
+            return [b""]
+        jobs = ",".join(pod.metadata.labels.get(manifests.JOB_LABEL, "") for pod in pods)
+        selector = f"{manifests.JOB_LABEL} in ({jobs})"
+        done = await self._kubectl(
+            *("logs", "-l", selector, "-c", CONTAINER, "--prefix", "--tail=-1", "--ignore-errors")
+        )
+        logs: dict[str, list[bytes]] = {}
+        for line in done.output.split(b"\n"):
+            if prefixed := _PREFIXED.fullmatch(line):
+                logs.setdefault(prefixed[1].decode(), []).append(prefixed[2])
+        return [b"\n".join(logs.get(pod.metadata.name, [])) for pod in pods]
 
-    async def _create_all(self) -> None:
-        while self._to_create:
-            batch, self._to_create = self._to_create[:_BATCH], self._to_create[_BATCH:]
-            items = {"apiVersion": "v1", "kind": "List", "items": [job for _, job, _ in batch]}
-            done = await self._kubectl(
-                "create", "-f", "-", "--validate=false", "-o", "name", given=json.dumps(items).encode()
-            )
-            created = {line.rpartition("/")[2] for line in done.output.decode(errors="replace").split()}
-            errors = done.errors.splitlines()
-            for name, _, future in batch:
-                if not future.done():
-                    line = next((line for line in errors if f'"{name}"' in line), "")
-                    fault = explained(line) if line else fault_of(done) or "kubectl did not say that it was created"
-                    future.set_result("" if name in created else fault)
+    async def _create_jobs(self, jobs: list[manifests.Document]) -> list[str]:
+        """Create Jobs; return for each why it was not created, or ""."""
+        names = [job["metadata"]["name"] for job in jobs]
+        self._created |= {*names}  # it may be so, also if kubectl is ended before it says so
+        items = {"apiVersion": "v1", "kind": "List", "items": jobs}
+        done = await self._kubectl(
+            "create", "-f", "-", "--validate=false", "-o", "name", given=json.dumps(items).encode()
+        )
+        created = {line.rpartition("/")[2] for line in done.output.decode(errors="replace").split()}
+        faults = []
+        for name in names:
+            line = next((line for line in done.errors.splitlines() if f'"{name}"' in line), "")
+            fault = explained(line) if line else fault_of(done) or "kubectl did not say that it was created"
+            faults.append("" if name in created else fault)
+        return faults
+
+    async def _delete_jobs(self, names: list[str]) -> list[None]:
+        """Delete Jobs whose answers were taken, so that each look at the pods lists only what still runs."""
+        done = await self._kubectl("delete", "jobs", *names, "--ignore-not-found", "--wait=false")
+        if not fault_of(done):
+            self._created -= {*names}
+        return [None] * len(names)
 
     async def _watch(self, selector: str) -> None:
         """Look at the Jobs and pods of this run, and end the wait for those that are over or cannot go on."""
         while True:
             await asyncio.sleep(self.poll_s)
-            await self._delete_finished()
             if not self._watched:
                 continue
             asked = dict(self._watched)
@@ -260,8 +289,10 @@ class Engine:
                 text = events.get(name, f"its Job got no pod within {self.patience_s:.0f} s")
                 watched.over.set_result(PodState(one_line(text), NoReport.NOT_STARTED, is_over=True))
 
-    async def _delete_finished(self) -> None:
-        """Delete the Jobs whose answers were taken, so that each look at the pods lists only what still runs."""
-        while self._finished:
-            names, self._finished = self._finished[:_BATCH], self._finished[_BATCH:]
-            await self._kubectl("delete", "jobs", *names, "--ignore-not-found", "--wait=false")
+
+def _has_report(log: bytes) -> bool:
+    """Return whether a log has a whole report."""
+    try:
+        return bool(reports_in(log))
+    except GpudiagError:
+        return False

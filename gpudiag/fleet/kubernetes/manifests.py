@@ -21,7 +21,7 @@ from gpudiag.text import one_line
 
 Document = dict[str, Any]
 
-RUN_LABEL = "gpudiag/run"
+RUN_LABEL, JOB_LABEL = "gpudiag/run", "gpudiag/job"
 COLLECTOR, ACCOUNT = "gpudiag-collector", "gpudiag-node"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _LONGEST_NAME = 63

@@ -131,7 +131,7 @@ def items_in(output: bytes) -> list[Item]:
 
 
 def newest(pods: Iterable[Item]) -> dict[str, Item]:
-    """Return the newest pod of each Job."""
+    """Return the newest pod of each Job, by the Job's name."""
     found: dict[str, Item] = {}
     for pod in sorted(pods, key=lambda pod: pod.metadata.creationTimestamp):
         found[pod.metadata.labels.get("job-name", "")] = pod
