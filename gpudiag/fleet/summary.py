@@ -10,9 +10,9 @@ from gpudiag.fix import Role, distinct
 from gpudiag.fleet.facts import facts_of, figures_of
 from gpudiag.model.fleet import CauseSummary, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
-from gpudiag.model.report import Broken, Report
+from gpudiag.model.report import Broken, Report, Verdict
 from gpudiag.report import labels, words
-from gpudiag.text import one_line
+from gpudiag.text import listed, one_line
 
 NO_MODULE = frozenset({"tensorflow_missing", "tensorflow_not_in_interpreter"})
 """Causes of a node on which there is no TensorFlow to check."""
@@ -29,7 +29,7 @@ def summarized(report: Report) -> Summary:
         duration_s=report.duration_s,
         level=report.level.name,
         verdict=report.verdict,
-        headline=words.headline(report) or next(_failures(report), ""),
+        headline=words.headline(report) or next(_failures(report), "") or _unverified(report),
         hostname=getattr(system, "hostname", ""),
         simulated=report.world.simulated,
         causes=tuple(
@@ -41,6 +41,18 @@ def summarized(report: Report) -> Summary:
         facts=facts_of(report),
         figures=figures_of(report),
     )
+
+
+def _unverified(report: Report) -> str:
+    """Return why a report without a failure is NOT VERIFIED; "" for one that passes."""
+    if report.verdict is not Verdict.NOT_VERIFIED:
+        return ""
+    if report.withheld:
+        return one_line(report.withheld[0])
+    if not report.gpus:
+        return "no GPU is in scope, so nothing was verified"
+    gpus = [f"GPU {gpu.index}" for gpu in report.unverified]
+    return f"no kernel was verified on {listed(gpus)}" if gpus else ""
 
 
 def summaries_in(output: bytes) -> list[Summary]:

@@ -7,9 +7,10 @@ from fleets import answer, healthy, unfit
 
 from gpudiag.fleet.merge import exit_code, groups
 from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.summary import summarized
 from gpudiag.model.fleet import NodeVerdict, NoReport
 from gpudiag.model.report import Report
-from reports import report
+from reports import GPUS, passed, report, row
 
 Outcome = Report | NoReport
 
@@ -94,3 +95,10 @@ def test_groups_are_folded_and_the_worst_stands_first() -> None:
 )
 def test_a_fleet_passes_only_if_its_nodes_do(counts: dict[str, int], allowed: int, expected: int) -> None:
     assert exit_code({NodeVerdict(name): number for name, number in counts.items()}, allowed) == expected
+
+
+def test_a_node_that_is_not_verified_says_why() -> None:
+    unverified = report(row("placement.log", passed("8 of 8"), *GPUS), gpus=GPUS)
+    assert summarized(unverified).headline == "no kernel was verified on GPU 0 and GPU 1"
+    assert summarized(report()).headline == "no GPU is in scope, so nothing was verified"
+    assert summarized(healthy()).headline == ""
