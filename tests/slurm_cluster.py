@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import fleets
@@ -72,7 +72,13 @@ class Cluster:
     """A running cluster with nodes ``n1``, ``n2`` and so on, two GPUs each, all in the partition ``gpu``."""
 
     def __init__(
-        self, nodes: int, extra: str = "", partitions: str = "", files: Mapping[str, str] | None = None
+        self,
+        nodes: int,
+        extra: str = "",
+        *,
+        partitions: str = "",
+        files: Mapping[str, str] | None = None,
+        with_one_gpu: Sequence[str] = (),
     ) -> None:
         fleets.require(*PROGRAMS)
         # munged refuses a folder that others may not enter, as those of pytest are, and the path of a socket is short.
@@ -84,11 +90,15 @@ class Cluster:
         self._start_munge()
         for name, text in (files or {}).items():
             self.write(name, text)
-        self.configure(extra, partitions)
-        self._start("slurmctld", "-f", str(self.file))
-        for node in self.nodes:
-            self.start_node(node)
-        self.wait(lambda: all(state == "idle" for state in self.states().values()), "the nodes are not idle")
+        self.configure(extra, partitions, with_one_gpu)
+        try:
+            self.start_controller()
+            for node in self.nodes:
+                self.start_node(node)
+            self.wait(lambda: set(self.states().values()) == {"idle"}, "the nodes are not idle")
+        except BaseException:
+            self.close()
+            raise
 
     def _start_munge(self) -> None:
         for folder in ("munge", "state", "log", "spool"):
@@ -113,7 +123,7 @@ class Cluster:
         file.write_text(text.replace("{root}", str(self.root)))
         file.chmod(0o755)
 
-    def configure(self, extra: str, partitions: str = "") -> None:
+    def configure(self, extra: str, partitions: str, with_one_gpu: Sequence[str]) -> None:
         """Write Slurm's files."""
         host = socket.gethostname().partition(".")[0]
         text = CONFIGURATION.format(host=host, port=self._port, user=getpass.getuser(), root=self.root)
@@ -122,8 +132,9 @@ class Cluster:
         for number, node in enumerate(self.nodes):
             (self.root / "spool" / node).mkdir(exist_ok=True)
             text += f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={self._port + 1 + number} "
-            text += "CPUs=2 RealMemory=1000 Gres=gpu:2\n"
-            for device in ("/dev/null", "/dev/zero"):
+            devices = ("/dev/null", "/dev/zero")[: 1 if node in with_one_gpu else 2]
+            text += f"CPUs=2 RealMemory=1000 Gres=gpu:{len(devices)}\n"
+            for device in devices:
                 gres += f"NodeName={node} Name=gpu File={device} Flags=nvidia_gpu_env\n"
         text += partitions or "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         self.file.write_text(text)

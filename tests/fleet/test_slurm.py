@@ -92,7 +92,7 @@ def test_without_a_limit_of_the_user_the_engine_has_its_own(
     with cluster.job("-w", "n2", "--gres=gpu:1", "-n1"):
         report = fleet("n2")
     assert verdicts(report) == {"n2": "not usable"}
-    assert texts(report)["n2"] == "salloc: n2 was not given in 2 s; its state is mixed"
+    assert texts(report)["n2"] == "sinfo: n2 was not given in 2 s; its state is mixed"
     assert "gpudiag-fleet" not in cluster.jobs()
 
 
@@ -252,3 +252,19 @@ def test_the_real_check_runs_on_a_node(cluster: Cluster, gpudiag: Gpudiag) -> No
     done = gpudiag("fleet", "check", "n1", *options, flags=(), **cluster.environment)
     assert "NOT VERIFIED" in done.stdout
     assert done.returncode == 5
+
+
+@pytest.mark.slow
+def test_wide_steps_on_64_nodes(fleet: SlurmFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WIDE_ABOVE", 32)
+    cluster = Cluster(64)
+    try:
+        cluster.enter(monkeypatch)
+        fleet.write(f'echo "$SLURM_STEP_NUM_NODES" >> {fleet.folder}/seen; [ "$SLURMD_NODENAME" != n40 ] || exit 3')
+        report = fleet()
+        assert report.counts == {"PASS": 63, "NO REPORT": 1}
+        assert verdicts(report)["n40"] == "no answer"
+        assert sorted((fleet.folder / "seen").read_text().split()) == ["1", *["64"] * 64]
+        assert "gpudiag-fleet" not in cluster.jobs()
+    finally:
+        cluster.close()

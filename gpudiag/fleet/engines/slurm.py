@@ -63,7 +63,8 @@ _NOISE = re.compile(
 _ADDRESS = re.compile(r"(?m)^NodeName=(\S+).*? NodeAddr=(\S+)")
 _CANCELLED = re.compile(r"CANCELLED AT \S+ \*\*\*")
 """Without ``DUE TO``: by scancel, not by Slurm itself."""
-_SAYS = r"(?m)^(?:srun|salloc|sinfo|slurmstepd): .*"
+_PENDING = "queued and waiting for resources"
+_SAYS = r"(?m)^(?:srun|salloc|slurmstepd(?:-\S+)?): .*"
 
 
 def _rule(reason: NoReport, *texts: str) -> Rule:
@@ -98,6 +99,7 @@ class Engine:
             "not permitted",
             "[Pp]ermission denied",
             "Access denied",
+            "Invalid user id",
             "Invalid qos",
             "violates accounting/QOS policy",
             "time limit is invalid",
@@ -108,7 +110,6 @@ class Engine:
         ),
         _rule(
             NoReport.NOT_USABLE,
-            "was not given",
             "nodes are busy",
             "configuration is not available",
             "configuration not available",
@@ -122,8 +123,6 @@ class Engine:
             "Memory required by task",
             "More processors requested",
             "Insufficient GRES",
-            "queued and waiting",
-            "has been revoked",
         ),
         _rule(NoReport.NOT_STARTED, "Unable to contact slurm controller", "Socket timed out", "Zero Bytes"),
     )
@@ -184,23 +183,24 @@ class Engine:
         slurm_node = self._nodes.get(node)
         if slurm_node is None:
             return _refused(f"{node}: {unknown_name(node, self._nodes, suggest=True)}")
-        if slurm_node.refusal:
-            return _refused(f"{node}: {slurm_node.refusal}")
-        gpus = self._gpus(slurm_node)
         began = time.monotonic()
+        lost: Done | None = None
         if node in self._shared:
             allocation, waiting = self._shared[node]
             await asyncio.shield(waiting)
             if allocation.job:
+                gpus = self._gpus(slurm_node)
                 done = await self._step(allocation.job, [node], argv, deadline_s, gpus=gpus, given=given)
                 if allocation.is_open or WORD.encode() in done.output:
                     return done
                 if allocation.job in self._cancelled:
                     return _with_line(done, f"srun: job {allocation.job} was cancelled")
+                lost = done if "DUE TO" in done.errors else None
             slurm_node = await self._node_since(node, began)
-            if slurm_node.refusal:
-                return _refused(f"{node}: {slurm_node.refusal}")
-        return await self._run_alone(slurm_node, argv, deadline_s, given)
+        if slurm_node.refusal:
+            return lost or _refused(f"{node}: {slurm_node.refusal}")
+        done = await self._run_alone(slurm_node, argv, deadline_s, given)
+        return lost if lost is not None and isinstance(done, _NotGiven) else done
 
     def batches(self, nodes: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the nodes in groups that a wide step may ask; groups of one if the fleet is small."""
@@ -295,10 +295,9 @@ class Engine:
         node = await self._node_since(node.name, began)
         if node.refusal:
             return _refused(f"{node.name}: {node.refusal}", seconds)
-        done = Done(1, b"", allocation.errors, seconds)
-        if " error: " in allocation.errors:
-            return done
-        return _with_line(done, f"salloc: {node.name} was not given in {WAIT_S:g} s; its state is {node.state}")
+        if _PENDING in allocation.errors or " error: " not in allocation.errors:
+            return _refused(f"{node.name} was not given in {seconds:.0f} s; its state is {node.state}", seconds)
+        return _NotGiven(1, b"", _last_error(allocation.errors), seconds)
 
     async def _step(
         self,
@@ -370,8 +369,17 @@ def outputs_by_node(output: bytes) -> dict[str, bytes]:
     return outputs
 
 
+class _NotGiven(Done):
+    """A node on which nothing was started, because Slurm did not give it."""
+
+
 def _refused(text: str, seconds: float = 0.0) -> Done:
-    return Done(1, b"", f"sinfo: {one_line(text)}", seconds)
+    return _NotGiven(1, b"", f"sinfo: {one_line(text)}", seconds)
+
+
+def _last_error(text: str) -> str:
+    """Return the last line that says why; lines that only say that a job ended follow it."""
+    return next(line for line in reversed(text.splitlines()) if " error: " in line)
 
 
 def _with_line(done: Done, line: str) -> Done:
