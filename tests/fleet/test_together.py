@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -19,9 +20,10 @@ import pytest
 from slurm_cluster import Cluster
 
 from gpudiag.errors import UsageError
+from gpudiag.fleet import engines
 from gpudiag.fleet.together import blame
 from gpudiag.fleet.together.planning import addresses_in, packed, planned, unpacked
-from gpudiag.model.fleet import FleetReport, NodeVerdict
+from gpudiag.model.fleet import EngineOptions, FleetReport, NodeVerdict
 from gpudiag.model.together import Peer, Place, Stage, Sum, Task, Witness
 
 WAIT_S = 240.0
@@ -266,6 +268,8 @@ def test_a_task_travels_as_a_word() -> None:
 def test_ports_differ_on_one_address() -> None:
     task = planned("r", ["a", "b", "c"], {"a": "10.0.0.1", "b": "10.0.0.1"}, 22220, 60.0)
     assert [place.target for place in task.places] == ["10.0.0.1:22220", "10.0.0.1:22221", "c:22220"]
+    loopback = planned("r", ["a", "b"], {"a": "127.0.0.2", "b": "127.0.0.3"}, 22220, 60.0)
+    assert [place.port for place in loopback.places] == [22220, 22221]
     with pytest.raises(UsageError, match="two nodes"):
         planned("r", ["a"], {}, 22220, 60.0)
     with pytest.raises(UsageError, match="too high"):
@@ -281,6 +285,16 @@ def test_addresses_of_the_user(tmp_path: Path) -> None:
         addresses_in(str(file), ["n3"])
     with pytest.raises(UsageError, match="neither a file nor a pattern"):
         addresses_in("eth0", ["n1"])
+
+
+@pytest.mark.starts
+def test_ssh_knows_the_address_of_a_node(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("Host n1\n HostName 10.0.0.1\nHost n2\n HostName fd00::2\n")
+    engine = engines.made("ssh", EngineOptions(("-F", str(file))))
+    assert isinstance(engine, engines.AddressedEngine)
+    expected = {"n1": "10.0.0.1", "n2": "fd00::2", "n3": "n3"}
+    assert asyncio.run(engine.addresses(["n1", "n2", "n3"])) == expected
 
 
 @pytest.mark.starts

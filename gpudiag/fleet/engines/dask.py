@@ -19,6 +19,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -71,6 +72,11 @@ class Engine:
             if not names and not is_name(host)
         }
         return Roster(names or hosts, not_usable, {})
+
+    async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the address of each host by which the workers of Dask reach each other."""
+        hosts = {node: urlsplit(self._workers[node][0]).hostname for node in nodes if node in self._workers}
+        return {node: host for node, host in hosts.items() if host}
 
     @contextlib.asynccontextmanager
     async def opened(self, nodes: Sequence[str], deadline_s: float) -> AsyncIterator[None]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
+import re
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -22,6 +23,9 @@ LOGIN_S = 60.0
 the home folder is on a file server that does not answer."""
 PAUSE_S = 2.0
 """Before the second attempt to connect; half of it at least, so that a jump host does not get all of them at once."""
+ANSWER_S = 30.0
+"""How long ssh may take to say what its configuration is."""
+_HOST_NAME = re.compile(rb"(?m)^hostname (\S+)$")
 SIGN = b"gpudiag-fleet-begins\n"
 """Written by the far shell before the command: 255 is the status of ssh for whatever went wrong, and the texts beside
 it may be in any language. What was printed before it, such as by a start-up file, is not of the command."""
@@ -71,6 +75,19 @@ class Engine:
             await self._try_options(usable[0])
         return roster
 
+    async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the host that ssh connects to for each node, as its configuration says."""
+        gate = asyncio.Semaphore(self.most_at_once)
+
+        async def address(node: str) -> str:
+            program, *words = self._ssh(node)
+            async with gate:
+                done = await launch((program, "-G", *words), ANSWER_S)
+            found = _HOST_NAME.search(done.output)
+            return found[1].decode() if found else node
+
+        return dict(zip(nodes, await asyncio.gather(*map(address, nodes)), strict=True))
+
     @contextlib.asynccontextmanager
     async def opened(self, nodes: Sequence[str], deadline_s: float) -> AsyncIterator[None]:
         """Read ``--hosts`` again if this run goes on with an earlier one."""
@@ -103,7 +120,7 @@ class Engine:
     async def _try_options(self, node: str) -> None:
         """Raise :class:`UsageError` if ssh does not take its options, or cannot read its configuration."""
         command = self._ssh(node)
-        done = await launch((command[0], "-G", *command[1:]), 30)
+        done = await launch((command[0], "-G", *command[1:]), ANSWER_S)
         if done.status != 0:
             raise UsageError(f"ssh cannot be used as it is configured: {done.errors.strip() or done.last_line}")
 

@@ -26,8 +26,9 @@ def planned(run: str, nodes: Sequence[str], addresses: Mapping[str, str], port: 
     places = []
     for node in nodes:
         address = addresses.get(node, node)
-        places.append(Place(node, address, port + used[address]))
-        used[address] += 1
+        machine = "127" if address.startswith("127.") else address  # TensorFlow listens on all addresses of a machine
+        places.append(Place(node, address, port + used[machine]))
+        used[machine] += 1
     if len(places) < 2:
         raise UsageError(f"--together needs two nodes or more, and {len(places)} can be used.")
     highest = max(place.port for place in places)
