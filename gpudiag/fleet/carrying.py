@@ -31,7 +31,9 @@ _KILLED = 128 + signal.SIGKILL
 
 _RULES = (
     Rule(
-        NoReport.OTHER_VERSION, r"'frame' is not one of|no option of 'gpudiag check' is called '--(?:deadline|quiet)'"
+        NoReport.OTHER_VERSION,
+        r"'frame' is not one of|no command is called '(?:fleet|member)'|"
+        r"no option of 'gpudiag check' is called '--(?:deadline|quiet)'",
     ),
     Rule(NoReport.NO_GPUDIAG, r"No module named|gpudiag\S*: (?:command )?not found"),
     Rule(NoReport.NO_GPUDIAG, status=127),

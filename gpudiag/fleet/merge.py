@@ -15,7 +15,8 @@ from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
 from gpudiag.fleet.together import blame
-from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, NodeVerdict
+from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, NodeVerdict, NoReport
+from gpudiag.model.together import Together
 
 _ORDER = list(NodeVerdict)
 
@@ -37,7 +38,9 @@ def merged(
     rows = table.rows()
     counts = Counter(row.verdict for row in rows)
     trained = None
-    if source.task is not None:
+    if source.task is not None and NoReport.INTERRUPTED in {row.reason for row in rows}:
+        trained = Together("NOT VERIFIED", "the collector was stopped before all had answered", source.task.places)
+    elif source.task is not None:
         missing = {row.node: row.text or row.label for row in rows if row.node not in table.witnesses}
         trained = blame.together(source.task, table.witnesses, missing)
     report = FleetReport(

@@ -136,7 +136,7 @@ class Blame(Record):
     nodes: tuple[str, ...]
     """One node; two for a connection."""
     why: str
-    """One sentence."""
+    """What is wrong with them: a sentence that follows their names."""
     evidence: tuple[str, ...]
     """What each node says, one line each."""
     fix: tuple[Action, ...] = ()

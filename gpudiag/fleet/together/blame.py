@@ -106,7 +106,7 @@ def _strangers(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...
     return tuple(
         Blame(
             (node,),
-            f"the address of {node} is wrong",
+            "its address is wrong",
             tuple(its[:MOST]),
             (fix.check(f"getent ahosts {places[node].address}", "on each node: the address it has there"),),
         )
@@ -127,7 +127,7 @@ def _absent(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, 
                 lines.append(_said(witness))
             elif answer:
                 lines.append(f"{witness.node}: {place.target}: {answer}")
-        why = f"{place.node} has no report: {missing.get(place.node, 'no answer')}"
+        why = f"no report: {missing.get(place.node, 'no answer')}"
         blames.append(Blame((place.node,), why, tuple(lines[:MOST])))
     return tuple(blames)
 
@@ -140,7 +140,7 @@ def _late(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
     return tuple(
         Blame(
             (witness.node,),
-            f"{witness.node} began {witness.met_at[0] - given_up:.0f} s after another node had given up",
+            f"began {witness.met_at[0] - given_up:.0f} s after another node had given up",
             (f"by the clocks of both nodes; each waits {task.wait_s:.0f} s",),
             (wait,),
         )
@@ -169,11 +169,11 @@ def _connections(task: Task, witnesses: Mapping[str, Witness], *, declared: bool
     blames = []
     for node in alone:
         lines = [line for pair, its in pairs.items() if node in pair for line in its]
-        why = f"{node} and the {others} other nodes cannot connect"
+        why = f"no connection to or from the {others} other nodes"
         blames.append(Blame((node,), why, tuple(lines[:MOST]), _network(places[node], witnesses)))
     for (first, second), lines in pairs.items():
         if first not in alone and second not in alone:
-            why = f"{first} and {second} cannot connect"
+            why = "they cannot connect"
             blames.append(Blame((first, second), why, tuple(lines[:MOST]), _network(places[second], witnesses)))
     return tuple(blames)
 
@@ -248,7 +248,7 @@ def _proxies(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
                 f"{witness.node}: connections without it succeeded; TensorFlow waited {witness.waited_s:.0f} s",
                 f"{witness.node}: {kept}={witness.variables[kept]}" if kept else f"{witness.node}: no_proxy is not set",
             )
-            why = f"TensorFlow's connections on {witness.node} go to the proxy in {name}={witness.variables[name]}"
+            why = f"TensorFlow's connections go to the proxy in {name}={witness.variables[name]}"
             advice = (fix.export("no_grpc_proxy", addresses, "on every node"), fix.unset(name))
             blames.append(Blame((witness.node,), why, lines, advice))
     return tuple(blames)
@@ -274,10 +274,10 @@ def _left(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
 def _departed(witnesses: Mapping[str, Witness], node: str) -> Blame:
     lines = [_said(witness) for witness in witnesses.values() if node in witness.accused[:1]]
     witness = witnesses.get(node)
-    why = f"{node} left the others"
+    why = "left the others"
     if witness is not None and witness.stage in (Stage.CLUSTER, Stage.SUMS):
         verb = "hung" if witness.by_limit else "ended"
-        why = f"TensorFlow on {node} {verb} {_at(witness)}: {reason(witness.error)}"
+        why = f"TensorFlow {verb} {_at(witness)}: {reason(witness.error)}"
     if lines:
         why += f"; {counted(len(lines), 'other node')} name{'s' if len(lines) == 1 else ''} it"
     return Blame((node,), why, tuple(lines[:MOST]), (fix.kernel_log(f"on {node}: look for the end of a process"),))
