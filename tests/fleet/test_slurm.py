@@ -92,7 +92,7 @@ def test_without_a_limit_of_the_user_the_engine_has_its_own(
     with cluster.job("-w", "n2", "--gres=gpu:1", "-n1"):
         report = fleet("n2")
     assert verdicts(report) == {"n2": "not usable"}
-    assert texts(report)["n2"] == "sinfo: n2 was not given in 2 s; its state is mixed"
+    assert texts(report)["n2"] == "mixed: Slurm did not give it within 2 s"
     assert "gpudiag-fleet" not in cluster.jobs()
 
 

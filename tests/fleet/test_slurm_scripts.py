@@ -158,4 +158,4 @@ def test_a_prolog_that_fails_on_one_node_keeps_no_other_from_being_checked(
     tell(guarded, "FAIL mask_hides_all", "n2")
     report = SlurmFleet(tmp_path)()
     assert verdicts(report) == {"n1": "PASS", "n2": "not usable", "n3": "PASS"}
-    assert texts(report)["n2"].startswith("sinfo: n2: drained: gpudiag: FAIL mask_hides_all (")
+    assert texts(report)["n2"].startswith("drained: gpudiag: FAIL mask_hides_all (")

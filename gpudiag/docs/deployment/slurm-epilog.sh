@@ -10,6 +10,8 @@ label=$(gpudiag check --level stress --for 20 --deadline 90 --quiet --format lab
     -o "/var/log/gpudiag/$SLURM_JOB_ID.epilog.json")
 [ $? -eq 1 ] || exit 0 # 1: something failed; a GPU that is in use, or a run that broke, drains no node
 case $(sinfo --noheader --Node --nodes="$SLURMD_NODENAME" --format=%E | head -n 1) in
-none | gpudiag:*) scontrol update "NodeName=$SLURMD_NODENAME" State=DRAIN "Reason=gpudiag: $label (epilog)" ;;
+none | "gpudiag: "*" (health check)")
+    scontrol update "NodeName=$SLURMD_NODENAME" State=DRAIN "Reason=gpudiag: $label (epilog)"
+    ;;
 esac
 exit 0 # anything else drains the node with the reason "Epilog error"

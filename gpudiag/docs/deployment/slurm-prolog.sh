@@ -11,6 +11,8 @@ label=$(gpudiag check --level quick --require-gpus "$gpus" --deadline 60 --quiet
     -o "/var/log/gpudiag/$SLURM_JOB_ID.prolog.json")
 [ $? -eq 1 ] || exit 0 # 1: something failed; a gpudiag that cannot run stops no job
 case $(sinfo --noheader --Node --nodes="$SLURMD_NODENAME" --format=%E | head -n 1) in
-none | gpudiag:*) scontrol update "NodeName=$SLURMD_NODENAME" State=DRAIN "Reason=gpudiag: $label (prolog)" ;;
+none | "gpudiag: "*" (health check)")
+    scontrol update "NodeName=$SLURMD_NODENAME" State=DRAIN "Reason=gpudiag: $label (prolog)"
+    ;;
 esac
 exit 1

@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 from gpudiag.errors import UsageError
 from gpudiag.fleet.allocation import JOB_NAME, Allocation
@@ -75,7 +76,6 @@ class Engine:
     """Starts the command by ``srun``, in an allocation of its own or beside a job of the user."""
 
     reasons: Sequence[Rule] = (
-        Rule(NoReport.NOT_USABLE, "(?m)^sinfo: "),
         _rule(NoReport.TIMED_OUT, "DUE TO TIME LIMIT"),
         _rule(NoReport.NOT_STARTED, "[Pp]rolog (?:failure|failed|error)", "are still not ready"),
         _rule(
@@ -182,7 +182,7 @@ class Engine:
             return await self._step(self._job, [node], argv, deadline_s, gpus=self._options.gpus or 0, given=given)
         slurm_node = self._nodes.get(node)
         if slurm_node is None:
-            return _refused(f"{node}: {unknown_name(node, self._nodes, suggest=True)}")
+            return _refused(unknown_name(node, self._nodes, suggest=True))
         began = time.monotonic()
         lost: Done | None = None
         if node in self._shared:
@@ -198,7 +198,7 @@ class Engine:
                 lost = done if "DUE TO" in done.errors else None
             slurm_node = await self._node_since(node, began)
         if slurm_node.refusal:
-            return lost or _refused(f"{node}: {slurm_node.refusal}")
+            return lost or _refused(slurm_node.refusal)
         done = await self._run_alone(slurm_node, argv, deadline_s, given)
         return lost if lost is not None and isinstance(done, _NotGiven) else done
 
@@ -224,9 +224,7 @@ class Engine:
         wrapped = ["sh", "-c", _WRAPPER, "sh", *argv]
         done = await self._step(allocation.job, nodes, wrapped, deadline_s, gpus=gpus)
         return {
-            node: Done(done.status, output, done.errors, done.seconds, done.timed_out)
-            for node, output in outputs_by_node(done.output).items()
-            if node in nodes
+            node: replace(done, output=output) for node, output in outputs_by_node(done.output).items() if node in nodes
         }
 
     @property
@@ -294,9 +292,9 @@ class Engine:
         seconds = time.monotonic() - began
         node = await self._node_since(node.name, began)
         if node.refusal:
-            return _refused(f"{node.name}: {node.refusal}", seconds)
+            return _refused(node.refusal, seconds)
         if _PENDING in allocation.errors or " error: " not in allocation.errors:
-            return _refused(f"{node.name} was not given in {seconds:.0f} s; its state is {node.state}", seconds)
+            return _refused(f"{node.state}: Slurm did not give it within {seconds:.0f} s", seconds)
         return _NotGiven(1, b"", _last_error(allocation.errors), seconds)
 
     async def _step(
@@ -323,7 +321,7 @@ class Engine:
         if _CANCELLED.search(done.errors):
             self._cancelled.add(job)
         kept = [line for line in done.errors.splitlines() if not _NOISE.search(line)]
-        return Done(done.status, done.output, "\n".join(kept), done.seconds, done.timed_out)
+        return replace(done, errors="\n".join(kept))
 
     async def _list(self) -> None:
         self._nodes = await listed_nodes(self._partitions, reserved=bool(self._chosen.reservation))
@@ -374,7 +372,7 @@ class _NotGiven(Done):
 
 
 def _refused(text: str, seconds: float = 0.0) -> Done:
-    return _NotGiven(1, b"", f"sinfo: {one_line(text)}", seconds)
+    return _NotGiven(1, b"", text, seconds, reason=NoReport.NOT_USABLE)
 
 
 def _last_error(text: str) -> str:
@@ -383,4 +381,4 @@ def _last_error(text: str) -> str:
 
 
 def _with_line(done: Done, line: str) -> Done:
-    return Done(done.status, done.output, f"{done.errors.rstrip()}\n{line}".lstrip(), done.seconds, done.timed_out)
+    return replace(done, errors=f"{done.errors.rstrip()}\n{line}".lstrip())
