@@ -10,6 +10,8 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from gpudiag.fleet.sources import Source
 from gpudiag.model.fleet import Answer, NodeRow, NodeVerdict, NoReport, Summary
 from gpudiag.model.report import Verdict
@@ -147,7 +149,14 @@ def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
     else:
         verdict = NodeVerdict.of(answer.summary.verdict)
         labels = labels_of(answer.summary)
-        row = NodeRow(answer.node, verdict, None, labels[0] if labels else "", answer.summary.headline)
+        row = NodeRow(
+            answer.node,
+            verdict,
+            None,
+            labels[0] if labels else "",
+            answer.summary.headline,
+            simulated=answer.summary.simulated,
+        )
     if before is None:
         return row
     attempts = (*(before.attempts or (_word(before),)), _word(row))
@@ -158,8 +167,8 @@ def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
     elif before.reason is None and row.reason is None and before.verdict is not row.verdict:
         worse = min(before, row, key=lambda one: _WORST_FIRST.index(one.verdict))
         is_flaky = NodeVerdict.PASS in (before.verdict, row.verdict) or before.verdict is NodeVerdict.FLAKY
-        row = NodeRow(answer.node, NodeVerdict.FLAKY if is_flaky else worse.verdict, None, worse.label, worse.text)
-    return NodeRow(row.node, row.verdict, row.reason, row.label, row.text, attempts)
+        row = msgspec.structs.replace(worse, verdict=NodeVerdict.FLAKY if is_flaky else worse.verdict)
+    return msgspec.structs.replace(row, attempts=attempts)
 
 
 def _word(row: NodeRow) -> str:

@@ -168,6 +168,8 @@ class NodeRow(Record):
     """The headline of the report, or the last line that was seen."""
     attempts: tuple[str, ...] = ()
     """The verdict or reason of each attempt, if there were several."""
+    simulated: bool = False
+    """Whether the report is about simulated GPUs."""
 
 
 class Group(Record):

@@ -62,6 +62,8 @@ def test_nothing_that_a_terminal_obeys_gets_into_a_format(format_: str) -> None:
 
 
 def test_csv_has_a_row_for_each_node() -> None:
+    [flaky] = rows_of(merged_fleet(passed("n1"), failed("n1")))
+    assert (flaky["verdict"], flaky["cause"], flaky["attempts"]) == ("FLAKY", "mask_hides_all", "PASS, FAIL")
     report = small_fleet()
     rows = rows_of(report)
     assert [row["node"] for row in rows] == [row.node for row in report.rows]
@@ -74,8 +76,18 @@ def test_csv_has_a_row_for_each_node() -> None:
         "cause": "mask_hides_all",
         "text": "the mask hides all GPUs",
         "attempts": "",
+        "simulated": "",
     }
     assert (by_node["n5"]["verdict"], by_node["n5"]["reason"], by_node["n5"]["cause"]) == ("NO REPORT", "timed out", "")
+
+
+def test_csv_and_metrics_say_which_gpus_are_simulated() -> None:
+    [of_simulated, of_real] = passed("n1"), passed("n2")
+    assert of_simulated.summary is not None
+    summary = msgspec.structs.replace(of_simulated.summary, simulated=True)
+    report = merged_fleet(msgspec.structs.replace(of_simulated, summary=summary), of_real)
+    assert [row["simulated"] for row in rows_of(report)] == ["simulated", ""]
+    assert samples_of(report)["simulated_nodes",] == 1
 
 
 @pytest.mark.parametrize("text", ['=cmd|"/c calc"!A0', "+1", "-2+3", "@SUM(A1)", "\t=1", " \x1b[0m=1", "\uff1d1"])

@@ -9,7 +9,7 @@ from gpudiag.model.fleet import FleetReport
 from gpudiag.text import one_line
 
 SUFFIX = ".csv"
-COLUMNS = ("node", "rack", "verdict", "reason", "cause", "text", "attempts")
+COLUMNS = ("node", "rack", "verdict", "reason", "cause", "text", "attempts", "simulated")
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Spreadsheets compute a cell that begins so; those with Japanese settings, wide signs as well
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
@@ -25,7 +25,7 @@ def render(report: FleetReport, **_: object) -> str:
         reason = row.reason.value if row.reason is not None else ""
         cause = "" if row.reason is not None else row.label
         cells = (row.node, report.racks.get(row.node, ""), row.verdict.value, reason, cause, row.text)
-        writer.writerow(map(_harmless, (*cells, ", ".join(row.attempts))))
+        writer.writerow(map(_harmless, (*cells, ", ".join(row.attempts), "simulated" if row.simulated else "")))
     return written.getvalue()
 
 
