@@ -21,7 +21,7 @@ from gpudiag.report.load import GpuLoad
 def changes(old: Report, new: Report, source: str) -> Iterator[Change]:
     """Yield what differs by more than noise; ``source`` names the older report."""
     before = load.gpus(old)
-    for after in load.gpus(new) if before else ():
+    for after in load.gpus(new):
         name = f"GPU {after.gpu.index}"
         same = [one for one in before if one.gpu.uuid == after.gpu.uuid and not is_loose(after.gpu.uuid)]
         same += [one for one in before if one.gpu.pci_bus_id == after.gpu.pci_bus_id]

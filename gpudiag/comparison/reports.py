@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from gpudiag.comparison import facts, rates
+from gpudiag.comparison import facts
 from gpudiag.model import codec
 from gpudiag.model.change import Change, ChangeSubject, ReportComparison, Side
 from gpudiag.model.diagnosis import RootCause, Stage
@@ -89,10 +89,17 @@ def compare(old: ComparedReport, new: ComparedReport) -> ReportComparison:
         *_scope(a, b),
         *_causes(a, b),
         *_rows(a, b),
-        *rates.changes(a, b, old.source),
+        *_rates(a, b, old.source),
         *_ranked([*facts.changes(a.facts, b.facts, old.plain, new.plain), *_machine(a, b)], b.diagnosis.broken_at),
     ]
     return ReportComparison(_side(old), _side(new), tuple(found))
+
+
+def _rates(old: Report, new: Report, source: str) -> Iterator[Change]:
+    if old.has_load and new.has_load:
+        from gpudiag.comparison import rates
+
+        yield from rates.changes(old, new, source)
 
 
 def _side(known: ComparedReport) -> Side:

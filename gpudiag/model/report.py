@@ -278,6 +278,8 @@ class Row(Record):
         return "pass"
 
 
+LOAD = "load"
+"""The area of the probes of level stress."""
 STATUSES = ("pass", "note", "warning", "fail", "broken", "interrupted", "skipped")
 """The possible statuses of a row, in the order in which counts are printed."""
 
@@ -408,6 +410,11 @@ class Report(Record):
         """How many findings the rows have of each severity; 0 for one that no finding has."""
         severity_counts = Counter(finding.severity for row in self.rows for finding in row.findings)
         return {severity: severity_counts[severity] for severity in Severity}
+
+    @property
+    def has_load(self) -> bool:
+        """True if a probe of level stress has a row."""
+        return any(row.area == LOAD for row in self.rows)
 
     @property
     def areas(self) -> dict[str, tuple[Row, ...]]:

@@ -17,15 +17,14 @@ import msgspec
 
 from gpudiag.model.health import COPIED, GpuHealth, HealthSample
 from gpudiag.model.reading import SavedReading, plain_reading
-from gpudiag.model.report import Gpu, Report, Row
+from gpudiag.model.report import LOAD, Gpu, Report, Row
 from gpudiag.text import one_line
 
 if TYPE_CHECKING:
     from gpudiag.probe import LoadReading
     from gpudiag.probes.under_load import Deficit, Rate
 
-AREA = "load"
-GPUS, LINKS = f"{AREA}.gpus", f"{AREA}.links"
+GPUS, LINKS = f"{LOAD}.gpus", f"{LOAD}.links"
 _MOST_SLICES = 20_000
 """The most slices of a row that count; a run notes a few hundred."""
 

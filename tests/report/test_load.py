@@ -6,6 +6,8 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gpudiag.report.masking import mask
 from gpudiag.report.page import load_charts
 from gpudiag.run.rejudging import rejudge
 
+REPORTS = Path(__file__).parents[2] / "reports"
 RECORDED = Path(__file__).parents[1] / "recorded" / "load"
 HEALTHY, FAULTY = (codec.load(RECORDED / f"{name}.json") for name in ("healthy", "faulty"))
 
@@ -103,6 +106,19 @@ def test_metrics_have_rates_of_real_gpus_alone() -> None:
     assert re.search(r'^gpudiag_load_to_median_ratio\{gpu="2",.*kind="computing"\} 0\.7', simulated, re.MULTILINE)
     series = [line.rpartition(" ")[0] for line in simulated.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
+
+
+@pytest.mark.starts
+@pytest.mark.parametrize("format_", ["summary", "table", "markdown", "junit"])
+def test_a_report_without_a_load_imports_nothing_of_it(format_: str) -> None:
+    saved = next(path for path in REPORTS.glob("*.json") if not codec.load(path).has_load)
+    code = (
+        "import pathlib, sys; from gpudiag.model import codec; from gpudiag.report import render; "
+        f"render(codec.load(pathlib.Path({str(saved)!r})), {format_!r}, width=80, color=False); "
+        "print([name for name in sys.modules if 'gpudiag' in name and 'load' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_counters_that_rose_are_shown() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from gpudiag.knowledge.codes import meanings
-from gpudiag.model.report import Broken, Interrupted, Report, Row, Skipped, Verdict
-from gpudiag.report import accounts, load, words
+from gpudiag.model.report import LOAD, Broken, Interrupted, Report, Row, Skipped, Verdict
+from gpudiag.report import accounts, words
 from gpudiag.text import one_line, plain
 
 SUFFIX = ".xml"
@@ -108,7 +108,11 @@ def _case(report: Report, row: Row) -> ET.Element:
         failure = ET.SubElement(case, "failure", type=failing[0].kind, message=one_line(failing[0].message))
         failure.text = "\n".join([*map(words.finding, failing), "", *row.log])
     others = [words.finding(finding) for finding in row.findings if finding not in failing]
-    texts = [words.figure(row), *others, words.evidence(row), load.sentence(report, row)]
+    texts = [words.figure(row), *others, words.evidence(row)]
+    if row.area == LOAD:
+        from gpudiag.report import load
+
+        texts.append(load.sentence(report, row))
     ET.SubElement(case, "system-out").text = "\n".join(filter(None, texts))
     return case
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Report, Row
-from gpudiag.report import accounts, changes, load, program, words
+from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 _MARKUP = re.compile(r"[\\`*|<>\[\]~&$]|(?<!\w)_|_(?!\w)")
@@ -132,7 +132,11 @@ def _cells(report: Report, row: Row) -> str:
 
 def _load(report: Report) -> Iterator[str]:
     """Yield what each GPU did under load."""
+    if not report.has_load:
+        return
     from tabulate import tabulate
+
+    from gpudiag.report import load
 
     for heading, cells in load.tables(report, verbose=True):
         headers, *lines = ([escaped_text(cell) for cell in line] for line in cells)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpudiag.model.diagnosis import Confidence, RootCause
-from gpudiag.model.report import Broken, Finding, Interrupted, Report, Row, Severity, Skipped, Verdict
-from gpudiag.report import load, words
+from gpudiag.model.report import LOAD, Broken, Finding, Interrupted, Report, Row, Severity, Skipped, Verdict
+from gpudiag.report import words
 from gpudiag.report.formats import table
 from gpudiag.report.formats.table import LEAST_WIDTH, STYLES, Page
 from gpudiag.text import listed, one_line
@@ -90,7 +90,7 @@ def _areas(page: Page, report: Report) -> None:
         page.add(_counts(rows, reported), lead=f"  {one_line(area):<{widest}}  ", lead_style="bold")
         for group in _groups(report, rows):
             _add_group(page, report, rows, group, reported)
-        if area == load.AREA:
+        if area == LOAD:
             table.add_load(page, report, verbose=False, indentation="    ")
     if gaps := words.not_verified(report):
         page.blank()

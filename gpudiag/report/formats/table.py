@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model.report import Interrupted, Report, Row, Skipped
-from gpudiag.report import accounts, changes, load, program, words
+from gpudiag.report import accounts, changes, program, words
 from gpudiag.text import one_line, plain
 
 if TYPE_CHECKING:
@@ -78,15 +78,20 @@ def add_rows(page: Page, report: Report, *, verbose: bool) -> None:
     together = [row for same in alike for row in same]
     _rows(page, report, [row for row in ran if row not in together], verbose=verbose)
     _alike(page, report, alike)
-    if load.gpus(report):
-        add_load(page, report, verbose=verbose, indentation="  ")
-        page.blank()
+    if report.has_load:
+        from gpudiag.report import load
+
+        if load.gpus(report):
+            add_load(page, report, verbose=verbose, indentation="  ")
+            page.blank()
     _skipped(page, report, verbose=verbose)
 
 
 def add_load(page: Page, report: Report, *, verbose: bool, indentation: str) -> None:
     """Add a line for each GPU that was under load; ``verbose``: also its rates, and the slowest link."""
     from tabulate import tabulate
+
+    from gpudiag.report import load
 
     for heading, cells in load.tables(report, verbose=verbose, width=page.width - len(indentation)):
         if heading:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpudiag.model.health import SLOWED, HealthSample
-from gpudiag.model.report import Report
+from gpudiag.model.report import LOAD, Report
 from gpudiag.report import load
 from gpudiag.report.load import GpuLoad, Link
 from gpudiag.report.page.pictures import MOST_POINTS, SIDE
@@ -86,7 +86,7 @@ def charts(report: Report) -> tuple[LoadChart, ...]:
     loads = load.gpus(report)
     if not loads:
         return ()
-    readings = [(row, reading) for row in report.rows if row.area == load.AREA and (reading := load.reading_of(row))]
+    readings = [(row, reading) for row in report.rows if row.area == LOAD and (reading := load.reading_of(row))]
     times = [(reading.load_began_s, reading.load_began_s + reading.measured_s) for _, reading in readings]
     axis = _Axis(min(begins for begins, _ in times), max(ends for _, ends in times))
     if not axis.ends > axis.begins:
