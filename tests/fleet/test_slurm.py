@@ -5,6 +5,7 @@ The check on a node is a script that prints the frame of a saved report, but for
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -252,6 +253,60 @@ def test_the_real_check_runs_on_a_node(cluster: Cluster, gpudiag: Gpudiag) -> No
     done = gpudiag("fleet", "check", "n1", *options, flags=(), **cluster.environment)
     assert "NOT VERIFIED" in done.stdout
     assert done.returncode == 5
+
+
+LOSSES = """\
+#!/bin/sh
+case $SLURMD_NODENAME in
+n4) touch {folder}/begun; sleep 300 ;;
+n5) sleep 300 ;;
+n6) exec /no/such/folder/gpudiag ;;
+n7) exec {gpudiag} "$@" --fault library_missing=libcudnn.so.9 ;;
+n8) head -c 500 {frame} ;;
+*) exec {gpudiag} "$@" ;;
+esac
+"""
+
+
+@pytest.mark.slow
+def test_eight_nodes_with_a_loss_of_each_kind_after_a_kill_of_the_collector(
+    gpudiag: Gpudiag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = SlurmFleet(tmp_path)
+    command = " ".join(gpudiag.command())
+    fleet.script.write_text(LOSSES.format(folder=tmp_path, gpudiag=command, frame=fleet.frame))
+    run = tmp_path / "run"
+    cluster = Cluster(8)
+    try:
+        cluster.enter(monkeypatch)
+        cluster.drain("n2", "a bad fan")
+        with cluster.job("-w", "n3", "--exclusive"):
+            thread = later(cluster, tmp_path / "begun", lambda: cluster.lose("n4"))
+            options = ("--engine", "slurm", "-o", str(run), "--gpudiag", str(fleet.script), "--deadline", "30")
+            checked = ("--simulate", "2", "discovery.logical_devices", "host")
+            process = gpudiag.start(
+                *("fleet", "check", "n[1-8],m1", *options, "--", *checked), flags=(), **cluster.environment
+            )
+            answers = run / "answers.jsonl"
+            cluster.wait(lambda: answers.exists() and '"node":"n4"' in answers.read_text(), "n4 is not lost")
+            before = answers.read_text()
+            process.kill()
+            process.communicate(timeout=DEADLINE_S)
+            thread.join()
+            assert '"node":"n5"' not in before
+            report = run / "report.json"
+            resume = ("--resume", str(run), "--output", str(report))
+            done = gpudiag("fleet", "check", *resume, flags=(), **cluster.environment)
+        found = {row["node"]: row["reason"] or row["verdict"] for row in json.loads(report.read_text())["rows"]}
+        assert found.pop("n4") in ("not usable", "unreachable", "lost"), "it is asked again, and is dead"
+        assert found == {
+            **{"n1": "PASS", "n2": "not usable", "n3": "not usable", "n5": "timed out", "n6": "no gpudiag"},
+            **{"n7": "FAIL", "n8": "cut short", "m1": "not usable"},
+        }
+        assert '"reason":"lost"' in before
+        assert done.returncode == 1
+    finally:
+        cluster.close()
 
 
 @pytest.mark.slow
