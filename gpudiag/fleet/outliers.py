@@ -2,8 +2,7 @@
 
 The deviation is measured by the median and the median absolute deviation (MAD), which a few odd GPUs do not change. Two
 halves of a fleet are no outliers: the MAD is then large. How far healthy GPUs are away grows with their number, and so
-does the limit. Of 302,320 normal values in fleets of 16 to 100,000 none was an outlier; by a fixed limit of 3.5, 5 of
-10,000 are.
+does the limit.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ LEAST_PART = 0.10
 """A figure that is less far away is no outlier, as a part of the median: as :data:`gpudiag.probes.under_load.FLOOR`."""
 MOST = 1000
 """The most outliers of a report."""
+_ABOVE = 2.0
+"""By how much the limit is above the largest z score that a healthy fleet is expected to have."""
 _OF_MAD = 1.4826
 """By which the MAD of a normal distribution is multiplied to get its standard deviation."""
 _LEAST_SPREAD = 0.05 / 3
@@ -75,7 +76,7 @@ def _odd(figure: str, values: array[float]) -> Iterator[tuple[int, float, float]
     )
     if spread <= 0:  # the median is 0, and that of the others cannot be said to be far
         return
-    limit = max(3.5, math.sqrt(2 * math.log(len(values))) + 1.5)
+    limit = max(3.5, math.sqrt(2 * math.log(len(values))) + _ABOVE)
     for index, value in enumerate(scaled):
         z = (value - middle) / spread
         if abs(z) > limit and (is_count or abs(value - middle) >= LEAST_PART * abs(middle)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import multiprocessing
 import os
@@ -119,7 +120,7 @@ def _of_files(files: Sequence[Path]) -> Iterator[Answer]:
     workers = min(_MOST_WORKERS, len(os.sched_getaffinity(0)), len(files) // _FILES_OF_A_WORKER)
     if workers > 1 and threading.active_count() == 1:  # a fork has the locks that other threads hold
         context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(workers, context, _ignore_interrupts) as pool, contextlib.suppress(BrokenProcessPool):
+        with ProcessPoolExecutor(workers, context, _prepare) as pool, contextlib.suppress(BrokenProcessPool):
             try:
                 for answer in pool.map(_encoded_answer, files, chunksize=16):
                     yield msgspec.json.decode(answer, type=Answer)
@@ -129,9 +130,10 @@ def _of_files(files: Sequence[Path]) -> Iterator[Answer]:
     yield from map(_of_file, files[read:])  # all, or what is left when a process was killed, such as for its memory
 
 
-def _ignore_interrupts() -> None:
-    """Let Ctrl-C end the process that merges, which ends the ones that read."""
+def _prepare() -> None:
+    """Let Ctrl-C end the process that merges, which ends those that read, and look for no cycles: reports have none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
 
 
 def _encoded_answer(path: Path) -> bytes:
