@@ -147,6 +147,23 @@ def test_a_worker_that_ends_or_stops(tmp_path: Path, number: signal.Signals) -> 
 
 @pytest.mark.starts
 @pytest.mark.slow
+def test_a_node_that_can_be_reached_by_nobody(tmp_path: Path) -> None:
+    """It connects to the others itself, so that they know that it is there, and do not wait for it to start."""
+    port = free_ports(3)
+    addresses = tmp_path / "addresses"
+    addresses.write_text("n1: 127.0.0.1\nn2: 127.0.0.1\nn3: 127.255.255.255\n")
+    with fleet_check(tmp_path, "n[1-3]", port, "--addresses", str(addresses), "--wait", "200") as process:
+        report = report_of(process)
+    assert report.together is not None
+    (guilty,) = report.together.blames
+    assert guilty.nodes == ("n3",)
+    assert len(guilty.evidence) == 2
+    assert f"n1 (from 127.0.0.1 (lo)) to 127.255.255.255:{port + 2}: " in guilty.evidence[0]
+    assert report.exit_code == 1
+
+
+@pytest.mark.starts
+@pytest.mark.slow
 def test_a_proxy_that_grpc_takes(tmp_path: Path) -> None:
     port = free_ports(2)
     own = f"env http_proxy=http://127.0.0.1:9 {GPUDIAG}"

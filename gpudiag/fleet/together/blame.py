@@ -27,6 +27,7 @@ _OF_OTHERS = frozenset({"cannot_connect", "wrong_address", "raised"})
 
 def together(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, str]) -> Together:
     """Return whether the nodes of a task train together; ``missing`` says of nodes without a testimony why."""
+    witnesses = dict(sorted(witnesses.items(), key=lambda item: item[1].index))  # they came in any order
     seen = tuple(witnesses.values())
     blames = _blames(task, witnesses, missing)
     done = len(seen) == len(task.places) and all(witness.stage is Stage.DONE for witness in seen)

@@ -28,6 +28,8 @@ ONE_WAY_S = 10.0
 """How long a node is tried that is known to be there."""
 LINGER_S = 1.0
 """How long a node stays when it knows of a fault, so that it hears of others."""
+NEWS_S = 20.0
+"""How much longer a node stays that has a fault itself, and has not told it to all: others may start later."""
 MOST_MESSAGE = 8 << 20
 MOST_AT_ONCE = 64
 
@@ -118,8 +120,8 @@ class Meeting:
             now = time.monotonic()
             if any(state.fault for state in self.states.values()) and stop_at is None:
                 stop_at = now + LINGER_S
-            own_fault_is_news = self.states[self._index].fault and min(self._told.values(), default=1) == 0
-            if left_s <= 0 or (stop_at is not None and now > stop_at and not own_fault_is_news):
+            has_news = self.states[self._index].fault and min(self._told.values(), default=1) == 0
+            if left_s <= 0 or (stop_at is not None and now > stop_at + NEWS_S * bool(has_news)):
                 return False
             await asyncio.sleep(AGAIN_S)
 
