@@ -10,16 +10,14 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packed import pack_zipapp
 from python_matrix import StepFailed
 
-import gpudiag
 import pyz
 from gpudiag import examined
-from gpudiag.simulator import library_directory
 
 HERE = Path(sysconfig.get_path("purelib"))
 DEADLINE_S = 400
@@ -30,27 +28,7 @@ pytestmark = pytest.mark.starts
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive, in a folder with a blank in its name."""
-    package = Path(gpudiag.__file__).parent
-    files = {f"gpudiag/{path.relative_to(package)}": path for path in package.rglob("*.*") if path.is_file()}
-    files |= {f"gpudiag/simulator/lib/{path.name}": path for path in library_directory().iterdir()}
-    files |= {"gpudiag-1.dist-info/METADATA": Path(str(distribution("gpudiag").locate_file(""))) / "METADATA"}
-    contents = {name: path.read_bytes() for name, path in files.items() if path.is_file()}
-    metadata = distribution("gpudiag").read_text("METADATA")
-    assert metadata is not None
-    contents["gpudiag-1.dist-info/METADATA"] = metadata.encode()
-    for _, found in examined._needed(examined.describe(sys.executable).markers or {}):
-        assert found is not None
-        for file in found.files or ():
-            path = Path(str(found.locate_file(file)))
-            if ".." not in file.parts and path.is_file():
-                contents[str(file)] = path.read_bytes()
-    archive = tmp_path_factory.mktemp("an archive") / "gpudiag.pyz"
-    pyz.write(
-        {name: content for name, content in contents.items() if "__pycache__" not in name},
-        gpudiag.__version__,
-        archive,
-    )
-    return archive
+    return pack_zipapp(tmp_path_factory.mktemp("an archive"))
 
 
 def environment(folder: Path, *, with_tensorflow: bool) -> Path:

@@ -91,7 +91,7 @@ class Asking:
     hosts: Path | None = option(
         "ssh: a file of hosts, or an inventory of Ansible.",
         metavar="FILE",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        type=click.Path(path_type=Path, exists=True, resolve_path=True),
     )
     address: str | None = option("Dask: the scheduler's address or file.", metavar="ADDRESS")
     image: str | None = option("Kubernetes: an image with TensorFlow and gpudiag.", metavar="IMAGE")

@@ -63,7 +63,8 @@ class Shipped:
         steps = (
             'd=$(mktemp -d "${TMPDIR:-/tmp}/gpudiag-fleet.XXXXXX") || exit 126',
             "trap 'rm -rf \"$d\"' EXIT",
-            "trap 'kill \"$p\" 2>/dev/null || exit' HUP INT TERM",
+            # PIPE: a shell says "Killed" of its child, where perhaps nobody listens any more.
+            "trap 'kill \"$p\" 2>/dev/null || exit' HUP INT TERM PIPE",
             f"{shlex.join(limit)} head -c {size} > {file} || exit 126",
             f'[ "$(wc -c < {file})" -eq {size} ] || {{ echo "gpudiag: what was shipped is cut short" >&2; exit 126; }}',
             unpack,
