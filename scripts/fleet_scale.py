@@ -196,6 +196,8 @@ class Merge:
     slow: int
     """Slow GPUs among the outliers."""
     outliers: int
+    load: float = 0.0
+    """The machine's load average at its end, as of one minute."""
 
 
 def merge(fleet: Fleet, source: Path, folder: Path) -> Merge:
@@ -220,7 +222,16 @@ def merge(fleet: Fleet, source: Path, folder: Path) -> Merge:
     wanted = {(cause, frozenset(facts)) for cause, facts in PLANTED.items()}
     slow = [one for one in report.outliers if one.gpu == 3 and int(one.node[1:]) % SLOW_EVERY == SLOW_EVERY - 1]
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Merge(fleet.number, cpu_s, wall_s, most / (1 << 20), len(first & wanted), len(slow), len(report.outliers))
+    return Merge(
+        fleet.number,
+        cpu_s,
+        wall_s,
+        most / (1 << 20),
+        len(first & wanted),
+        len(slow),
+        len(report.outliers),
+        os.getloadavg()[0],
+    )
 
 
 def _memory(pid: int) -> int:
@@ -256,21 +267,28 @@ def text_of(small: list[Merge], full: Merge | None, healthy: tuple[int, int, int
         "# Fleets of up to 100,000 nodes",
         "",
         f"Made by `python scripts/fleet_scale.py` with gpudiag {gpudiag.__version__} on Python "
-        f"{sys.version.split()[0]} and {len(os.sched_getaffinity(0))} processors, which other programs used, too. Each "
+        f"{sys.version.split()[0]} and {len(os.sched_getaffinity(0))} processors, which other programs used, too: "
+        "load is the load average of the machine at the end, and processor time grows with it. Each "
         "merge is `gpudiag fleet merge`, from the start of its process to the report in JSON and the table.",
         "",
-        "| what is merged | nodes | processor s | elapsed s | memory MiB | planted among the first three "
+        "| what is merged | nodes | processor s | elapsed s | load | memory MiB | planted among the first three "
         "| slow GPUs found | others called odd |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for what, merges in (("summaries", small), ("full reports", [full] if full else [])):
         for one in merges:
             slow = one.number // SLOW_EVERY if what == "summaries" else 0
             lines.append(
-                f"| {what} | {one.number:,} | {one.cpu_s:.1f} | {one.wall_s:.1f} | {one.mib:.0f} "
+                f"| {what} | {one.number:,} | {one.cpu_s:.1f} | {one.wall_s:.1f} | {one.load:.0f} | {one.mib:.0f} "
                 f"| {one.planted} of {len(PLANTED)} | {f'{one.slow} of {slow}' if slow else ''} "
                 f"| {one.outliers - one.slow if slow else ''} |"
             )
+    if full:
+        is_met = full.cpu_s <= MOST_CPU_S and full.mib <= MOST_MIB
+        target = (
+            f"{MOST_CPU_S:.0f} processor seconds (20 s on two processors) and {MOST_MIB} MiB for 10,000 full reports"
+        )
+        lines += ["", f"The target is {target}: {'met' if is_met else 'not met'} in this run."]
     separated, odd, failing = healthy
     lines += [
         "",
