@@ -97,7 +97,7 @@ class Api:
         """Return whether this user may do something."""
         return (verb, resource) not in self.denied and (self.allowed is None or (verb, resource) in self.allowed)
 
-    def create_job(self, job: Object) -> tuple[int, Object]:
+    def create_job(self, job: Object, namespace: str = "default") -> tuple[int, Object]:
         """Take a Job and make its pod."""
         self.created.append(job)
         template = job["spec"]["template"]
@@ -112,7 +112,7 @@ class Api:
             return 409, failure(409, "AlreadyExists", f'jobs.batch "{name}" already exists')
         number = next(self._clock)
         stamp = f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z"
-        self.jobs[name] = {**job, "metadata": {**job["metadata"], "namespace": "default"}, "status": scenario.job}
+        self.jobs[name] = {**job, "metadata": {**job["metadata"], "namespace": namespace}, "status": scenario.job}
         if scenario.event:
             about = {"kind": "Job", "name": name}
             event = {"metadata": {"name": f"{name}.1"}, "involvedObject": about, "reason": "FailedCreate"}
@@ -127,7 +127,7 @@ class Api:
                 "kind": "Pod",
                 "metadata": {
                     "name": pod,
-                    "namespace": "default",
+                    "namespace": namespace,
                     "labels": labels,
                     "creationTimestamp": stamp,
                 },
@@ -270,7 +270,7 @@ def _resource(api: Api, method: str, path: str, query: dict[str, list[str]], giv
     found = _PATH.fullmatch(path)
     if found is None:
         return 404, failure(404, "NotFound", "the server could not find the requested resource")
-    _, resource, name, part = found.groups()
+    namespace, resource, name, part = found.groups()
     if resource == "selfsubjectaccessreviews":
         asked = given["spec"]["resourceAttributes"]
         word = "/".join(filter(None, [asked["resource"], asked.get("subresource")]))
@@ -281,7 +281,7 @@ def _resource(api: Api, method: str, path: str, query: dict[str, list[str]], giv
         text = f'{resource} is forbidden: User "jane" cannot {verb} resource "{resource}" in API group "" {where}'
         return 403, failure(403, "Forbidden", text)
     if (method, resource) == ("POST", "jobs"):
-        return api.create_job(given)
+        return api.create_job(given, namespace)
     if method == "PATCH":
         api.nodes[name]["metadata"].update(given["metadata"])
         return 200, api.nodes[name]

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,9 @@ def check(tmp_path: Path) -> Callable[..., FleetReport]:
     """Run a fleet check in this process."""
 
     def run(*nodes: str, arguments: tuple[str, ...] = (), **more: Any) -> FleetReport:
-        options = EngineOptions(image=IMAGE, gpus=more.pop("gpus", None), manifest=more.pop("manifest", None))
+        options = EngineOptions(
+            more.pop("options", ()), image=IMAGE, gpus=more.pop("gpus", None), manifest=more.pop("manifest", None)
+        )
         request = checking.Request(nodes, arguments, "kubernetes", tmp_path / "run", options, **more)
         report, _ = checking.run(request, lambda _: None)
         return report
@@ -245,7 +248,7 @@ def test_a_job_ends_and_goes_away_without_its_collector(api: Api, check: Callabl
     check(deadline_s=100.0)
     (job,) = api.created
     assert 145 < job["spec"]["activeDeadlineSeconds"] < 300
-    assert job["spec"]["ttlSecondsAfterFinished"] > 0
+    assert job["spec"]["ttlSecondsAfterFinished"] == 600
     assert job["spec"]["backoffLimit"] == 0
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["command"][:4] == ["timeout", "-k", "5", "115"], "the check has its own limit, too"
@@ -266,7 +269,7 @@ def test_the_printed_role_has_all_rights_that_a_check_uses(api: Api, check: Call
     }
     for number in range(1, 5):
         api.add_node(f"n{number}", scenario=healthy() if number > 1 else Scenario(event="a quota"))
-    report = check("n[1-4]", parallel=1)
+    report = check("n[1-4]", parallel=1, options=("--namespace=gpu",))
     assert report.counts == {"PASS": 3, "NO REPORT": 1}, report.rows
     assert row_of(report, "n1").text == "FailedCreate: a quota"
     assert not api.jobs
@@ -322,9 +325,9 @@ def test_an_api_that_breaks_during_the_check_costs_no_row(
     monkeypatch.setattr("gpudiag.fleet.carrying.COLLECTOR_GRACE_S", 0.0)
     create_job = api.create_job
 
-    def create_and_break(job: dict[str, Any]) -> Any:
+    def create_and_break(*arguments: Any) -> Any:
         api.is_broken = True
-        return create_job(job)
+        return create_job(*arguments)
 
     monkeypatch.setattr(api, "create_job", create_and_break)
     row = row_of(check("n1", deadline_s=2.0), "n1")
@@ -433,7 +436,8 @@ def test_a_file_that_is_no_job_is_an_error(text: str, words: str, tmp_path: Path
 
 
 def test_nothing_is_shipped_to_a_pod(check: Callable[..., FleetReport], tmp_path: Path) -> None:
-    (tmp_path / "gpudiag.pyz").touch()
+    with zipfile.ZipFile(tmp_path / "gpudiag.pyz", "w") as file:
+        file.writestr("gpudiag/__main__.py", "")
     with pytest.raises(UsageError, match="--ship cannot be used with kubernetes: its image must have gpudiag"):
         check("n1", ship=tmp_path / "gpudiag.pyz")
 

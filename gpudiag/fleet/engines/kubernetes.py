@@ -35,7 +35,7 @@ _TOGETHER = 10
 _PREFIXED = re.compile(rb"\[pod/([\w.-]+)/[\w-]+\] (.*)", re.DOTALL)
 """A line of ``kubectl logs --prefix``."""
 _CLEANUP_S = 60
-"""How much longer than its node's limit a Job may live, and how long one that ended stays, if nobody deletes it."""
+"""How much longer than its node's limit a Job may live; one that ended stays ten times as long if nobody deletes it."""
 
 
 @dataclass
@@ -65,6 +65,8 @@ class Engine:
         self._gpus = options.gpus
         self._run = options.run or "by-hand"
         self._base = manifests.base_job(options.image, None if options.manifest is None else Path(options.manifest))
+        if options.manifest is None:
+            self._base["spec"]["ttlSecondsAfterFinished"] = 10 * _CLEANUP_S
         self._nodes: dict[str, ClusterNode] = {}
         self._watched: dict[str, _Watched] = {}
         self._fault = ""
@@ -154,7 +156,6 @@ class Engine:
             labels={"app": CONTAINER, manifests.RUN_LABEL: self._run, manifests.JOB_LABEL: name},
         )
         job["spec"]["activeDeadlineSeconds"] = math.ceil(deadline_s) + _CLEANUP_S
-        job["spec"].setdefault("ttlSecondsAfterFinished", 10 * _CLEANUP_S)
         if fault := await self._create(job):
             refused = "forbidden" in fault.lower()
             return done(PodState(fault, NoReport.REFUSED if refused else NoReport.NOT_STARTED))

@@ -64,7 +64,13 @@ class Together(Generic[_Question, _Answer]):
     async def _work(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            answers = await self._call([question for question, _ in batch])
+            try:
+                answers = await self._call([question for question, _ in batch])
+            except BaseException as error:  # whoever asks must not wait for ever
+                for _, waiting in batch:
+                    if not waiting.done():
+                        waiting.set_exception(error)
+                raise
             for (_, waiting), answer in zip(batch, answers, strict=True):
                 if not waiting.done():
                     waiting.set_result(answer)
