@@ -206,7 +206,10 @@ class _NoAnswerError(Exception):
 
 async def _workers_of(client: Any) -> dict[str, dict[str, Any]]:
     """Return what the scheduler knows of each worker, by its address."""
-    identity = await client.scheduler.identity(n_workers=-1)
+    try:
+        identity = await client.scheduler.identity(n_workers=-1)
+    except TypeError:  # as of distributed 2024.8, which takes no number and returns all
+        identity = await client.scheduler.identity()
     workers: dict[str, dict[str, Any]] = identity["workers"]
     return workers
 
