@@ -22,7 +22,8 @@ LEAST_PART = 0.10
 MOST = 1000
 """The most outliers of a report."""
 _ABOVE = 2.0
-"""By how much the limit is above the largest z score that a healthy fleet is expected to have."""
+"""By how much the limit is above the largest z score that a healthy fleet is expected to have: of 3.2 million normal
+values in 200 fleets (reports/fleet.md) none was an outlier; with 1.5, one was."""
 _OF_MAD = 1.4826
 """By which the MAD of a normal distribution is multiplied to get its standard deviation."""
 _LEAST_SPREAD = 0.05 / 3
