@@ -14,6 +14,8 @@ from gpudiag.text import one_line
 
 MOST = 200_000
 """The most names: to expand a million takes ClusterShell 6.5 s."""
+_PART = re.compile(r"(?:[^,\s\[]|\[[^\]]*\])+")
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
 
@@ -30,12 +32,12 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
     """
     names: dict[str, None] = {}
     for word in words:
+        if len(names) + _most_in(word) > MOST:
+            raise UsageError(f"{one_line(word)!r} names more than {MOST:,} nodes; check a part of them at a time.")
         try:
             nodes = _node_set()(word)
         except Exception as error:  # ClusterShell has a family of them, and int() fails in it, too
             raise UsageError(f"{one_line(word)!r} is not a list of nodes such as node[1-3],login: {error}.") from None
-        if len(names) + len(nodes) > MOST:
-            raise UsageError(f"{one_line(word)!r} names more than {MOST:,} nodes; check a part of them at a time.")
         if not nodes:
             raise UsageError(f"{one_line(word)!r} names no node.")
         for name in nodes:
@@ -46,6 +48,18 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
                 )
             names[name] = None
     return tuple(names)
+
+
+def _most_in(word: str) -> int:
+    """Return how many names a list has at most; ClusterShell would take minutes to count those of ``n[1-90000000]``."""
+    total = 0
+    for part in _PART.findall(word):
+        number = 1
+        for ranges in _BRACKETS.findall(part):
+            bounds = [re.findall(r"\d+", one_range) for one_range in ranges.split(",")]
+            number *= sum(abs(int(pair[1]) - int(pair[0])) + 1 if len(pair) > 1 else 1 for pair in bounds)
+        total += number
+    return total
 
 
 def fold(names: Iterable[str]) -> str:

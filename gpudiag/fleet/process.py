@@ -39,8 +39,8 @@ async def run_program(
     called in the new process. What is ended gets SIGTERM, and SIGKILL later; so it does if the task is cancelled.
     """
     began = time.monotonic()
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -49,6 +49,14 @@ async def run_program(
             start_new_session=True,
             preexec_fn=prepare,
         )
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # While a process starts, asyncio would kill it alone, and leave its children.
+        with contextlib.suppress(OSError, ValueError):
+            await _end(await starting)
+        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         return None, b"", f"{argv[0]}: {getattr(error, 'strerror', '') or error}", time.monotonic() - began, ""
     output, errors = bytearray(), bytearray()

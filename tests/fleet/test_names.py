@@ -31,9 +31,12 @@ def test_a_list_without_a_name_is_refused() -> None:
         expand(("n1", ""))
 
 
-def test_more_names_than_a_check_can_have_are_refused_before_they_are_expanded() -> None:
+@pytest.mark.parametrize("word", ["n[1-90000000]", "n[1-300]r[1-900]", "a[1-150000],b[1-150000]", "n[90000000-1]"])
+def test_more_names_than_a_check_can_have_are_refused_before_they_are_expanded(word: str) -> None:
     with pytest.raises(UsageError, match="more than 200,000 nodes"):
-        expand(("n[1-90000000]",))
+        expand((word,))
+    with pytest.raises(UsageError, match="more than 200,000 nodes"):
+        expand(("n[1-100001]", "m[1-100000]"))
 
 
 def test_names_are_folded_and_what_is_none_stays_readable() -> None:
