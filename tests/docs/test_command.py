@@ -32,7 +32,7 @@ def test_without_a_topic_it_lists_the_pages(gpudiag: Gpudiag) -> None:
         (["library_missing"], "## library_missing"),
         (["--lock-wait"], "#### --lock-wait SECONDS"),
         (["-j"], "#### -j, --jobs"),
-        (["Slurm"], "## Slurm"),
+        (["deployment", "slurm"], "## Slurm"),
         (["deployment", "docker"], "## Docker"),
         (["pytest", "markers"], "## Markers and fixtures"),
         (["prolog"], "## Slurm"),
