@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import secrets
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -30,6 +32,9 @@ _TAKEN = ("--deadline", "--format", "--exit-scheme")
 """Options of ``gpudiag check`` that a fleet check gives itself."""
 _LINES = 20
 """How many lines of progress a run writes at most."""
+
+_FILES_OF_A_NODE, _OTHER_FILES = 4, 64
+"""Open files of the collector: pipes and a descriptor of each program that it runs, and all else."""
 
 Say = Callable[[str], None]
 
@@ -79,71 +84,50 @@ def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
 
 async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
     _refuse_arguments(request.arguments)
+    _refuse_parallel(request.parallel)
     shipped = None if request.ship is None else Shipped.of(request.ship)
+    engine, folder = await _opened(request, shipped)
+    plan = folder.plan
+    with folder.held():
+        session = _Session(engine, folder, shipped, request.parallel, say)
+        session.leave_out()
+        left_out = session.verdicts if request.resume else plan.not_usable
+        nodes = [node for node in plan.nodes if node not in left_out]
+        say(f"gpudiag: {counted(len(nodes), 'node')} to check by {plan.engine}; answers go to {folder.path}")
+        stopped = await session.ask(nodes)
+        if request.confirm and stopped is None:
+            stopped = await session.ask(session.to_confirm())
+    report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
+    return report, None if stopped is None else int(stopped)
+
+
+async def _opened(request: Request, shipped: Shipped | None) -> tuple[engines.Engine, RunFolder]:
+    """Return the engine and the folder of a run: a new one with its plan, or one that is resumed."""
     if request.resume:
         folder = RunFolder.open(request.folder)
         if folder.plan.together is not None:
             raise UsageError("nodes that train together begin at once: start the run anew, in a new folder.")
-        engine = _made(folder.plan.engine, folder.plan.options, shipped)
-    else:
-        assert request.engine is not None
-        options = replace(request.options, run=secrets.token_hex(4))
-        engine = _made(request.engine, options, shipped)
-        roster = await engine.roster(expand(request.nodes))
-        plan = Plan(
-            SCHEMA_VERSION,
-            gpudiag.__version__,
-            options.run,
-            datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            request.engine,
-            roster.nodes,
-            request.arguments,
-            request.deadline_s,
-            request.words,
-            options,
-            roster.not_usable,
-            {**roster.racks, **racks_in(request.racks)},
-            await _task(request, engine, roster, options.run),
-        )
-        folder = RunFolder.create(request.folder, plan)
-    plan = folder.plan
-    task = "" if plan.together is None else packed(plan.together)
-    check = Check(plan.command, plan.arguments, plan.deadline_s, shipped, task)
-    with folder.held():
-        state = _State(folder)
-        for node in plan.nodes:
-            if node in plan.not_usable and node not in state.attempts:
-                answer = Answer(node, 1, NoReport.NOT_USABLE, plan.not_usable[node])
-                folder.write(answer)
-                state.take(answer)
-        if request.resume:
-            asked = [node for node in plan.nodes if node not in state.verdicts]
-        else:
-            asked = [node for node in plan.nodes if node not in plan.not_usable]
-        say(f"gpudiag: {counted(len(asked), 'node')} to check by {plan.engine}; answers go to {folder.path}")
-        stopped = None
-        for wave in ("", "confirm"):
-            if wave and not request.confirm:
-                break
-            nodes = state.to_confirm() if wave else asked
-            if nodes and stopped is None:
-                progress = _Progress(len(nodes), say)
-
-                def answered(answer: Answer, progress: _Progress = progress) -> None:
-                    state.take(answer)
-                    progress.take(answer)
-
-                stopped = await carry(
-                    engine,
-                    folder,
-                    nodes,
-                    check,
-                    attempts=dict(state.attempts),
-                    parallel=len(nodes) if task else request.parallel,
-                    answered=answered,
-                )
-    report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
-    return report, None if stopped is None else int(stopped)
+        return _made(folder.plan.engine, folder.plan.options, shipped), folder
+    assert request.engine is not None
+    options = replace(request.options, run=secrets.token_hex(4))
+    engine = _made(request.engine, options, shipped)
+    roster = await engine.roster(expand(request.nodes))
+    plan = Plan(
+        SCHEMA_VERSION,
+        gpudiag.__version__,
+        options.run,
+        datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        request.engine,
+        roster.nodes,
+        request.arguments,
+        request.deadline_s,
+        request.words,
+        options,
+        roster.not_usable,
+        {**roster.racks, **racks_in(request.racks)},
+        await _task(request, engine, roster, options.run),
+    )
+    return engine, RunFolder.create(request.folder, plan)
 
 
 async def _task(request: Request, engine: engines.Engine, roster: engines.Roster, run: str) -> Task | None:
@@ -184,27 +168,80 @@ def _refuse_arguments(arguments: tuple[str, ...]) -> None:
             raise UsageError(f"{name} is set by the fleet check on every node: give it {instead}.")
 
 
-class _State:
-    """What is known of each node while a check runs."""
+def _refuse_parallel(parallel: int | None) -> None:
+    """Raise :class:`UsageError` if the limit of open files is too low for so many programs at the same time."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = (allowed - _OTHER_FILES) // _FILES_OF_A_NODE
+    if parallel is not None and allowed != resource.RLIM_INFINITY and parallel > most:
+        raise UsageError(
+            f"--parallel {parallel} needs more open files than the {allowed} that are allowed: raise 'ulimit -n', or "
+            f"take --parallel {max(most, 1)}."
+        )
 
-    def __init__(self, folder: RunFolder) -> None:
-        self.attempts: dict[str, int] = {}
+
+class _Session:
+    """A check while it runs: the engine, the folder, and what is known of each node."""
+
+    def __init__(
+        self,
+        engine: engines.Engine,
+        folder: RunFolder,
+        shipped: Shipped | None,
+        parallel: int | None,
+        say: Say,
+    ) -> None:
+        plan = folder.plan
+        task = "" if plan.together is None else packed(plan.together)
+        self._engine = engine
+        self._folder = folder
+        self._check = Check(plan.command, plan.arguments, plan.deadline_s, shipped, task)
+        self._parallel = parallel
+        self._say = say
+        self._attempts: dict[str, int] = {}
         self.verdicts: dict[str, NodeVerdict] = {}
         """The last verdict of each node that gave a report."""
         for answer in folder.answers():
-            self.take(answer)
+            self._take(answer)
 
-    def take(self, answer: Answer) -> None:
-        self.attempts[answer.node] = max(answer.attempt, self.attempts.get(answer.node, 0))
-        if answer.summary is not None:
-            self.verdicts[answer.node] = NodeVerdict.of(answer.summary.verdict)
+    def leave_out(self) -> None:
+        """Keep an answer for each node that the engine gives to nobody now."""
+        for node, why in self._folder.plan.not_usable.items():
+            if node not in self._attempts:
+                answer = Answer(node, 1, NoReport.NOT_USABLE, why)
+                self._folder.write(answer)
+                self._take(answer)
+
+    async def ask(self, nodes: list[str]) -> signal.Signals | None:
+        """Ask nodes once, and return the signal that stopped it."""
+        if not nodes:
+            return None
+        progress = _Progress(len(nodes), self._say)
+
+        def answered(answer: Answer) -> None:
+            self._take(answer)
+            progress.take(answer)
+
+        return await carry(
+            self._engine,
+            self._folder,
+            nodes,
+            self._check,
+            attempts=dict(self._attempts),
+            parallel=self._parallel if self._folder.plan.together is None else len(nodes),
+            answered=answered,
+        )
 
     def to_confirm(self) -> list[str]:
         """Return the nodes that failed and were checked once, and as many that passed."""
-        once = [node for node in self.verdicts if self.attempts[node] == 1]
+        once = [node for node in self.verdicts if self._attempts[node] == 1]
         failed = [node for node in once if self.verdicts[node] is not NodeVerdict.PASS]
         passed = [node for node in once if self.verdicts[node] is NodeVerdict.PASS]
         return [*failed, *passed[: len(failed)]]
+
+    def _take(self, answer: Answer) -> None:
+        self._attempts[answer.node] = max(answer.attempt, self._attempts.get(answer.node, 0))
+        if answer.summary is not None:
+            self.verdicts[answer.node] = NodeVerdict.of(answer.summary.verdict)
 
 
 class _Progress:

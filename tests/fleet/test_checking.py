@@ -188,6 +188,7 @@ def test_a_full_disk_costs_no_answer_that_was_kept(gpudiag: Gpudiag, nodes: Prep
         (["n1", "--engine", "local", "-o", "run", "--", "--deadline=3"], "--deadline is set by the fleet check"),
         (["n[1-", "--engine", "local", "-o", "run"], "is not a list of nodes"),
         (["n1", "--engine", "local", "-o", "run", "--ship", "other/x"], "cannot be shipped"),
+        (["n1", "--engine", "local", "-o", "run", "--parallel", "99999999"], "raise 'ulimit -n', or take --parallel"),
         (["--resume", "other"], "is not the folder of a fleet check"),
         (["n1", "--resume", "other"], "--resume takes the nodes"),
         (["n1", "--engine", "local", "-o", "run", "--racks", "other/x"], "line 1 is not 'RACK: NODES'"),
