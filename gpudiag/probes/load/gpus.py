@@ -219,14 +219,18 @@ def measure(ctx: Context) -> Reading:
 
 
 def _limit_memory(ctx: Context) -> int:
-    """Let TensorFlow take no more of the GPU than :func:`bytes_to_take`; return that, or 0 if NVML reports no memory.
+    """Let TensorFlow take no more of the GPU than :func:`bytes_to_take`, and return that; 0 if NVML does not report its
+    memory.
 
     By default it takes nearly all that is free, and with growth alone its pool doubles until it has that. The memory of
     every tensor of the CPU that an operation makes is pinned.
     """
     (gpu,) = ctx.gpus
     total = gpu.memory_total_bytes
-    pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
+    try:
+        pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
+    except Exception:  # without NVML; TensorFlow must not be asked before its options are set
+        return 0
     v1 = ctx.tf.compat.v1
     options = v1.GPUOptions(
         force_gpu_compatible=True,
