@@ -118,6 +118,7 @@ def test_the_deadline_ends_a_load_and_keeps_what_was_measured(gpudiag: Gpudiag) 
         assert isinstance(row.reading, LoadReading)
         assert row.reading.slices
     # What a busy machine stops is nobody's fault: the run is not verified then, and not broken.
+    assert causes
     assert causes <= {NoReading.TIMEOUT, NoReading.BUSY}
     assert process.returncode == (3 if NoReading.TIMEOUT in causes else 5)
 
