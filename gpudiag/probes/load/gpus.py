@@ -219,14 +219,18 @@ def measure(ctx: Context) -> Reading:
 
 
 def _limit_memory(ctx: Context) -> int:
-    """Let TensorFlow take no more of the GPU than :func:`bytes_to_take`; return that, or 0 if NVML reports no memory.
+    """Let TensorFlow take no more of the GPU than :func:`bytes_to_take`, and return that; 0 if NVML does not report its
+    memory.
 
     By default it takes nearly all that is free, and with growth alone its pool doubles until it has that. The memory of
     every tensor of the CPU that an operation makes is pinned.
     """
     (gpu,) = ctx.gpus
     total = gpu.memory_total_bytes
-    pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
+    try:
+        pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
+    except Exception:  # NVML fails, and its errors are not known here: the GPU is listed and used, or not, below
+        pool = 0
     v1 = ctx.tf.compat.v1
     options = v1.GPUOptions(
         force_gpu_compatible=True,
@@ -245,12 +249,12 @@ def bytes_to_take(free: int, *, display: bool | None) -> int:
 
 
 def sides_within(pool: int) -> tuple[int, ...]:
-    """Return the sides of matrices that take no more than half of a pool of so many bytes, or the smallest."""
+    """Return the sides of matrices whose products fit into half of ``pool`` bytes; the smallest if none does."""
     return tuple(side for side in SIDES if BYTES_OF_SIDE * side**2 <= pool // 2) or SIDES[:1]
 
 
 def blocks_within(room: int) -> tuple[int, int]:
-    """Return how many blocks of memory are filled in so many bytes, and the bytes of each.
+    """Split ``room`` bytes into blocks to fill; return how many there are, and the bytes of each.
 
     There is room for eight more: for the numbers of the words, the expected block, the next one, and what a comparison
     needs (an int64 for each word, or for each element of a product).
