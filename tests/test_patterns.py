@@ -24,8 +24,10 @@ import pytest
 import gpudiag
 from counting import Engine, TooMany, constants, is_of, parser
 from gpudiag.causes.shared import last_resort
+from gpudiag.fleet.engines import slurm, ssh
 from gpudiag.knowledge import cards, log, origin, requirements, settings_of_files, stated
 from gpudiag.knowledge.messages import MESSAGES
+from gpudiag.model import frame
 from gpudiag.report import masking
 from reports import sample
 
@@ -88,6 +90,12 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
     ("gpudiag.knowledge.stated", ""): lambda: [pattern.pattern for _, pattern in stated._LABELS],
     ("gpudiag.knowledge.origin", ""): lambda: [pattern.pattern for pattern, _ in origin._HINTS],
     ("gpudiag.knowledge.requirements", ""): lambda: [pattern.pattern for _, pattern in requirements._STATED],
+    ("gpudiag.fleet.engines", "__init__"): lambda: [
+        rule.text.pattern for rule in (*slurm.Engine.reasons, ssh._REFUSED)
+    ],
+    ("gpudiag.fleet.facts", "_without_host"): lambda: [r"(?<![\w-])node\-7(?![\w-])"],
+    ("gpudiag.fleet.together.member", "accused"): lambda: [r"\b10\.0\.0\.7:2222\b"],
+    ("gpudiag.model.frame", ""): lambda: [frame._BEGIN[frame.WORD].pattern.decode()],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.lint.rules.result_dropped", "_is_read"): lambda: [
         r"\.gpus\b(?!\s{0,9}(?:\.\w[\w.]{0,99}\s{0,9})?=[^=])|__dict__|getattr\(|vars\("

@@ -71,7 +71,8 @@ class CommandGroup(click.Group):
         """Return the command that the arguments begin with; raises :class:`UsageError` that names the nearest."""
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
-            near = nearest(args[0], [name for name in names if not self.commands[name].hidden])
+            shown = [name for name in names if (found := self.get_command(ctx, name)) and not found.hidden]
+            near = nearest(args[0], shown)
             raise UsageError(sentences(f"no command is called {args[0]!r}.", near, f"See '{ctx.command_path} --help'."))
         return super().resolve_command(ctx, args)
 

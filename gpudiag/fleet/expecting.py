@@ -41,7 +41,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_BOUND = re.compile(r"\s*(>=|<=|==|>|<)\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
+_BOUND = re.compile(r"(>=|<=|==|>|<)\s*(\d+(?:\.\d+)?)\s*(%?)")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _bounds(text: str) -> list[tuple[str, float, bool]]:
     """Return the sign, the number and whether it is a share of each bound; raises ``ValueError``."""
     found = []
     for part in text.split(","):
-        match = _BOUND.fullmatch(part)
+        match = _BOUND.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"{one_line(part)!r} is not >=, >, ==, <= or < and a number")
         found.append((match[1], float(match[2]), bool(match[3])))

@@ -14,8 +14,8 @@ from gpudiag.text import one_line
 
 MOST = 200_000
 """The most names: to expand a million takes ClusterShell 6.5 s."""
-_PART = re.compile(r"(?:[^,\s\[]|\[[^\]]*\])+")
-_BRACKETS = re.compile(r"\[([^\]]*)\]")
+_PART = re.compile(r"(?:[^,\s\[]|\[[^\[\]]*\])+")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
 

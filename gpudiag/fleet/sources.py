@@ -28,7 +28,7 @@ from gpudiag.model.frame import SUMMARY, WORD, CutShortError, OtherVersionError,
 from gpudiag.model.together import Task
 from gpudiag.text import one_line
 
-_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s*(?::|\s)\s*(?=\S*" + WORD.encode() + rb" )")
+_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s?[:\s]\s*(?=\S*" + WORD.encode() + rb" )")
 """The name of a node before its line, as pdsh, clush and ``srun --label`` write it."""
 _SUMMARY_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}):\s.*?(?=" + SUMMARY.encode() + rb" )")
 """The name of a node before the text that comes with its summary, as ``kubectl -o jsonpath`` is told to write it."""

@@ -61,7 +61,6 @@ _NOISE = re.compile(
     r"Exited with exit code \d+$|lacks support for cpu binding)"
 )
 """Lines of srun that say that a step ended, and not why."""
-_ADDRESS = re.compile(r"(?m)^NodeName=(\S+).*? NodeAddr=(\S+)")
 _CANCELLED = re.compile(r"CANCELLED AT \S+ \*\*\*")
 """Without ``DUE TO``: by scancel, not by Slurm itself."""
 _PENDING = "queued and waiting for resources"
@@ -81,7 +80,7 @@ class Engine:
         _rule(
             NoReport.UNREACHABLE,
             "Communication connection failure",
-            "Task launch for .* failed on node",
+            r"Task launch for \S+ failed on node",
             "Can't find an address",
         ),
         _rule(
@@ -169,8 +168,12 @@ class Engine:
     async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
         """Return the address that Slurm itself reaches each node by; raises :class:`UsageError`."""
         text = await answer("scontrol", "--oneliner", "show", "node")
-        known: dict[str, str] = dict(_ADDRESS.findall(text))
-        return {node: known.get(node, node) for node in nodes}
+        known = {}
+        for line in text.splitlines():
+            # What an administrator wrote, such as Reason=, comes after the fields of Slurm: the first of a name counts.
+            fields = dict(reversed([word.split("=", 1) for word in line.split() if "=" in word]))
+            known[fields.get("NodeName")] = fields.get("NodeAddr")
+        return {node: known.get(node) or node for node in nodes}
 
     def opened(self, nodes: Sequence[str], deadline_s: float) -> AbstractAsyncContextManager[None]:
         """Return what holds the idle ones of these nodes; it asks for them, and :meth:`run` waits for them."""

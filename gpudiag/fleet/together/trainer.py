@@ -20,7 +20,8 @@ MOST_OUTPUT = 64 << 10
 MOST_NOTE = 1 << 20
 MOST_LINES = 40
 """The most lines of NCCL that are kept, from the beginning."""
-_OF_NCCL = re.compile(r"NCCL (?:WARN .*|INFO (?:NET/|Bootstrap|NCCL_SOCKET|.*[Uu]sing (?:network|interface)).*)")
+_OF_NCCL = re.compile(r"NCCL (?:WARN|INFO) .*")
+_KEPT = re.compile(r"NCCL WARN|NET/|Bootstrap|NCCL_SOCKET|[Uu]sing (?:network|interface)")
 
 
 class EndedError(Exception):
@@ -66,7 +67,7 @@ class Trainer:
         while part := await stream.read(1 << 16):
             self._output += part
             for line in _OF_NCCL.findall(self._output[-(1 << 17) :].decode(errors="replace")):
-                if len(self.nccl) < MOST_LINES:
+                if len(self.nccl) < MOST_LINES and _KEPT.search(line):
                     self.nccl[line[:300]] = None
             del self._output[: len(self._output) - MOST_OUTPUT]
 
