@@ -22,6 +22,10 @@ class ReportError(GpudiagError):
     """A saved report that cannot be read: not there, truncated, foreign, or of another schema version."""
 
 
+class ReportVersionError(ReportError):
+    """A saved report of a schema version that this gpudiag does not read."""
+
+
 class Disturbed(GpudiagError):  # noqa: N818  # a cause, not an error of this program
     """A measurement that another process changed while it was made; it says nothing about TensorFlow."""
 

@@ -256,7 +256,7 @@ def invented(fleets: int, number: int) -> tuple[int, int, int]:
         for answer in fleet.answers():
             table.add(answer)
         separated += len(separations(table))
-        odd += len(outliers(table))
+        odd += len(outliers(table)[0])
         failing += len({node for numbers in table.labels.values() for node in numbers})
     return separated, odd, failing
 

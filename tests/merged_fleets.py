@@ -12,6 +12,7 @@ from gpudiag.fleet.sources import Source
 from gpudiag.model.diagnosis import Confidence
 from gpudiag.model.fleet import (
     ActionSum,
+    ActionText,
     Answer,
     CauseSummary,
     Drift,
@@ -105,9 +106,21 @@ def findings() -> dict[str, Any]:
         ),
         "drift": (Drift("driver", "550.54", 3, (("535.10", "n[4,6-7]", 3),), "NVIDIA L40S", ("image",)),),
         "actions": (
-            ActionSum("set a variable", "scheduler", "unset CUDA_VISIBLE_DEVICES", "n[4,6-7]", 3),
-            ActionSum("reboot", "host", "", "n8", 1),
-            ActionSum("install", "here", "", "n[1-3]", 3, (("pip install tensorflow", 2), ("Ask for a wheel.", 1))),
+            ActionSum(
+                "set a variable",
+                "scheduler",
+                "n[4,6-7]",
+                3,
+                (ActionText("unset CUDA_VISIBLE_DEVICES", True, 3),),
+            ),
+            ActionSum("reboot", "host", "n8", 1, ()),
+            ActionSum(
+                "install",
+                "here",
+                "n[1-3]",
+                3,
+                (ActionText("pip install tensorflow", True, 2), ActionText("Ask for a wheel.", False, 1)),
+            ),
         ),
         "against": "before",
         "changes": (

@@ -51,6 +51,9 @@ class Merging:
     against: Path | None = option(
         "Say what changed since this older run.", metavar="FOLDER", type=click.Path(path_type=Path, exists=True)
     )
+    nodes: str | None = option(
+        "The nodes that were asked for, such as n[1-100]: one without a report has a row, too.", metavar="NODES"
+    )
     racks: Path | None = option(RACKS_HELP, metavar="FILE")
 
 
@@ -232,7 +235,7 @@ def check(
 
 
 @fleet.command(cls=Command)
-@click.argument("sources", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path, allow_dash=True, exists=True))
 @takes("FLEET_", merging=Merging, judging=FleetJudging, rendering=MergeRendering)
 @debug_option
 def merge(
@@ -248,13 +251,14 @@ def merge(
     """
     from gpudiag.fleet import sources as reading
     from gpudiag.fleet.merge import merged
+    from gpudiag.fleet.names import expand
 
     reserve(rendering.output)
     if not sources:
         raise UsageError("which reports? Give the folder of a fleet check, files NODE.json, or - for standard input.")
     expected = judging.expected
     report = merged(
-        reading.read(sources, reading.racks_in(merging.racks)),
+        reading.read(sources, reading.racks_in(merging.racks), expand(merging.nodes.split()) if merging.nodes else ()),
         against=None if merging.against is None else reading.read((merging.against,)),
         allow_missing=judging.allow_missing,
         expected=expected,

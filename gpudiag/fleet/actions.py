@@ -5,25 +5,24 @@ from __future__ import annotations
 from gpudiag.fix import Kind
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.model.fleet import ActionSum
+from gpudiag.model.fleet import ActionSum, ActionText
 
-_MOST_COMMANDS = 3
+_MOST_TEXTS = 3
 _UNSUMMED = frozenset({Kind.NONE.value, Kind.COMMAND.value})
-"""Kinds that say nothing by themselves: such actions are summed by their commands."""
+"""Kinds that say nothing by themselves: such actions are summed by their texts."""
 
 
 def summed(table: NodeTable) -> tuple[ActionSum, ...]:
     """Return what has to be done by its kind and place, for the most nodes first; a node counts once in each."""
-    kinds: dict[tuple[str, str, str], dict[str, set[int]]] = {}
-    for (kind, where, command), numbers in table.actions.items():
-        group = kinds.setdefault((kind, where, command if kind in _UNSUMMED else ""), {})
-        group.setdefault(command, set()).update(numbers)
+    kinds: dict[tuple[str, str, str], dict[tuple[str, bool], set[int]]] = {}
+    for (kind, where, text, is_command), numbers in table.actions.items():
+        group = kinds.setdefault((kind, where, text if kind in _UNSUMMED else ""), {})
+        group.setdefault((text, is_command), set()).update(numbers)
     found = []
-    for (kind, where, _), commands in kinds.items():
-        needing_any = sorted(set().union(*commands.values()))
-        ordered = sorted(commands.items(), key=lambda item: (-len(item[1]), item[0]))
-        same = ordered[0][0] if len(ordered) == 1 else ""
-        most = () if same else tuple((command, len(needing)) for command, needing in ordered[:_MOST_COMMANDS])
+    for (kind, where, _), texts in kinds.items():
+        needing_any = sorted(set().union(*texts.values()))
+        ordered = sorted(texts.items(), key=lambda item: (-len(item[1]), item[0]))
+        most = tuple(ActionText(*text, len(needing)) for text, needing in ordered[:_MOST_TEXTS])
         nodes = fold(table.names[number] for number in needing_any)
-        found.append(ActionSum(kind, where, same, nodes, len(needing_any), most))
-    return tuple(sorted(found, key=lambda one: (-one.number, one.kind, one.where, one.command)))
+        found.append(ActionSum(kind, where, nodes, len(needing_any), most))
+    return tuple(sorted(found, key=lambda one: (-one.number, one.kind, one.where, one.texts[0].text)))

@@ -8,18 +8,17 @@ import dataclasses
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
-from gpudiag.errors import ReportError
 from gpudiag.fleet.engines import BatchEngine, Engine, Rule
 from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.launcher import Done
 from gpudiag.fleet.shipping import Shipped
-from gpudiag.fleet.summary import NO_MODULE, summaries_in, summarized
+from gpudiag.fleet.summary import answer_in, answer_with, summaries_in
 from gpudiag.model import codec
 from gpudiag.model.fleet import Answer, NoReport
 from gpudiag.model.frame import CutShortError, OtherVersionError, reports_in
-from gpudiag.text import one_line
 
 GRACE_S = 15.0
 """How much longer than its deadline the check on a node may take before ``timeout`` ends it there."""
@@ -225,16 +224,11 @@ def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -
         return without(NoReport.DUPLICATE, f"{len(reports)} reports came back from one node")
     if not reports and not summaries:
         return without(reason_of(done, rules))
-    try:
-        summary = summaries[0] if summaries else summarized(codec.decode(reports[0], f"the report of {node}"))
-    except ReportError as error:
-        other = "schema version" in str(error)
-        return without(NoReport.OTHER_VERSION if other else NoReport.NOT_A_REPORT, one_line(str(error)))
-    report = reports[0] if reports else None
-    missing = next((cause for cause in summary.causes if cause.cause_id in NO_MODULE), None)
-    if missing is not None:
-        return Answer(node, attempt, NoReport.NO_TENSORFLOW, missing.cause, seconds=seconds), report
-    return Answer(node, attempt, summary=summary, seconds=seconds), report
+    if not reports:
+        return answer_with(node, summaries[0], attempt, seconds), None
+    answer = answer_in(node, partial(codec.decode, reports[0], f"the report of {node}"), attempt, seconds)
+    is_report = answer.summary is not None or answer.reason is NoReport.NO_TENSORFLOW
+    return answer, reports[0] if is_report else None
 
 
 def _end_of(done: Done) -> str:

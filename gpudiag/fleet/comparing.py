@@ -10,10 +10,9 @@ import statistics
 from array import array
 from collections.abc import Iterator, Sequence
 
-from gpudiag.fleet.facts import COUNTS, TEMPERATURE, order, tells_by_absence
+from gpudiag.fleet.facts import COUNTS, TEMPERATURE, kind_of, order
 from gpudiag.fleet.names import fold
-from gpudiag.fleet.nodes import NodeTable
-from gpudiag.fleet.separation import ABSENT
+from gpudiag.fleet.nodes import ABSENT, NodeTable
 from gpudiag.model.fleet import FactChange, FigureChange, NodeChange, NodeRow, NodeVerdict
 
 LEAST_PART = 0.02
@@ -55,8 +54,8 @@ def _is_worse(before: NodeRow | None, after: NodeRow | None) -> bool:
         return False
     if before is None:
         return True
-    if NodeVerdict.NO_REPORT in (before.verdict, after.verdict):
-        return before.verdict is not after.verdict
+    if after.verdict is NodeVerdict.NO_REPORT:
+        return before.verdict is not NodeVerdict.NO_REPORT
     rank, rank_before = _GOOD_FIRST.index(after.verdict), _GOOD_FIRST.index(before.verdict)
     return rank > rank_before or (rank == rank_before and after.verdict is not NodeVerdict.NOT_VERIFIED)
 
@@ -117,7 +116,7 @@ def fact_changes(old: NodeTable, new: NodeTable) -> tuple[FactChange, ...]:
     both = [name for name in new.names if _has_report(old, name) and _has_report(new, name)]
     before, after = _Columns(old, both), _Columns(new, both)
     together: dict[bytes, list[FactChange]] = {}
-    for fact in sorted(before.values.keys() & after.values.keys(), key=order):
+    for fact in sorted(before.values.keys() | after.values.keys(), key=order):
         for nodes, change in _changed(fact, both, before.of(fact), after.of(fact)):
             together.setdefault(nodes, []).append(change)
     found = []
@@ -138,16 +137,19 @@ class _Columns:
     """The facts of some nodes of a table, one fact at a time: all of 100,000 nodes would need a gigabyte."""
 
     def __init__(self, table: NodeTable, names: Sequence[str]) -> None:
-        self.size = len(names)
         self.place = {table.number[name]: index for index, name in enumerate(names)}
+        self.table = table
         self.values: dict[str, dict[str, array[int]]] = {}
         for (fact, value), numbers in table.facts.items():
             self.values.setdefault(fact, {})[value] = numbers
 
     def of(self, fact: str) -> list[str | None]:
-        """Return the value of each node; None where it has none."""
-        column: list[str | None] = [None] * self.size
-        for value, numbers in self.values[fact].items():
+        """Return the value of each node; None where it is not known."""
+        kind = kind_of(fact)
+        has_absent = kind is not None and not self.table.has_too_many_values(fact)
+        column: list[str | None] = [ABSENT if has_absent else None] * len(self.place)
+        unread = self.table.unread.get(kind, array("I")) if kind is not None else array("I")
+        for value, numbers in ((None, unread), *self.values.get(fact, {}).items()):
             for number in numbers:
                 index = self.place.get(number)
                 if index is not None:
@@ -162,11 +164,10 @@ def _changed(
     by_values: dict[tuple[str, str], array[int]] = {}
     had: dict[str, int] = {}
     for index, (was, now) in enumerate(zip(before, after, strict=True)):
-        if (was is None or now is None) and (not tells_by_absence(fact) or was is now):
+        if was is None or now is None or (was is ABSENT and now is ABSENT):
             continue
-        values = was or ABSENT, now or ABSENT
-        had[values[0]] = had.get(values[0], 0) + 1
-        by_values.setdefault(values, array("I")).append(index)
+        had[was] = had.get(was, 0) + 1
+        by_values.setdefault((was, now), array("I")).append(index)
     for (was, now), nodes in by_values.items():
         if was != now and len(nodes) >= 2 and len(nodes) >= _LEAST_NODES * had[was]:
             kept = by_values.get((was, was), array("I"))

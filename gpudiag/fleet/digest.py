@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpudiag.fleet.nodes import labels_of
 from gpudiag.fleet.summary import summarized
 from gpudiag.model.codec import encoded
-from gpudiag.model.fleet import Summary
+from gpudiag.model.fleet import FactKind, Summary
 from gpudiag.model.frame import SUMMARY, framed
 from gpudiag.model.report import Report
 from gpudiag.text import one_line
@@ -27,7 +27,8 @@ def digest(report: Report) -> str:
     summary = summarized(report)
     text = text_of(summary)
     smaller = replace(summary, figures={})
-    for kept in (summary, smaller, replace(smaller, facts={}), replace(smaller, facts={}, actions=())):
+    without_facts = replace(smaller, facts={}, unread=tuple(FactKind))
+    for kept in (summary, smaller, without_facts, replace(without_facts, actions=())):
         line = f"{text} {framed(encoded(kept), SUMMARY)}"
         if len(line.encode()) <= MOST:
             return line

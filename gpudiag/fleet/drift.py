@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudiag.fleet.facts import PRINCIPAL, order, tells_by_absence
+from gpudiag.fleet.facts import PRINCIPAL, order
 from gpudiag.fleet.names import fold
-from gpudiag.fleet.nodes import NodeTable
-from gpudiag.fleet.separation import ABSENT, bits
+from gpudiag.fleet.nodes import NodeTable, bits, numbers_of
 from gpudiag.model.fleet import Drift
 
 LEAST_NODES = 3
@@ -49,11 +48,8 @@ class _Divided:
 def drift(table: NodeTable) -> tuple[Drift, ...]:
     """Return the facts in which some nodes differ from the majority, those that people look at first before others, and
     those of few nodes before those of many. Facts in which the same nodes differ are one."""
-    size = len(table.names)
-    values: dict[str, dict[str, int]] = {}
-    for (name, value), numbers in table.facts.items():
-        values.setdefault(name, {})[value] = bits(numbers, size)
-    with_report = bits(table.with_report(), size)
+    with_report = bits(table.with_report(), len(table.names))
+    values = table.values(with_report)
     models = list(_models(values.get("GPU", {}), with_report))
     together: dict[tuple[str, tuple[int, ...]], list[_Divided]] = {}
     for name in sorted(values.keys() - _OF_A_NODE, key=order):
@@ -72,11 +68,10 @@ def _models(models: Mapping[str, int], with_report: int) -> Iterator[tuple[str, 
 
     A node whose GPUs are not known is compared with the others if these all have one model.
     """
-    known = {model: nodes & with_report for model, nodes in models.items() if nodes & with_report}
-    if len(known) < 2:
+    if len(models) < 2:
         yield "", with_report
     else:
-        yield from known.items()
+        yield from models.items()
 
 
 def _majority(values: Mapping[str, int], among: int) -> str:
@@ -91,9 +86,6 @@ def _divide(name: str, values: Mapping[str, int], among: int) -> _Divided | None
     known = 0
     for nodes in inside.values():
         known |= nodes
-    if tells_by_absence(name) and (absent := among & ~known):
-        inside[ABSENT] = absent
-        known = among
     ordered = sorted(inside.items(), key=lambda item: (-item[1].bit_count(), item[0]))
     number = known.bit_count()
     if len(ordered) < 2 or number < LEAST_NODES or len(ordered) > max(2, number / 2):
@@ -121,10 +113,3 @@ def _fold(names: Sequence[str], nodes: int) -> str:
     if nodes.bit_count() > MOST_NAMED:
         return ""
     return fold(names[number] for number in numbers_of(nodes))
-
-
-def numbers_of(nodes: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set."""
-    for at, byte in enumerate(nodes.to_bytes(nodes.bit_length() // 8 + 1, "little")):
-        if byte:
-            yield from (at * 8 + bit for bit in range(8) if byte >> bit & 1)

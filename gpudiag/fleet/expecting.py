@@ -13,13 +13,15 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from gpudiag import configuration
 from gpudiag.errors import UsageError, nearest
 from gpudiag.fleet.names import fold
-from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.nodes import MOST_VALUES, NodeTable, bits, numbers_of
 from gpudiag.model.fleet import FleetReport, NodeVerdict
 from gpudiag.text import counted, one_line, printable
 
@@ -34,7 +36,7 @@ _SHARE = 'a whole number, such as 0, or bounds in quotes, such as ">=98%" of the
 _NUMBER = 'a whole number, such as 0, or bounds in quotes, such as "<=2"'
 FACTS = 'a list of facts in quotes, such as ["driver", "kernel"]'
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
+_COMPARE: dict[str, Callable[[Fraction, Fraction], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     "==": operator.eq,
@@ -148,18 +150,18 @@ def _number(key: Key, value: Any, source: str) -> int | str:
     return str(value)
 
 
-def _bounds(text: str) -> list[tuple[str, float, bool]]:
+def _bounds(text: str) -> list[tuple[str, Fraction, bool]]:
     """Return the sign, the number and whether it is a share of each bound; raises ``ValueError``."""
     found = []
     for part in text.split(","):
         match = _BOUND.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"{one_line(part)!r} is not >=, >, ==, <= or < and a number")
-        found.append((match[1], float(match[2]), bool(match[3])))
+        found.append((match[1], Fraction(match[2]), bool(match[3])))
     return found
 
 
-def _check(bounds: list[tuple[str, float, bool]], *, has_share: bool) -> None:
+def _check(bounds: list[tuple[str, Fraction, bool]], *, has_share: bool) -> None:
     """Raise ``ValueError`` with the reason if no fleet can meet the bounds."""
     for sign, number, is_share in bounds:
         if is_share and not has_share:
@@ -169,13 +171,14 @@ def _check(bounds: list[tuple[str, float, bool]], *, has_share: bool) -> None:
         if (sign, number) == ("<", 0):
             raise ValueError("no number is below 0")
     for unit in (True, False):
-        least = max(
-            (number for sign, number, share in bounds if share is unit and sign in (">=", ">", "==")), default=0.0
-        )
-        most = min(
-            (number for sign, number, share in bounds if share is unit and sign in ("<=", "<", "==")), default=math.inf
-        )
-        if least > most:
+        alike = [(sign, number) for sign, number, share in bounds if share is unit]
+        ends = sorted({Fraction(0), *(number for _, number in alike)})
+        between = [(one + two) / 2 for one, two in pairwise([*ends, ends[-1] + 1])]
+        whole = [Fraction(math.floor(end) + more) for end in ends for more in (0, 1)]
+        if not any(
+            all(_COMPARE[sign](number, bound) for sign, bound in alike)
+            for number in ([*ends, *between] if unit else whole)
+        ):
             raise ValueError("no number is within these bounds")
 
 
@@ -211,7 +214,9 @@ def _numbers_judged(report: FleetReport, expected: FleetExpectations) -> Iterato
             number == wanted
             if isinstance(wanted, int)
             else all(
-                _COMPARE[sign](number * 100 if is_share else number, bound * report.asked if is_share else bound)
+                _COMPARE[sign](
+                    Fraction(number * 100 if is_share else number), bound * (report.asked if is_share else 1)
+                )
                 for sign, bound, is_share in _bounds(wanted)
             )
         )
@@ -221,17 +226,20 @@ def _numbers_judged(report: FleetReport, expected: FleetExpectations) -> Iterato
 def _seen(number: int, asked: int, wanted: int | str) -> str:
     if isinstance(wanted, str) and "%" in wanted:
         # rounded down, so that what is below 98 % is never shown as that
-        share = math.floor(1000 * number / asked) / 10 if asked else 0.0
+        share = 10_000 * number // asked / 100 if asked else 0.0
         return f"{share:g} % ({number:,} of {counted(asked, 'node', ',')})"
     return f"{number:,}"
 
 
 def _same_judged(table: NodeTable, facts: tuple[str, ...]) -> Iterator[tuple[bool, str]]:
     """Yield whether each fact is known of every node with a report, and the same on all of them."""
-    known = {name for name, _ in table.facts}
     with_report = table.with_report()
+    known = table.values(bits(with_report, len(table.names))) if facts else {}
     for fact in facts:
-        values = {value: set(nodes) for (name, value), nodes in table.facts.items() if name == fact}
+        values = {value: set(numbers_of(nodes)) for value, nodes in known.get(fact, {}).items()}
+        if table.has_too_many_values(fact):
+            yield False, f"{SAME}: {one_line(fact)} has more than {MOST_VALUES:,} values"
+            continue
         if not values:
             yield False, f"{SAME}: no report has the fact {one_line(fact)!r}. {nearest(fact, known)}".rstrip()
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -28,6 +28,7 @@ from gpudiag.model.facts import (
     Requirement,
     Unknown,
 )
+from gpudiag.model.fleet import FactKind
 from gpudiag.model.report import Report
 from gpudiag.report import load
 from gpudiag.text import one_line
@@ -160,6 +161,8 @@ _OF_A_DEVICE = re.compile(
 )
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]*")
 _PACKAGE = "package "
+_KINDS = [None, FactKind.PACKAGE, FactKind.VARIABLE]
+"""In the order of the facts of a node."""
 _LONGEST = 80
 """The most characters of a value that are kept, so that a summary has about 3 kB."""
 _MOST_CACHED = 4096
@@ -215,13 +218,31 @@ def order(name: str) -> tuple[int, str]:
     """Return the key by which facts are sorted: those that people look at first, then others, packages, variables."""
     if name in PRINCIPAL:
         return PRINCIPAL.index(name), name
-    return len(PRINCIPAL) + (2 if _VARIABLE.fullmatch(name) else 1 if name.startswith(_PACKAGE) else 0), name
+    return len(PRINCIPAL) + _KINDS.index(kind_of(name)), name
 
 
-def tells_by_absence(name: str) -> bool:
-    """Return whether a node without this fact differs from others by that: a variable is not set, or a package not
-    installed. Facts of the driver or of a GPU are absent where these fail, which sets nothing apart."""
-    return name.startswith(_PACKAGE) or _VARIABLE.fullmatch(name) is not None
+@lru_cache(_MOST_CACHED)
+def kind_of(name: str) -> FactKind | None:
+    """Return the kind of a fact by whose absence a node differs from others: a package or a variable; None for others.
+
+    Facts of the driver or of a GPU are absent where these fail, which sets nothing apart.
+    """
+    if name.startswith(_PACKAGE):
+        return FactKind.PACKAGE
+    return FactKind.VARIABLE if _VARIABLE.fullmatch(name) else None
+
+
+def unread_in(report: Report, kept: Mapping[str, str]) -> tuple[FactKind, ...]:
+    """Return the kinds of facts that a report did not read, or of which not all are among those that were kept."""
+    facts = report.facts
+    if len(kept) >= _MOST:
+        return tuple(FactKind)
+    found = []
+    if isinstance(facts.tensorflow, Unknown) or isinstance(facts.driver, Unknown):
+        found.append(FactKind.PACKAGE)
+    if isinstance(facts.environment, Unknown):
+        found.append(FactKind.VARIABLE)
+    return tuple(found)
 
 
 def _walk(path: str, label: str, value: Any) -> Iterator[tuple[str, str]]:

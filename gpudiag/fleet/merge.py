@@ -43,6 +43,7 @@ def merged(
     elif source.task is not None:
         missing = {row.node: row.text or row.label for row in rows if row.node not in table.witnesses}
         trained = blame.together(source.task, table.witnesses, missing)
+    odd, groups_of_gpus = outliers.outliers(table)
     report = FleetReport(
         schema_version=SCHEMA_VERSION,
         gpudiag_version=gpudiag.__version__,
@@ -56,7 +57,7 @@ def merged(
         engine=source.engine,
         run=source.run,
         separations=separation.separations(table),
-        outliers=outliers.outliers(table),
+        outliers=odd,
         drift=drift.drift(table),
         actions=actions.summed(table),
         against="" if against is None else against.origin,
@@ -67,7 +68,7 @@ def merged(
         simulated=table.simulated,
         together=trained,
     )
-    report = msgspec.structs.replace(report, notes=_notes(report))
+    report = msgspec.structs.replace(report, notes=(*groups_of_gpus, *_notes(report)))
     if expected is None:
         return report
     met, unmet = expecting.judge(report, table, expected)

@@ -6,7 +6,7 @@ A name becomes an argument of a program and the name of a file, so it is checked
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpudiag.errors import UsageError
@@ -16,6 +16,7 @@ MOST = 200_000
 """The most names: to expand a million takes ClusterShell 6.5 s."""
 _PART = re.compile(r"(?:[^,\s\[]|\[[^\[\]]*\])+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_NUMBER = re.compile(r"([0-9]+)")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
 
@@ -68,15 +69,65 @@ def fold(names: Iterable[str]) -> str:
     other: list[str] = []
     for name in dict.fromkeys(names):
         (known if is_name(name) else other).append(name)
-    folded = [str(_node_set().fromlist(known))] if known else []
-    return ",".join([*folded, *map(one_line, other)])
+    return ",".join([*_by_second_number(_by_last_number(known)), *map(one_line, other)])
 
 
 def hostlist(names: Iterable[str]) -> str:
     """Return names of nodes as a list that Slurm reads, too: ``rack1n[1-4],rack2n[1-4]``, a word has one bracket."""
-    nodes = _node_set().fromlist(list(names))
-    nodes.fold_axis = (-1,)
-    return str(nodes)
+    return ",".join(f"{head}{ranges}{tail}" for head, ranges, tail in _by_last_number(names))
+
+
+def _by_last_number(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return names as few triples: what is before their last number, the folded numbers, and what comes after.
+
+    ClusterShell, which reads such lists, takes 31 s of a processor to fold 10,000 names such as r12n07.
+    """
+    numbers: dict[tuple[str, str], list[str]] = {}
+    folded = []
+    for name in names:
+        head, number, tail = _parts(name)
+        if number:
+            numbers.setdefault((head, tail), []).append(number)
+        else:
+            folded.append((name, "", ""))
+    return sorted([*folded, *((head, _ranges(found), tail) for (head, tail), found in numbers.items())])
+
+
+def _by_second_number(folded: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return lists of names with one more number folded where the last numbers are the same."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for whole, ranges, tail in folded:
+        head, number, middle = _parts(whole) if ranges else (whole, "", "")
+        numbers.setdefault((head, f"{middle}{ranges}{tail}"), []).append(number)
+    return [f"{head}{_ranges(found) if found[0] else ''}{rest}" for (head, rest), found in numbers.items()]
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return what is before the last number of a text, the number, and what comes after; without one, the text and
+    nothing."""
+    *before, number, tail = _NUMBER.split(text) if _NUMBER.search(text) else (text, "", "")
+    return "".join(before), number, tail
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    """Return numbers as ``[001-100,205]``, or the only one as it is. Numbers with zeros before them make a range with
+    those of their length only."""
+    padded = {len(number) for number in numbers if number.startswith("0") and len(number) > 1}
+    by_length: dict[int, list[int]] = {}
+    for number in numbers:
+        by_length.setdefault(len(number) if len(number) in padded else 0, []).append(int(number))
+    parts = []
+    for length, values in sorted(by_length.items()):
+        values.sort()
+        first = last = values[0]
+        for value in (*values[1:], None):
+            if value is not None and value == last + 1:
+                last = value
+                continue
+            parts.append(f"{first:0{length}}" if first == last else f"{first:0{length}}-{last:0{length}}")
+            if value is not None:
+                first = last = value
+    return parts[0] if len(numbers) == 1 else f"[{','.join(parts)}]"
 
 
 def _node_set() -> Any:

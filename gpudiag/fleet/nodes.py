@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from gpudiag.fleet.facts import kind_of
 from gpudiag.fleet.sources import Source
-from gpudiag.model.fleet import Answer, NodeRow, NodeVerdict, NoReport, Summary
+from gpudiag.model.fleet import Answer, FactKind, NodeRow, NodeVerdict, NoReport, Summary
 from gpudiag.model.report import Verdict
 from gpudiag.model.together import Witness
 
 MOST_VALUES = 5000
+ABSENT = "(none seen)"
+"""The value of a variable or a package that a node does not have, though its report has the others."""
 _WORST_FIRST = list(NodeVerdict)
 
 
@@ -34,10 +37,13 @@ class NodeTable:
         """The numbers of the nodes that have a cause or a finding, whatever their verdict. A node that has it in
         several attempts is there several times."""
         self.figures: dict[tuple[str, str], tuple[array[int], array[int], array[float]]] = {}
-        """By model of GPU and name of the figure: numbers of nodes, places of GPUs, values."""
-        self.actions: dict[tuple[str, str, str], array[int]] = {}
+        """By model of GPU and name of the figure: numbers of nodes, indices of GPUs, values."""
+        self.unread: dict[FactKind, array[int]] = {}
+        """The numbers of the nodes of which some facts of a kind are not known."""
+        self.actions: dict[tuple[str, str, str, bool], array[int]] = {}
         """The numbers of the nodes for which something has to be done: by the kind of the action, the place where it is
-        done, and its command or, if it has none, its sentence. A node may be there several times."""
+        done, its command or, if it has none, its sentence, and whether that is a command. A node may be there several
+        times."""
         self.simulated = 0
         """How many nodes have simulated GPUs."""
         self._values: Counter[str] = Counter()
@@ -55,6 +61,8 @@ class NodeTable:
         table = cls(source.asked, source.racks)
         for answer in source.answers:
             table.add(answer)
+        if twice := {number for number, row in enumerate(table._rows) if row and row.reason is NoReport.DUPLICATE}:
+            table._forget(twice)
         return table
 
     def add(self, answer: Answer) -> None:
@@ -92,6 +100,44 @@ class NodeTable:
         """Return the numbers of the nodes that have a report."""
         return [number for number, row in enumerate(self._rows) if row is not None and row.reason is None]
 
+    def values(self, among: int) -> dict[str, dict[str, int]]:
+        """Return by the name of each fact its values, each with the nodes that have it, as bits; nodes outside
+        ``among``, bits as well, are left out. Nodes that lack a variable or a package have the value :data:`ABSENT`."""
+        size = len(self.names)
+        unread = {kind: bits(numbers, size) for kind, numbers in self.unread.items()}
+        found: dict[str, dict[str, int]] = {}
+        for (name, value), numbers in self.facts.items():
+            if nodes := bits(numbers, size) & among:
+                found.setdefault(name, {})[value] = nodes
+        read = bits(self.with_report(), size) & among
+        for name, values in found.items():
+            kind = kind_of(name)
+            if kind is not None:
+                absent = read & ~unread.get(kind, 0)
+                for nodes in values.values():
+                    absent &= ~nodes
+                if absent:
+                    values[ABSENT] = absent
+        return found
+
+    def has_too_many_values(self, fact: str) -> bool:
+        """Return whether a fact was left out, because it tells nodes apart and not groups of them."""
+        return self._values[fact] > MOST_VALUES
+
+    def _forget(self, nodes: Collection[int]) -> None:
+        """Forget what reports said of nodes of which nobody knows which report is theirs; their rows stay."""
+
+        def kept(numbers: array[int]) -> array[int]:
+            return array("I", (number for number in numbers if number not in nodes))
+
+        self.facts = {fact: kept(numbers) for fact, numbers in self.facts.items()}
+        self.labels = {label: kept(numbers) for label, numbers in self.labels.items()}
+        self.actions = {action: left for action, numbers in self.actions.items() if (left := kept(numbers))}
+        for numbers, indices, values in self.figures.values():
+            places = [place for place, number in enumerate(numbers) if number not in nodes]
+            for column in (numbers, indices, values):
+                column[:] = array(column.typecode, (column[place] for place in places))
+
     def _add_name(self, name: str) -> int:
         number = self.number.setdefault(name, len(self.names))
         if number == len(self.names):
@@ -116,21 +162,40 @@ class NodeTable:
         for label in labels_of(summary):
             self.labels.setdefault(label, array("I")).append(number)
         for action in summary.actions:
-            key = (action.kind.value, action.where.value, action.command or action.clause)
+            text = action.command or action.clause
+            key = (action.kind.value, action.where.value, text, bool(action.command))
             self.actions.setdefault(key, array("I")).append(number)
 
     def _add_columns(self, number: int, summary: Summary) -> None:
         self.simulated += summary.simulated
+        for kind in summary.unread:
+            self.unread.setdefault(kind, array("I")).append(number)
         for name, value in summary.facts.items():
             if name != "rack":  # only the file of the racks says so
                 self._add_fact(number, name, value)
+        indices = summary.indices or range(len(summary.gpus))
         for figure, values in summary.figures.items():
-            for place, (model, measured) in enumerate(zip(summary.gpus, values, strict=False)):
+            for index, model, measured in zip(indices, summary.gpus, values, strict=False):
                 if measured is not None:
                     column = self.figures.setdefault((model, figure), (array("I"), array("I"), array("d")))
                     column[0].append(number)
-                    column[1].append(place)
+                    column[1].append(index)
                     column[2].append(measured)
+
+
+def bits(numbers: Iterable[int], size: int) -> int:
+    """Return an integer in which the bits with these numbers are set; all are below ``size``."""
+    found = bytearray(size // 8 + 1)
+    for number in numbers:
+        found[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(found, "little")
+
+
+def numbers_of(nodes: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set."""
+    for at, byte in enumerate(nodes.to_bytes(nodes.bit_length() // 8 + 1, "little")):
+        if byte:
+            yield from (at * 8 + bit for bit in range(8) if byte >> bit & 1)
 
 
 def labels_of(summary: Summary) -> tuple[str, ...]:

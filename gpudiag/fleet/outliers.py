@@ -1,8 +1,8 @@
 """Finds figures that are far from those of other GPUs of the same model.
 
 The deviation is measured by the median and the median absolute deviation (MAD), which a few odd GPUs do not change. Two
-halves of a fleet are no outliers: the MAD is then large. How far healthy GPUs are away grows with their number, and so
-does the limit.
+groups of GPUs are no outliers, and nobody can say which of them is right. How far healthy GPUs are away grows with
+their number, and so does the limit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from gpudiag.model.fleet import Outlier
 LEAST_NODES = 8
 LEAST_PART = 0.10
 """A figure that is less far away is no outlier, as a part of the median: as :data:`gpudiag.probes.under_load.FLOOR`."""
+MOST_PART = 0.25
+"""Where a larger part of the GPUs is far away, these are a group of their own."""
 MOST = 1000
 """The most outliers of a report."""
 _ABOVE = 2.0
@@ -32,23 +34,32 @@ _OF_COUNT = 1.0
 """The least standard deviation of a count on its scale: a factor of two."""
 
 
-def outliers(table: NodeTable) -> tuple[Outlier, ...]:
-    """Return GPUs with figures that are far from those of other GPUs of their model, the farthest first.
+def outliers(table: NodeTable) -> tuple[tuple[Outlier, ...], tuple[str, ...]]:
+    """Return GPUs with figures that are far from those of other GPUs of their model, the farthest first, and a sentence
+    for each figure in which so many are that none is called odd.
 
     A GPU that is odd in several figures is there once. At least 8 nodes with the model are needed.
     """
     by_gpu: dict[tuple[int, int], list[Outlier]] = {}
-    for (model, figure), (numbers, places, values) in table.figures.items():
+    groups = []
+    for (model, figure), (numbers, indices, values) in table.figures.items():
         if len(set(numbers)) < LEAST_NODES:
             continue
-        for index, z, median in _odd(figure, values):
-            place = numbers[index], places[index]
-            outlier = Outlier(
-                table.names[place[0]], place[1], model, figure, values[index], median, round(z, 1), len(values)
+        odd = list(_odd(figure, values))
+        if len(odd) > MOST_PART * len(values):
+            groups.append(
+                f"{figure} of {model}: {len(odd):,} of {len(values):,} GPUs are far from the median, too many to call "
+                "them odd"
             )
-            by_gpu.setdefault(place, []).append(outlier)
+            continue
+        for place, z, median in odd:
+            gpu = numbers[place], indices[place]
+            outlier = Outlier(
+                table.names[gpu[0]], gpu[1], model, figure, values[place], median, round(z, 1), len(values)
+            )
+            by_gpu.setdefault(gpu, []).append(outlier)
     found = [_together(sorted(of_gpu, key=lambda one: -abs(one.z))) for of_gpu in by_gpu.values()]
-    return tuple(sorted(found, key=lambda one: (-abs(one.z), one.node, one.gpu))[:MOST])
+    return tuple(sorted(found, key=lambda one: (-abs(one.z), one.node, one.gpu))[:MOST]), tuple(groups)
 
 
 def _together(found: Sequence[Outlier]) -> Outlier:
@@ -67,7 +78,7 @@ def _together(found: Sequence[Outlier]) -> Outlier:
 
 
 def _odd(figure: str, values: array[float]) -> Iterator[tuple[int, float, float]]:
-    """Yield the index of each outlier with its modified z score and the median."""
+    """Yield the place of each outlier with its modified z score and the median."""
     is_count = figure in COUNTS.values()
     scaled = [math.log2(1 + max(0.0, value)) for value in values] if is_count else list(values)
     middle = statistics.median(scaled)
@@ -78,7 +89,7 @@ def _odd(figure: str, values: array[float]) -> Iterator[tuple[int, float, float]
     if spread <= 0:  # the median is 0, and that of the others cannot be said to be far
         return
     limit = max(3.5, math.sqrt(2 * math.log(len(values))) + _ABOVE)
-    for index, value in enumerate(scaled):
+    for place, value in enumerate(scaled):
         z = (value - middle) / spread
         if abs(z) > limit and (is_count or abs(value - middle) >= LEAST_PART * abs(middle)):
-            yield index, z, 2**middle - 1 if is_count else middle
+            yield place, z, 2**middle - 1 if is_count else middle

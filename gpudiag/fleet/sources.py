@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,17 +22,16 @@ import msgspec
 from gpudiag.errors import ReportError, UsageError, shortage
 from gpudiag.fleet.folder import PLAN, RunFolder
 from gpudiag.fleet.names import expand
-from gpudiag.fleet.summary import summaries_in, summarized
+from gpudiag.fleet.summary import answer_in, answer_with, summaries_in
 from gpudiag.model import codec
 from gpudiag.model.fleet import Answer, NoReport
-from gpudiag.model.frame import SUMMARY, WORD, CutShortError, OtherVersionError, reports_in
+from gpudiag.model.frame import WORD, CutShortError, OtherVersionError, first_frame, reports_in
 from gpudiag.model.together import Task
 from gpudiag.text import one_line
 
-_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})\s?[:\s]\s*(?=\S*" + WORD.encode() + rb" )")
-"""The name of a node before its line, as pdsh, clush and ``srun --label`` write it."""
-_SUMMARY_PREFIX = re.compile(rb"^\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}):\s.*?(?=" + SUMMARY.encode() + rb" )")
-"""The name of a node before the text that comes with its summary, as ``kubectl -o jsonpath`` is told to write it."""
+_NAMED = re.compile(rb"\s*([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})(?:\s?:(?:\s.*)?|\s)\s*", re.DOTALL)
+"""The name of a node before its report, as pdsh, clush, ``srun --label`` and ``kubectl -o jsonpath`` write it; after a
+colon there may be a text."""
 _SUFFIXES = (".json", ".json.gz")
 _MOST_WORKERS = 8
 """The most processes that read files: one collector takes in 5,000 summaries a second."""
@@ -68,18 +68,21 @@ class Source:
         )
 
 
-def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None) -> Source:
+def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None, asked: tuple[str, ...] = ()) -> Source:
     """Return what the paths hold; raises :class:`ReportError` or :class:`UsageError`.
 
-    A single folder with a plan is a run. Other folders stand for the reports in them. The name of a node is that of
-    its file, or stands before its line on standard input.
+    A single folder with a plan is a run, which has its own list of nodes. Other folders stand for the reports in them,
+    of which ``asked`` says which there must be. The name of a node is that of its file, or stands before its line on
+    standard input.
     """
     if len(paths) == 1 and (paths[0] / PLAN).is_file():
+        if asked:
+            raise UsageError(f"{paths[0]}: has a list of the nodes that were asked for: leave out --nodes.")
         return Source.of(RunFolder.open(paths[0]), racks)
     if any((path / PLAN).is_file() for path in paths):
         raise UsageError("a fleet check's folder is merged alone: give one folder, or the files in its reports/.")
     origin = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    return Source(_answers(paths), (), origin, racks=racks or {})
+    return Source(_answers(paths), asked, origin, racks=racks or {})
 
 
 def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
@@ -137,24 +140,23 @@ def _prepare() -> None:
 
 
 def _encoded_answer(path: Path) -> bytes:
-    return msgspec.json.encode(_of_file(path))
+    return codec.encoded(_of_file(path))
 
 
 def _of_file(path: Path) -> Answer:
     name = one_line(path.name.removesuffix(".gz").removesuffix(".json"))
-    try:
-        return Answer(name, summary=summarized(codec.load(path)))
-    except ReportError as error:
-        reason = NoReport.OTHER_VERSION if "schema version" in str(error) else NoReport.NOT_A_REPORT
-        return Answer(name, 1, reason, one_line(str(error)))
+    return answer_in(name, partial(codec.load, path))
 
 
 def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
     """Yield the answers in lines such as ``node7: gpudiag-report 1 ...``; other lines are passed over."""
+    is_empty = True
     for line in stream:
-        if WORD.encode() not in line and SUMMARY.encode() not in line:
+        start = first_frame(line)
+        if start is None:
             continue
-        prefix = _PREFIX.match(line) or _SUMMARY_PREFIX.match(line)
+        is_empty = False
+        prefix = _NAMED.fullmatch(line, 0, start)
         if prefix is None:
             raise ReportError(
                 "standard input: a report has no name of a node before it: expected lines such as 'node7: "
@@ -163,15 +165,15 @@ def _of_stream(stream: BinaryIO) -> Iterator[Answer]:
         name = prefix[1].decode()
         try:
             for report in reports_in(line):
-                yield Answer(name, summary=summarized(codec.decode(report, f"the report of {name}")))
+                yield answer_in(name, partial(codec.decode, report, f"the report of {name}"))
             for summary in summaries_in(line):
-                yield Answer(name, summary=summary)
+                yield answer_with(name, summary)
         except CutShortError as error:
             yield Answer(name, 1, NoReport.CUT_SHORT, str(error))
         except OtherVersionError as error:
             yield Answer(name, 1, NoReport.OTHER_VERSION, str(error))
-        except ReportError as error:
-            yield Answer(name, 1, NoReport.NOT_A_REPORT, one_line(str(error)))
+    if is_empty:
+        raise ReportError(f"standard input: has no report: expected lines such as 'node7: {WORD} 1 ...'.")
 
 
 def racks_in(path: Path | None) -> dict[str, str]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from gpudiag.errors import ReportError, ReportVersionError
 from gpudiag.fix import Role, distinct
-from gpudiag.fleet.facts import facts_of, figures_of
-from gpudiag.model.fleet import CauseSummary, Summary
+from gpudiag.fleet.facts import facts_of, figures_of, unread_in
+from gpudiag.model.fleet import Answer, CauseSummary, NoReport, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
 from gpudiag.model.report import Broken, Report, Verdict
 from gpudiag.report import labels, words
 from gpudiag.text import listed, one_line
 
-NO_MODULE = frozenset({"tensorflow_missing", "tensorflow_not_in_interpreter"})
+_NO_MODULE = frozenset({"tensorflow_missing", "tensorflow_not_in_interpreter"})
 """Causes of a node on which there is no TensorFlow to check."""
 
 
 def summarized(report: Report) -> Summary:
     """Return the summary of a report."""
-    system = report.facts.system
+    facts = facts_of(report)
     causes = labels.ranked_causes(report)
     actions = [next((action for action in cause.fix if action.role is Role.FIX), None) for cause in causes]
     return Summary(
@@ -30,7 +31,7 @@ def summarized(report: Report) -> Summary:
         level=report.level.name,
         verdict=report.verdict,
         headline=words.headline(report) or next(_failures(report), "") or _unverified(report),
-        hostname=getattr(system, "hostname", ""),
+        hostname=getattr(report.facts.system, "hostname", ""),
         simulated=report.world.simulated,
         causes=tuple(
             CauseSummary(cause.cause_id, one_line(cause.cause), cause.confidence, cause.unfit) for cause in causes
@@ -38,9 +39,35 @@ def summarized(report: Report) -> Summary:
         findings=tuple(dict.fromkeys(name for row in report.rows for name in labels.failed_names(report, row))),
         actions=distinct(action for action in actions if action is not None),
         gpus=tuple(gpu.name for gpu in report.gpus),
-        facts=facts_of(report),
+        indices=tuple(gpu.index for gpu in report.gpus),
+        facts=facts,
+        unread=unread_in(report, facts),
         figures=figures_of(report),
     )
+
+
+def answer_with(node: str, summary: Summary, attempt: int = 1, seconds: float = 0.0) -> Answer:
+    """Return the answer of a node with this summary; one without TensorFlow has no verdict."""
+    missing = next((cause for cause in summary.causes if cause.cause_id in _NO_MODULE), None)
+    if missing is not None:
+        return Answer(node, attempt, NoReport.NO_TENSORFLOW, missing.cause, seconds=seconds)
+    return Answer(node, attempt, summary=summary, seconds=seconds)
+
+
+def answer_in(node: str, read: Callable[[], Report], attempt: int = 1, seconds: float = 0.0) -> Answer:
+    """Return the answer of a node in the report that ``read`` returns; one that cannot be read costs this row alone.
+
+    ``read`` raises :class:`gpudiag.errors.ReportError`.
+    """
+    try:
+        return answer_with(node, summarized(read()), attempt, seconds)
+    except ReportVersionError as error:
+        reason, text = NoReport.OTHER_VERSION, str(error)
+    except ReportError as error:
+        reason, text = NoReport.NOT_A_REPORT, str(error)
+    except Exception as error:  # of a report that somebody made up, such as with a number of 400 digits
+        reason, text = NoReport.NOT_A_REPORT, f"gpudiag fails on this report: {type(error).__name__}: {error}"
+    return Answer(node, attempt, reason, one_line(text), seconds=seconds)
 
 
 def _unverified(report: Report) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from gpudiag.errors import ReportError
+from gpudiag.errors import ReportError, ReportVersionError
 from gpudiag.knowledge.codes import meanings
 from gpudiag.model import archive, fleet, renamed, schema_1
 from gpudiag.model.diagnosis import RootCause
-from gpudiag.model.reading import decode_hook, schema_hook
+from gpudiag.model.reading import SavedReading, decode_hook, schema_hook
 from gpudiag.model.report import SCHEMA_VERSION, Broken, Report, Row, conclude, exit_code, verdict
 from gpudiag.record import Record
 from gpudiag.text import escaped, printable
@@ -103,8 +103,8 @@ def _of_today(content: bytes) -> Report | None:
             report = msgspec.json.decode(content, type=Report, dec_hook=decode_hook)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    plain = {"rows": [{"reading": row.reading} for row in report.rows]}
-    return None if report.schema_version != SCHEMA_VERSION or _is_deep(plain) else report
+    readings = [dict(row.reading) for row in report.rows if isinstance(row.reading, SavedReading)]
+    return None if report.schema_version != SCHEMA_VERSION or _is_deep(readings) else report
 
 
 def _of_any_version(content: bytes, origin: str) -> Report:
@@ -121,7 +121,7 @@ def _of_any_version(content: bytes, origin: str) -> Report:
     if version == 1:
         plain = schema_1.upgraded(plain)
     elif version != SCHEMA_VERSION:
-        raise ReportError(
+        raise ReportVersionError(
             f"{origin}: schema version {version!r}; this gpudiag reads versions 1 and {SCHEMA_VERSION}. "
             f"Read it with the gpudiag that wrote it ({plain.get('gpudiag_version', 'version not given')})."
         )
@@ -219,11 +219,13 @@ def _is_deep(value: Any) -> bool:
     """Return True if a value has more levels than recursive functions can handle safely."""
     level = [value]
     for _ in range(_DEEPEST + 1):
-        inner: list[Any] = []
-        for item in level:
-            values = item.values() if isinstance(item, dict) else item
-            inner += [value for value in values if isinstance(value, (dict, list))]
-        level = inner
+        # One loop for a whole level: a large report has a thousand lists and objects.
+        level = [
+            inner
+            for item in level
+            for inner in (item.values() if item.__class__ is dict else item)
+            if inner.__class__ is dict or inner.__class__ is list
+        ]
         if not level:
             return False
     return True

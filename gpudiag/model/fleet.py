@@ -55,6 +55,13 @@ class NodeVerdict(str, Enum):
         return cls(verdict.value)
 
 
+class FactKind(str, Enum):
+    """Facts whose absence says something: a package is not installed, a variable is not set."""
+
+    PACKAGE = "package"
+    VARIABLE = "variable"
+
+
 class CauseSummary(Record):
     """A cause in the diagnosis of a node."""
 
@@ -86,8 +93,12 @@ class Summary(Record):
     """The first thing to do about each cause."""
     gpus: tuple[str, ...] = ()
     """The model of each GPU in scope."""
+    indices: tuple[int, ...] = ()
+    """The index of each GPU in scope, as nvidia-smi counts them."""
     facts: dict[str, str] = {}
     """What may set nodes apart: a fact's name and its value. Without what differs in every run, such as times."""
+    unread: tuple[FactKind, ...] = ()
+    """Kinds of facts that were not read, or not all kept: that one of them is not here says nothing."""
     figures: dict[str, tuple[float | None, ...]] = {}
     """For each GPU in scope, in the order of ``gpus``, what was measured under load or read from NVML."""
     together: Witness | None = None
@@ -205,12 +216,14 @@ class Separation(Record):
     """Nodes with the cause and the facts."""
     with_facts: int
     bad: int
-    """Nodes with the cause that the separations before this one had not explained."""
+    """Nodes with the cause."""
     others: int
     """Nodes without the cause, with the facts or not."""
     p: float
-    """Of Fisher's exact test, one-sided, times the number of tests (Bonferroni)."""
+    """Of Fisher's exact test, one-sided, times the number of tests (Bonferroni), among the nodes that the separations
+    of this cause before this one leave."""
     phi: float
+    """Matthews' correlation between the facts and the cause, among the same nodes as ``p``."""
     same: tuple[str, ...] = ()
     """Other facts that split the nodes in the same way, each with its value."""
     near: tuple[NearFact, ...] = ()
@@ -224,7 +237,7 @@ class Outlier(Record):
 
     node: str
     gpu: int
-    """Its place among the GPUs in scope."""
+    """Its index, as nvidia-smi counts the GPUs of the node."""
     model: str
     figure: str
     value: float
@@ -253,6 +266,14 @@ class Drift(Record):
     """Other facts in which exactly these nodes differ."""
 
 
+class ActionText(Record):
+    """A command or a sentence that says what to do, and how many nodes need it."""
+
+    text: str
+    is_command: bool
+    number: int
+
+
 class ActionSum(Record):
     """What has to be done, and the nodes that need it."""
 
@@ -260,13 +281,10 @@ class ActionSum(Record):
     """A value of :class:`gpudiag.fix.Kind`."""
     where: str
     """A value of :class:`gpudiag.fix.Where`."""
-    command: str
-    """The command, if it is the same on all of them."""
     nodes: str
     number: int
-    commands: tuple[tuple[str, int], ...] = ()
-    """If the commands differ, the most frequent ones, each with its number of nodes. What has no command has a
-    sentence."""
+    texts: tuple[ActionText, ...]
+    """The most frequent commands, or sentences of what has no command."""
 
 
 class NodeChange(Record):

@@ -23,6 +23,7 @@ _BEGIN = {
     word: re.compile(word.encode() + rb" (\d{1,6}) (?:(\d{1,10}) ([0-9a-f]{64}) ([A-Za-z0-9+/=]*))?")
     for word in (WORD, SUMMARY)
 }
+_FRAME = re.compile(rb"gpudiag-(?:report|summary) \d{1,6} (?:\d|\s?$)")
 _LARGEST = 64 << 20
 """The most bytes of a report, as :mod:`gpudiag.model.codec` has it."""
 
@@ -57,6 +58,13 @@ def reports_in(output: bytes, word: str = WORD) -> list[bytes]:
     if fault is not None and not found:
         raise fault
     return list(found)
+
+
+def first_frame(output: bytes) -> int | None:
+    """Return where the first report or summary begins in an output, whole or not; None if there is none. A text that
+    only names one has no length after its version."""
+    found = _FRAME.search(output)
+    return None if found is None else found.start()
 
 
 def _content(frame: re.Match[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudiag.fix import Action, Kind, Where, edit_note, export, note, reboot, reset_gpu, run
 from gpudiag.fleet.actions import summed
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.model.fleet import ActionSum, Answer, Summary
+from gpudiag.model.fleet import ActionSum, ActionText, Answer, Summary
 from gpudiag.model.report import Verdict
 
 
@@ -24,14 +24,17 @@ def test_a_fleet_in_which_nothing_has_to_be_done() -> None:
 
 def test_the_same_command_is_given_once_with_its_nodes() -> None:
     assert sums_of((reboot(),), (reboot("after the upgrade"),), ()) == (
-        ActionSum("reboot", "here", "sudo reboot", "n[0-1]", 2),
+        ActionSum("reboot", "here", "n[0-1]", 2, (ActionText("sudo reboot", True, 2),)),
     )
 
 
 def test_commands_that_differ_are_summed_by_kind_the_most_frequent_first() -> None:
     (found,) = sums_of((reset_gpu("0"),), (reset_gpu("3"),), (reset_gpu("3"),))
-    assert (found.kind, found.command, found.number, found.nodes) == ("reset a GPU", "", 3, "n[0-2]")
-    assert found.commands == (("sudo nvidia-smi --gpu-reset -i 3", 2), ("sudo nvidia-smi --gpu-reset -i 0", 1))
+    assert (found.kind, found.number, found.nodes) == ("reset a GPU", 3, "n[0-2]")
+    assert found.texts == (
+        ActionText("sudo nvidia-smi --gpu-reset -i 3", True, 2),
+        ActionText("sudo nvidia-smi --gpu-reset -i 0", True, 1),
+    )
 
 
 def test_a_node_counts_once_in_a_kind_and_in_each_of_several_kinds() -> None:
@@ -41,7 +44,7 @@ def test_a_node_counts_once_in_a_kind_and_in_each_of_several_kinds() -> None:
 
 def test_kinds_that_say_nothing_are_summed_by_command() -> None:
     found = sums_of((run("a"),), (run("b"),), (run("b"),))
-    assert [(one.command, one.number) for one in found] == [("b", 2), ("a", 1)]
+    assert [(one.texts[0].text, one.number) for one in found] == [("b", 2), ("a", 1)]
 
 
 def test_the_place_matters() -> None:
@@ -51,12 +54,12 @@ def test_the_place_matters() -> None:
 
 def test_what_has_no_command_has_its_sentence() -> None:
     found = sums_of((note("Replace the card.", kind=Kind.REPLACE_HARDWARE),), (edit_note("Ask for memory growth."),))
-    assert {(one.kind, one.command) for one in found} == {
-        ("replace hardware", "Replace the card."),
-        ("edit the program", "Ask for memory growth."),
+    assert {(one.kind, *one.texts) for one in found} == {
+        ("replace hardware", ActionText("Replace the card.", False, 1)),
+        ("edit the program", ActionText("Ask for memory growth.", False, 1)),
     }
 
 
 def test_an_action_that_changes_variables_is_summed_too() -> None:
     (found,) = sums_of((export("CUDA_VISIBLE_DEVICES", "0"),), (export("CUDA_VISIBLE_DEVICES", "0"),))
-    assert (found.kind, found.command, found.number) == ("set a variable", "export CUDA_VISIBLE_DEVICES=0", 2)
+    assert (found.kind, found.texts) == ("set a variable", (ActionText("export CUDA_VISIBLE_DEVICES=0", True, 2),))

@@ -24,7 +24,7 @@ def test_a_merge_writes_each_format_and_is_judged_by_expectations(gpudiag: Any) 
     assert (met.returncode, met.stdout.splitlines()[-1]) == (0, "3 nodes · 1 NOT VERIFIED · 2 PASS · exit 0"), (
         met.stderr
     )
-    assert "met    pass: 66.6 % (2 of 3 nodes), expected >=60%" in met.stdout
+    assert "met    pass: 66.66 % (2 of 3 nodes), expected >=60%" in met.stdout
     assert [line.rpartition(" ")[2] for line in met.stderr.splitlines()] == names
     assert "n3,,NOT VERIFIED,,mask_" in (gpudiag.folder / "fleet.csv").read_text()
     assert json.loads((gpudiag.folder / "fleet.json").read_text())["counts"] == {"NOT VERIFIED": 1, "PASS": 2}

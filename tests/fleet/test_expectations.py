@@ -59,6 +59,13 @@ def test_an_expectation_is_met_or_not(text: str, is_met: bool, tmp_path: Path) -
     assert report.exit_code == 1 or is_met
 
 
+def test_a_share_is_compared_exactly(tmp_path: Path) -> None:
+    for text, passing in (('pass = ">=98.1%"', 981), ('pass = "==70.7%"', 707), ('pass = ">99.9%,<100%"', 1999)):
+        of = 2000 if passing > 1000 else 1000
+        report = merged_fleet(*nodes(passing, of - passing), expected=expected(text, tmp_path))
+        assert len(report.met) == 1, report.unmet
+
+
 @pytest.mark.parametrize(
     ("answers", "text", "options", "status"),
     [
@@ -82,7 +89,7 @@ def test_the_exit_status_by_expectations(
 
 def test_a_share_just_below_a_bound_is_not_shown_as_that_bound(tmp_path: Path) -> None:
     report = merged_fleet(*nodes(9799, 201), expected=expected('pass = ">=98%"', tmp_path))
-    assert report.unmet == ("pass: 97.9 % (9,799 of 10,000 nodes), expected >=98%",)
+    assert report.unmet == ("pass: 97.99 % (9,799 of 10,000 nodes), expected >=98%",)
 
 
 def test_facts_that_differ_are_named_with_the_nodes_that_have_them(tmp_path: Path) -> None:
@@ -136,6 +143,9 @@ def test_every_format_shows_what_is_unmet(format_: str, tmp_path: Path) -> None:
         ('[fleet]\npass = "98%"', "'98%' is not >=, >, ==, <= or < and a number"),
         ('[fleet]\npass = ">=101%"', "no share is above 100%"),
         ('[fleet]\npass = ">=90%,<=80%"', "no number is within these bounds"),
+        ('[fleet]\npass = ">90%,<=90%"', "no number is within these bounds"),
+        ('[fleet]\nfail = ">2,<3"', "no number is within these bounds"),
+        ('[fleet]\nfail = "==2.5"', "no number is within these bounds"),
         ('[fleet]\nfail = "<0"', "no number is below 0"),
         ('[fleet]\noutliers = "<=1%"', "a share of this is not counted"),
         ("[fleet]\nsame = 'driver'", "'same' must be a list of facts"),

@@ -21,8 +21,9 @@ from gpudiag.fleet.facts import (
     TEMPERATURE,
     facts_of,
     figures_of,
+    kind_of,
     order,
-    tells_by_absence,
+    unread_in,
 )
 from gpudiag.fleet.summary import summarized
 from gpudiag.model import codec
@@ -41,6 +42,7 @@ from gpudiag.model.facts import (
     TensorflowFacts,
     Unknown,
 )
+from gpudiag.model.fleet import FactKind
 from gpudiag.model.report import Report
 from reports import GPUS
 
@@ -259,5 +261,17 @@ def test_a_run_under_load_has_rates_and_temperatures() -> None:
 def test_the_order_is_that_of_interest() -> None:
     names = ["NCCL_DEBUG", "package numpy", "ECC", "kernel", "driver"]
     assert sorted(names, key=order) == ["driver", "kernel", "ECC", "package numpy", "NCCL_DEBUG"]
-    assert [tells_by_absence(name) for name in names] == [True, True, False, False, False]
-    assert not tells_by_absence("BIOS")
+    assert [kind_of(name) for name in names] == [FactKind.VARIABLE, FactKind.PACKAGE, None, None, None]
+    assert kind_of("BIOS") is None
+
+
+def test_kinds_of_facts_that_were_not_read_are_named() -> None:
+    def unread(**families: object) -> tuple[FactKind, ...]:
+        return summarized(report_with(**families)).unread
+
+    assert unread() == ()
+    assert unread(environment=Unknown("timed out")) == (FactKind.VARIABLE,)
+    assert unread(tensorflow=Unknown("timed out")) == (FactKind.PACKAGE,)
+    many = EnvironmentFacts({f"NCCL_{number}": "1" for number in range(300)})
+    assert unread(environment=many) == (FactKind.PACKAGE, FactKind.VARIABLE)
+    assert unread_in(report_with(), {}) == ()

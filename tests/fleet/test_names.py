@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from gpudiag.errors import UsageError
-from gpudiag.fleet.names import expand, fold, is_name
+from gpudiag.fleet.names import expand, fold, hostlist, is_name
 
 
 def test_lists_are_expanded_in_order_and_each_name_once() -> None:
@@ -47,6 +49,31 @@ def test_names_are_folded_and_what_is_none_stays_readable() -> None:
     names = [f"gpu{number:05}" for number in range(10_000)]
     assert fold(names) == "gpu[00000-09999]"
     assert expand((fold(names),)) == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "folded", "for_slurm"),
+    [
+        (["r1n1", "r1n2", "r2n1", "r2n2", "r3n1"], "r[1-2]n[1-2],r3n1", "r1n[1-2],r2n[1-2],r3n1"),
+        (["10.0.0.7", "10.0.0.8", "10.0.1.7", "10.0.1.8"], "10.0.[0-1].[7-8]", "10.0.0.[7-8],10.0.1.[7-8]"),
+        (["n1.c2.org", "n2.c2.org", "login"], "login,n[1-2].c2.org", "login,n1.c2.org,n2.c2.org"),
+        (["n08", "n09", "n10", "n1", "n2"], "n[1-2,08-10]", "n[1-2,08-10]"),
+    ],
+)
+def test_the_last_two_numbers_of_names_are_folded_and_for_slurm_the_last(
+    names: list[str], folded: str, for_slurm: str
+) -> None:
+    assert (fold(names), hostlist(names)) == (folded, for_slurm)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_clustershell_reads_what_is_folded(seed: int) -> None:
+    chance = random.Random(seed)
+    parts = ["n", "r", "-", "1", "2", "0", "9", "10", "x."]
+    words = {"".join(chance.choices(parts, k=chance.randint(1, 6))) for _ in range(200)}
+    names = sorted(filter(is_name, words))
+    assert sorted(expand((fold(names),))) == names
+    assert sorted(expand((hostlist(names),))) == names
 
 
 @pytest.mark.parametrize("name", ["n1", "node-7.rack_2.example.org", "10.0.0.7", "_x"])

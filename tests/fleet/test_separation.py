@@ -9,12 +9,13 @@ from math import comb, sqrt
 
 import pytest
 from fleets import answer
+from msgspec.structs import replace
 
 from fleet_scale import PLANTED, Fleet
-from gpudiag.fleet.nodes import MOST_VALUES, NodeTable
-from gpudiag.fleet.separation import bits, fisher, phi, separations
+from gpudiag.fleet.nodes import MOST_VALUES, NodeTable, bits
+from gpudiag.fleet.separation import fisher, phi, separations
 from gpudiag.model.diagnosis import Confidence
-from gpudiag.model.fleet import Answer, CauseSummary, NoReport, Separation, Summary
+from gpudiag.model.fleet import Answer, CauseSummary, FactKind, NoReport, Separation, Summary
 from gpudiag.model.report import Verdict
 
 
@@ -142,10 +143,30 @@ def test_after_the_best_fact_the_rest_is_asked_again() -> None:
     answers += [node(f"a{number}", {"driver": "b", "kernel": "1"}, "broken") for number in range(20)]
     answers += [node(f"b{number}", {"driver": "a", "kernel": "2"}, "broken") for number in range(10)]
     found = separations(table_of(answers))
-    assert [(one.facts, one.bad_with, one.bad) for one in found] == [
-        ((("kernel", "2"),), 10, 10),
-        ((("driver", "b"),), 20, 30),
+    assert [(one.facts, one.bad_with, one.bad, one.others) for one in found] == [
+        ((("kernel", "2"),), 10, 30, 200),
+        ((("driver", "b"),), 20, 30, 200),
     ]
+
+
+def test_counts_are_of_all_nodes_and_not_of_those_that_an_earlier_separation_leaves() -> None:
+    answers = [node(f"good{number}", {"driver": "a", "kernel": "1"}) for number in range(200)]
+    answers += [node(f"a{number}", {"driver": "b", "kernel": "1"}, "broken") for number in range(20)]
+    answers += [node(f"c{number}", {"driver": "b", "kernel": "2"}, "broken") for number in range(5)]
+    answers += [node(f"b{number}", {"driver": "a", "kernel": "2"}, "broken") for number in range(10)]
+    counts = {one.facts[0]: (one.bad_with, one.with_facts, one.bad) for one in separations(table_of(answers))}
+    assert counts == {("driver", "b"): (25, 25, 35), ("kernel", "2"): (15, 15, 35)}
+
+
+def test_a_node_of_which_the_variables_are_not_known_does_not_lack_one() -> None:
+    def unread(one: Answer) -> Answer:
+        assert one.summary is not None
+        return replace(one, summary=replace(one.summary, unread=(FactKind.VARIABLE,)))
+
+    answers = [node(f"good{number}", {"driver": "a", "NCCL_IB_HCA": "mlx5"}) for number in range(40)]
+    bad = [node(f"bad{number}", {"driver": "a"}, "broken") for number in range(10)]
+    assert separations(table_of([*answers, *map(unread, bad)])) == ()
+    assert [one.facts for one in separations(table_of([*answers, *bad]))] == [(("NCCL_IB_HCA", "(none seen)"),)]
 
 
 def test_two_bad_nodes_and_a_fleet_that_is_bad_as_a_whole_have_nothing_that_sets_them_apart() -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from fleets import healthy, unfit
+from fleets import answer, framed, healthy, unfit
+from msgspec.structs import replace
 
+from examples.facts import example_gpu, example_with_gpus
+from gpudiag.errors import ReportError
 from gpudiag.fleet import sources
+from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.sources import Source
 from gpudiag.model.codec import encoded
-from gpudiag.model.fleet import Answer, NoReport
+from gpudiag.model.facts import NvmlFacts
+from gpudiag.model.fleet import Answer, NodeVerdict, NoReport
+from gpudiag.model.report import conclude
 
 pytestmark = pytest.mark.starts
 
@@ -26,6 +36,59 @@ def folder_of(path: Path, number: int) -> Path:
     (path / "again").mkdir()
     (path / "again/n8.json").write_bytes(good)
     return path
+
+
+def of_lines(monkeypatch: pytest.MonkeyPatch, text: str) -> list[Answer]:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(text.encode())))
+    return read(Path("-"))
+
+
+@pytest.mark.parametrize("before", ["n7: ", "n7:", "n7 ", "n7 : ", "  n7: a banner: ", "n7: FAIL mask_hides_all: "])
+def test_the_name_of_a_node_stands_before_its_line(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"n8: a log that names gpudiag-report 1 of 2\nmotd\n{before}{framed(healthy())}"
+    (found,) = of_lines(monkeypatch, text)
+    assert (found.node, found.reason) == ("n7", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (framed(healthy()), "has no name of a node before it"),
+        (f"-x: {framed(healthy())}", "has no name of a node before it"),
+        ("", "has no report"),
+        ("n7: gpudiag-report 1 of them was lost\n", "has no report"),
+    ],
+)
+def test_lines_of_which_nothing_can_be_merged_are_refused(
+    text: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ReportError, match=f"standard input: .*{fault}"):
+        of_lines(monkeypatch, text)
+
+
+def test_a_made_up_report_costs_its_own_row_alone(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_bytes(encoded(healthy()))
+    device = example_gpu(0)
+    facts = example_with_gpus(2, nvml=NvmlFacts(None, "535", "12.2", (device,)))
+    content = encoded(conclude(replace(healthy(), facts=facts)))
+    number = f'"memory_total_bytes":{device.memory_total_bytes}'.encode()
+    assert number in content
+    (tmp_path / "huge.json").write_bytes(content.replace(number, b'"memory_total_bytes":1' + 400 * b"0"))
+    found = {answer.node: answer for answer in read(tmp_path)}
+    assert {node: answer.reason for node, answer in found.items()} == {
+        "good": None,
+        "huge": NoReport.NOT_A_REPORT,
+    }
+    assert found["huge"].last_line.startswith("gpudiag fails on this report: OverflowError: ")
+
+
+def test_what_nobody_knows_of_a_node_with_two_reports_is_forgotten() -> None:
+    once = answer("n1", unfit())
+    twice = Answer("n1", 1, NoReport.DUPLICATE, "two reports are called n1")
+    table = NodeTable.of(Source([answer("n0", healthy()), once, twice], (), "here"))
+    assert [row.verdict for row in table.rows()] == [NodeVerdict.PASS, NodeVerdict.NO_REPORT]
+    assert 1 not in {number for numbers in table.facts.values() for number in numbers}
+    assert not any(table.labels.values())
 
 
 def several_processors(monkeypatch: pytest.MonkeyPatch) -> None:

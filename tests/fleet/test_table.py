@@ -50,7 +50,7 @@ def test_it_has_drift_odd_figures_and_changes() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("report", [small_fleet(), hostile_fleet()], ids=["small", "hostile"])
 def test_no_line_is_wider_than_the_terminal(report: FleetReport, width: int) -> None:
-    commands = {one_line(line) for asked in report.actions for line in (asked.command, *dict(asked.commands))}
+    commands = {one_line(text.text) for asked in report.actions for text in asked.texts}
     too_wide = [line for line in lines(report, width) if cell_len(line) > width and line.strip() not in commands]
     assert too_wide == []
 

@@ -257,16 +257,11 @@ def status(report: FleetReport) -> str:
     return "fail" if report.unmet else STATUSES[worst]
 
 
-def commands(asked: ActionSum) -> list[tuple[str, bool, str]]:
-    """Return what is to be done: a command, or a sentence; whether it is a command; and for how many nodes, if they
-    differ."""
-    each = asked.commands or ((asked.command, 0),)
+def texts(asked: ActionSum) -> list[tuple[str, bool, str]]:
+    """Return what is to be done: a command or a sentence, whether it is a command, and for how many nodes, if not for
+    all of them."""
     return [
-        (line, not _is_sentence(line), counted(number, "node", ",") if number else "")
-        for command, number in each
-        if (line := one_line(command))
+        (line, text.is_command, counted(text.number, "node", ",") if text.number < asked.number else "")
+        for text in asked.texts
+        if (line := one_line(text.text))
     ]
-
-
-def _is_sentence(text: str) -> bool:
-    return text[:1].isupper() and text.endswith(".")

@@ -108,7 +108,7 @@ def _actions(report: FleetReport) -> Iterator[str]:
         yield "## To do"
         yield "\n".join(
             f"- {_text(words.action(asked))}: {counted(asked.number, 'node', ',')}, {_nodes(asked.nodes)}"
-            + "".join(f"\n  - {_command(*line)}" for line in words.commands(asked))
+            + "".join(f"\n  - {_command(*line)}" for line in words.texts(asked))
             for asked in report.actions[:_MOST]
         )
 

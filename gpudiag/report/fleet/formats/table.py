@@ -195,7 +195,7 @@ def _actions(page: Page, report: FleetReport) -> None:
         page.add(f"and {len(report.actions) - len(shown):,} more kinds: {_REST}", "dim", lead=_INDENT)
     for asked in reversed(shown):
         _names(page, f"{words.action(asked)} ({counted(asked.number, 'node', ',')})", asked.nodes, _INDENT)
-        for line, is_command, nodes in words.commands(asked):
+        for line, is_command, nodes in words.texts(asked):
             page.add(line, "bold" if is_command else "", lead=_INDENT * 2, whole=is_command)
             if nodes:
                 page.add(f"on {nodes}", "dim", lead=_INDENT * 3)
