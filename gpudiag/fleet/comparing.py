@@ -63,7 +63,7 @@ def _is_worse(before: NodeRow | None, after: NodeRow | None) -> bool:
 def _words(row: NodeRow | None) -> str:
     if row is None:
         return "not asked"
-    return f"{row.verdict.value} {row.label}".rstrip()
+    return row.verdict.value if row.label == row.verdict.value.lower() else f"{row.verdict.value} {row.label}".rstrip()
 
 
 def figure_changes(old: NodeTable, new: NodeTable) -> tuple[FigureChange, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Mapping
 
 import pytest
@@ -11,8 +12,9 @@ from fleets import answer, healthy, unfit
 from gpudiag.fleet.comparing import changes, fact_changes, figure_changes
 from gpudiag.fleet.facts import COUNTS, TEMPERATURE
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.model.fleet import Answer, FactChange, FigureChange, NoReport, Summary
+from gpudiag.model.fleet import Answer, FactChange, FactKind, FigureChange, NoReport, Summary
 from gpudiag.model.report import Report, Verdict
+from reports import report
 
 Figures = dict[str, tuple[float | None, ...]]
 
@@ -49,6 +51,7 @@ def noisy(number: int, factor: float, figure: str = "float16 product", seed: int
         (healthy(), NoReport.LOST, ("PASS", "NO REPORT lost"), True),
         (NoReport.LOST, NoReport.TIMED_OUT, ("NO REPORT lost", "NO REPORT timed out"), False),
         (NoReport.LOST, healthy(), ("NO REPORT lost", "PASS"), False),
+        (NoReport.LOST, report(), ("NO REPORT lost", "NOT VERIFIED"), False),
     ],
 )
 def test_a_node_of_which_less_is_good_or_known_got_worse(
@@ -127,3 +130,13 @@ def test_a_variable_that_was_set_everywhere_is_a_change_and_a_driver_that_nobody
 def test_what_changed_on_one_node_alone_is_no_change_of_the_fleet() -> None:
     before = {f"n{node}": {"driver": "a"} for node in range(10)}
     assert fact_changes(table_of(before), table_of(before | {"n1": {"driver": "b"}})) == ()
+
+
+def test_a_variable_that_is_set_since_is_a_change_unless_it_was_not_read_before() -> None:
+    old, new = {f"n{node}": {"driver": "a"} for node in range(9)}, {}
+    new = {node: {**facts, "NCCL_DEBUG": "INFO"} for node, facts in old.items()}
+    (found,) = fact_changes(table_of(old), table_of(new))
+    assert found == FactChange("NCCL_DEBUG", "(none seen)", "INFO", 9, 9, "", 0)
+    unread = table_of(old)
+    unread.unread[FactKind.VARIABLE] = array("I", range(9))
+    assert fact_changes(unread, table_of(new)) == ()

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpudiag.fleet.drift import MOST, drift, numbers_of
+from gpudiag.fleet.drift import MOST, drift
 from gpudiag.fleet.merge import merged
-from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.nodes import NodeTable, numbers_of
 from gpudiag.fleet.sources import Source
-from gpudiag.model.fleet import Answer, Drift, Summary
+from gpudiag.model.fleet import Answer, Drift, FactKind, Summary
 from gpudiag.model.report import Verdict
 
 
-def drift_of(*facts: Mapping[str, str]) -> tuple[Drift, ...]:
-    """Return the drift of nodes n0, n1 ... with these facts."""
+def drift_of(*facts: Mapping[str, str], unread: tuple[int, ...] = ()) -> tuple[Drift, ...]:
+    """Return the drift of nodes n0, n1 ... with these facts; of those that are ``unread``, no variable was read."""
     table = NodeTable()
     for number, of_node in enumerate(facts):
-        summary = Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "", facts=dict(of_node))
+        kinds = (FactKind.VARIABLE,) if number in unread else ()
+        summary = Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "", facts=dict(of_node), unread=kinds)
         table.add(Answer(f"n{number}", summary=summary))
     return drift(table)
+
+
+def test_only_a_node_whose_variables_were_read_lacks_one() -> None:
+    facts = [{"driver": "a", "NCCL_DEBUG": "INFO"}] * 8 + [{"driver": "a"}] * 2
+    assert drift_of(*facts) == (Drift("NCCL_DEBUG", "INFO", 8, (("(none seen)", "n[8-9]", 2),)),)
+    assert drift_of(*facts, unread=(9,)) == (Drift("NCCL_DEBUG", "INFO", 8, (("(none seen)", "n8", 1),)),)
+    assert drift_of(*facts, unread=(8, 9)) == ()
 
 
 def test_a_fleet_that_agrees_has_no_drift() -> None:

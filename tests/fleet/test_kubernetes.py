@@ -37,7 +37,7 @@ from gpudiag.fleet.engines import kubernetes as engine
 from gpudiag.fleet.kubernetes import manifests, node_label
 from gpudiag.fleet.summary import summaries_in, summarized
 from gpudiag.model import codec
-from gpudiag.model.fleet import EngineOptions, FleetReport, NodeRow, NoReport
+from gpudiag.model.fleet import EngineOptions, FactKind, FleetReport, NodeRow, NoReport
 from gpudiag.model.frame import framed
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -555,6 +555,7 @@ def test_a_digest_leaves_out_what_it_has_no_room_for(monkeypatch: pytest.MonkeyP
     assert len(line.encode()) <= MOST
     (summary,) = summaries_in(line.encode())
     assert summary.facts == {}
+    assert set(summary.unread) == set(FactKind)
     assert summary.causes
 
 
