@@ -65,7 +65,7 @@ def merged(
         fact_changes=() if before is None else comparing.fact_changes(before, table),
         figure_changes=() if before is None else comparing.figure_changes(before, table),
         racks=dict(source.racks),
-        simulated=table.simulated,
+        simulated=sum(row.simulated for row in rows),
         together=trained,
     )
     report = msgspec.structs.replace(report, notes=(*groups_of_gpus, *_notes(report)))

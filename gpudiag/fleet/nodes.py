@@ -44,8 +44,6 @@ class NodeTable:
         """The numbers of the nodes for which something has to be done: by the kind of the action, the place where it is
         done, its command or, if it has none, its sentence, and whether that is a command. A node may be there several
         times."""
-        self.simulated = 0
-        """How many nodes have simulated GPUs."""
         self._values: Counter[str] = Counter()
         """The number of values of each fact; more than :data:`MOST_VALUES` if it was left out."""
         self.witnesses: dict[str, Witness] = {}
@@ -167,7 +165,6 @@ class NodeTable:
             self.actions.setdefault(key, array("I")).append(number)
 
     def _add_columns(self, number: int, summary: Summary) -> None:
-        self.simulated += summary.simulated
         for kind in summary.unread:
             self.unread.setdefault(kind, array("I")).append(number)
         for name, value in summary.facts.items():

@@ -9,6 +9,7 @@ import msgspec
 from gpudiag.errors import ReportError, ReportVersionError
 from gpudiag.fix import Role, distinct
 from gpudiag.fleet.facts import facts_of, figures_of, unread_in
+from gpudiag.model.codec import encoded
 from gpudiag.model.fleet import Answer, CauseSummary, NoReport, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
 from gpudiag.model.report import Broken, Report, Verdict
@@ -46,6 +47,10 @@ def summarized(report: Report) -> Summary:
     )
 
 
+MOST = 128 << 10
+"""The most bytes of a summary; one of eight GPUs under load has about 3 kB."""
+
+
 def answer_with(node: str, summary: Summary, attempt: int = 1, seconds: float = 0.0) -> Answer:
     """Return the answer of a node with this summary; one without TensorFlow has no verdict."""
     missing = next((cause for cause in summary.causes if cause.cause_id in _NO_MODULE), None)
@@ -60,7 +65,7 @@ def answer_in(node: str, read: Callable[[], Report], attempt: int = 1, seconds: 
     ``read`` raises :class:`gpudiag.errors.ReportError`.
     """
     try:
-        return answer_with(node, summarized(read()), attempt, seconds)
+        return answer_with(node, decoded(encoded(summarized(read()))), attempt, seconds)
     except ReportVersionError as error:
         reason, text = NoReport.OTHER_VERSION, str(error)
     except ReportError as error:
@@ -88,9 +93,22 @@ def summaries_in(output: bytes) -> list[Summary]:
     Raises :class:`gpudiag.model.frame.CutShortError` or :class:`gpudiag.model.frame.OtherVersionError`.
     """
     try:
-        return [msgspec.json.decode(json, type=Summary) for json in reports_in(output, SUMMARY)]
+        return [decoded(json) for json in reports_in(output, SUMMARY)]
+    except ReportError as error:
+        raise OtherVersionError(str(error)) from None
+
+
+def decoded(json: bytes) -> Summary:
+    """Return a summary whose values are within their bounds, so that nothing which is counted later can fail on it.
+
+    Raises :class:`gpudiag.errors.ReportError`.
+    """
+    if len(json) > MOST:
+        raise ReportError(f"its summary has {len(json):,} bytes; {MOST:,} are the most.")
+    try:
+        return msgspec.json.decode(json, type=Summary)
     except msgspec.MsgspecError as error:
-        raise OtherVersionError(f"its summary is not one that this gpudiag reads: {error}") from None
+        raise ReportError(f"its summary is not one that this gpudiag reads: {error}") from None
 
 
 def _failures(report: Report) -> Iterator[str]:

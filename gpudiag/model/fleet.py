@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
+
+import msgspec
 
 from gpudiag.fix import Action
 from gpudiag.model.diagnosis import Confidence
@@ -55,6 +58,11 @@ class NodeVerdict(str, Enum):
         return cls(verdict.value)
 
 
+Index = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+Measured = Annotated[float, msgspec.Meta(ge=-1e30, le=1e30)]
+"""What a GPU can have: whatever a report says, nothing overflows that is counted with it."""
+
+
 class FactKind(str, Enum):
     """Facts whose absence says something: a package is not installed, a variable is not set."""
 
@@ -93,13 +101,13 @@ class Summary(Record):
     """The first thing to do about each cause."""
     gpus: tuple[str, ...] = ()
     """The model of each GPU in scope."""
-    indices: tuple[int, ...] = ()
+    indices: tuple[Index, ...] = ()
     """The index of each GPU in scope, as nvidia-smi counts them."""
     facts: dict[str, str] = {}
     """What may set nodes apart: a fact's name and its value. Without what differs in every run, such as times."""
     unread: tuple[FactKind, ...] = ()
     """Kinds of facts that were not read, or not all kept: that one of them is not here says nothing."""
-    figures: dict[str, tuple[float | None, ...]] = {}
+    figures: dict[str, tuple[Measured | None, ...]] = {}
     """For each GPU in scope, in the order of ``gpus``, what was measured under load or read from NVML."""
     together: Witness | None = None
     """What the node saw of the others, if the nodes trained together."""

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from fleets import answer, framed, healthy, unfit
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from examples.facts import example_gpu, example_with_gpus
@@ -18,6 +19,8 @@ from gpudiag.errors import ReportError
 from gpudiag.fleet import sources
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
+from gpudiag.fleet.summary import summarized
+from gpudiag.model import frame
 from gpudiag.model.codec import encoded
 from gpudiag.model.facts import NvmlFacts
 from gpudiag.model.fleet import Answer, NodeVerdict, NoReport
@@ -80,6 +83,24 @@ def test_a_made_up_report_costs_its_own_row_alone(tmp_path: Path) -> None:
         "huge": NoReport.NOT_A_REPORT,
     }
     assert found["huge"].last_line.startswith("gpudiag fails on this report: OverflowError: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("indices", [-1]),
+        ("indices", [1 << 40]),
+        ("figures", {"memory": [1e300]}),
+        ("facts", {f"fact {number}": "x" * 80 for number in range(2000)}),
+    ],
+)
+def test_a_made_up_summary_costs_its_own_row_alone(field: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = to_builtins(summarized(healthy())) | {field: value}
+    lines = [frame.framed(encoded(one), frame.SUMMARY) for one in (summary, summarized(healthy()))]
+    bad, good = of_lines(monkeypatch, "".join(f"n{number}: {line}" for number, line in enumerate(lines)))
+    assert (bad.node, bad.reason) == ("n0", NoReport.OTHER_VERSION)
+    assert "its summary " in bad.last_line
+    assert (good.node, good.reason) == ("n1", None)
 
 
 def test_what_nobody_knows_of_a_node_with_two_reports_is_forgotten() -> None:
