@@ -192,5 +192,8 @@ def racks_in(path: Path | None) -> dict[str, str]:
         rack, colon, nodes = text.partition(":")
         if not colon or not rack.strip():
             raise UsageError(f"{path}: line {number} is not 'RACK: NODES', such as 'r1: n[1-18]': {one_line(line)!r}.")
-        found |= dict.fromkeys(expand(nodes.split()), one_line(rack))
+        names = expand(nodes.split())
+        if twice := next((name for name in names if name in found), ""):
+            raise UsageError(f"{path}: line {number} puts {twice} into a second rack; the first is {found[twice]}.")
+        found |= dict.fromkeys(names, one_line(rack))
     return found

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from examples.facts import example_gpu, example_with_gpus
-from gpudiag.errors import ReportError
+from gpudiag.errors import ReportError, UsageError
 from gpudiag.fleet import sources
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
@@ -148,3 +148,16 @@ def test_a_process_that_is_killed_costs_no_report(tmp_path: Path, monkeypatch: p
     found = read(folder)
     assert len(found) == 251
     assert len({answer.node for answer in found}) == 250
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("r1: n[1-3]\nr2: n[3-5]\n", "line 2 puts n3 into a second rack; the first is r1"),
+        ("r1 n1\n", "line 1 is not 'RACK: NODES'"),
+    ],
+)
+def test_a_file_of_racks_that_says_two_things_is_refused(text: str, fault: str, tmp_path: Path) -> None:
+    (tmp_path / "racks").write_text("# racks\n\n" + text)
+    with pytest.raises(UsageError, match=fault.replace("line 2", "line 4").replace("line 1", "line 3")):
+        sources.racks_in(tmp_path / "racks")
