@@ -16,7 +16,7 @@ from gpudiag.cli.help import CHECK_ARGUMENTS, CheckCommand, Command, CommandGrou
 from gpudiag.cli.options import ProgressOption, debug_option
 from gpudiag.errors import OutputError, UsageError
 from gpudiag.option import option
-from gpudiag.report.fleet import FORMATS
+from gpudiag.report.fleet import FORMATS, is_report
 from gpudiag.text import put, say
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ def check(
 
     reserve(rendering.output)
     arguments: tuple[str, ...] = context.meta[CHECK_ARGUMENTS]
+    _refuse_unknown(context, arguments)
+    _refuse_of_other_engines(asking)
     if asking.resume is not None and (nodes or arguments or asking.folder):
         raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
     folder = asking.resume or asking.folder
@@ -210,7 +212,7 @@ def check(
     options = EngineOptions(
         asking.engine_option, asking.jobid, asking.gpus, hosts, asking.address, asking.image, manifest
     )
-    report, number = checking.run(
+    report = checking.run(
         checking.Request(
             nodes,
             arguments,
@@ -231,7 +233,7 @@ def check(
         (lambda text: None) if progress.quiet else say,
     )
     _deliver(report, rendering)
-    return report.exit_code if number is None else 128 + number
+    return report.exit_code
 
 
 @fleet.command(cls=Command)
@@ -265,6 +267,35 @@ def merge(
     )
     _deliver(report, rendering)
     return report.exit_code
+
+
+def _refuse_unknown(context: click.Context, arguments: tuple[str, ...]) -> None:
+    """Raise :class:`click.UsageError` for an option that a check does not have; values are read on the nodes."""
+    from gpudiag.cli.check import check as check_command
+
+    of_check = click.Context(check_command, info_name="gpudiag check", color=context.color)
+    check_command.make_parser(of_check).parse_args(list(arguments))
+
+
+_ENGINES_OF = {
+    "jobid": ("slurm",),
+    "gpus": ("kubernetes", "slurm"),
+    "hosts": ("ssh",),
+    "address": ("dask",),
+    "image": ("kubernetes",),
+    "manifest": ("kubernetes",),
+    "engine_option": ("kubernetes", "slurm", "ssh"),
+}
+"""The engines that take an option; others would leave it out without a word."""
+
+
+def _refuse_of_other_engines(asking: Asking) -> None:
+    for name, engines in _ENGINES_OF.items():
+        if getattr(asking, name) not in (None, ()) and asking.engine not in (None, *engines):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is an option of the engine {' and '.join(engines)}, not of {asking.engine}.")
+    if asking.folder is not None and is_report(asking.folder):
+        raise UsageError(f"-o is the folder of the run; to write a report as well: --output {asking.folder}")
 
 
 def _together(training: Training) -> checking.Together | None:

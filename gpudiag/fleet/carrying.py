@@ -148,8 +148,8 @@ class _Round:
     def give_up(self, why: str) -> None:
         """Keep an answer for each node that has none."""
         for node in (*sorted(self.under_way), *self.waiting):
-            reason = NoReport.INTERRUPTED if node in self.under_way else NoReport.NOT_STARTED
-            self._keep(Answer(node, self.attempts.get(node, 0) + 1, reason, why))
+            before = "" if node in self.under_way else " before this node was asked"
+            self._keep(Answer(node, self.attempts.get(node, 0) + 1, NoReport.INTERRUPTED, f"{why}{before}"))
 
     async def _ask_node(self, node: str) -> None:
         self._begin(node)
@@ -221,9 +221,9 @@ def answer_of(node: str, attempt: int, done: Done, rules: Sequence[Rule] = ()) -
     except CutShortError as error:
         return without(NoReport.TIMED_OUT if done.timed_out else NoReport.CUT_SHORT, str(error))
     if len(reports) > 1:
-        return without(NoReport.DUPLICATE, f"{len(reports)} reports came back from one node")
+        return without(NoReport.DUPLICATE, "different reports came back from one node")
     if not reports and not summaries:
-        return without(reason_of(done, rules))
+        return without(*reason_of(done, rules))
     if not reports:
         return answer_with(node, summaries[0], attempt, seconds), None
     answer = answer_in(node, partial(codec.decode, reports[0], f"the report of {node}"), attempt, seconds)
@@ -242,18 +242,19 @@ def _end_of(done: Done) -> str:
     return f"it was ended by signal {number}"
 
 
-def reason_of(done: Done, rules: Sequence[Rule]) -> NoReport:
-    """Return why there is no report in a result."""
+def reason_of(done: Done, rules: Sequence[Rule]) -> tuple[NoReport, str]:
+    """Return why there is no report in a result, and the line that says so; "" if no line does."""
     if done.reason is not None:
-        return done.reason
+        return done.reason, ""
     if done.timed_out:
-        return NoReport.TIMED_OUT
+        return NoReport.TIMED_OUT, ""
     if done.status is None:
-        return NoReport.NOT_STARTED
+        return NoReport.NOT_STARTED, ""
     for rule in (*rules, *_RULES):
-        if rule.fits(done):
-            return rule.reason
-    return NoReport.NOT_A_REPORT if done.output.strip() else NoReport.NO_ANSWER
+        line = rule.line_in(done)
+        if line is not None:
+            return rule.reason, line
+    return NoReport.NOT_A_REPORT if done.output.strip() else NoReport.NO_ANSWER, ""
 
 
 class _Stop:
@@ -272,7 +273,8 @@ class _Stop:
 def _stopped_by_signals() -> Iterator[_Stop]:
     stop = _Stop()
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]  # by nohup
     for number in numbers:
         loop.add_signal_handler(number, stop, number)
     try:

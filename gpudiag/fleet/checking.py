@@ -25,13 +25,14 @@ from gpudiag.fleet.shipping import Shipped
 from gpudiag.fleet.sources import Source, racks_in
 from gpudiag.fleet.together.planning import PORT, addresses_in, packed, planned
 from gpudiag.model.fleet import SCHEMA_VERSION, Answer, FleetReport, NodeVerdict, NoReport, Plan
+from gpudiag.model.report import Verdict
 from gpudiag.model.together import Task
 from gpudiag.text import counted, one_line
 
 _TAKEN = ("--deadline", "--format", "--exit-scheme")
 """Options of ``gpudiag check`` that a fleet check gives itself."""
 _LINES = 20
-"""How many lines of progress a run writes at most."""
+"""How many lines of progress a run writes at most, and how many more of nodes that do not pass."""
 
 _FILES_OF_A_NODE, _OTHER_FILES = 4, 64
 """Open files of the collector: pipes and a descriptor of each program that it runs, and all else."""
@@ -73,8 +74,8 @@ class Together:
     times: int = 3
 
 
-def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
-    """Run a fleet check and return its report, and the number of the signal that stopped it.
+def run(request: Request, say: Say) -> FleetReport:
+    """Run a fleet check and return its report; after a signal its exit status is that of the process, 128 + N.
 
     Raises :class:`UsageError` before anything starts, and :class:`gpudiag.errors.OutputError` if an answer cannot be
     kept.
@@ -82,7 +83,7 @@ def run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
     return asyncio.run(_run(request, say))
 
 
-async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
+async def _run(request: Request, say: Say) -> FleetReport:
     _refuse_arguments(request.arguments)
     _refuse_parallel(request.parallel)
     shipped = None if request.ship is None else Shipped.of(request.ship)
@@ -98,7 +99,7 @@ async def _run(request: Request, say: Say) -> tuple[FleetReport, int | None]:
         if request.confirm and stopped is None:
             stopped = await session.ask(session.to_confirm())
     report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
-    return report, None if stopped is None else int(stopped)
+    return report if stopped is None else replace(report, exit_code=128 + stopped)
 
 
 async def _opened(request: Request, shipped: Shipped | None) -> tuple[engines.Engine, RunFolder]:
@@ -245,17 +246,20 @@ class _Session:
 
 
 class _Progress:
-    """Says how many nodes have answered, in a few lines."""
+    """Says how many nodes have answered, in a few lines, and which do not pass."""
 
     def __init__(self, total: int, say: Say) -> None:
         self._total = total
         self._done = 0
+        self._bad = 0
         self._say = say
 
     def take(self, answer: Answer) -> None:
         self._done += 1
+        is_bad = answer.summary is None or answer.summary.verdict is not Verdict.PASS
+        self._bad += is_bad
         every = max(self._total // _LINES, 1)
-        if self._done % every and self._done != self._total:
+        if self._done % every and self._done != self._total and not (is_bad and self._bad <= _LINES):
             return
         if answer.summary is not None:
             word, text = answer.summary.verdict.value, answer.summary.headline

@@ -2,7 +2,8 @@
 
 The plan is written before anything starts. Each answer is a line of JSON, written as soon as it came: what was written
 when the collector was killed is read by the next one, which asks the rest. A report is ``reports/NODE.json.gz``, which
-``gpudiag show`` opens; the line of its answer has its summary, so that a merge reads no other file.
+``gpudiag show`` opens, and that of a later attempt ``reports/NODE@ATTEMPT.json.gz``; the line of its answer has its
+summary, so that a merge reads no other file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class RunFolder:
     def __init__(self, path: Path, plan: Plan) -> None:
         self.path = path
         self.plan = plan
+        self.unread = 0
+        """How many lines :meth:`answers` could not read, but for a last one that is cut short."""
 
     @classmethod
     def create(cls, path: Path, plan: Plan) -> RunFolder:
@@ -75,7 +78,7 @@ class RunFolder:
         """Keep an answer, and its report; raises :class:`OutputError`, such as for a full disk."""
         try:
             if report is not None:
-                _write(self.path / REPORTS / f"{answer.node}.json.gz", gzip.compress(report, 6, mtime=0))
+                _write(self._report_of(answer), gzip.compress(report, 6, mtime=0))
             with (self.path / ANSWERS).open("ab+") as file:
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
@@ -88,17 +91,26 @@ class RunFolder:
                 f"kept; when that is mended, go on: gpudiag fleet check --resume {self.path}"
             ) from None
 
+    def _report_of(self, answer: Answer) -> Path:
+        """Return the file of a report: no name of a node has an ``@``."""
+        first = self.path / REPORTS / f"{answer.node}.json.gz"
+        return first.with_name(f"{answer.node}@{answer.attempt}.json.gz") if first.exists() else first
+
     def answers(self) -> Iterator[Answer]:
-        """Yield the answers of this run's nodes; lines that were cut short are left out."""
+        """Yield the answers of this run's nodes; lines that cannot be read are counted."""
         asked = set(self.plan.nodes)
+        self.unread = 0
         decoder = msgspec.json.Decoder(Answer)
         try:
             with (self.path / ANSWERS).open("rb") as file:
                 for line in file:
-                    with contextlib.suppress(msgspec.MsgspecError):
+                    try:
                         answer = decoder.decode(line)
-                        if answer.node in asked:
-                            yield answer
+                    except msgspec.MsgspecError:
+                        self.unread += line.endswith(b"\n")
+                        continue
+                    if answer.node in asked:
+                        yield answer
         except FileNotFoundError:
             return
         except OSError as error:

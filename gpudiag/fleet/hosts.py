@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,23 +52,15 @@ class Hosts:
         for name in names or self.by_name:
             members = (name,) if name in self.by_name else self.groups.get(name, (name,))
             chosen |= dict.fromkeys(members)
-        unknown = "group or host" if self.groups else "host"
-        faults = {
-            name: self.by_name[name].fault if name in self.by_name else f"{self.file} has no {unknown} of this name"
-            for name in chosen
-            if name not in self.by_name or self.by_name[name].fault
-        }
+        faults = {name: fault for name in chosen if (fault := self.fault(name))}
         racks = {name: self.by_name[name].rack for name in chosen if name not in faults and self.by_name[name].rack}
         return Roster(tuple(chosen), faults, racks)
 
-    def require(self, nodes: Iterable[str]) -> None:
-        """Raise :class:`UsageError` if the file does not have these nodes, as when it was changed since."""
-        lacking = [node for node in nodes if node not in self.by_name or self.by_name[node].fault]
-        if lacking:
-            raise UsageError(
-                f"{self.file}: no longer has {', '.join(lacking[:5])}{' and others' if lacking[5:] else ''}, which "
-                "this run was asked for."
-            )
+    def fault(self, name: str) -> str:
+        """Return why ssh cannot connect to the host of this name; "" if it may."""
+        if name in self.by_name:
+            return self.by_name[name].fault
+        return f"{self.file} has no {'group or host' if self.groups else 'host'} of this name"
 
 
 async def read_hosts(path: Path) -> Hosts:

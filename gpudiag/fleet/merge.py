@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -11,12 +12,14 @@ import msgspec
 import gpudiag
 from gpudiag.fleet import actions, comparing, drift, expecting, outliers, separation
 from gpudiag.fleet.expecting import FleetExpectations
+from gpudiag.fleet.folder import ANSWERS
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.fleet.sources import Source
 from gpudiag.fleet.together import blame
 from gpudiag.model.fleet import SCHEMA_VERSION, FleetReport, Group, NodeRow, NodeVerdict, NoReport
 from gpudiag.model.together import Together
+from gpudiag.text import counted
 
 _ORDER = list(NodeVerdict)
 
@@ -68,7 +71,8 @@ def merged(
         simulated=sum(row.simulated for row in rows),
         together=trained,
     )
-    report = msgspec.structs.replace(report, notes=(*groups_of_gpus, *_notes(report)))
+    notes = (*groups_of_gpus, *_notes(report), *_notes_of_run(source, rows))
+    report = msgspec.structs.replace(report, notes=notes)
     if expected is None:
         return report
     met, unmet = expecting.judge(report, table, expected)
@@ -85,6 +89,20 @@ def _notes(report: FleetReport) -> tuple[str, ...]:
         ("facts that changed", report.fact_changes, comparing.MOST_FACTS),
     )
     return tuple(f"{most:,} {what} are listed; there may be more" for what, found, most in lists if len(found) >= most)
+
+
+def _notes_of_run(source: Source, rows: Sequence[NodeRow]) -> Iterator[str]:
+    """Yield what is wrong with the folder of a run, and how to go on with a run that was stopped."""
+    folder = source.folder
+    if folder is None:
+        return
+    if folder.unread:
+        yield f"{counted(folder.unread, 'line')} of {folder.path / ANSWERS} cannot be read as an answer"
+    unasked = (NoReport.INTERRUPTED, NoReport.NO_ANSWER)  # no answer and no text: nobody asked yet
+    left = sum(row.reason in unasked and not (row.reason is NoReport.NO_ANSWER and row.text) for row in rows)
+    if left and source.task is None:
+        path = shlex.quote(str(folder.path))
+        yield f"{counted(left, 'node', ',')} left to ask; go on: gpudiag fleet check --resume {path}"
 
 
 def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:

@@ -16,6 +16,7 @@ MOST = 200_000
 """The most names: to expand a million takes ClusterShell 6.5 s."""
 _PART = re.compile(r"(?:[^,\s\[]|\[[^\[\]]*\])+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_GROUP = re.compile(r"(?<![\w.-])@")
 _NUMBER = re.compile(r"([0-9]+)")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
@@ -35,6 +36,11 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
     for word in words:
         if len(names) + _most_in(word) > MOST:
             raise UsageError(f"{one_line(word)!r} names more than {MOST:,} nodes; check a part of them at a time.")
+        if _GROUP.search(word):
+            raise UsageError(
+                f"{one_line(word)!r} is a group of ClusterShell, whose groups may be those of its example: give the "
+                "names of the nodes, as 'nodeset -e' prints them."
+            )
         try:
             nodes = _node_set()(word)
         except Exception as error:  # ClusterShell has a family of them, and int() fails in it, too

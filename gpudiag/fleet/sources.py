@@ -52,6 +52,8 @@ class Source:
     """The rack of each node, as far as it is known."""
     task: Task | None = None
     """What the nodes were told, if they trained together."""
+    folder: RunFolder | None = None
+    """The folder of the run, if it is one."""
 
     @classmethod
     def of(cls, folder: RunFolder, racks: Mapping[str, str] | None = None) -> Source:
@@ -65,6 +67,7 @@ class Source:
             plan.run,
             racks or plan.racks,
             plan.together,
+            folder,
         )
 
 
@@ -86,15 +89,15 @@ def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None, asked:
 
 
 def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
-    """Yield an answer for each report; a name that comes twice is DUPLICATE."""
-    seen: set[str] = set()
+    """Yield an answer for each report; a name that comes twice is DUPLICATE, but for several attempts of a run."""
+    seen: set[tuple[str, int]] = set()
     streams = (_of_stream(sys.stdin.buffer) for path in paths if str(path) == "-")
     files = [file for path in paths if str(path) != "-" for file in _files(path)]
     for answer in itertools.chain(*streams, _of_files(files)):
-        if answer.node in seen:
+        if (answer.node, answer.attempt) in seen:
             yield Answer(answer.node, 1, NoReport.DUPLICATE, f"two reports are called {answer.node}")
         else:
-            seen.add(answer.node)
+            seen.add((answer.node, answer.attempt))
             yield answer
 
 
@@ -144,8 +147,8 @@ def _encoded_answer(path: Path) -> bytes:
 
 
 def _of_file(path: Path) -> Answer:
-    name = one_line(path.name.removesuffix(".gz").removesuffix(".json"))
-    return answer_in(name, partial(codec.load, path))
+    name, _, attempt = one_line(path.name.removesuffix(".gz").removesuffix(".json")).partition("@")
+    return answer_in(name, partial(codec.load, path), int(attempt) if attempt.isdecimal() else 1)
 
 
 def _of_stream(stream: BinaryIO) -> Iterator[Answer]:

@@ -53,7 +53,7 @@ TRACEBACK = """Traceback (most recent call last):
         (done(bytes(range(256)) * 100, status=1), NoReport.NOT_A_REPORT, ""),
         (done(framed(healthy())[:300]), NoReport.CUT_SHORT, "more were announced"),
         (done(framed(healthy())[:300], timed_out=True), NoReport.TIMED_OUT, ""),
-        (done(framed(healthy()) + framed(unfit())), NoReport.DUPLICATE, "2 reports"),
+        (done(framed(healthy()) + framed(unfit())), NoReport.DUPLICATE, "different reports"),
         (done(framed(healthy()).replace("report 1", "report 2")), NoReport.OTHER_VERSION, "version 2"),
         (done("x", "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\n"), NoReport.NOT_A_REPORT, "red"),
     ],

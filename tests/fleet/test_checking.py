@@ -93,12 +93,15 @@ def test_what_was_not_answered_when_the_collector_was_killed_is_asked_by_the_nex
     early = gpudiag("fleet", "merge", "run", "--format", "json")
     assert outcomes(json.loads(early.stdout)) == {"n1": "PASS", "n2": "PASS", "n3": "no answer", "n4": "no answer"}
     assert early.returncode == 5
+    assert json.loads(early.stdout)["notes"] == ["2 nodes left to ask; go on: gpudiag fleet check --resume run"]
     nodes.prints("n3", healthy())
     (nodes.folder / "n3.answer").chmod(0o644)
     done = gpudiag("fleet", "check", "--resume", "run", "--format", "json")
     assert (done.returncode, set(outcomes(json.loads(done.stdout)).values())) == (0, {"PASS"})
     assert "2 nodes to check" in done.stderr
     assert len(list(RunFolder.open(gpudiag.folder / "run").answers())) == 4
+    (note,) = json.loads(done.stdout)["notes"]
+    assert note == "1 line of run/answers.jsonl cannot be read as an answer"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -113,7 +116,10 @@ def test_a_signal_leaves_a_merged_report_of_what_is_there(
         collector.send_signal(number)
         out, err = collector.communicate(timeout=30)
     assert collector.returncode == 128 + number, err
-    assert outcomes(json.loads(out)) == {"n1": "PASS", "n2": "interrupted", "n3": "not started"}
+    assert outcomes(json.loads(out)) == {"n1": "PASS", "n2": "interrupted", "n3": "interrupted"}
+    report = json.loads(out)
+    assert report["exit_code"] == collector.returncode
+    assert report["notes"] == ["2 nodes left to ask; go on: gpudiag fleet check --resume run"]
     pid = int((nodes.folder / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
@@ -129,6 +135,12 @@ def test_nodes_that_fail_are_checked_once_more_and_as_many_that_pass(gpudiag: Gp
     status, report, errors = check(gpudiag, nodes, "n[1-5]", "--confirm", "--parallel", "2")
     assert outcomes(report) == {"n1": "PASS", "n2": "PASS", "n3": "PASS", "n4": "FAIL", "n5": "FLAKY"}, errors
     attempts = {row["node"]: row["attempts"] for row in report["rows"]}
+    reports = sorted(path.name for path in (gpudiag.folder / "run/reports").iterdir())
+    assert [name for name in reports if name.startswith(("n3", "n5"))] == [
+        *("n3.json.gz", "n5.json.gz", "n5@2.json.gz"),
+    ]
+    merged = json.loads(gpudiag("fleet", "merge", "run/reports", "--format", "json").stdout)
+    assert outcomes(merged) == outcomes(report)
     assert attempts == {"n1": ["PASS"] * 2, "n2": ["PASS"] * 2, "n3": [], "n4": ["FAIL"] * 2, "n5": ["FAIL", "PASS"]}
     assert status == 1
 
@@ -210,3 +222,47 @@ def test_a_folder_of_another_run_is_not_used_again(gpudiag: Gpudiag, nodes: Prep
     assert check(gpudiag, nodes, "n1")[0] == 0
     status, _, errors = check(gpudiag, nodes, "n1")
     assert (status, "has another run" in errors) == (2, True)
+
+
+def test_a_collector_that_nohup_started_outlives_its_terminal(
+    gpudiag: Gpudiag, nodes: PreparedNodes, wait_until: Callable[[Callable[[], bool]], None]
+) -> None:
+    nodes.runs("n1", f'echo > {nodes.folder}/begun; sleep 2; echo "$REPORT"')
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        collector = gpudiag.start("fleet", "check", *words(nodes, "n1"), "--format", "json")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_until((nodes.folder / "begun").exists)
+    collector.send_signal(signal.SIGHUP)
+    out, err = collector.communicate(timeout=60)
+    assert (collector.returncode, outcomes(json.loads(out))) == (0, {"n1": "PASS"}), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["-o", "run", "--", "--levle", "quick"],
+            "no option of 'gpudiag check' is called '--levle'. Did you mean '--level'",
+        ),
+        (["-o", "run", "--hosts", "/dev/null"], "--hosts is an option of the engine ssh, not of local."),
+        (["-o", "run", "--gpus", "2"], "--gpus is an option of the engine kubernetes and slurm, not of local."),
+        (["-o", "run.html"], "-o is the folder of the run; to write a report as well: --output run.html"),
+        (["-o", "run", "@gpu"], "'@gpu' is a group of ClusterShell"),
+        (["-o", "run", "n[1-3],@gpu"], "'n[1-3],@gpu' is a group of ClusterShell"),
+    ],
+)
+def test_what_would_do_nothing_is_refused_before_it_starts(
+    gpudiag: Gpudiag, arguments: list[str], message: str
+) -> None:
+    done = gpudiag("fleet", "check", "n1", "--engine", "local", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (gpudiag.folder / "run").exists()
+
+
+def test_values_of_the_check_are_those_of_the_node(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
+    nodes.prints("n1", healthy())
+    done = gpudiag("fleet", "check", *words(nodes, "n1"), "--", "--expect", "/on/the/node.toml", "gpu.{node}")
+    assert done.returncode == 0, done.stderr

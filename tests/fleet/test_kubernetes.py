@@ -77,8 +77,7 @@ def check(tmp_path: Path) -> Callable[..., FleetReport]:
             more.pop("options", ()), image=IMAGE, gpus=more.pop("gpus", None), manifest=more.pop("manifest", None)
         )
         request = checking.Request(nodes, arguments, "kubernetes", tmp_path / "run", options, **more)
-        report, _ = checking.run(request, lambda _: None)
-        return report
+        return checking.run(request, lambda _: None)
 
     return run
 

@@ -110,6 +110,31 @@ def test_what_a_login_shell_prints_is_not_of_the_command(gpudiag: Gpudiag, serve
     assert "wrote more than" in rows(done.stdout)["n29"][1]
 
 
+def test_a_run_goes_on_although_the_file_of_hosts_lacks_a_name(
+    gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes
+) -> None:
+    hosts = gpudiag.folder / "hosts"
+    hosts.write_text("n1\nn2\nn3\n")
+    nodes.prints("n1 n2 n3", healthy())
+    server.on_node("n2", "exit 1")
+    first = gpudiag(*words(server, nodes, "n[1-3]", "nowhere"), "--hosts", "hosts")
+    assert {node: found[0] for node, found in rows(first.stdout).items()} == {
+        "n1": "PASS",
+        "n2": "refused",
+        "n3": "PASS",
+        "nowhere": "not usable",
+    }
+    server.on_node("n2", "")
+    hosts.write_text("n2\n")
+    again = gpudiag("fleet", "check", "--resume", "run", "--format", "json")
+    assert {node: found[0] for node, found in rows(again.stdout).items()} == {
+        "n1": "PASS",
+        "n2": "PASS",
+        "n3": "PASS",
+        "nowhere": "not usable",
+    }, again.stderr
+
+
 def test_a_node_that_could_not_be_reached_is_asked_once_more(
     gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes, tmp_path: Path
 ) -> None:
@@ -144,6 +169,29 @@ def test_the_check_on_a_node_ends_with_the_collector(
     wait_until(lambda: not psutil.pid_exists(int(pid.read_text())))
     if number == signal.SIGINT:
         assert rows(out)["n31"][0] == "interrupted"
+
+
+def test_the_check_ends_with_the_collector_where_the_user_shares_connections(
+    gpudiag: Gpudiag,
+    server: Sshd,
+    nodes: PreparedNodes,
+    tmp_path: Path,
+    wait_until: Callable[[Callable[[], bool]], None],
+) -> None:
+    """The master of a shared connection outlives its first ssh, and so would the session."""
+    nodes.runs("n32", f"echo $$ > {nodes.folder}/pid.new; mv {nodes.folder}/pid.new {nodes.folder}/pid; exec sleep 300")
+    shared = tmp_path / "config"
+    shared.write_text(
+        f"Host *\n  ControlMaster auto\n  ControlPersist 60\n  ControlPath {tmp_path}/%C\nInclude {server.config}\n"
+    )
+    options = [word.replace(str(server.config), str(shared)) for word in server.options]
+    command = ["fleet", "check", "n32", *options, "--gpudiag", str(nodes.command), "-o", "run", "--format", "json"]
+    collector = gpudiag.start(*command)
+    pid = nodes.folder / "pid"
+    wait_until(pid.exists)
+    collector.send_signal(signal.SIGINT)
+    collector.communicate(timeout=60)
+    wait_until(lambda: not psutil.pid_exists(int(pid.read_text())))
 
 
 SHELLS = [shell for shell in ("bash", "dash", "ksh", "zsh", "fish", "tcsh") if shutil.which(shell)]

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from gpudiag.fleet.launcher import Done
 from gpudiag.model.fleet import EngineOptions, NoReport
+from gpudiag.text import one_line
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,15 @@ class Rule:
         self.status = status
         self.text = re.compile(text, re.IGNORECASE)
 
-    def fits(self, done: Done) -> bool:
-        """Return whether a result has this status and text."""
+    def line_in(self, done: Done) -> str | None:
+        """Return the line of a result that fits, "" if the status alone does; None if neither fits."""
+        if self.status not in (None, done.status):
+            return None
         text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"
-        return self.status in (None, done.status) and self.text.search(text) is not None
+        found = self.text.search(text)
+        if found is None or not found[0]:
+            return None if found is None else ""
+        return one_line(text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0])[:500]
 
 
 class Engine(Protocol):

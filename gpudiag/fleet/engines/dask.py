@@ -30,7 +30,7 @@ from gpudiag.fleet.launcher import Done
 from gpudiag.fleet.names import is_name
 from gpudiag.fleet.process import run_program
 from gpudiag.model.fleet import NoReport
-from gpudiag.text import one_line
+from gpudiag.text import listed, one_line
 
 ADDRESS = "DASK_SCHEDULER_ADDRESS"
 """The variable from which Dask's own clients take the address of a scheduler."""
@@ -50,6 +50,7 @@ class Engine:
 
     def __init__(self, options: EngineOptions) -> None:
         self._address = options.address or os.environ.get(ADDRESS, "")
+        self._hosts: frozenset[str] = frozenset()
         self._workers: dict[str, list[str]] = {}
         """For each host and each worker's name, the addresses of the host's workers; the one that is asked is first."""
         self._client: Any = None
@@ -95,8 +96,12 @@ class Engine:
             if not workers:
                 raise _NoAnswerError(NoReport.NOT_USABLE, f"the Dask scheduler at {self._address} no longer has it")
             async with self._questions:
-                masks = await asyncio.gather(*(self._call(worker, ANSWER_S, os.getenv, _MASK) for worker in workers))
-            command = [*_unmasked(masks), *argv]
+                seen = await asyncio.gather(*(self._call(worker, ANSWER_S, _machine_and_mask) for worker in workers))
+            machines = sorted({machine for machine, _ in seen})
+            if node in self._hosts and len(machines) > 1:  # behind a tunnel, all have its address
+                text = f"its workers are on {listed(machines, 4)}; give the names of workers, one on each"
+                raise _NoAnswerError(NoReport.NOT_USABLE, one_line(text))
+            command = [*_unmasked([mask for machine, mask in seen if machine == seen[0][0]]), *argv]
             begun = True
             limit_s = deadline_s + 3 * process.GRACE_S
             return Done.of(*await self._call(workers[0], limit_s, _run_on_worker, token, command, deadline_s, given))
@@ -189,6 +194,7 @@ class Engine:
             str(facts["name"]): [address, *(other for other in hosts[str(facts["host"])] if other != address)]
             for address, facts in workers.items()
         } | hosts
+        self._hosts = frozenset(hosts)
         return tuple(hosts)
 
 
@@ -233,6 +239,10 @@ def _unmasked(masks: Sequence[str | None]) -> list[str]:
     if all(gpu.isdecimal() for gpu in gpus):  # otherwise UUIDs, whose order is as good as any
         gpus = dict.fromkeys(sorted(gpus, key=int))
     return ["env", f"{_MASK}={','.join(gpus)}"]
+
+
+def _machine_and_mask() -> tuple[str, str | None]:
+    return platform.node(), os.environ.get(_MASK)
 
 
 async def _run_on_worker(

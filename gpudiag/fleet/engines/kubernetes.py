@@ -61,10 +61,10 @@ class Engine:
     """How long a pod may be unable to go on, for a reason that seldom passes by itself."""
 
     def __init__(self, options: EngineOptions) -> None:
-        self._kubectl = Kubectl(options.options)
         self._gpus = options.gpus
         self._run = options.run or "by-hand"
         self._base = manifests.base_job(options.image, None if options.manifest is None else Path(options.manifest))
+        self._kubectl = Kubectl((*options.options, *_namespace(self._base, options)))
         if options.manifest is None:
             self._base["spec"]["ttlSecondsAfterFinished"] = 10 * _CLEANUP_S
         self._nodes: dict[str, ClusterNode] = {}
@@ -289,6 +289,19 @@ class Engine:
             if not watched.over.done():
                 text = events.get(name, f"its Job got no pod within {self.patience_s:.0f} s")
                 watched.over.set_result(PodState(one_line(text), NoReport.NOT_STARTED, is_over=True))
+
+
+def _namespace(job: manifests.Document, options: EngineOptions) -> tuple[str, ...]:
+    """Return the option for the namespace that the user's Job has, where it is created, looked for and deleted.
+
+    Raises :class:`UsageError` if the options of kubectl have one, too.
+    """
+    name = job.get("metadata", {}).get("namespace")
+    if not name:
+        return ()
+    if any(re.match(r"-n|--namespace\b", option) for option in options.options):
+        raise UsageError(f"{options.manifest}: its Job has the namespace {name}: leave it out there, or as an option.")
+    return (f"--namespace={name}",)
 
 
 def _has_report(log: bytes) -> bool:

@@ -35,6 +35,8 @@ _OPTIONS = (
     "ConnectTimeout=10",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=3",
+    "ControlMaster=no",  # the master of a shared connection keeps a command alive whose ssh has ended
+    "ControlPath=none",
     "ClearAllForwardings=yes",  # the second ssh with the user's LocalForward would fail
     "RemoteCommand=none",
 )
@@ -91,14 +93,14 @@ class Engine:
     @contextlib.asynccontextmanager
     async def opened(self, nodes: Sequence[str], deadline_s: float) -> AsyncIterator[None]:
         """Read ``--hosts`` again if this run goes on with an earlier one."""
-        del deadline_s
-        hosts = await self._read()
-        if hosts is not None:
-            hosts.require(nodes)
+        del nodes, deadline_s
+        await self._read()
         yield
 
     async def run(self, node: str, argv: Sequence[str], deadline_s: float, given: bytes | None = None) -> Done:
         """Run a command on a node; connect once more if that failed before the command began."""
+        if self._hosts is not None and (fault := self._hosts.fault(node)):  # since the plan, or as it was then
+            return Done(None, b"", fault, 0.0, reason=NoReport.NOT_USABLE)
         command = (*self._ssh(node), remote_command(argv))
         done = await _attempt(command, deadline_s, given)
         if done.reason is NoReport.UNREACHABLE and done.seconds < min(LOGIN_S, deadline_s):
@@ -144,7 +146,7 @@ async def _attempt(command: Sequence[str], deadline_s: float, given: bytes | Non
     reason = NoReport.UNREACHABLE
     if done.seconds >= limit_s:
         errors += f"\nssh has not begun the command within {limit_s:g} s"
-    elif done.status != 255 or _REFUSED.fits(dataclasses.replace(done, output=before)):
+    elif done.status != 255 or _REFUSED.line_in(dataclasses.replace(done, output=before)) is not None:
         reason = NoReport.REFUSED
     return dataclasses.replace(done, errors=errors, reason=reason, timed_out=False)
 

@@ -25,6 +25,11 @@ def _module(format_: str) -> Any:
     return importlib.import_module(f"{formats.__name__}.{format_}")
 
 
+def is_report(path: Path) -> bool:
+    """Return whether a file of this name has the suffix of a format."""
+    return path.suffix.lower() in {_module(name).SUFFIX for name in FORMATS}
+
+
 def format_of(path: Path) -> str:
     """Return the format that the suffix of a file means; raises :class:`UsageError` for any other suffix."""
     suffixes: dict[str, str] = {_module(name).SUFFIX: name for name in FORMATS}
