@@ -63,7 +63,7 @@ class PreparedNodes:
     """The answers of nodes, and the command that gives them, for ``--gpudiag``.
 
     A node's answer is a file with its name: what the command prints, or a script that it runs. The name of the node is
-    in ``GPUDIAG_NODE``, or is the last word of the command line that ends with ``--node=NAME``.
+    in ``GPUDIAG_NODE``, or is the last word of the command line that ends with ``node=NAME``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class PreparedNodes:
         self.command = folder / "gpudiag"
         self.command.write_text(
             "#!/bin/sh\n"
-            "for word do case $word in --node=*) GPUDIAG_NODE=${word#--node=} ;; esac; done\n"
+            "for word do case $word in node=*) GPUDIAG_NODE=${word#node=} ;; esac; done\n"
             f'answer={folder}/"$GPUDIAG_NODE".answer\n'
             '[ -x "$answer" ] && exec "$answer" "$@"\n'
             'cat "$answer"\n'

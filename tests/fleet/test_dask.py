@@ -38,7 +38,7 @@ def nodes(tmp_path: Path) -> PreparedNodes:
 def words(cluster: Dask, nodes: PreparedNodes, *names: str) -> tuple[list[str], list[str]]:
     """Return the arguments before and after ``--``."""
     before = ["fleet", "check", *names, "--engine", "dask", "--address", str(cluster.file), "-o", "run"]
-    return [*before, "--gpudiag", str(nodes.command), "--format", "json"], ["--", "--node={node}"]
+    return [*before, "--gpudiag", str(nodes.command), "--format", "json"], ["--", "node={node}"]
 
 
 def rows(report: str) -> dict[str, tuple[str, str]]:
