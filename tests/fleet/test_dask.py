@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -14,7 +15,8 @@ from dask_cluster import Dask
 from fleets import PreparedNodes, healthy, unfit
 
 from conftest import Gpudiag
-from gpudiag.fleet.engines.dask import _unmasked
+from gpudiag.fleet.engines.dask import Engine, _machine_and_mask, _unmasked
+from gpudiag.model.fleet import EngineOptions, NoReport
 
 pytestmark = pytest.mark.starts
 
@@ -159,3 +161,33 @@ def test_a_scheduler_without_workers_is_no_fleet(gpudiag: Gpudiag, nodes: Prepar
 def test_without_distributed_its_package_is_named(gpudiag: Gpudiag) -> None:
     done = gpudiag.without("distributed")("fleet", "check", "--engine", "dask", "--address", "tcp://x:1", "-o", "run")
     assert (done.returncode, "pip install distributed" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("node", "reason", "command"),
+    [
+        ("tunnel", NoReport.NOT_USABLE, None),
+        ("a-1", None, ["env", "CUDA_VISIBLE_DEVICES=0,1", "gpudiag"]),
+        ("b-1", None, ["gpudiag"]),
+    ],
+)
+def test_workers_of_several_machines_behind_one_address_are_no_node(
+    node: str, reason: NoReport | None, command: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the workers say of themselves is made up here: it takes machines with other names."""
+    workers = {"a-1": ("m1", "1"), "a-2": ("m1", "0"), "b-1": ("m2", "0")}
+    engine = Engine(EngineOptions(address="tcp://127.0.0.1:1"))
+    engine._take({name: {"host": "tunnel", "name": name} for name in workers})
+    asked = []
+
+    async def call(worker: str, limit_s: float, function: object, *arguments: object) -> object:
+        if function is _machine_and_mask:
+            return workers[worker]
+        asked.append((worker, arguments[1]))
+        return 0, b"", "", 0.1, ""
+
+    monkeypatch.setattr(engine, "_call", call)
+    done = asyncio.run(engine.run(node, ["gpudiag"], 5))
+    assert done.reason is reason
+    assert asked == ([] if command is None else [(node, command)])
+    assert reason is None or done.errors == "its workers are on m1 and m2; give the names of workers, one on each"
