@@ -138,7 +138,9 @@ def test_a_worker_that_ends_or_stops(tmp_path: Path, number: signal.Signals) -> 
     assert report.together is not None
     (guilty,) = report.together.blames
     assert guilty.nodes == ("n2",)
-    assert {line.partition(",")[0] for line in guilty.evidence} == {"n1", "n3"}
+    accusers = {line.partition(",")[0] for line in guilty.evidence}
+    assert accusers  # a survivor may end before TensorFlow tells it who left
+    assert accusers <= {"n1", "n3"}
     assert verdicts(report)["n2"] is NodeVerdict.FAIL
     assert verdicts(report)["n1"] is NodeVerdict.NOT_VERIFIED
     assert ("SIGKILL" if number is signal.SIGKILL else "is stopped") in guilty.why
@@ -334,5 +336,7 @@ def test_a_node_of_slurm_that_dies_is_named_by_the_others(tmp_path: Path, monkey
     assert report.together is not None
     (guilty,) = report.together.blames
     assert guilty.nodes == ("n2",)
-    assert {line.partition(",")[0] for line in guilty.evidence} == {"n1", "n3"}
+    accusers = {line.partition(",")[0] for line in guilty.evidence}
+    assert accusers
+    assert accusers <= {"n1", "n3"}
     assert report.exit_code == 1
