@@ -66,7 +66,7 @@ def add(ways: Sequence[str], sizes: Sequence[int], times: int, note: Note) -> No
         options = tf.distribute.experimental.CommunicationOptions(implementation=getattr(communication, way))
         for size in sizes:
             own, exchange = _functions(tf, strategy, size // 4, options)
-            ramp = (np.arange(size // 4) % 1000).astype(np.float32)
+            ramp: Any = (np.arange(size // 4) % 1000).astype(np.float32)
             total = ramp * replicas + np.float32(replicas * (replicas - 1) / 2)
             seconds: list[float] = []
             devices: tuple[str, ...] = ()
