@@ -697,6 +697,9 @@ class Context(Protocol):
     def memory(self, gpu: Gpu) -> MemoryUse:
         """Ask NVML for the memory in use on ``gpu``."""
 
+    def used_memory(self, gpu: Gpu) -> int | None:
+        """Return the bytes in use on ``gpu``; None if NVML is absent or does not say."""
+
     def state(self, gpu: Gpu) -> GpuState:
         """Ask NVML for the current health and limits of ``gpu``."""
 

@@ -94,7 +94,7 @@ SOURCES: dict[tuple[str, str], Callable[[], Iterable[str]]] = {
         rule.text.pattern for rule in (*slurm.Engine.reasons, ssh._REFUSED)
     ],
     ("gpudiag.fleet.facts", "_without_host"): lambda: [r"(?<![\w-])node\-7(?![\w-])"],
-    ("gpudiag.fleet.together.member", "accused"): lambda: [r"\b10\.0\.0\.7:2222\b"],
+    ("gpudiag.fleet.together.member", "accused"): lambda: [r"(?<![\w.-])10\.0\.0\.7:2222(?!\d)"],
     ("gpudiag.model.frame", ""): lambda: [frame._BEGIN[frame.WORD].pattern.decode()],
     ("gpudiag.lint.check", "check"): lambda: [r"tf\.device\(|GPUOptions|set_memory_growth"],
     ("gpudiag.lint.rules.result_dropped", "_is_read"): lambda: [

@@ -89,6 +89,18 @@ def memory(uuid: str) -> MemoryUse:
         return MemoryUse(used, own)
 
 
+def used_memory(uuid: str) -> int | None:
+    """Return the bytes in use on the GPU called ``uuid``; None if NVML is absent or does not say."""
+    try:
+        nvml = _library()
+    except ImportError:
+        return None
+    try:
+        return memory(uuid).used_bytes
+    except nvml.NVMLError:
+        return None
+
+
 @contextmanager
 def in_use(uuids: tuple[str, ...]) -> Iterator[Callable[[], tuple[int, ...]]]:
     """Yield a function that returns the bytes in use on each of these GPUs; raises ``pynvml.NVMLError`` if NVML

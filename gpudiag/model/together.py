@@ -49,6 +49,10 @@ class Stage(str, Enum):
     DONE = "done"
 
 
+NOT_TRIED = "not tried yet"
+"""The answer of a node to which no connection was tried."""
+
+
 class Peer(Record):
     """What a node saw of another one before TensorFlow was started."""
 
@@ -81,6 +85,8 @@ class Sum(Record):
     """Elements that differ from the sum that is known beforehand, on this node's replicas."""
     devices: tuple[str, ...] = ()
     """The devices that hold the sums, such as ``GPU:0``."""
+    own_wrong: int = 0
+    """Elements of this node's own vectors that were wrong before they were added."""
 
 
 class Witness(Record):
@@ -105,6 +111,8 @@ class Witness(Record):
     tensorflow: str = ""
     variables: dict[str, str] = {}
     """What decides over addresses and interfaces, such as ``NCCL_SOCKET_IFNAME`` and ``http_proxy``."""
+    proxy: str = ""
+    """The variable by which gRPC takes a proxy to another node; "" if it connects to all itself."""
     interfaces: tuple[Interface, ...] = ()
     route: str = ""
     """The address and interface of this node that its connections to the others begin at."""

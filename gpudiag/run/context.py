@@ -234,6 +234,9 @@ class ChildContext:
         self.timelines.look(gpu.uuid, use.used_bytes)
         return use
 
+    def used_memory(self, gpu: Gpu) -> int | None:
+        return nvml.used_memory(gpu.uuid)
+
     def state(self, gpu: Gpu) -> GpuState:
         return nvml.state(gpu.uuid)
 

@@ -34,6 +34,14 @@ def test_the_last_lines_are_what_to_act_on() -> None:
     ]
 
 
+def test_a_flaky_node_says_what_it_had_one_after_the_other() -> None:
+    flaky = [answer for node in ("n1", "n2") for answer in (failed(node), passed(node))]
+    text = "\n".join(lines(merged_fleet(*flaky)))
+    assert "FLAKY  2  n[1-2]  mask_hides_all\n          FAIL, then PASS: the mask hides all GPUs" in text
+    text = "\n".join(lines(merged_fleet(*flaky, passed("n3"), failed("n3"))))
+    assert "FAIL, then PASS on 2 of 3: the mask hides all GPUs" in text
+
+
 def test_it_has_drift_odd_figures_and_changes() -> None:
     text = "\n".join(lines(small_fleet(), 200))
     assert "driver  550.54 on 3 nodes\n    535.10 on 3: n[4,6-7]" in text

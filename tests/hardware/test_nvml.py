@@ -125,6 +125,14 @@ def test_memory_of_an_unknown_gpu_raises(library: Path) -> None:
     assert "NVMLError_NotFound" in ended.stderr
 
 
+def test_used_memory_is_none_if_nvml_does_not_say(library: Path, tmp_path: Path) -> None:
+    ask = "import sys; from gpudiag.hardware.nvml import used_memory; print(used_memory(sys.argv[1]))"
+    assert run(ask, "GPU-0", folder=library).stdout.strip() == str(1 << 30)
+    assert run(ask, "GPU-7", folder=library).stdout.strip() == "None"
+    (tmp_path / "libnvidia-ml.so.1").touch()  # no library
+    assert run(ask, "GPU-0", folder=tmp_path).stdout.strip() == "None"
+
+
 def test_pci_bus_ids_are_spelt_as_cuda_spells_them() -> None:
     assert normalise_pci("00000000:3B:00.0") == "0000:3b:00.0"
     assert normalise_pci(b"0000:0A:1F.1") == "0000:0a:1f.1"

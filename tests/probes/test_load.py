@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -33,6 +34,17 @@ def slices(rate: float, noise: float = 0.02, seed: int = 1, waited: float = 0.0,
 
 def reading(index: int, *parts: Slice, **fields: Any) -> gpus.Reading:
     return gpus.Reading(given=(example_gpu(index).pci_bus_id,), seen=1, slices=parts, planned_s=30.0, **fields)
+
+
+def test_the_memory_that_a_load_takes_is_limited_unless_nvml_does_not_say() -> None:
+    """An error that nobody expects ends the load: without a limit, TensorFlow would take what others need."""
+
+    def fails(gpu: object) -> int:
+        raise ValueError("unexpected")
+
+    context: Any = SimpleNamespace(gpus=(example_gpu(0),), used_memory=fails)
+    with pytest.raises(ValueError, match="unexpected"):
+        gpus._limit_memory(context)
 
 
 def machine(*devices: NvmlDevice) -> Facts:

@@ -1,9 +1,12 @@
 """Who keeps a fleet from training together, by what all its nodes say.
 
 In this order: what a node says is wrong with itself; an address that leads to another node; nodes of which nothing
-came back; two nodes that cannot connect; NCCL, or a proxy; nodes that came less far than the others; nodes that the
-errors of others name. An error names whoever ended first as TensorFlow sees it, so a node that ended after an error
-which names another ended as a consequence.
+came back and that others name; two nodes that cannot connect; NCCL, or a proxy; nodes that came less far than the
+others; nodes that the errors of others name; last, nodes of which nothing came back. An error names whoever ended first
+as TensorFlow sees it, so a node that ended after an error which names another ended as a consequence.
+
+A report may be lost on its way although its node took part: without the evidence of others, that is not its fault, and
+what it would have said is not held against others.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from collections.abc import Callable, Mapping
 from gpudiag import fix
 from gpudiag.fix import Action
 from gpudiag.fleet.together.judging import judge, reason
-from gpudiag.fleet.together.surroundings import proxy
+from gpudiag.fleet.together.training import RING, planned
 from gpudiag.model.report import Verdict
-from gpudiag.model.together import Blame, Place, Stage, Sum, Task, Together, Witness
+from gpudiag.model.together import NOT_TRIED, Blame, Peer, Place, Stage, Sum, Task, Together, Witness
 from gpudiag.text import counted, listed, size
 
 MOST = 6
 """The most lines of evidence."""
+OVERLAP_S = 10.0
+"""How long two nodes that cannot connect must have met at the same time: one of them may have begun late."""
 _OF_OTHERS = frozenset({"cannot_connect", "wrong_address", "raised"})
 """Kinds of faults that a node has because of another one, or that are judged with those of others."""
 
@@ -38,6 +43,9 @@ def together(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str,
         verdict, text = "PASS", f"{nodes} train together: every sum is right on every node"
     elif done:
         verdict, text = "NOT VERIFIED", f"every sum is right on {nodes}, on the CPU: TensorFlow lists no GPU"
+    elif seen and all(witness.stage is Stage.DONE for witness in seen):
+        lost = listed([place.node for place in task.places if place.node not in witnesses])
+        verdict, text = "NOT VERIFIED", f"{len(seen)} of {nodes} added to the end; no report of {lost}"
     else:
         verdict, text = "NOT VERIFIED", f"{nodes} do not train together, and none stands out"
     sums, alone = _slowest(seen, lambda each: each.sums), _slowest(seen, lambda each: each.alone)
@@ -47,16 +55,19 @@ def together(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str,
 
 def _blames(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, str]) -> tuple[Blame, ...]:
     own = [blame for witness in witnesses.values() if (blame := _own(witness, task, witnesses)) is not None]
-    first = (*own, *_strangers(task, witnesses), *_absent(task, witnesses, missing))
+    absent = _absent(task, witnesses, missing)
+    first = (*own, *_strangers(task, witnesses), *(blame for blame in absent if blame.evidence))
     declared = _connections(task, witnesses, declared=True)
     if first or declared:
         return (*first, *declared)
     return (
-        _late(task, witnesses)
+        _wrong_sums(task, witnesses)
+        or _late(task, witnesses)
         or _connections(task, witnesses, declared=False)
-        or _nccl(witnesses)
+        or _nccl(task, witnesses)
         or _proxies(task, witnesses)
         or _left(task, witnesses)
+        or (absent if not witnesses or any(each.stage is not Stage.DONE for each in witnesses.values()) else ())
     )
 
 
@@ -116,16 +127,18 @@ def _strangers(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...
 
 
 def _absent(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, str]) -> tuple[Blame, ...]:
-    """Return the nodes of which nothing came back, with what the others saw of them."""
+    """Return the nodes of which nothing came back, with what the others say against them."""
     blames = []
     for place in task.places:
         if place.node in witnesses:
             continue
         lines = []
         for witness in witnesses.values():
-            answer = next((peer.answer for peer in witness.peers if peer.node == place.node), "")
-            if place.node in witness.accused:
+            answer = next((peer.answer for peer in _unreached(witness) if peer.node == place.node), "")
+            if place.node in witness.accused[:1]:
                 lines.append(_said(witness))
+            elif place.node in witness.told:
+                lines.append(f"{witness.node} heard of it: {witness.told[place.node]}")
             elif answer:
                 lines.append(f"{witness.node}: {place.target}: {answer}")
         why = f"no report: {missing.get(place.node, 'no answer')}"
@@ -133,20 +146,48 @@ def _absent(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, 
     return tuple(blames)
 
 
+def _wrong_sums(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
+    """Return the nodes whose sums are wrong, if all nodes are known to have added right values to the end."""
+    wrong = [witness for witness in witnesses.values() if any(total.wrong for total in witness.sums)]
+    done = [witness for witness in witnesses.values() if witness.stage is Stage.DONE]
+    if not wrong or len(done) < len(task.places):
+        return ()
+    lines = [f"{witness.node}: {judge(witness, task)[2]}" for witness in wrong]
+    nodes = tuple(witness.node for witness in wrong)
+    return (Blame(nodes, "a sum is wrong, and every node added right values", tuple(lines[:MOST])),)
+
+
 def _late(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
-    """Return the nodes that began when others had given up."""
-    given_up = min((witness.met_at[1] for witness in witnesses.values()), default=0.0)
-    late = [witness for witness in witnesses.values() if witness.met_at[0] > given_up]
-    wait = fix.note(f"give the nodes more time to start than {task.wait_s:.0f} s, by --wait")
-    return tuple(
-        Blame(
-            (witness.node,),
-            f"began {witness.met_at[0] - given_up:.0f} s after another node had given up",
-            (f"by the clocks of both nodes; each waits {task.wait_s:.0f} s",),
-            (wait,),
-        )
-        for witness in late
-    )
+    """Return the nodes that began when the others had given up: those that heard of none, and of which none heard.
+
+    The clocks of machines may differ, so a node that another one heard of cannot have been late, whatever they show.
+    """
+    unheard = {node: {peer.node for peer in witness.peers if not peer.heard} for node, witness in witnesses.items()}
+    blames = []
+    for node, witness in witnesses.items():
+        others = [other for other in witnesses.values() if other is not witness]
+        is_alone = len(unheard[node]) == len(task.places) - 1 and all(node in unheard[other.node] for other in others)
+        late_s = witness.met_at[0] - max((other.met_at[1] for other in others), default=witness.met_at[0])
+        if is_alone and late_s > 0:
+            why = f"began {late_s:.0f} s after the others had given up"
+            lines = (f"by the clocks of the nodes; each waits {task.wait_s:.0f} s, and none heard of {node}",)
+            wait = fix.note(f"give the nodes more time to start than {task.wait_s:.0f} s, by --wait")
+            blames.append(Blame((node,), why, lines, (wait,)))
+    return tuple(blames)
+
+
+def _unreached(witness: Witness) -> list[Peer]:
+    """Return the nodes that a node tried in vain to reach until it gave up.
+
+    One whose waiting was cut short by a fault knows only of the node that it could not reach, if that is the fault.
+    """
+    if witness.stage is not Stage.MEETING:
+        return []
+    if witness.kind == "cannot_connect":
+        return [peer for peer in witness.peers if witness.fault.startswith(f"cannot connect to {peer.node} at ")]
+    if witness.fault or witness.told:
+        return []
+    return [peer for peer in witness.peers if not peer.heard and peer.answer != NOT_TRIED]
 
 
 def _connections(task: Task, witnesses: Mapping[str, Witness], *, declared: bool) -> tuple[Blame, ...]:
@@ -157,26 +198,32 @@ def _connections(task: Task, witnesses: Mapping[str, Witness], *, declared: bool
     pairs: dict[tuple[str, str], list[str]] = {}
     places = {place.node: place for place in task.places}
     for witness in witnesses.values():
-        for peer in witness.peers if witness.stage is Stage.MEETING else ():
-            if declared and not (witness.kind == "cannot_connect" and peer.heard and peer.node in witness.fault):
+        for peer in _unreached(witness) if (witness.kind == "cannot_connect") is declared else ():
+            other = witnesses.get(peer.node)
+            if other is None or (not declared and _met_together_s(witness, other) < OVERLAP_S):
                 continue
             first, second = sorted((witness.node, peer.node))
             route = f" (from {witness.route})" if witness.route else ""
             line = f"{witness.node}{route} to {places[peer.node].target}: {peer.answer}"
             pairs.setdefault((first, second), []).append(line)
     number = Counter(node for pair in pairs for node in pair)
-    others = len(task.places) - 1
+    others = len(witnesses) - 1
     alone = [node for node in number if others > 1 and number[node] == others]
     blames = []
     for node in alone:
         lines = [line for pair, its in pairs.items() if node in pair for line in its]
-        why = f"no connection to or from the {others} other nodes"
+        why = f"no connection to or from {others} other nodes"
         blames.append(Blame((node,), why, tuple(lines[:MOST]), _network(places[node], witnesses)))
     for (first, second), lines in pairs.items():
         if first not in alone and second not in alone:
             why = "they cannot connect"
             blames.append(Blame((first, second), why, tuple(lines[:MOST]), _network(places[second], witnesses)))
     return tuple(blames)
+
+
+def _met_together_s(first: Witness, second: Witness) -> float:
+    """Return for how long both met, by their clocks."""
+    return min(first.met_at[1], second.met_at[1]) - max(first.met_at[0], second.met_at[0])
 
 
 def _network(place: Place, witnesses: Mapping[str, Witness]) -> tuple[Action, ...]:
@@ -202,14 +249,21 @@ def _training(witnesses: Mapping[str, Witness]) -> list[Witness]:
     return [witness for witness in witnesses.values() if witness.stage in (Stage.CLUSTER, Stage.SUMS)]
 
 
-def _nccl(witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
-    """Return that NCCL fails on all nodes, if they all added by gRPC before."""
+def _nccl(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
+    """Return that NCCL fails on all nodes, if all added by gRPC before, and each says that it is NCCL, or waited in it.
+
+    A process that was killed, or raised another error, is no fault of NCCL.
+    """
     seen = _training(witnesses)
-    if not seen or any(
-        {total.way for total in witness.sums} != {"RING"} or witness.begun <= witness.planned // 2 for witness in seen
+    by_grpc = planned([RING], task.times)
+    if len(seen) < len(task.places) or not all(
+        witness.begun > by_grpc
+        and {total.way for total in witness.sums} == {RING}
+        and (
+            witness.by_limit or ("NCCL" in witness.error and not witness.error.startswith(("killed by", "ended with")))
+        )
+        for witness in seen
     ):
-        return ()
-    if any(witness.error.startswith("killed by") for witness in seen):
         return ()
     lines = []
     for witness in seen:
@@ -242,8 +296,8 @@ def _proxies(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
     blames = []
     addresses = ",".join(dict.fromkeys(place.address for place in task.places))
     for witness in _training(witnesses):
-        name = proxy(witness.variables)
-        if witness.stage is Stage.CLUSTER and name:
+        name = witness.proxy
+        if witness.stage is Stage.CLUSTER and name and not witness.accused:
             kept = next((each for each in ("no_grpc_proxy", "no_proxy") if each in witness.variables), "")
             lines = (
                 f"{witness.node}: connections without it succeeded; TensorFlow waited {witness.waited_s:.0f} s",
@@ -266,7 +320,9 @@ def _left(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
     furthest = max((witness.begun, witness.ready) for witness in seen)
     behind = {witness.node for witness in seen if (witness.begun, witness.ready) < furthest} - innocent
     most = {node for node, number in votes.items() if number == max(votes.values())}
-    guilty = (ended & {*votes}) or behind or ended or most
+    guilty = ended & {*votes}
+    if len(witnesses) == len(task.places):  # else the node without a report may be the one that left
+        guilty = guilty or behind or ended or most
     if len(guilty) == len(task.places):  # all say the same: nobody stands out
         return ()
     return tuple(_departed(witnesses, node) for node in sorted(guilty))

@@ -45,12 +45,16 @@ def summarized(witness: Witness, task: Task, seconds: float) -> Summary:
 
 def judge(witness: Witness, task: Task) -> tuple[Verdict, str, str]:
     """Return the verdict of a node, the kind of its finding, and a sentence."""
+    own = next((total for total in witness.sums if total.own_wrong), None)
     wrong = next((total for total in witness.sums if total.wrong), None)
     if witness.fault:
         return Verdict.FAIL, witness.kind, witness.fault
+    if own is not None:
+        text = f"{counted(own.own_wrong, 'wrong element')} in this node's own vectors of {size(own.bytes)}"
+        return Verdict.FAIL, "wrong_sum", f"{text}, before they were added by {own.way}"
     if wrong is not None:
-        text = f"{counted(wrong.wrong, 'wrong element')} in a sum of {size(wrong.bytes)} by {wrong.way}"
-        return Verdict.FAIL, "wrong_sum", text
+        text = f"{counted(wrong.wrong, 'wrong element')} in sums of {size(wrong.bytes)} by {wrong.way}"
+        return Verdict.NOT_VERIFIED, "others_wrong", f"{text}; what this node added is right"
     if witness.stage is Stage.DONE and not witness.models:
         return Verdict.NOT_VERIFIED, "no_gpu", f"TensorFlow lists no GPU; on the CPU {right(witness, task)}"
     if witness.stage is Stage.DONE:
@@ -84,7 +88,7 @@ def _judge_broken_off(witness: Witness) -> tuple[Verdict, str, str]:
     if witness.by_limit:
         return Verdict.NOT_VERIFIED, "waited", f"waited {witness.waited_s:.0f} s for the others {at}"
     if witness.accused:
-        return Verdict.NOT_VERIFIED, "others_left", f"{listed(witness.accused)} left {at}: {reason(witness.error)}"
+        return Verdict.NOT_VERIFIED, "others_left", f"{witness.accused[0]} left {at}: {reason(witness.error)}"
     return Verdict.FAIL, "raised", f"{at}: {reason(witness.error)}"
 
 

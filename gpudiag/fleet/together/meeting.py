@@ -18,7 +18,7 @@ from collections.abc import Callable
 import msgspec
 
 from gpudiag.hardware.ports import listening
-from gpudiag.model.together import Peer, Task
+from gpudiag.model.together import NOT_TRIED, Peer, Task
 from gpudiag.record import Record
 
 CONNECT_S = 3.0
@@ -66,7 +66,7 @@ class Meeting:
         self._place = task.places[index]
         self._others = [other for other in range(len(task.places)) if other != index]
         self.states: dict[int, State] = {index: State(1, alone=True)}
-        self.answers: dict[int, str] = dict.fromkeys(self._others, "not tried yet")
+        self.answers: dict[int, str] = dict.fromkeys(self._others, NOT_TRIED)
         """What the last connection to each other node ended with; "" if it answered."""
         self.route = ""
         self._told = dict.fromkeys(self._others, 0)
@@ -167,7 +167,8 @@ class Meeting:
             try:
                 answer = await asyncio.wait_for(self._talk(place.address, place.port), limit_s)
             except asyncio.TimeoutError:
-                self.answers[other] = f"no answer in {limit_s:.0f} s"
+                if limit_s >= CONNECT_S:  # else it was cut short by the end of this node's waiting, and shows nothing
+                    self.answers[other] = f"no answer in {limit_s:.0f} s"
             except socket.gaierror:
                 self.answers[other] = f"the name {place.address} is not known here"
             except (OSError, EOFError, ValueError) as error:

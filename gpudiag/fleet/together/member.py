@@ -8,6 +8,7 @@ import os
 import re
 import time
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -16,7 +17,7 @@ from gpudiag.fleet.together import training
 from gpudiag.fleet.together.judging import summarized
 from gpudiag.fleet.together.meeting import CONNECT_S, Meeting
 from gpudiag.fleet.together.planning import unpacked
-from gpudiag.fleet.together.surroundings import interfaces, proxy, variables
+from gpudiag.fleet.together.surroundings import interfaces, proxy, variables, without_passwords
 from gpudiag.fleet.together.trainer import EndedError, Trainer
 from gpudiag.model.frame import SUMMARY, framed
 from gpudiag.model.together import Place, Stage, Sum, Task, Witness
@@ -71,7 +72,12 @@ class _Member:
         self._task, self._index = task, index
         self._alone, self._together = alone, together
         self._meeting = Meeting(task, index)
-        self._seen: dict[str, Any] = {"variables": variables(), "interfaces": interfaces()}
+        addresses = [place.address for number, place in enumerate(task.places) if number != index]
+        self._seen: dict[str, Any] = {
+            "variables": variables(),
+            "proxy": proxy(addresses),
+            "interfaces": interfaces(),
+        }
         self._ready_at: float | None = None
         """When this node had added alone."""
         self._began = time.monotonic()
@@ -143,7 +149,7 @@ class _Member:
             self._fail(f"TensorFlow failed when this node added alone: {_first_line(str(error))}")
             self._seen["error"] = _tail(str(error), self._alone.output)
         else:
-            if any(total.wrong for total in self._seen["alone"]):
+            if any(total.wrong or total.own_wrong for total in self._seen["alone"]):
                 self._fail("the sums of this node alone are wrong")
             models = self._seen["models"]
             self._ready_at = time.monotonic()
@@ -164,7 +170,7 @@ class _Member:
         self._together.order(ways=ways, sizes=sizes, times=self._task.times, environ=_environ({"TF_CONFIG": config}))
         counts = dict.fromkeys(("begin", "ready", "end"), 0)
         sums: list[Sum] = []
-        cluster_s = PROXY_S if proxy() else CLUSTER_S
+        cluster_s = PROXY_S if self._seen["proxy"] else CLUSTER_S
         stage, limit_s, began = Stage.CLUSTER, cluster_s, time.monotonic()
         watch = asyncio.ensure_future(self._watch_ports())
         try:
@@ -244,9 +250,11 @@ def accused(text: str, places: tuple[Place, ...], index: int) -> tuple[str, ...]
 
     An error that one node hands on to the next names the first to fail first.
     """
+    text = unquote(text)  # gRPC writes the brackets of IPv6 as %5B and %5D
     found = [(match.start(), int(match[1])) for match in _TASK.finditer(text)]
     for number, place in enumerate(places):
-        found += [(match.start(), number) for match in re.finditer(rf"\b{re.escape(place.target)}\b", text)]
+        target = rf"(?<![\w.-]){re.escape(place.target)}(?!\d)"
+        found += [(match.start(), number) for match in re.finditer(target, text)]
     tasks = dict.fromkeys(task for _, task in sorted(found) if task != index and task < len(places))
     if not tasks and index and _LEADER.search(text):
         tasks = {0: None}
@@ -260,7 +268,7 @@ def _environ(more: dict[str, str]) -> dict[str, str]:
 
 
 def _sum(note: dict[str, Any]) -> Sum:
-    return Sum(note["way"], note["bytes"], note["seconds"], note["wrong"], tuple(note["devices"]))
+    return Sum(note["way"], note["bytes"], note["seconds"], note["wrong"], tuple(note["devices"]), note["own_wrong"])
 
 
 def _first_line(text: str) -> str:
@@ -270,4 +278,4 @@ def _first_line(text: str) -> str:
 def _tail(error: str, log: str) -> str:
     """Return an error, and the lines of the log that say more: those of level E and F."""
     lines = [line for line in log.splitlines() if re.search(r": [EF] |^[EF]\d{4} ", line[:60])]
-    return "\n".join([error[:4000], *(line[:500] for line in lines[-5:])])
+    return without_passwords("\n".join([error[:4000], *(line[:500] for line in lines[-5:])]))

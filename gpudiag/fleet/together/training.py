@@ -51,57 +51,62 @@ def add(ways: Sequence[str], sizes: Sequence[int], times: int, note: Note) -> No
     """Add vectors over all replicas, in each way and size so often, and note each step.
 
     With ``TF_CONFIG`` in the environment these are the replicas of all its workers. ``begin`` is noted before an
-    exchange, ``ready`` when this node's own devices have computed what they add, and ``end`` after it.
+    exchange, ``ready`` when this node's own devices have computed what they add, and ``end`` after it. Vectors and sums
+    are compared on the host: a device that computes wrong would compare wrong, too.
     """
+    import numpy as np
     import tensorflow as tf
 
     note("cluster")
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    note("made", replicas=strategy.num_replicas_in_sync)
+    replicas = strategy.num_replicas_in_sync
+    note("made", replicas=replicas)
     communication = tf.distribute.experimental.CommunicationImplementation
     for way in ways:
         options = tf.distribute.experimental.CommunicationOptions(implementation=getattr(communication, way))
         for size in sizes:
             own, exchange = _functions(tf, strategy, size // 4, options)
+            ramp: Any = (np.arange(size // 4) % 1000).astype(np.float32)
+            total = ramp * replicas + np.float32(replicas * (replicas - 1) / 2)
             seconds: list[float] = []
             devices: tuple[str, ...] = ()
-            wrong = 0
+            wrong = own_wrong = 0
             for _ in range(times):
                 note("begin")
                 values = own()
-                for value in strategy.experimental_local_results(values):
-                    value[0].numpy()  # waits for the device
+                sources = strategy.experimental_local_results(values)
+                first = (strategy.cluster_resolver.task_id or 0) * len(sources)
+                for replica, value in enumerate(sources, first):  # waits for the devices
+                    own_wrong += int(np.count_nonzero(value.numpy() != ramp + np.float32(replica)))
                 note("ready")
                 began = time.perf_counter()
-                counts = strategy.experimental_local_results(exchange(values))
-                wrong += sum(int(count.numpy()) for count in counts)
+                sums = strategy.experimental_local_results(exchange(values))
+                for value in sums:
+                    value[0].numpy()  # waits for the device
                 seconds.append(time.perf_counter() - began)
-                sources = strategy.experimental_local_results(values)
+                wrong += sum(int(np.count_nonzero(value.numpy() != total)) for value in sums)
                 devices = tuple(value.backing_device.rpartition("/device:")[2] for value in sources)
                 note("end")
-            note("sum", way=way, bytes=size, seconds=min(seconds), wrong=wrong, devices=devices)
+            figures = {"seconds": min(seconds), "wrong": wrong, "own_wrong": own_wrong, "devices": devices}
+            note("sum", way=way, bytes=size, **figures)
     note("done")
-    if strategy.num_replicas_in_sync > 1:  # nobody leaves while another still adds
+    if replicas > 1:  # nobody leaves while another still adds
         own, exchange = _functions(tf, strategy, 1, tf.distribute.experimental.CommunicationOptions())
         exchange(own())
 
 
 def _functions(tf: Any, strategy: Any, length: int, options: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """Return a function that makes each replica's vector, and one that adds them and counts wrong elements.
+    """Return a function that makes each replica's vector, and one that adds them.
 
     They are whole numbers that float32 adds in any order without rounding.
     """
-    count = strategy.num_replicas_in_sync
-
-    def ramp() -> Any:
-        return tf.cast(tf.range(length) % 1000, tf.float32)
 
     def vector() -> Any:
-        return ramp() + tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        ramp = tf.cast(tf.range(length) % 1000, tf.float32)
+        return ramp + tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
 
     def total(values: Any) -> Any:
-        added = tf.distribute.get_replica_context().all_reduce("sum", tf.identity(values), options)
-        return tf.math.count_nonzero(tf.not_equal(added, ramp() * count + count * (count - 1) / 2))
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(values), options)
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def own() -> Any:

@@ -227,10 +227,8 @@ def _limit_memory(ctx: Context) -> int:
     """
     (gpu,) = ctx.gpus
     total = gpu.memory_total_bytes
-    try:
-        pool = bytes_to_take(total - ctx.memory(gpu).used_bytes, display=ctx.state(gpu).display) if total else 0
-    except Exception:  # NVML fails, and its errors are not known here: the GPU is listed and used, or not, below
-        pool = 0
+    used = ctx.used_memory(gpu)
+    pool = bytes_to_take(total - used, display=ctx.state(gpu).display) if total and used is not None else 0
     v1 = ctx.tf.compat.v1
     options = v1.GPUOptions(
         force_gpu_compatible=True,

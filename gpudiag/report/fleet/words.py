@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gpudiag.model.fleet import (
@@ -88,6 +89,16 @@ def in_lines(nodes: str, width: int, most: int) -> str:
 def with_last_lines(report: FleetReport) -> list[NodeRow]:
     """Return the nodes without a report of which something was heard."""
     return [row for row in report.rows if row.verdict is NodeVerdict.NO_REPORT and one_line(row.text)]
+
+
+def attempts(report: FleetReport, group: Group) -> str:
+    """Return what most nodes of a group had in turn, such as ``FAIL, then PASS``; "" if all were asked once."""
+    same = [row for row in report.rows if (row.verdict, row.label) == (group.verdict, group.label)]
+    orders = Counter(", then ".join(row.attempts) for row in same if row.attempts)
+    if not orders:
+        return ""
+    ((order, number),) = orders.most_common(1)
+    return one_line(order if number == group.number else f"{order} on {number:,} of {group.number:,}")
 
 
 def facts(pairs: Iterable[tuple[str, str]], joined: str = " and ") -> str:

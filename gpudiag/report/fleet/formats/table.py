@@ -165,6 +165,8 @@ def _group(page: Page, report: FleetReport, group: Group, lead: str) -> None:
     below = " " * min(len(lead), 6) if group.verdict is NodeVerdict.PASS else " " * len(lead)
     if group.verdict is NodeVerdict.NO_REPORT:
         _last_lines(page, report, group, below)
+    elif group.verdict is NodeVerdict.FLAKY and (order := words.attempts(report, group)):
+        page.add(f"{order}: {one_line(group.text)}", "dim", lead=below, most=_TEXT_LINES)
     elif group.text:
         page.add(one_line(group.text), "dim", lead=below, most=_TEXT_LINES)
     for separation in report.separations:
