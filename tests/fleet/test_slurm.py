@@ -5,7 +5,9 @@ The check on a node is a script that prints the frame of a saved report, but for
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -20,6 +22,7 @@ from slurm_cluster import Cluster, SlurmFleet, texts, verdicts
 from conftest import DEADLINE_S, Gpudiag
 from gpudiag.errors import UsageError
 from gpudiag.fleet.engines import slurm as engine
+from gpudiag.model.fleet import EngineOptions
 
 pytestmark = pytest.mark.starts
 
@@ -182,6 +185,30 @@ def test_without_slurm_the_package_is_named(fleet: SlurmFleet, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(fleet.folder))
     with pytest.raises(UsageError, match=r"needs sinfo, squeue, .* apt-get install slurm-client"):
         fleet("n1")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--bogus",), "salloc does not take --bogus: salloc: unrecognized option '--bogus'"),
+        (("--time=soon",), "salloc does not take --time=soon: salloc: error: Invalid --time specification"),
+    ],
+)
+def test_options_that_slurm_does_not_take_are_refused_before_anything_starts(
+    cluster: Cluster, fleet: SlurmFleet, options: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(text)):
+        fleet("n1", *options)
+    assert cluster.jobs() == []
+    assert not list(fleet.folder.glob("run*"))
+
+
+def test_the_address_of_a_node_is_not_what_an_administrator_wrote(cluster: Cluster, fleet: SlurmFleet) -> None:
+    fields = ("comment", "extra", "reason")
+    cluster("scontrol", "update", "nodename=n2", *(f"{field}=see NodeAddr=9.9.9.9 NodeName=n1" for field in fields))
+    found = asyncio.run(engine.Engine(EngineOptions()).addresses(NAMES))
+    cluster("scontrol", "update", "nodename=n2", *(f"{field}=" for field in fields))
+    assert found == dict.fromkeys(NAMES, "127.0.0.1")
 
 
 def collector(gpudiag: Gpudiag, cluster: Cluster, fleet: SlurmFleet) -> subprocess.Popen[str]:

@@ -40,12 +40,14 @@ class Rule:
         self.text = re.compile(text, re.IGNORECASE)
 
     def line_in(self, done: Done) -> str | None:
-        """Return the line of a result that fits, "" if the status alone does; None if neither fits."""
+        """Return the last line of a result that fits, "" if the status alone does; None if neither fits."""
         if self.status not in (None, done.status):
             return None
         text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"
-        found = self.text.search(text)
-        if found is None or not found[0]:
+        found = None
+        for found in self.text.finditer(text):
+            pass
+        if found is None or not self.text.pattern:
             return None if found is None else ""
         return one_line(text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0])[:500]
 

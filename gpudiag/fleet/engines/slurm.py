@@ -18,6 +18,7 @@ import binascii
 import contextlib
 import math
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -148,6 +149,7 @@ class Engine:
     async def roster(self, names: tuple[str, ...]) -> Roster:
         """Return the nodes that these names mean; without names, those of the job or the partition, or all."""
         refuse_without_slurm()
+        await self._try_options()
         if self._job is not None:
             held = await self._nodes_of_job()
             outside = {name: f"is not a node of job {self._job}" for name in names if name not in held}
@@ -164,6 +166,17 @@ class Engine:
         known = {name: self._nodes[name].refusal for name in names if name in self._nodes}
         refusals |= {name: refusal for name, refusal in known.items() if refusal}
         return Roster(names, refusals, {})
+
+    async def _try_options(self) -> None:
+        """Raise :class:`UsageError` if Slurm does not take the user's options; with ``--help`` it only reads them."""
+        if not self._options.options:
+            return
+        program = "salloc" if self._job is None else "srun"
+        done = await ask(program, *self._options.options, "--help")
+        if done.status != 0:
+            given = shlex.join(self._options.options)
+            why = next(filter(None, map(one_line, done.errors.splitlines())), f"it ended with {done.status}")
+            raise UsageError(f"{program} does not take {given}: {why}")
 
     async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
         """Return the address that Slurm itself reaches each node by; raises :class:`UsageError`."""
