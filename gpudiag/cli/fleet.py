@@ -200,7 +200,6 @@ def check(
 
     reserve(rendering.output)
     arguments: tuple[str, ...] = context.meta[CHECK_ARGUMENTS]
-    _refuse_unknown(context, arguments)
     _refuse_of_other_engines(asking)
     if asking.resume is not None and (nodes or arguments or asking.folder):
         raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
@@ -269,14 +268,6 @@ def merge(
     return report.exit_code
 
 
-def _refuse_unknown(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Raise :class:`click.UsageError` for an option that a check does not have; values are read on the nodes."""
-    from gpudiag.cli.check import check as check_command
-
-    of_check = click.Context(check_command, info_name="gpudiag check", color=context.color)
-    check_command.make_parser(of_check).parse_args(list(arguments))
-
-
 _ENGINES_OF = {
     "jobid": ("slurm",),
     "gpus": ("kubernetes", "slurm"),
@@ -290,10 +281,15 @@ _ENGINES_OF = {
 
 
 def _refuse_of_other_engines(asking: Asking) -> None:
+    """Raise :class:`UsageError` for an option that would have no effect, and for a file as the folder of a run."""
     for name, engines in _ENGINES_OF.items():
-        if getattr(asking, name) not in (None, ()) and asking.engine not in (None, *engines):
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} is an option of the engine {' and '.join(engines)}, not of {asking.engine}.")
+        if getattr(asking, name) in (None, ()) or asking.engine in engines:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if asking.resume is not None:
+            raise UsageError(f"--resume takes the engine and its options of the run: leave out {flag}.")
+        if asking.engine is not None:
+            raise UsageError(f"{flag} belongs to the engine {' or '.join(engines)}, not to {asking.engine}.")
     if asking.folder is not None and is_report(asking.folder):
         raise UsageError(f"-o is the folder of the run; to write a report as well: --output {asking.folder}")
 

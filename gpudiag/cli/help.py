@@ -59,7 +59,24 @@ class CheckCommand(Command):
         """Keep the words after ``--`` apart."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[CHECK_ARGUMENTS] = tuple(args[at + 1 :])
+        if not ctx.resilient_parsing:
+            refuse_wrong_options(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
+
+
+def refuse_wrong_options(arguments: Iterable[str]) -> None:
+    """Raise click's error for an option that 'gpudiag check' does not have, or a choice that one of its options lacks.
+
+    Other values are not read: a path, for instance, may exist on the nodes alone.
+    """
+    from gpudiag import cli
+
+    check = cli.command("check")
+    context = click.Context(check, info_name="gpudiag check")
+    values, _, _ = check.make_parser(context).parse_args([*arguments])
+    for parameter in check.params:
+        if isinstance(parameter.type, click.Choice) and isinstance(values.get(parameter.name or ""), str):
+            parameter.type.convert(values[parameter.name or ""], parameter, context)
 
 
 class CommandGroup(click.Group):

@@ -45,6 +45,17 @@ class Content:
     user: str | None = option("Who gets the rights, as 'kubectl auth whoami' prints it; rbac.", metavar="NAME")
 
 
+_KINDS_OF_OPTIONS = {
+    "image": ("job", "daemonset", "init-container"),
+    "gpus": ("job", "init-container"),
+    "deadline_s": ("job", "init-container"),
+    "period_s": ("daemonset",),
+    "label": ("daemonset",),
+    "user": ("rbac",),
+}
+"""For which manifests an option has an effect; --namespace has one for all."""
+
+
 @click.command(cls=CheckCommand)
 @click.argument("kind", type=click.Choice(KINDS), metavar=f"[{'|'.join(KINDS)}]")
 @click.argument("nodes", nargs=-1)
@@ -63,6 +74,10 @@ def manifest(context: click.Context, *, kind: str, nodes: tuple[str, ...], conte
     arguments = context.meta[CHECK_ARGUMENTS]
     if nodes and kind != "job":
         raise UsageError(f"{kind} takes no names of nodes: leave out {' '.join(nodes)}.")
+    for name, kinds in _KINDS_OF_OPTIONS.items():
+        if kind not in kinds and getattr(content, name) != getattr(Content(), name):
+            word = "no-label" if name == "label" else name.removesuffix("_s")
+            raise UsageError(f"--{word} belongs to {' and '.join(kinds)}: leave it out for {kind}.")
     if arguments and kind not in ("job", "init-container"):
         raise UsageError(f"{kind} takes no arguments of 'gpudiag check': leave out what follows --.")
     put(rendered(_documents(kind, nodes, content, arguments), _COMMENTS[kind]))

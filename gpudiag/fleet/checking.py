@@ -6,6 +6,7 @@ import asyncio
 import resource
 import secrets
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -85,12 +86,18 @@ def run(request: Request, say: Say) -> FleetReport:
 
 async def _run(request: Request, say: Say) -> FleetReport:
     _refuse_arguments(request.arguments)
-    _refuse_parallel(request.parallel)
+    most = _most_at_once()
+    if request.parallel is not None and request.parallel > most:
+        raise UsageError(
+            f"--parallel {request.parallel} needs more open files than are allowed: raise 'ulimit -n', or take "
+            f"--parallel {most}."
+        )
     shipped = None if request.ship is None else Shipped.of(request.ship)
     engine, folder = await _opened(request, shipped)
     plan = folder.plan
     with folder.held():
-        session = _Session(engine, folder, shipped, request.parallel, say)
+        parallel = most if request.parallel is None and most < engine.most_at_once else request.parallel
+        session = _Session(engine, folder, shipped, parallel, say)
         session.leave_out()
         left_out = session.verdicts if request.resume else plan.not_usable
         nodes = [node for node in plan.nodes if node not in left_out]
@@ -169,15 +176,12 @@ def _refuse_arguments(arguments: tuple[str, ...]) -> None:
             raise UsageError(f"{name} is set by the fleet check on every node: give it {instead}.")
 
 
-def _refuse_parallel(parallel: int | None) -> None:
-    """Raise :class:`UsageError` if the limit of open files is too low for so many programs at the same time."""
+def _most_at_once() -> int:
+    """Return how many nodes can be asked at the same time within the limit of open files."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    most = (allowed - _OTHER_FILES) // _FILES_OF_A_NODE
-    if parallel is not None and allowed != resource.RLIM_INFINITY and parallel > most:
-        raise UsageError(
-            f"--parallel {parallel} needs more open files than the {allowed} that are allowed: raise 'ulimit -n', or "
-            f"take --parallel {max(most, 1)}."
-        )
+    if allowed == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max((allowed - _OTHER_FILES) // _FILES_OF_A_NODE, 1)
 
 
 class _Session:

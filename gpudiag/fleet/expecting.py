@@ -166,9 +166,9 @@ def _check(bounds: list[tuple[str, Fraction, bool]], *, has_share: bool) -> None
     for sign, number, is_share in bounds:
         if is_share and not has_share:
             raise ValueError("a share of this is not counted")
-        if is_share and (number > 100 or (sign, number) == (">", 100)):
+        if is_share and (number > 100 or (number == 100 and sign == ">")):
             raise ValueError("no share is above 100%")
-        if (sign, number) == ("<", 0):
+        if sign == "<" and not number:
             raise ValueError("no number is below 0")
     for unit in (True, False):
         alike = [(sign, number) for sign, number, share in bounds if share is unit]

@@ -133,8 +133,9 @@ class NodeTable:
         self.actions = {action: left for action, numbers in self.actions.items() if (left := kept(numbers))}
         for numbers, indices, values in self.figures.values():
             places = [place for place, number in enumerate(numbers) if number not in nodes]
-            for column in (numbers, indices, values):
-                column[:] = array(column.typecode, (column[place] for place in places))
+            for column in (numbers, indices):
+                column[:] = array("I", (column[place] for place in places))
+            values[:] = array("d", (values[place] for place in places))
 
     def _add_name(self, name: str) -> int:
         number = self.number.setdefault(name, len(self.names))

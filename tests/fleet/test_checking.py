@@ -246,8 +246,9 @@ def test_a_collector_that_nohup_started_outlives_its_terminal(
             ["-o", "run", "--", "--levle", "quick"],
             "no option of 'gpudiag check' is called '--levle'. Did you mean '--level'",
         ),
-        (["-o", "run", "--hosts", "/dev/null"], "--hosts is an option of the engine ssh, not of local."),
-        (["-o", "run", "--gpus", "2"], "--gpus is an option of the engine kubernetes and slurm, not of local."),
+        (["-o", "run", "--", "--level", "quik"], "'quik' is not one of"),
+        (["-o", "run", "--hosts", "/dev/null"], "--hosts belongs to the engine ssh, not to local."),
+        (["-o", "run", "--gpus", "2"], "--gpus belongs to the engine kubernetes or slurm, not to local."),
         (["-o", "run.html"], "-o is the folder of the run; to write a report as well: --output run.html"),
         (["-o", "run", "@gpu"], "'@gpu' is a group of ClusterShell"),
         (["-o", "run", "n[1-3],@gpu"], "'n[1-3],@gpu' is a group of ClusterShell"),
@@ -266,3 +267,20 @@ def test_values_of_the_check_are_those_of_the_node(gpudiag: Gpudiag, nodes: Prep
     nodes.prints("n1", healthy())
     done = gpudiag("fleet", "check", *words(nodes, "n1"), "--", "--expect", "/on/the/node.toml", "gpu.{node}")
     assert done.returncode == 0, done.stderr
+
+
+def test_an_engine_of_a_run_that_goes_on_has_its_options(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
+    nodes.prints("n1", healthy())
+    assert gpudiag("fleet", "check", *words(nodes, "n1")).returncode == 0
+    done = gpudiag("fleet", "check", "--resume", "run", "--image", "x")
+    assert done.returncode == 2
+    assert "--resume takes the engine and its options of the run: leave out --image" in done.stderr
+
+
+def test_nodes_that_did_not_pass_are_named_while_it_runs(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
+    nodes.prints(" ".join(f"n{number}" for number in range(1, 61)), healthy())
+    nodes.prints("n4 n10", unfit())
+    _, _, errors = check(gpudiag, nodes, "n[1-60]", "--parallel", "4")
+    lines = [line for line in errors.splitlines() if line.startswith("[")]
+    assert {"n4", "n10"} <= {line.split()[1].rstrip(":") for line in lines}
+    assert len(lines) <= 22

@@ -39,5 +39,6 @@ def test_a_frame_of_a_later_version_says_so() -> None:
 def test_the_same_report_twice_is_one_and_two_different_ones_are_two() -> None:
     assert len(reports_in((LINE + LINE).encode())) == 1
     assert len(reports_in((LINE + framed(unfit())).encode())) == 2
+    assert reports_in((LINE + "".join(framed(unfit(cause=str(n))) for n in range(9))).encode())[2:] == []
     assert reports_in(b"nothing of the kind") == []
     assert reports_in((LINE[:100] + "\n" + LINE).encode()) == reports_in(LINE.encode())

@@ -399,6 +399,20 @@ def test_jobs_of_a_collector_that_was_killed_are_deleted_by_the_one_that_goes_on
     assert again not in left
 
 
+@pytest.mark.parametrize(("options", "namespace"), [((), "gpu"), (("--namespace=other",), "other")])
+def test_jobs_are_created_watched_and_deleted_in_the_namespace_of_their_file(
+    api: Api, check: Callable[..., FleetReport], tmp_path: Path, options: tuple[str, ...], namespace: str
+) -> None:
+    job = yaml.safe_load(printed("job", "any", "--image", IMAGE, "--namespace", "gpu"))
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    api.add_node("n1", scenario=healthy())
+    report = check("n1", manifest=str(tmp_path / "job.yaml"), options=options)
+    assert report.counts == {"PASS": 1}, report.rows
+    assert not api.jobs
+    used = {request.split("/namespaces/")[1].split("/")[0] for request in api.requests if "/namespaces/" in request}
+    assert used == {namespace}
+
+
 def test_a_job_of_the_user_is_the_base_of_all(api: Api, check: Callable[..., FleetReport], tmp_path: Path) -> None:
     job = yaml.safe_load(printed("job", "any", "--image", "mine:2"))
     pod = job["spec"]["template"]["spec"]
@@ -518,6 +532,9 @@ def test_the_account_of_the_daemon_may_only_change_nodes() -> None:
         (("daemonset", "n1", "--image", IMAGE), "daemonset takes no names of nodes"),
         (("daemonset", "--image", IMAGE, "--", "-v"), "daemonset takes no arguments of 'gpudiag check'"),
         (("rbac",), "--user is needed"),
+        (("rbac", "--user", "jane", "--image", IMAGE), "--image belongs to job and daemonset and init-container"),
+        (("job", "n1", "--image", IMAGE, "--no-label"), "--no-label belongs to daemonset"),
+        (("daemonset", "--image", IMAGE, "--gpus", "2"), "--gpus belongs to job and init-container"),
         (("job", "N_1", "--image", IMAGE), "cannot be the name of a node of Kubernetes"),
         (("init-container", "--image", "a b"), "is not the name of an image"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -110,31 +111,6 @@ def test_what_a_login_shell_prints_is_not_of_the_command(gpudiag: Gpudiag, serve
     assert "wrote more than" in rows(done.stdout)["n29"][1]
 
 
-def test_a_run_goes_on_although_the_file_of_hosts_lacks_a_name(
-    gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes
-) -> None:
-    hosts = gpudiag.folder / "hosts"
-    hosts.write_text("n1\nn2\nn3\n")
-    nodes.prints("n1 n2 n3", healthy())
-    server.on_node("n2", "exit 1")
-    first = gpudiag(*words(server, nodes, "n[1-3]", "nowhere"), "--hosts", "hosts")
-    assert {node: found[0] for node, found in rows(first.stdout).items()} == {
-        "n1": "PASS",
-        "n2": "refused",
-        "n3": "PASS",
-        "nowhere": "not usable",
-    }
-    server.on_node("n2", "")
-    hosts.write_text("n2\n")
-    again = gpudiag("fleet", "check", "--resume", "run", "--format", "json")
-    assert {node: found[0] for node, found in rows(again.stdout).items()} == {
-        "n1": "PASS",
-        "n2": "PASS",
-        "n3": "PASS",
-        "nowhere": "not usable",
-    }, again.stderr
-
-
 def test_a_node_that_could_not_be_reached_is_asked_once_more(
     gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes, tmp_path: Path
 ) -> None:
@@ -171,27 +147,69 @@ def test_the_check_on_a_node_ends_with_the_collector(
         assert rows(out)["n31"][0] == "interrupted"
 
 
-def test_the_check_ends_with_the_collector_where_the_user_shares_connections(
+def test_a_shared_connection_of_the_user_is_not_used(
     gpudiag: Gpudiag,
     server: Sshd,
     nodes: PreparedNodes,
     tmp_path: Path,
     wait_until: Callable[[Callable[[], bool]], None],
 ) -> None:
-    """The master of a shared connection outlives its first ssh, and so would the session."""
+    """Its master would hold the session on the node after Ctrl-C."""
+    config = tmp_path / "ssh_config"
+    # The socket's path must be short.
+    shared = "ControlMaster auto\nControlPersist 60\nControlPath /tmp/gpudiag-%C\n"
+    config.write_text(f"{shared}Include {server.config}\n")
     nodes.runs("n32", f"echo $$ > {nodes.folder}/pid.new; mv {nodes.folder}/pid.new {nodes.folder}/pid; exec sleep 300")
-    shared = tmp_path / "config"
-    shared.write_text(
-        f"Host *\n  ControlMaster auto\n  ControlPersist 60\n  ControlPath {tmp_path}/%C\nInclude {server.config}\n"
-    )
-    options = [word.replace(str(server.config), str(shared)) for word in server.options]
-    command = ["fleet", "check", "n32", *options, "--gpudiag", str(nodes.command), "-o", "run", "--format", "json"]
-    collector = gpudiag.start(*command)
     pid = nodes.folder / "pid"
+    options = ("--engine", "ssh", f"--engine-option=-F{config}", "--engine-option=-oControlMaster=auto")
+    collector = gpudiag.start("fleet", "check", "n32", *options, "--gpudiag", str(nodes.command), "-o", "run")
     wait_until(pid.exists)
-    collector.send_signal(signal.SIGINT)
+    os.kill(collector.pid, signal.SIGINT)
     collector.communicate(timeout=60)
     wait_until(lambda: not psutil.pid_exists(int(pid.read_text())))
+    master = ["ssh", "-F", str(config), "-O", "check", "n32"]
+    assert subprocess.run(master, capture_output=True, check=False, timeout=60).returncode != 0
+
+
+def test_fewer_nodes_are_asked_at_once_if_few_files_may_be_open(
+    gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes
+) -> None:
+    log = nodes.folder / "log"
+    nodes.runs("n1 n2 n3 n4 n5 n6", f"echo 1 >> {log}; sleep 2; echo -1 >> {log}; echo $REPORT")
+    command = gpudiag.command(*words(server, nodes, "n[1-6]"))
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 76; exec "$@"', "sh", *command],
+        cwd=gpudiag.folder,
+        env=gpudiag.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(itertools.accumulate(map(int, log.read_text().split()))) <= 3
+
+
+def test_a_run_with_a_name_that_the_file_lacks_can_go_on(
+    gpudiag: Gpudiag, server: Sshd, nodes: PreparedNodes, tmp_path: Path
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("n1\n")
+    nodes.runs("n1", "exit 1")
+    first = gpudiag(*words(server, nodes, "n1,n2,n3"), "--hosts", str(hosts))
+    assert {name: reason for name, (reason, _) in rows(first.stdout).items()} == {
+        "n1": "no answer",
+        "n2": "not usable",
+        "n3": "not usable",
+    }, first.stderr
+    (nodes.folder / "n1.answer").unlink()
+    nodes.prints("n1 n2", healthy())
+    hosts.write_text("n1\nn2\n")
+    again = gpudiag("fleet", "check", "--resume", "run", "--format", "json")
+    assert {name: reason for name, (reason, _) in rows(again.stdout).items()} == {
+        "n1": "PASS",
+        "n2": "PASS",
+        "n3": "not usable",
+    }, again.stderr
 
 
 SHELLS = [shell for shell in ("bash", "dash", "ksh", "zsh", "fish", "tcsh") if shutil.which(shell)]

@@ -44,12 +44,10 @@ class Rule:
         if self.status not in (None, done.status):
             return None
         text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"
-        found = None
-        for found in self.text.finditer(text):
-            pass
-        if found is None or not self.text.pattern:
-            return None if found is None else ""
-        return one_line(text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0])[:500]
+        found = list(self.text.finditer(text))
+        if not found or not self.text.pattern:
+            return "" if found else None
+        return one_line(text[text.rfind("\n", 0, found[-1].start()) + 1 :].partition("\n")[0])[:500]
 
 
 class Engine(Protocol):

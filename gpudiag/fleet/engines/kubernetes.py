@@ -12,6 +12,7 @@ import json
 import math
 import re
 import secrets
+import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,7 +65,9 @@ class Engine:
         self._gpus = options.gpus
         self._run = options.run or "by-hand"
         self._base = manifests.base_job(options.image, None if options.manifest is None else Path(options.manifest))
-        self._kubectl = Kubectl((*options.options, *_namespace(self._base, options)))
+        # Jobs are looked for and deleted where they are created: the namespace of a file becomes that of every command.
+        namespace = self._base.setdefault("metadata", {}).pop("namespace", "")
+        self._kubectl = Kubectl((*((f"--namespace={namespace}",) if namespace else ()), *options.options))
         if options.manifest is None:
             self._base["spec"]["ttlSecondsAfterFinished"] = 10 * _CLEANUP_S
         self._nodes: dict[str, ClusterNode] = {}
@@ -133,7 +136,8 @@ class Engine:
                 await together.close()
             await asyncio.gather(*map(self._delete, tuple(self._created)))
             if fault := fault_of(await self._kubectl(*deletion)):
-                say(f"gpudiag: Jobs may be left over: {fault}. To delete them: kubectl {' '.join(deletion[:4])}")
+                command = (*self._kubectl.words, *deletion[:4])
+                say(f"gpudiag: Jobs may be left over: {fault}. To delete them: {shlex.join(command)}")
 
     async def run(self, node: str, argv: Sequence[str], deadline_s: float, given: bytes | None = None) -> Done:
         """Run a command on a node; raises nothing of the engine."""
@@ -289,19 +293,6 @@ class Engine:
             if not watched.over.done():
                 text = events.get(name, f"its Job got no pod within {self.patience_s:.0f} s")
                 watched.over.set_result(PodState(one_line(text), NoReport.NOT_STARTED, is_over=True))
-
-
-def _namespace(job: manifests.Document, options: EngineOptions) -> tuple[str, ...]:
-    """Return the option for the namespace that the user's Job has, where it is created, looked for and deleted.
-
-    Raises :class:`UsageError` if the options of kubectl have one, too.
-    """
-    name = job.get("metadata", {}).get("namespace")
-    if not name:
-        return ()
-    if any(re.match(r"-n|--namespace\b", option) for option in options.options):
-        raise UsageError(f"{options.manifest}: its Job has the namespace {name}: leave it out there, or as an option.")
-    return (f"--namespace={name}",)
 
 
 def _has_report(log: bytes) -> bool:

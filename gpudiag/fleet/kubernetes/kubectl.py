@@ -80,11 +80,11 @@ class Kubectl:
     """Runs kubectl with the user's options, such as ``--context=NAME`` or ``-n`` and ``NAMESPACE``."""
 
     def __init__(self, options: Sequence[str] = ()) -> None:
-        self._words = ("kubectl", *options)
+        self.words = ("kubectl", *options)
 
     async def __call__(self, *arguments: str, given: bytes | None = None, deadline_s: float = _PATIENCE_S) -> Done:
         """Run a command of kubectl; raises nothing."""
-        return await launch((*self._words, *arguments), deadline_s, given=given)
+        return await launch((*self.words, *arguments), deadline_s, given=given)
 
 
 def fault_of(done: Done) -> str:
