@@ -192,6 +192,8 @@ def test_without_slurm_the_package_is_named(fleet: SlurmFleet, monkeypatch: pyte
     [
         (("--bogus",), "salloc does not take --bogus: salloc: unrecognized option '--bogus'"),
         (("--time=soon",), "salloc does not take --time=soon: salloc: error: Invalid --time specification"),
+        (("--mem", "sleep"), "Invalid --mem specification"),
+        (("gpu",), "An --engine-option is one word"),
     ],
 )
 def test_options_that_slurm_does_not_take_are_refused_before_anything_starts(

@@ -149,12 +149,13 @@ class Engine:
     async def roster(self, names: tuple[str, ...]) -> Roster:
         """Return the nodes that these names mean; without names, those of the job or the partition, or all."""
         refuse_without_slurm()
-        await self._try_options()
         if self._job is not None:
             held = await self._nodes_of_job()
+            await self._try_options()
             outside = {name: f"is not a node of job {self._job}" for name in names if name not in held}
             return Roster(names or held, outside, {})
         await self._list()
+        await self._try_options()
         if not names:
             names = tuple(
                 name for name, node in self._nodes.items() if not self._partitions or node.partition in self._partitions
@@ -168,15 +169,19 @@ class Engine:
         return Roster(names, refusals, {})
 
     async def _try_options(self) -> None:
-        """Raise :class:`UsageError` if Slurm does not take the user's options; with ``--help`` it only reads them."""
-        if not self._options.options:
+        """Raise :class:`UsageError` if Slurm does not take the user's options; nothing is started."""
+        options = self._options.options
+        if not options:
             return
         program = "salloc" if self._job is None else "srun"
-        done = await ask(program, *self._options.options, "--help")
+        # A word that is no option would be a command: there is no node on which it could start.
+        done = await ask(program, "--nodelist=gpudiag-no-such-node", *options, "--help")
         if done.status != 0:
-            given = shlex.join(self._options.options)
-            why = next(filter(None, map(one_line, done.errors.splitlines())), f"it ended with {done.status}")
-            raise UsageError(f"{program} does not take {given}: {why}")
+            line = next(filter(None, map(one_line, done.errors.splitlines())), f"it ended with {done.status}")
+            raise UsageError(
+                f"{program} does not take {shlex.join(options)}: {line}. An --engine-option is one word, such as "
+                "--engine-option=--partition=gpu."
+            )
 
     async def addresses(self, nodes: Sequence[str]) -> dict[str, str]:
         """Return the address that Slurm itself reaches each node by; raises :class:`UsageError`."""

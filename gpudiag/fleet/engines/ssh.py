@@ -30,13 +30,14 @@ SIGN = b"gpudiag-fleet-begins\n"
 """Written by the far shell before the command: 255 is the status of ssh for whatever went wrong, and the texts beside
 it may be in any language. What was printed before it, such as by a start-up file, is not of the command."""
 
+_OF_ITS_OWN = ("-oControlMaster=no", "-oControlPath=none")
+"""A shared connection stays open when its clients end, and so would the session that the check is tied to. They come
+before the user's options, because inventories often have ``-o ControlMaster=auto``."""
 _OPTIONS = (
     "BatchMode=yes",  # nobody is there to type a password
     "ConnectTimeout=10",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=3",
-    "ControlMaster=no",  # the master of a shared connection keeps a command alive whose ssh has ended
-    "ControlPath=none",
     "ClearAllForwardings=yes",  # the second ssh with the user's LocalForward would fail
     "RemoteCommand=none",
 )
@@ -112,7 +113,7 @@ class Engine:
         """Return the words before the command; of an option that is there twice, ssh takes the first."""
         host = Host(node) if self._hosts is None else self._hosts.by_name[node]
         ours = (word for option in _OPTIONS for word in ("-o", option))
-        return ("ssh", "-T", "-a", "-x", *self._options, *host.options, *ours, "--", host.address)
+        return ("ssh", *_OF_ITS_OWN, "-T", "-a", "-x", *self._options, *host.options, *ours, "--", host.address)
 
     async def _read(self) -> Hosts | None:
         if self._hosts is None and self._file is not None:
