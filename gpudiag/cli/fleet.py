@@ -76,7 +76,7 @@ class Asking:
         type=click.Path(path_type=Path, exists=True, file_okay=False),
     )
     confirm: bool = option(
-        "Check the nodes that failed once more, and as many that passed: some are FLAKY.", default=False
+        "Check the nodes that did not pass once more, and as many that passed: some are FLAKY.", default=False
     )
     deadline_s: float = option("The most time that a node may take.", default=600.0, metavar="SECONDS")
     parallel: int | None = option("Nodes that are asked at the same time.", minimum=1, metavar="N")

@@ -104,7 +104,9 @@ async def _run(request: Request, say: Say) -> FleetReport:
         say(f"gpudiag: {counted(len(nodes), 'node')} to check by {plan.engine}; answers go to {folder.path}")
         stopped = await session.ask(nodes)
         if request.confirm and stopped is None:
-            stopped = await session.ask(session.to_confirm())
+            again = session.to_confirm()
+            say(f"gpudiag: {counted(len(again), 'node')} to check once more")
+            stopped = await session.ask(again)
     report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
     return report if stopped is None else replace(report, exit_code=128 + stopped)
 

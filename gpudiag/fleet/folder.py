@@ -87,8 +87,8 @@ class RunFolder:
                 file.write(msgspec.json.encode(answer) + b"\n")
         except OSError as error:
             raise OutputError(
-                f"{self.path}: the answer of {answer.node} cannot be kept: {shortage(error)}. What came before is "
-                f"kept; when that is mended, go on: gpudiag fleet check --resume {self.path}"
+                f"{self.path}: the answer of {answer.node} cannot be kept: {error.strerror or error}. What came before "
+                f"is kept; when that is mended, go on: gpudiag fleet check --resume {self.path}"
             ) from None
 
     def _report_of(self, answer: Answer) -> Path:

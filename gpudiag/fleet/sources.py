@@ -89,16 +89,18 @@ def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None, asked:
 
 
 def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
-    """Yield an answer for each report; a name that comes twice is DUPLICATE, but for several attempts of a run."""
-    seen: set[tuple[str, int]] = set()
+    """Yield an answer for each report; a name with two different ones is DUPLICATE, but for several attempts of a
+    run."""
+    seen: dict[tuple[str, int], int] = {}
     streams = (_of_stream(sys.stdin.buffer) for path in paths if str(path) == "-")
     files = [file for path in paths if str(path) != "-" for file in _files(path)]
     for answer in itertools.chain(*streams, _of_files(files)):
-        if (answer.node, answer.attempt) in seen:
-            yield Answer(answer.node, 1, NoReport.DUPLICATE, f"two reports are called {answer.node}")
-        else:
-            seen.add((answer.node, answer.attempt))
+        key, content = (answer.node, answer.attempt), hash(codec.encoded(answer))
+        if key not in seen:
+            seen[key] = content
             yield answer
+        elif seen[key] != content:
+            yield Answer(answer.node, 1, NoReport.DUPLICATE, f"two different reports are called {answer.node}")
 
 
 def _files(path: Path) -> Iterator[Path]:

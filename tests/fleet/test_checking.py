@@ -178,7 +178,7 @@ def test_a_full_disk_costs_no_answer_that_was_kept(gpudiag: Gpudiag, nodes: Prep
         check=False,
     )
     assert done.returncode == 3, done.stderr
-    assert "the file system is full" in done.stderr
+    assert "cannot be kept: No space left on device" in done.stderr
     assert "--resume run" in done.stderr
     kept = (gpudiag.folder / "run" / "answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["node"] for line in kept] == ["n1"]

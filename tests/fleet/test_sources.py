@@ -37,7 +37,7 @@ def folder_of(path: Path, number: int) -> Path:
         (path / f"n{node}.json").write_bytes(bad if node % 10 == 0 else good)
     (path / "n7.json").write_text("{")
     (path / "again").mkdir()
-    (path / "again/n8.json").write_bytes(good)
+    (path / "again/n8.json").write_bytes(bad)
     return path
 
 
@@ -105,7 +105,7 @@ def test_a_made_up_summary_costs_its_own_row_alone(field: str, value: object, mo
 
 def test_what_nobody_knows_of_a_node_with_two_reports_is_forgotten() -> None:
     once = answer("n1", unfit())
-    twice = Answer("n1", 1, NoReport.DUPLICATE, "two reports are called n1")
+    twice = Answer("n1", 1, NoReport.DUPLICATE, "two different reports are called n1")
     table = NodeTable.of(Source([answer("n0", healthy()), once, twice], (), "here"))
     assert [row.verdict for row in table.rows()] == [NodeVerdict.PASS, NodeVerdict.NO_REPORT]
     assert 1 not in {number for numbers in table.facts.values() for number in numbers}
@@ -161,3 +161,14 @@ def test_a_file_of_racks_that_says_two_things_is_refused(text: str, fault: str, 
     (tmp_path / "racks").write_text("# racks\n\n" + text)
     with pytest.raises(UsageError, match=fault.replace("line 2", "line 4").replace("line 1", "line 3")):
         sources.racks_in(tmp_path / "racks")
+
+
+def test_the_same_report_given_twice_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "n1.json").write_bytes(encoded(healthy()))
+    assert [answer.reason for answer in read(tmp_path)] == [None]
+    (tmp_path / "b/n1.json").write_bytes(encoded(unfit()))
+    assert [answer.reason for answer in read(tmp_path)] == [None, NoReport.DUPLICATE]
+    line = f"n1: {framed(healthy())}"
+    assert [answer.reason for answer in of_lines(monkeypatch, line + line)] == [None]

@@ -94,7 +94,7 @@ def _changes(page: Page, report: FleetReport) -> None:
     """Add the changes since an older run: facts, figures, and verdicts, those for the worse last."""
     if not report.against:
         return
-    something = report.changes or report.fact_changes or report.figure_changes
+    something = report.changes or report.fact_changes or any(change.counts for change in report.figure_changes)
     lead = "Changed since" if something else "Nothing changed since"
     page.add(f"{lead} {one_line(report.against)}", "bold", most=_TEXT_LINES)
     for fact in report.fact_changes[:_MOST_ROWS]:
