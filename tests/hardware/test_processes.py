@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper(wait_until: Callable[[Callable[[], bool]], None]) -> Iterator[subprocess.Popen[bytes]]:
     variables = {"OMPI_COMM_WORLD_RANK": "3", "SLURM_JOB_ID": "17", "SECRET": "never shown"}
     process = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **variables})
+    # Popen returns when the kernel has closed its pipe, which it does before it names the process after the program.
+    wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
     yield process
     process.kill()
     process.wait()
