@@ -53,7 +53,7 @@ _KINDS_OF_OPTIONS = {
     "label": ("daemonset",),
     "user": ("rbac",),
 }
-"""For which manifests an option has an effect; --namespace has one for all."""
+"""The manifests that an option changes; --namespace changes all of them."""
 
 
 @click.command(cls=CheckCommand)

@@ -252,7 +252,7 @@ class _Session:
 
 
 class _Progress:
-    """Says how many nodes have answered, in a few lines, and which do not pass."""
+    """Says in a few lines how many nodes have answered, and names the first ones that do not pass."""
 
     def __init__(self, total: int, say: Say) -> None:
         self._total = total

@@ -144,7 +144,7 @@ class _Columns:
             self.values.setdefault(fact, {})[value] = numbers
 
     def of(self, fact: str) -> list[str | None]:
-        """Return the value of each node; None where it is not known."""
+        """Return the value of a fact for each node, in their order; None where it is not known."""
         kind = kind_of(fact)
         has_absent = kind is not None and not self.table.has_too_many_values(fact)
         column: list[str | None] = [ABSENT if has_absent else None] * len(self.place)

@@ -39,6 +39,11 @@ class Done:
         return cls(status, output, errors, seconds, ended == TIMED_OUT, reason)
 
     @property
+    def first_error(self) -> str:
+        """The first line that it wrote to standard error: the reason, where a program goes on with its usage."""
+        return next(filter(None, map(one_line, self.errors.splitlines())), self.last_line)[:500]
+
+    @property
     def last_line(self) -> str:
         """The last line that it wrote to standard error, or else to standard output."""
         for text in (self.errors, self.output[-4096:].decode(errors="replace")):

@@ -39,7 +39,7 @@ class NodeTable:
         self.figures: dict[tuple[str, str], tuple[array[int], array[int], array[float]]] = {}
         """By model of GPU and name of the figure: numbers of nodes, indices of GPUs, values."""
         self.unread: dict[FactKind, array[int]] = {}
-        """The numbers of the nodes of which some facts of a kind are not known."""
+        """For packages and for variables, the numbers of the nodes on which not all of them were read or kept."""
         self.actions: dict[tuple[str, str, str, bool], array[int]] = {}
         """The numbers of the nodes for which something has to be done: by the kind of the action, the place where it is
         done, its command or, if it has none, its sentence, and whether that is a command. A node may be there several
@@ -182,7 +182,7 @@ class NodeTable:
 
 
 def bits(numbers: Iterable[int], size: int) -> int:
-    """Return an integer in which the bits with these numbers are set; all are below ``size``."""
+    """Return the set of these numbers as an integer: bit N is 1 if N is among them. All are below ``size``."""
     found = bytearray(size // 8 + 1)
     for number in numbers:
         found[number >> 3] |= 1 << (number & 7)

@@ -40,7 +40,10 @@ class Rule:
         self.text = re.compile(text, re.IGNORECASE)
 
     def line_in(self, done: Done) -> str | None:
-        """Return the last line of a result that fits, "" if the status alone does; None if neither fits."""
+        """Return the last line in which the text of this rule stands; "" if the rule has a status alone.
+
+        None if the rule does not fit the result.
+        """
         if self.status not in (None, done.status):
             return None
         text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"

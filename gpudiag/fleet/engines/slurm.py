@@ -177,7 +177,7 @@ class Engine:
         # A word that is no option would be a command: there is no node on which it could start.
         done = await ask(program, "--nodelist=gpudiag-no-such-node", *options, "--help")
         if done.status != 0:
-            line = next(filter(None, map(one_line, done.errors.splitlines())), f"it ended with {done.status}")
+            line = done.first_error or f"it ended with {done.status}"
             raise UsageError(
                 f"{program} does not take {shlex.join(options)}: {line}. An --engine-option is one word, such as "
                 "--engine-option=--partition=gpu."

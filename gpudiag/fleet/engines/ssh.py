@@ -17,7 +17,6 @@ from gpudiag.fleet.engines import EngineOptions, Roster, Rule
 from gpudiag.fleet.hosts import Host, Hosts, read_hosts
 from gpudiag.fleet.launcher import Done, launch
 from gpudiag.model.fleet import NoReport
-from gpudiag.text import one_line
 
 LOGIN_S = 60.0
 """The most seconds until the command begins. ``ConnectTimeout`` ends before the login, which hangs, for instance, where
@@ -126,8 +125,7 @@ class Engine:
         command = self._ssh(node)
         done = await launch((command[0], "-G", *command[1:]), ANSWER_S)
         if done.status != 0:
-            why = next(filter(None, map(one_line, done.errors.splitlines())), done.last_line)
-            raise UsageError(f"ssh cannot be used as it is configured: {why}")
+            raise UsageError(f"ssh cannot be used as it is configured: {done.first_error}")
 
 
 def remote_command(argv: Sequence[str]) -> str:
