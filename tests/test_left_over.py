@@ -14,18 +14,25 @@ from suites import Suite
 
 TESTS = """
 import os
+import pathlib
 import signal
 import subprocess
-import sys
+import time
 
 import pytest
 
 KEPT = []
 
-def start(folder, *command, **options):
-    process = subprocess.Popen(command, **options)
+def start(folder, *command):
+    process = subprocess.Popen(command)
     KEPT.append(process)
     folder.joinpath("pid").write_text(str(process.pid))
+    wait_for_sleep(process.pid)
+
+def wait_for_sleep(pid):
+    # /proc has neither arguments nor an environment of a program that is just being started.
+    while not pathlib.Path(f"/proc/{pid}/cmdline").read_text().startswith("sleep\\0"):
+        time.sleep(0.01)
 
 def test_fails(tmp_path):
     start(tmp_path, "sleep", "1001")
@@ -39,6 +46,7 @@ def test_leaves_a_child(tmp_path):
 def test_leaves_an_orphan(tmp_path):
     script = f"setsid sleep 1003 & echo $! > {tmp_path}/pid"
     subprocess.run(["sh", "-c", script], env={**os.environ, "TMPDIR": f"{tmp_path}/tmp"}, check=True)
+    wait_for_sleep(int(tmp_path.joinpath("pid").read_text()))
 
 @pytest.mark.usefixtures("no_child_left")
 def test_kills_what_it_started(tmp_path):

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def sleeper(wait_until: Callable[[Callable[[], bool]], None]) -> Iterator[subprocess.Popen[bytes]]:
     variables = {"OMPI_COMM_WORLD_RANK": "3", "SLURM_JOB_ID": "17", "SECRET": "never shown"}
     process = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **variables})
-    # Popen returns when the kernel has closed its pipe, which it does before it names the process after the program.
-    wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    # Popen returns when the kernel has closed its pipe, which it does before /proc shows the program's arguments.
+    wait_until(lambda: Path(f"/proc/{process.pid}/cmdline").read_bytes() == b"sleep\x0060\0")
     yield process
     process.kill()
     process.wait()
@@ -68,7 +68,7 @@ def test_what_has_started_this_process_is_its_ancestor() -> None:
 
 def test_who_has_a_file_open() -> None:
     """Relatives are left out, which examine the GPU themselves; the grandchild here is none."""
-    command = "sleep 60 </dev/full & echo $!; wait"
+    command = "sh -c 'echo $$; exec sleep 60' </dev/full & wait"  # it says its number when it has the file open
     with subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
         assert shell.stdout is not None
         grandchild = int(shell.stdout.readline())
