@@ -65,9 +65,9 @@ class CheckCommand(Command):
 
 
 def refuse_wrong_options(arguments: Iterable[str]) -> None:
-    """Raise click's error for an option that 'gpudiag check' does not have, or a choice that one of its options lacks.
+    """Raise click's error for an option or a value that 'gpudiag check' does not take.
 
-    Other values are not read: a path, for instance, may exist on the nodes alone.
+    Paths are not looked at, as they may exist on the nodes alone, nor are values with ``{node}`` in them.
     """
     from gpudiag import cli
 
@@ -75,8 +75,10 @@ def refuse_wrong_options(arguments: Iterable[str]) -> None:
     context = click.Context(check, info_name="gpudiag check")
     values, _, _ = check.make_parser(context).parse_args([*arguments])
     for parameter in check.params:
-        if isinstance(parameter.type, click.Choice) and isinstance(values.get(parameter.name or ""), str):
-            parameter.type.convert(values[parameter.name or ""], parameter, context)
+        value = values.get(parameter.name or "")
+        is_same = isinstance(value, (str, list, tuple)) and not any("{node}" in word for word in value)
+        if is_same and not isinstance(parameter.type, click.Path):
+            parameter.type_cast_value(context, value)
 
 
 class CommandGroup(click.Group):

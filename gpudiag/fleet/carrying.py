@@ -34,6 +34,7 @@ _RULES = (
         r"'frame' is not one of|no command is called '(?:fleet|member)'|"
         r"no option of 'gpudiag check' is called '--(?:deadline|quiet)'",
     ),
+    Rule(NoReport.NOT_STARTED, r"gpudiag: error: ", status=2),
     Rule(NoReport.NO_GPUDIAG, r"No module named|gpudiag\S*: (?:command )?not found"),
     Rule(NoReport.NO_GPUDIAG, status=127),
     Rule(NoReport.NOT_STARTED, status=126),

@@ -101,11 +101,12 @@ async def _run(request: Request, say: Say) -> FleetReport:
         session.leave_out()
         left_out = session.verdicts if request.resume else plan.not_usable
         nodes = [node for node in plan.nodes if node not in left_out]
-        say(f"gpudiag: {counted(len(nodes), 'node')} to check by {plan.engine}; answers go to {folder.path}")
+        number = counted(len(nodes), "node") if nodes else "no node"
+        say(f"gpudiag: {number} to check by {plan.engine}; answers go to {folder.path}")
         stopped = await session.ask(nodes)
         if request.confirm and stopped is None:
             again = session.to_confirm()
-            say(f"gpudiag: {counted(len(again), 'node')} to check once more")
+            say(f"gpudiag: {counted(len(again), 'node') if again else 'no node'} to check once more")
             stopped = await session.ask(again)
     report = merged(Source.of(folder), allow_missing=request.allow_missing, expected=request.expected)
     return report if stopped is None else replace(report, exit_code=128 + stopped)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from gpudiag.fleet.facts import COUNTS, TEMPERATURE, kind_of, order
 from gpudiag.fleet.names import fold
 from gpudiag.fleet.nodes import ABSENT, NodeTable
 from gpudiag.model.fleet import FactChange, FigureChange, NodeChange, NodeRow, NodeVerdict
+from gpudiag.text import counted
 
 LEAST_PART = 0.02
 """A change of a figure that is smaller does not count, however many GPUs were compared."""
@@ -71,21 +72,24 @@ def figure_changes(old: NodeTable, new: NodeTable) -> tuple[FigureChange, ...]:
 
     Only GPUs that have the figure in both runs are compared. Counts of errors are left out: they only grow.
     """
+    nodes = frozenset(_comparable(old, new))
     found = []
     for (model, figure), column in new.figures.items():
         before = old.figures.get((model, figure))
         if before is None or figure in COUNTS.values():
             continue
-        earlier = _by_gpu(old, before)
-        pairs = [(earlier[gpu], value) for gpu, value in _by_gpu(new, column).items() if earlier.get(gpu)]
+        earlier = _by_gpu(old, before, nodes)
+        pairs = [(earlier[gpu], value) for gpu, value in _by_gpu(new, column, nodes).items() if earlier.get(gpu)]
         if len(pairs) >= LEAST_GPUS:
             found.append(_change(model, figure, pairs))
     return tuple(sorted(found, key=lambda one: (not one.counts, not one.worse, one.model, one.figure)))
 
 
-def _by_gpu(table: NodeTable, column: tuple[array[int], array[int], array[float]]) -> dict[tuple[str, int], float]:
-    numbers, places, values = column
-    return {(table.names[number], place): value for number, place, value in zip(numbers, places, values, strict=True)}
+def _by_gpu(
+    table: NodeTable, column: tuple[array[int], array[int], array[float]], nodes: Container[str]
+) -> dict[tuple[str, int], float]:
+    gpus = ((table.names[number], place, value) for number, place, value in zip(*column, strict=True))
+    return {(name, place): value for name, place, value in gpus if name in nodes}
 
 
 def _change(model: str, figure: str, pairs: list[tuple[float, float]]) -> FigureChange:
@@ -113,7 +117,7 @@ def fact_changes(old: NodeTable, new: NodeTable) -> tuple[FactChange, ...]:
 
     Facts that changed on exactly the same nodes are one, named by the fact that people look at first.
     """
-    both = [name for name in new.names if _has_report(old, name) and _has_report(new, name)]
+    both = _comparable(old, new)
     before, after = _Columns(old, both), _Columns(new, both)
     together: dict[bytes, list[FactChange]] = {}
     for fact in sorted(before.values.keys() | after.values.keys(), key=order):
@@ -127,6 +131,27 @@ def fact_changes(old: NodeTable, new: NodeTable) -> tuple[FactChange, ...]:
         )
     found.sort(key=lambda one: (-one.number, order(one.fact), one.old))
     return tuple(found[:MOST_FACTS])
+
+
+def notes(old: NodeTable, new: NodeTable) -> Iterator[str]:
+    """Yield which nodes could not be compared although both runs have a report of them."""
+    left_out = len(_with_reports(old, new)) - len(_comparable(old, new))
+    if left_out:
+        yield f"{counted(left_out, 'node', ',')} simulated in only one run: facts and figures are not compared"
+
+
+def _comparable(old: NodeTable, new: NodeTable) -> list[str]:
+    """Return the nodes with a report in both runs; a simulated machine has variables and libraries that a real one has
+    not, so both must be simulated, or neither."""
+    return [
+        name
+        for name in _with_reports(old, new)
+        if old.row(old.number[name]).simulated == new.row(new.number[name]).simulated
+    ]
+
+
+def _with_reports(old: NodeTable, new: NodeTable) -> list[str]:
+    return [name for name in new.names if all(_has_report(table, name) for table in (old, new))]
 
 
 def _has_report(table: NodeTable, name: str) -> bool:

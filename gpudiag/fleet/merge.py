@@ -71,7 +71,8 @@ def merged(
         simulated=sum(row.simulated for row in rows),
         together=trained,
     )
-    notes = (*groups_of_gpus, *_notes(report), *_notes_of_run(source, rows))
+    uncompared = () if before is None else comparing.notes(before, table)
+    notes = (*groups_of_gpus, *uncompared, *_notes(report), *_notes_of_run(source, rows))
     report = msgspec.structs.replace(report, notes=notes)
     if expected is None:
         return report
@@ -100,9 +101,10 @@ def _notes_of_run(source: Source, rows: Sequence[NodeRow]) -> Iterator[str]:
         yield f"{counted(folder.unread, 'line')} of {folder.path / ANSWERS} cannot be read as an answer"
     unasked = (NoReport.INTERRUPTED, NoReport.NO_ANSWER)  # no answer and no text: nobody asked yet
     left = sum(row.reason in unasked and not (row.reason is NoReport.NO_ANSWER and row.text) for row in rows)
-    if left and source.task is None:
-        path = shlex.quote(str(folder.path))
-        yield f"{counted(left, 'node', ',')} left to ask; go on: gpudiag fleet check --resume {path}"
+    missing = sum(row.reason is not None for row in rows)
+    if missing and source.task is None:
+        what = f"{counted(left, 'node', ',')} left to ask; go on" if left else "ask the nodes without a report again"
+        yield f"{what}: gpudiag fleet check --resume {shlex.quote(str(folder.path))}"
 
 
 def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -12,7 +12,7 @@ from gpudiag.fleet.facts import facts_of, figures_of, unread_in
 from gpudiag.model.codec import encoded
 from gpudiag.model.fleet import Answer, CauseSummary, NoReport, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
-from gpudiag.model.report import Broken, Report, Verdict
+from gpudiag.model.report import Report, Verdict
 from gpudiag.report import labels, words
 from gpudiag.text import listed, one_line
 
@@ -31,13 +31,13 @@ def summarized(report: Report) -> Summary:
         duration_s=report.duration_s,
         level=report.level.name,
         verdict=report.verdict,
-        headline=words.headline(report) or next(_failures(report), "") or _unverified(report),
+        headline=words.headline(report) or _failure(report) or _unverified(report),
         hostname=getattr(report.facts.system, "hostname", ""),
         simulated=report.world.simulated,
         causes=tuple(
             CauseSummary(cause.cause_id, one_line(cause.cause), cause.confidence, cause.unfit) for cause in causes
         ),
-        findings=tuple(dict.fromkeys(name for row in report.rows for name in labels.failed_names(report, row))),
+        findings=labels.failures(report),
         actions=distinct(action for action in actions if action is not None),
         gpus=tuple(gpu.name for gpu in report.gpus),
         indices=tuple(gpu.index for gpu in report.gpus),
@@ -111,11 +111,13 @@ def decoded(json: bytes) -> Summary:
         raise ReportError(f"its summary is not one that this gpudiag reads: {error}") from None
 
 
-def _failures(report: Report) -> Iterator[str]:
-    """Yield the sentences about what failed or broke."""
-    for row in report.rows:
-        if isinstance(row.outcome, Broken):
-            yield one_line(f"{row.probe} broke: {row.outcome.detail}")
-        for finding in row.findings:
-            if finding.severity in report.limits.failing:
-                yield one_line(f"{row.probe}: {finding.message}")
+def _failure(report: Report) -> str:
+    """Return a sentence about the first of :func:`gpudiag.report.labels.failures`; "" if nothing failed or broke."""
+    for row, finding in labels.failing(report):
+        return one_line(f"{row.probe}: {finding.message}")
+    broken = labels.broken(report)
+    for probe, outcome in broken:
+        if outcome.at_the_deadline:
+            return one_line(f"{outcome.detail}, {len(broken)} of {len(report.rows)} probes have no result")
+        return one_line(f"{probe} broke: {outcome.detail}")
+    return ""

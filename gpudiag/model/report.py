@@ -181,8 +181,12 @@ class Broken(Outcome, tag="broken"):
 
         It is by the run's deadline, or, in a report of an older gpudiag, by a signal.
         """
-        at_its_deadline = self.cause in (NoReading.TIMEOUT, NoReading.BUSY) and self.detail.endswith(RUN_ENDED)
-        return self.cause is NoReading.INTERRUPTED or at_its_deadline
+        return self.cause is NoReading.INTERRUPTED or self.at_the_deadline
+
+    @property
+    def at_the_deadline(self) -> bool:
+        """True if the deadline of the run passed before the probe had ended, or before it began."""
+        return self.cause in (NoReading.TIMEOUT, NoReading.BUSY) and self.detail.endswith(RUN_ENDED)
 
 
 class Interrupted(Outcome, tag="interrupted"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudiag.fix import Action, Kind, Where, edit_note, export, note, reboot, reset_gpu, run
 from gpudiag.fleet.actions import summed
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.model.fleet import ActionSum, ActionText, Answer, Summary
+from gpudiag.model.fleet import ActionSum, ActionText, Answer, NoReport, Summary
 from gpudiag.model.report import Verdict
 
 
@@ -63,3 +63,15 @@ def test_what_has_no_command_has_its_sentence() -> None:
 def test_an_action_that_changes_variables_is_summed_too() -> None:
     (found,) = sums_of((export("CUDA_VISIBLE_DEVICES", "0"),), (export("CUDA_VISIBLE_DEVICES", "0"),))
     assert (found.kind, found.texts) == ("set a variable", (ActionText("export CUDA_VISIBLE_DEVICES=0", True, 2),))
+
+
+def test_nodes_without_a_report_need_what_their_reason_says() -> None:
+    table = NodeTable(["n1", "n2", "n3", "n4"])
+    for node, reason in (("n1", NoReport.NO_GPUDIAG), ("n2", NoReport.NO_GPUDIAG), ("n3", NoReport.CUT_SHORT)):
+        table.add(Answer(node, 1, reason))
+    install = ActionText(
+        "Install gpudiag there, say where it is with --gpudiag, or carry it there with --ship.", False, 2
+    )
+    assert summed(table) == (ActionSum("install", "here", "n[1-2]", 2, (install,)),)
+    table.add(Answer("n1", 2, summary=Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "")))
+    assert [found.nodes for found in summed(table)] == ["n2"]

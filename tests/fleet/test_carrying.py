@@ -110,7 +110,17 @@ def test_this_gpudiag_says_of_an_option_that_it_lacks_what_the_rules_look_for(gp
 
 def test_a_misspelt_option_of_the_user_is_not_of_an_old_gpudiag() -> None:
     errors = "gpudiag: error: no option of 'gpudiag check' is called '--levle'. Did you mean '--level'?"
-    assert answer_of("n1", 1, done("", errors, 2))[0].reason is NoReport.NO_ANSWER
+    assert answer_of("n1", 1, done("", errors, 2))[0].reason is NoReport.NOT_STARTED
+
+
+@pytest.mark.starts
+def test_of_an_error_in_several_lines_the_one_that_names_the_fault_is_kept(gpudiag: Gpudiag) -> None:
+    refused = gpudiag("check", "--simulate", "h100")
+    answer, _ = answer_of("n1", 1, done("", refused.stderr, refused.returncode))
+    assert (answer.reason, answer.last_line) == (
+        NoReport.NOT_STARTED,
+        "gpudiag: error: a number of GPUs is missing",
+    )
 
 
 def test_signals_have_the_numbers_that_a_shell_adds_to_128() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
+import msgspec
 import pytest
 from fleets import answer, healthy, unfit
 
-from gpudiag.fleet.comparing import changes, fact_changes, figure_changes
+from gpudiag.fleet.comparing import changes, fact_changes, figure_changes, notes
 from gpudiag.fleet.facts import COUNTS, TEMPERATURE
 from gpudiag.fleet.nodes import NodeTable
 from gpudiag.model.fleet import Answer, FactChange, FactKind, FigureChange, NoReport, Summary
@@ -19,13 +20,17 @@ from reports import report
 Figures = dict[str, tuple[float | None, ...]]
 
 
-def table_of(facts: Mapping[str, dict[str, str]], figures: Mapping[str, Figures] | None = None) -> NodeTable:
+def table_of(
+    facts: Mapping[str, dict[str, str]],
+    figures: Mapping[str, Figures] | None = None,
+    simulated: Container[str] = (),
+) -> NodeTable:
     table = NodeTable()
     for node, of_node in facts.items():
         measured = {} if figures is None else figures[node]
         gpus = ("X",) * max(map(len, measured.values()), default=0)
         summary = Summary("0.1.0", "", 1.0, "stress", Verdict.PASS, "", facts=of_node, gpus=gpus, figures=measured)
-        table.add(Answer(node, summary=summary))
+        table.add(Answer(node, summary=msgspec.structs.replace(summary, simulated=node in simulated)))
     return table
 
 
@@ -125,6 +130,22 @@ def test_a_variable_that_was_set_everywhere_is_a_change_and_a_driver_that_nobody
     after = {name: {"NCCL_DEBUG": "INFO", "driver": "a"} for name in before}
     (found,) = [one for one in fact_changes(table_of(before), table_of(after)) if one.number > 1]
     assert (found.fact, found.old, found.new, found.number) == ("NCCL_DEBUG", "(none seen)", "INFO", 9)
+
+
+def test_a_simulated_node_is_not_compared_with_a_real_one() -> None:
+    figures = noisy(9, 1.0)
+    old: dict[str, dict[str, str]] = {node: {"driver": "a"} for node in figures}
+    new = {node: {"driver": "b", "LD_LIBRARY_PATH": "/sim"} for node in figures}
+    real = table_of(old, figures)
+    some = table_of(new, noisy(9, 0.5), simulated=("n1", "n2"))
+    assert {change.number for change in fact_changes(real, some)} == {7}
+    assert [change.number for change in figure_changes(real, some)] == [28]
+    assert [*notes(real, some)] == ["2 nodes simulated in only one run: facts and figures are not compared"]
+    every = table_of(new, noisy(9, 0.5), simulated=figures)
+    assert fact_changes(real, every) == ()
+    assert figure_changes(every, real) == ()
+    assert [change.number for change in figure_changes(every, every)] == [36]
+    assert [*notes(every, every)] == [*notes(real, real)] == []
 
 
 def test_what_changed_on_one_node_alone_is_no_change_of_the_fleet() -> None:
