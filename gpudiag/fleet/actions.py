@@ -37,14 +37,14 @@ def summed(table: NodeTable) -> tuple[ActionSum, ...]:
     for (kind, where, text, is_command), numbers in _each(table):
         group = kinds.setdefault((kind, where, text if kind in _UNSUMMED else ""), {})
         group.setdefault((text, is_command), set()).update(numbers)
-    found = []
+    sums = []
     for (kind, where, _), texts in kinds.items():
         needing_any = sorted(set().union(*texts.values()))
         ordered = sorted(texts.items(), key=lambda item: (-len(item[1]), item[0]))
         most = tuple(ActionText(*text, len(needing)) for text, needing in ordered[:_MOST_TEXTS])
         nodes = fold(table.names[number] for number in needing_any)
-        found.append(ActionSum(kind, where, nodes, len(needing_any), most))
-    return tuple(sorted(found, key=lambda one: (-one.number, one.kind, one.where, one.texts[0].text)))
+        sums.append(ActionSum(kind, where, nodes, len(needing_any), most))
+    return tuple(sorted(sums, key=lambda action: (-action.number, action.kind, action.where, action.texts[0].text)))
 
 
 def _each(table: NodeTable) -> Iterator[tuple[tuple[str, str, str, bool], Iterable[int]]]:

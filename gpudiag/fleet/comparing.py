@@ -39,12 +39,12 @@ _GOOD_FIRST = (
 
 def changes(old: NodeTable, new: NodeTable) -> tuple[NodeChange, ...]:
     """Return nodes whose verdict or first cause changed, those that got worse first."""
-    found: dict[tuple[str, str, bool], list[str]] = {}
+    nodes: dict[tuple[str, str, bool], list[str]] = {}
     for name in dict.fromkeys([*old.names, *new.names]):
         before, after = (table.row(table.number[name]) if name in table.number else None for table in (old, new))
         if before is None or after is None or (before.verdict, before.label) != (after.verdict, after.label):
-            found.setdefault((_words(before), _words(after), _is_worse(before, after)), []).append(name)
-    ordered = sorted(found.items(), key=lambda item: (not item[0][2], -len(item[1]), item[0]))
+            nodes.setdefault((_words(before), _words(after), _is_worse(before, after)), []).append(name)
+    ordered = sorted(nodes.items(), key=lambda item: (not item[0][2], -len(item[1]), item[0]))
     return tuple(NodeChange(was, now, fold(names), len(names), worse) for (was, now, worse), names in ordered)
 
 
@@ -73,7 +73,7 @@ def figure_changes(old: NodeTable, new: NodeTable) -> tuple[FigureChange, ...]:
     Only GPUs that have the figure in both runs are compared. Counts of errors are left out: they only grow.
     """
     nodes = frozenset(_comparable(old, new))
-    found = []
+    changed = []
     for (model, figure), column in new.figures.items():
         before = old.figures.get((model, figure))
         if before is None or figure in COUNTS.values():
@@ -81,8 +81,8 @@ def figure_changes(old: NodeTable, new: NodeTable) -> tuple[FigureChange, ...]:
         earlier = _by_gpu(old, before, nodes)
         pairs = [(earlier[gpu], value) for gpu, value in _by_gpu(new, column, nodes).items() if earlier.get(gpu)]
         if len(pairs) >= LEAST_GPUS:
-            found.append(_change(model, figure, pairs))
-    return tuple(sorted(found, key=lambda one: (not one.counts, not one.worse, one.model, one.figure)))
+            changed.append(_change(model, figure, pairs))
+    return tuple(sorted(changed, key=lambda figure: (not figure.counts, not figure.worse, figure.model, figure.figure)))
 
 
 def _by_gpu(
@@ -123,14 +123,14 @@ def fact_changes(old: NodeTable, new: NodeTable) -> tuple[FactChange, ...]:
     for fact in sorted(before.values.keys() | after.values.keys(), key=order):
         for nodes, change in _changed(fact, both, before.of(fact), after.of(fact)):
             together.setdefault(nodes, []).append(change)
-    found = []
+    changes_of_facts = []
     for first, *rest in together.values():
-        same = tuple(f"{one.fact} {one.old} -> {one.new}" for one in rest)
-        found.append(
+        same = tuple(f"{other.fact} {other.old} -> {other.new}" for other in rest)
+        changes_of_facts.append(
             FactChange(first.fact, first.old, first.new, first.number, first.had, first.kept, first.kept_number, same)
         )
-    found.sort(key=lambda one: (-one.number, order(one.fact), one.old))
-    return tuple(found[:MOST_FACTS])
+    changes_of_facts.sort(key=lambda change: (-change.number, order(change.fact), change.old))
+    return tuple(changes_of_facts[:MOST_FACTS])
 
 
 def notes(old: NodeTable, new: NodeTable) -> Iterator[str]:

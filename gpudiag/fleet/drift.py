@@ -58,9 +58,9 @@ def drift(table: NodeTable) -> tuple[Drift, ...]:
             divided = _divide(name, values[name], among)
             if divided is not None:
                 together.setdefault((model, divided.others), []).append(divided)
-    found = [(first, model, [other.fact for other in rest]) for (model, _), (first, *rest) in together.items()]
-    found.sort(key=lambda item: (order(item[0].fact)[0], item[0].differing, item[0].fact, item[1]))
-    return tuple(_drift(table.names, *item) for item in found[:MOST])
+    differing = [(first, model, [other.fact for other in rest]) for (model, _), (first, *rest) in together.items()]
+    differing.sort(key=lambda item: (order(item[0].fact)[0], item[0].differing, item[0].fact, item[1]))
+    return tuple(_drift(table.names, *item) for item in differing[:MOST])
 
 
 def _models(models: Mapping[str, int], with_report: int) -> Iterator[tuple[str, int]]:

@@ -152,13 +152,13 @@ def _number(key: Key, value: Any, source: str) -> int | str:
 
 def _bounds(text: str) -> list[tuple[str, Fraction, bool]]:
     """Return the sign, the number and whether it is a share of each bound; raises ``ValueError``."""
-    found = []
+    bounds = []
     for part in text.split(","):
         match = _BOUND.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"{one_line(part)!r} is not >=, >, ==, <= or < and a number")
-        found.append((match[1], Fraction(match[2]), bool(match[3])))
-    return found
+        bounds.append((match[1], Fraction(match[2]), bool(match[3])))
+    return bounds
 
 
 def _check(bounds: list[tuple[str, Fraction, bool]], *, has_share: bool) -> None:
@@ -173,7 +173,7 @@ def _check(bounds: list[tuple[str, Fraction, bool]], *, has_share: bool) -> None
     for unit in (True, False):
         alike = [(sign, number) for sign, number, share in bounds if share is unit]
         ends = sorted({Fraction(0), *(number for _, number in alike)})
-        between = [(one + two) / 2 for one, two in pairwise([*ends, ends[-1] + 1])]
+        between = [(lower + upper) / 2 for lower, upper in pairwise([*ends, ends[-1] + 1])]
         whole = [Fraction(math.floor(end) + more) for end in ends for more in (0, 1)]
         if not any(
             all(_COMPARE[sign](number, bound) for sign, bound in alike)

@@ -237,12 +237,12 @@ def unread_in(report: Report, kept: Mapping[str, str]) -> tuple[FactKind, ...]:
     facts = report.facts
     if len(kept) >= _MOST:
         return tuple(FactKind)
-    found = []
+    unread = []
     if isinstance(facts.tensorflow, Unknown) or isinstance(facts.driver, Unknown):
-        found.append(FactKind.PACKAGE)
+        unread.append(FactKind.PACKAGE)
     if isinstance(facts.environment, Unknown):
-        found.append(FactKind.VARIABLE)
-    return tuple(found)
+        unread.append(FactKind.VARIABLE)
+    return tuple(unread)
 
 
 def _walk(path: str, label: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -370,7 +370,7 @@ def figures_of(report: Report) -> dict[str, tuple[float | None, ...]]:
         if value is not None:
             figures.setdefault(name, [None] * len(report.gpus))[place] = value
 
-    loads = {one.gpu.uuid: one for one in load.gpus(report)}
+    loads = {gpu_load.gpu.uuid: gpu_load for gpu_load in load.gpus(report)}
     devices = {device.index: device for device in report.facts.nvml_devices}
     for place, gpu in enumerate(report.gpus):
         if gpu.uuid in loads:
@@ -385,18 +385,18 @@ def figures_of(report: Report) -> dict[str, tuple[float | None, ...]]:
     return {name: tuple(values) for name, values in figures.items()}
 
 
-def _under_load(one: load.GpuLoad) -> Iterator[tuple[str, float | None]]:
+def _under_load(gpu_load: load.GpuLoad) -> Iterator[tuple[str, float | None]]:
     """Yield what was measured of a GPU under load: rates, the median of its clock, the highest temperature."""
-    for work, rate in islice(one.rates.items(), _MOST_WORKS):
+    for work, rate in islice(gpu_load.rates.items(), _MOST_WORKS):
         if rate.error <= _NOISY:
             yield one_line(work)[:_LONGEST], float(f"{rate.value:.5g}")
-    samples = [sample for sample in one.samples if sample.clock_mhz and (sample.busy_percent or 0) >= 50]
+    samples = [sample for sample in gpu_load.samples if sample.clock_mhz and (sample.busy_percent or 0) >= 50]
     if samples:
         yield CLOCK, statistics.median(sample.clock_mhz or 0 for sample in samples)
-    yield TEMPERATURE, one.hottest
+    yield TEMPERATURE, gpu_load.hottest
     generations = [sample.pcie_generation for sample in samples if sample.pcie_generation]
     if generations:
         yield GENERATION, max(generations)
-    if one.health is not None:
+    if gpu_load.health is not None:
         for field, name in COUNTS.items():
-            yield name, getattr(one.health.after, field, None)
+            yield name, getattr(gpu_load.health.after, field, None)

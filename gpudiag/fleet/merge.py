@@ -89,7 +89,7 @@ def _notes(report: FleetReport) -> tuple[str, ...]:
         ("facts in which nodes differ", report.drift, drift.MOST),
         ("facts that changed", report.fact_changes, comparing.MOST_FACTS),
     )
-    return tuple(f"{most:,} {what} are listed; there may be more" for what, found, most in lists if len(found) >= most)
+    return tuple(f"{most:,} {what} are listed; there may be more" for what, items, most in lists if len(items) >= most)
 
 
 def _notes_of_run(source: Source, rows: Sequence[NodeRow]) -> Iterator[str]:
@@ -109,10 +109,10 @@ def _notes_of_run(source: Source, rows: Sequence[NodeRow]) -> Iterator[str]:
 
 def groups(rows: Iterable[NodeRow]) -> tuple[Group, ...]:
     """Return nodes with the same verdict for the same reason, the worst verdict and the largest group first."""
-    found: dict[tuple[NodeVerdict, str], list[NodeRow]] = {}
+    rows_of_group: dict[tuple[NodeVerdict, str], list[NodeRow]] = {}
     for row in rows:
-        found.setdefault((row.verdict, row.label), []).append(row)
-    ordered = sorted(found.items(), key=lambda item: (_ORDER.index(item[0][0]), -len(item[1]), item[0][1]))
+        rows_of_group.setdefault((row.verdict, row.label), []).append(row)
+    ordered = sorted(rows_of_group.items(), key=lambda item: (_ORDER.index(item[0][0]), -len(item[1]), item[0][1]))
     return tuple(
         Group(verdict, label, fold(row.node for row in same), len(same), same[0].text)
         for (verdict, label), same in ordered

@@ -103,12 +103,12 @@ class NodeTable:
         ``among``, bits as well, are left out. Nodes that lack a variable or a package have the value :data:`ABSENT`."""
         size = len(self.names)
         unread = {kind: bits(numbers, size) for kind, numbers in self.unread.items()}
-        found: dict[str, dict[str, int]] = {}
+        nodes_by_value: dict[str, dict[str, int]] = {}
         for (name, value), numbers in self.facts.items():
             if nodes := bits(numbers, size) & among:
-                found.setdefault(name, {})[value] = nodes
+                nodes_by_value.setdefault(name, {})[value] = nodes
         read = bits(self.with_report(), size) & among
-        for name, values in found.items():
+        for name, values in nodes_by_value.items():
             kind = kind_of(name)
             if kind is not None:
                 absent = read & ~unread.get(kind, 0)
@@ -116,7 +116,7 @@ class NodeTable:
                     absent &= ~nodes
                 if absent:
                     values[ABSENT] = absent
-        return found
+        return nodes_by_value
 
     def has_too_many_values(self, fact: str) -> bool:
         """Return whether a fact was left out, because it tells nodes apart and not groups of them."""
@@ -183,10 +183,10 @@ class NodeTable:
 
 def bits(numbers: Iterable[int], size: int) -> int:
     """Return the set of these numbers as an integer: bit N is 1 if N is among them. All are below ``size``."""
-    found = bytearray(size // 8 + 1)
+    mask = bytearray(size // 8 + 1)
     for number in numbers:
-        found[number >> 3] |= 1 << (number & 7)
-    return int.from_bytes(found, "little")
+        mask[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(mask, "little")
 
 
 def numbers_of(nodes: int) -> Iterator[int]:
@@ -228,7 +228,7 @@ def _row(answer: Answer, before: NodeRow | None) -> NodeRow:
     elif row.verdict is NodeVerdict.NO_REPORT and before.reason is None:  # an earlier attempt gave a report
         row = before
     elif before.reason is None and row.reason is None and before.verdict is not row.verdict:
-        worse = min(before, row, key=lambda one: _WORST_FIRST.index(one.verdict))
+        worse = min(before, row, key=lambda attempt: _WORST_FIRST.index(attempt.verdict))
         is_flaky = NodeVerdict.PASS in (before.verdict, row.verdict) or before.verdict is NodeVerdict.FLAKY
         row = msgspec.structs.replace(worse, verdict=NodeVerdict.FLAKY if is_flaky else worse.verdict)
     return msgspec.structs.replace(row, attempts=attempts)

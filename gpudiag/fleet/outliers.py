@@ -58,12 +58,15 @@ def outliers(table: NodeTable) -> tuple[tuple[Outlier, ...], tuple[str, ...]]:
                 table.names[gpu[0]], gpu[1], model, figure, values[place], median, round(z, 1), len(values)
             )
             by_gpu.setdefault(gpu, []).append(outlier)
-    found = [_together(sorted(of_gpu, key=lambda one: -abs(one.z))) for of_gpu in by_gpu.values()]
-    return tuple(sorted(found, key=lambda one: (-abs(one.z), one.node, one.gpu))[:MOST]), tuple(groups)
+    odd_gpus = [_together(sorted(of_gpu, key=lambda outlier: -abs(outlier.z))) for of_gpu in by_gpu.values()]
+    return tuple(sorted(odd_gpus, key=lambda outlier: (-abs(outlier.z), outlier.node, outlier.gpu))[:MOST]), tuple(
+        groups
+    )
 
 
-def _together(found: Sequence[Outlier]) -> Outlier:
-    first, *rest = found
+def _together(of_gpu: Sequence[Outlier]) -> Outlier:
+    """Return the first outlier of a GPU, with the names of its other figures that are odd."""
+    first, *others = of_gpu
     return Outlier(
         first.node,
         first.gpu,
@@ -73,7 +76,7 @@ def _together(found: Sequence[Outlier]) -> Outlier:
         first.median,
         first.z,
         first.number,
-        tuple(one.figure for one in rest),
+        tuple(other.figure for other in others),
     )
 
 

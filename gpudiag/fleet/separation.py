@@ -68,20 +68,20 @@ def separations(table: NodeTable) -> tuple[Separation, ...]:
     Nodes without a report have no facts; of them it is asked only in which racks they are.
     """
     with_report = bits(table.with_report(), len(table.names))
-    found: list[Separation] = []
+    ranked: list[Separation] = []
     splits, tests = split_by_facts(table, with_report)
     labels: dict[int, list[str]] = {}  # causes that exactly the same nodes have are one
     for label, numbers in table.labels.items():
         labels.setdefault(bits(numbers, len(table.names)) & with_report, []).append(label)
     for bad, names in labels.items():
-        found += _of_label(tuple(names), bad, with_report, splits, tests * len(labels))
+        ranked += _of_label(tuple(names), bad, with_report, splits, tests * len(labels))
     everybody = bits(range(len(table.names)), len(table.names))
     racks, tests = split_by_facts(table, everybody, only=RACK)
     missing = list(_missing(table).items()) if racks else []
     for reason, silent in missing:
         bad = bits(silent, len(table.names))
-        found += _of_label((reason.value,), bad, everybody, racks, tests * len(missing))
-    return tuple(sorted(found, key=lambda one: (-round(one.phi, 2), -one.bad_with, one.label, one.facts)))
+        ranked += _of_label((reason.value,), bad, everybody, racks, tests * len(missing))
+    return tuple(sorted(ranked, key=lambda each: (-round(each.phi, 2), -each.bad_with, each.label, each.facts)))
 
 
 def split_by_facts(table: NodeTable, among: int, only: str = "") -> tuple[list[Split], int]:
@@ -105,12 +105,12 @@ def split_by_facts(table: NodeTable, among: int, only: str = "") -> tuple[list[S
 
 
 def _missing(table: NodeTable) -> dict[NoReport, list[int]]:
-    found: dict[NoReport, list[int]] = {}
+    silent: dict[NoReport, list[int]] = {}
     for number in range(len(table.names)):
         reason = table.row(number).reason
         if reason is not None:
-            found.setdefault(reason, []).append(number)
-    return found
+            silent.setdefault(reason, []).append(number)
+    return silent
 
 
 def _of_label(

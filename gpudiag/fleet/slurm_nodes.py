@@ -150,9 +150,9 @@ def _refusal(values: Mapping[str, str], *, reserved: bool) -> str:
     if not flags and (word in _USABLE or (reserved and word in ("reserved", "maint"))):
         return ""
     reason, user = one_line(values["%E"]), values["%u"]
-    said = f": {reason}" if reason.lower() not in ("", "none") else ""
-    by = f" (set by {user})" if said and user.lower() not in ("", "unknown") else ""
-    return f"{word}{f', {listed(flags)}' if flags else ''}{said}{by}"
+    why = f": {reason}" if reason.lower() not in ("", "none") else ""
+    by = f" (set by {user})" if why and user.lower() not in ("", "unknown") else ""
+    return f"{word}{f', {listed(flags)}' if flags else ''}{why}{by}"
 
 
 def _idle_cpus(counts: str) -> int:

@@ -108,12 +108,12 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     try:
-        found = sorted(file for file in path.rglob("*") if file.name.endswith(_SUFFIXES) and file.is_file())
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(_SUFFIXES) and file.is_file())
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {shortage(error)}") from None
-    if not found:
+    if not files:
         raise ReportError(f"{path}: has no report: files NODE.json or NODE.json.gz.")
-    yield from found
+    yield from files
 
 
 def _of_files(files: Sequence[Path]) -> Iterator[Answer]:
@@ -185,7 +185,7 @@ def racks_in(path: Path | None) -> dict[str, str]:
     """Return the rack of each node from lines such as ``r1: n[1-18]``; raises :class:`UsageError`."""
     if path is None:
         return {}
-    found: dict[str, str] = {}
+    rack_of: dict[str, str] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
@@ -198,7 +198,7 @@ def racks_in(path: Path | None) -> dict[str, str]:
         if not colon or not rack.strip():
             raise UsageError(f"{path}: line {number} is not 'RACK: NODES', such as 'r1: n[1-18]': {one_line(line)!r}.")
         names = expand(nodes.split())
-        if twice := next((name for name in names if name in found), ""):
-            raise UsageError(f"{path}: line {number} puts {twice} into a second rack; the first is {found[twice]}.")
-        found |= dict.fromkeys(names, one_line(rack))
-    return found
+        if twice := next((name for name in names if name in rack_of), ""):
+            raise UsageError(f"{path}: line {number} puts {twice} into a second rack; the first is {rack_of[twice]}.")
+        rack_of |= dict.fromkeys(names, one_line(rack))
+    return rack_of

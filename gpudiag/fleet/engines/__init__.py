@@ -47,10 +47,10 @@ class Rule:
         if self.status not in (None, done.status):
             return None
         text = f"{done.errors}\n{done.output[-4096:].decode(errors='replace')}"
-        found = list(self.text.finditer(text))
-        if not found or not self.text.pattern:
-            return "" if found else None
-        return one_line(text[text.rfind("\n", 0, found[-1].start()) + 1 :].partition("\n")[0])[:500]
+        matches = list(self.text.finditer(text))
+        if not matches or not self.text.pattern:
+            return "" if matches else None
+        return one_line(text[text.rfind("\n", 0, matches[-1].start()) + 1 :].partition("\n")[0])[:500]
 
 
 class Engine(Protocol):

@@ -86,8 +86,8 @@ class Engine:
             program, *words = self._ssh(node)
             async with gate:
                 done = await launch((program, "-G", *words), ANSWER_S)
-            found = _HOST_NAME.search(done.output)
-            return found[1].decode() if found else node
+            match = _HOST_NAME.search(done.output)
+            return match[1].decode() if match else node
 
         return dict(zip(nodes, await asyncio.gather(*map(address, nodes)), strict=True))
 

@@ -236,8 +236,8 @@ def _binding(kind: str, name: str, subject: Document, namespace: str | None = No
 def _container(workload: Document) -> Document:
     """Return the container named ``gpudiag`` of a Job or a DaemonSet."""
     containers = workload["spec"]["template"]["spec"]["containers"]
-    found: Document = next(container for container in containers if container["name"] == CONTAINER)
-    return found
+    container: Document = next(each for each in containers if each["name"] == CONTAINER)
+    return container
 
 
 def _set_gpus(container: Document, gpus: int) -> None:

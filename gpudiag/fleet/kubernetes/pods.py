@@ -132,10 +132,10 @@ def items_in(output: bytes) -> list[Item]:
 
 def newest(pods: Iterable[Item]) -> dict[str, Item]:
     """Return the newest pod of each Job, by the Job's name."""
-    found: dict[str, Item] = {}
+    pod_of_job: dict[str, Item] = {}
     for pod in sorted(pods, key=lambda pod: pod.metadata.creationTimestamp):
-        found[pod.metadata.labels.get("job-name", "")] = pod
-    return found
+        pod_of_job[pod.metadata.labels.get("job-name", "")] = pod
+    return pod_of_job
 
 
 def state_of(pod: Item) -> PodState:

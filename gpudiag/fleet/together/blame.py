@@ -78,7 +78,7 @@ def _own(witness: Witness, task: Task, witnesses: Mapping[str, Witness]) -> Blam
         return None
     advice = _ADVICE.get(kind)
     actions = () if advice is None else advice(task.places[witness.index])
-    lines = [_said(other) for other in witnesses.values() if witness.node in other.accused[:1]]
+    lines = [_testimony(other) for other in witnesses.values() if witness.node in other.accused[:1]]
     return Blame((witness.node,), text, tuple(lines[:MOST]), actions)
 
 
@@ -136,7 +136,7 @@ def _absent(task: Task, witnesses: Mapping[str, Witness], missing: Mapping[str, 
         for witness in witnesses.values():
             answer = next((peer.answer for peer in _unreached(witness) if peer.node == place.node), "")
             if place.node in witness.accused[:1]:
-                lines.append(_said(witness))
+                lines.append(_testimony(witness))
             elif place.node in witness.told:
                 lines.append(f"{witness.node} heard of it: {witness.told[place.node]}")
             elif answer:
@@ -280,10 +280,10 @@ def _nccl(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
     }
     route = next((witness.route for witness in seen if "(" in witness.route), "")
     interface = route.partition("(")[2].rstrip(")") or "eth0"
-    said = listed(sorted(set_variables), 4) or "no variable of NCCL is set"
+    settings = listed(sorted(set_variables), 4) or "no variable of NCCL is set"
     advice = (
         fix.export(
-            "NCCL_SOCKET_IFNAME", interface, f"on every node: an interface by which they reach each other; {said}"
+            "NCCL_SOCKET_IFNAME", interface, f"on every node: an interface by which they reach each other; {settings}"
         ),
         fix.export("NCCL_IB_DISABLE", "1", "if it helps, InfiniBand or RoCE is the fault"),
     )
@@ -329,7 +329,7 @@ def _left(task: Task, witnesses: Mapping[str, Witness]) -> tuple[Blame, ...]:
 
 
 def _departed(witnesses: Mapping[str, Witness], node: str) -> Blame:
-    lines = [_said(witness) for witness in witnesses.values() if node in witness.accused[:1]]
+    lines = [_testimony(witness) for witness in witnesses.values() if node in witness.accused[:1]]
     witness = witnesses.get(node)
     why = "left the others"
     if witness is not None and witness.stage in (Stage.CLUSTER, Stage.SUMS):
@@ -340,7 +340,7 @@ def _departed(witnesses: Mapping[str, Witness], node: str) -> Blame:
     return Blame((node,), why, tuple(lines[:MOST]), (fix.kernel_log(f"on {node}: look for the end of a process"),))
 
 
-def _said(witness: Witness) -> str:
+def _testimony(witness: Witness) -> str:
     return f"{witness.node}, {_at(witness)}: {reason(witness.error)}"
 
 

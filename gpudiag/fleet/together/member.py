@@ -251,11 +251,11 @@ def accused(text: str, places: tuple[Place, ...], index: int) -> tuple[str, ...]
     An error that one node hands on to the next names the first to fail first.
     """
     text = unquote(text)  # gRPC writes the brackets of IPv6 as %5B and %5D
-    found = [(match.start(), int(match[1])) for match in _TASK.finditer(text)]
+    mentions = [(match.start(), int(match[1])) for match in _TASK.finditer(text)]
     for number, place in enumerate(places):
         target = rf"(?<![\w.-]){re.escape(place.target)}(?!\d)"
-        found += [(match.start(), number) for match in re.finditer(target, text)]
-    tasks = dict.fromkeys(task for _, task in sorted(found) if task != index and task < len(places))
+        mentions += [(match.start(), number) for match in re.finditer(target, text)]
+    tasks = dict.fromkeys(task for _, task in sorted(mentions) if task != index and task < len(places))
     if not tasks and index and _LEADER.search(text):
         tasks = {0: None}
     return tuple(places[task].node for task in tasks)

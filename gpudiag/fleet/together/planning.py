@@ -44,7 +44,7 @@ def addresses_in(words: str, nodes: Sequence[str]) -> dict[str, str]:
     """
     if "{node}" in words:
         return {node: _checked(words.replace("{node}", node), words) for node in nodes}
-    found: dict[str, str] = {}
+    address_of: dict[str, str] = {}
     try:
         lines = Path(words).read_text(errors="replace").splitlines()
     except OSError as error:
@@ -57,11 +57,11 @@ def addresses_in(words: str, nodes: Sequence[str]) -> dict[str, str]:
         if text and not colon:
             raise UsageError(f"{words}: line {number} is not 'NODE: ADDRESS', such as 'n1: 10.0.0.1'.")
         if text:
-            found[node.strip()] = _checked(address.strip(), f"{words}: line {number}")
-    lacking = [node for node in nodes if node not in found]
+            address_of[node.strip()] = _checked(address.strip(), f"{words}: line {number}")
+    lacking = [node for node in nodes if node not in address_of]
     if lacking:
         raise UsageError(f"{words}: has no address of {', '.join(lacking[:5])}.")
-    return found
+    return address_of
 
 
 def _checked(address: str, where: str) -> str:
