@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
+from click.core import ParameterSource
 
 from gpudiag.cli.binding import takes
 from gpudiag.cli.delivery import discard_output, in_color, reserve, width
@@ -71,16 +72,17 @@ class Asking:
         type=click.Path(path_type=Path, file_okay=False),
     )
     resume: Path | None = option(
-        "Go on with the run in this folder: ask the nodes that have no report.",
+        "Go on with the run in this folder: ask the nodes that have no report. --deadline, --gpudiag, --ship and "
+        "--parallel can be given anew.",
         metavar="FOLDER",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
     )
     confirm: bool = option(
         "Check the nodes that did not pass once more, and as many that passed: some are FLAKY.", default=False
     )
-    deadline_s: float = option("The most time that a node may take.", default=600.0, metavar="SECONDS")
+    deadline_s: float | None = option("The most time that a node may take. [default: 600]", metavar="SECONDS")
     parallel: int | None = option("Nodes that are asked at the same time.", minimum=1, metavar="N")
-    gpudiag: str = option("How gpudiag is started on a node.", default="gpudiag", metavar="COMMAND")
+    gpudiag: str | None = option("How gpudiag is started on a node. [default: gpudiag]", metavar="COMMAND")
     ship: Path | None = option("Carry this gpudiag.pyz or wheel to nodes that have none.", metavar="FILE")
     racks: Path | None = option(RACKS_HELP, metavar="FILE")
     engine_option: tuple[str, ...] = option(
@@ -200,9 +202,12 @@ def check(
 
     reserve(rendering.output)
     arguments: tuple[str, ...] = context.meta[CHECK_ARGUMENTS]
-    _refuse_of_other_engines(asking)
-    if asking.resume is not None and (nodes or arguments or asking.folder):
-        raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
+    if asking.resume is not None:
+        if nodes or arguments or asking.folder:
+            raise UsageError("--resume takes the nodes, the arguments and the folder of the run: leave those out.")
+        asking = _resumed(context, asking)
+    else:
+        _refuse_of_other_engines(asking)
     folder = asking.resume or asking.folder
     if folder is None or (asking.resume is None and asking.engine is None):
         raise UsageError("--engine and -o are needed, such as: gpudiag fleet check n[1-8] --engine ssh -o run")
@@ -222,7 +227,7 @@ def check(
             confirm=asking.confirm,
             deadline_s=asking.deadline_s,
             parallel=asking.parallel,
-            words=tuple(shlex.split(asking.gpudiag)),
+            words=None if asking.gpudiag is None else tuple(shlex.split(asking.gpudiag)),
             ship=asking.ship,
             racks=asking.racks,
             allow_missing=judging.allow_missing,
@@ -280,14 +285,30 @@ _ENGINES_OF = {
 """The engines that take an option; others would leave it out without a word."""
 
 
+def _resumed(context: click.Context, asking: Asking) -> Asking:
+    """Return the options of a run that goes on: of those that it has already, none that a variable sets for new runs.
+
+    Raises :class:`UsageError` for one on the command line that cannot be changed.
+    """
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    for name in (*_ENGINES_OF, "racks", "together"):
+        if is_given(name):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--resume takes the options of the engine, and the racks, of the run: leave out {flag}.")
+    of_run = (*_ENGINES_OF, "racks", "engine", "deadline_s", "gpudiag")
+    unset = {name: getattr(Asking, name) for name in of_run if not is_given(name.removesuffix("_s"))}
+    return replace(asking, **unset)
+
+
 def _refuse_of_other_engines(asking: Asking) -> None:
     """Raise :class:`UsageError` for an option that would have no effect, and for a file as the folder of a run."""
     for name, engines in _ENGINES_OF.items():
         if getattr(asking, name) in (None, ()) or asking.engine in engines:
             continue
         flag = f"--{name.replace('_', '-')}"
-        if asking.resume is not None:
-            raise UsageError(f"--resume takes the engine and its options of the run: leave out {flag}.")
         if asking.engine is not None:
             raise UsageError(f"{flag} belongs to the engine {' or '.join(engines)}, not to {asking.engine}.")
     if asking.folder is not None and is_report(asking.folder):

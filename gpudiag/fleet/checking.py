@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import gpudiag
 from gpudiag.errors import UsageError
 from gpudiag.fleet import engines
-from gpudiag.fleet.carrying import Check, carry
+from gpudiag.fleet.carrying import GPUDIAG, Check, carry
 from gpudiag.fleet.expecting import FleetExpectations
 from gpudiag.fleet.folder import RunFolder
 from gpudiag.fleet.merge import merged
@@ -32,6 +32,7 @@ from gpudiag.text import counted, one_line
 
 _TAKEN = ("--deadline", "--format", "--exit-scheme")
 """Options of ``gpudiag check`` that a fleet check gives itself."""
+DEADLINE_S = 600.0
 _LINES = 20
 """How many lines of progress a run writes at most, and how many more of nodes that do not pass."""
 
@@ -54,9 +55,10 @@ class Request:
     options: engines.EngineOptions
     resume: bool = False
     confirm: bool = False
-    deadline_s: float = 600.0
+    deadline_s: float | None = None
+    """None: that of the run that goes on, or :data:`DEADLINE_S`; so is ``words``."""
     parallel: int | None = None
-    words: tuple[str, ...] = ("gpudiag",)
+    words: tuple[str, ...] | None = None
     ship: Path | None = None
     racks: Path | None = None
     allow_missing: int = 0
@@ -118,6 +120,13 @@ async def _opened(request: Request, shipped: Shipped | None) -> tuple[engines.En
         folder = RunFolder.open(request.folder)
         if folder.plan.together is not None:
             raise UsageError("nodes that train together begin at once: start the run anew, in a new folder.")
+        if request.engine not in (None, folder.plan.engine):
+            raise UsageError(f"{folder.path}: was begun by --engine {folder.plan.engine}: leave out --engine.")
+        folder.plan = replace(
+            folder.plan,
+            deadline_s=request.deadline_s or folder.plan.deadline_s,
+            command=request.words or folder.plan.command,
+        )
         return _made(folder.plan.engine, folder.plan.options, shipped), folder
     assert request.engine is not None
     options = replace(request.options, run=secrets.token_hex(4))
@@ -131,8 +140,8 @@ async def _opened(request: Request, shipped: Shipped | None) -> tuple[engines.En
         request.engine,
         roster.nodes,
         request.arguments,
-        request.deadline_s,
-        request.words,
+        request.deadline_s or DEADLINE_S,
+        request.words or GPUDIAG,
         options,
         roster.not_usable,
         {**roster.racks, **racks_in(request.racks)},

@@ -272,12 +272,36 @@ def test_values_of_the_check_are_those_of_the_node(gpudiag: Gpudiag, nodes: Prep
     assert done.returncode == 0, done.stderr
 
 
-def test_an_engine_of_a_run_that_goes_on_has_its_options(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
+def test_a_run_that_goes_on_has_its_options(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
     nodes.prints("n1", healthy())
     assert gpudiag("fleet", "check", *words(nodes, "n1")).returncode == 0
-    done = gpudiag("fleet", "check", "--resume", "run", "--image", "x")
-    assert done.returncode == 2
-    assert "--resume takes the engine and its options of the run: leave out --image" in done.stderr
+    for option, value in (("--image", "x"), ("--racks", "/dev/null"), ("--together", None)):
+        done = gpudiag("fleet", "check", "--resume", "run", option, *filter(None, [value]))
+        assert done.returncode == 2
+        assert f"the racks, of the run: leave out {option}." in done.stderr
+    done = gpudiag("fleet", "check", "--resume", "run", "--engine", "ssh")
+    assert (done.returncode, "was begun by --engine local" in done.stderr) == (2, True)
+    assert gpudiag("fleet", "check", "--resume", "run", "--engine", "local").returncode == 0
+
+
+def test_a_run_goes_on_with_another_deadline_or_program_and_not_with_a_variable(
+    gpudiag: Gpudiag, nodes: PreparedNodes
+) -> None:
+    nodes.runs("n1", "sleep 60")
+    begun = [*words(nodes, "n1"), "--format", "json"]
+    begun[begun.index("--gpudiag") + 1] = "nowhere"
+    assert outcomes(json.loads(gpudiag("fleet", "check", *begun).stdout)) == {"n1": "no gpudiag"}
+    anew = ["--gpudiag", str(nodes.command), "--deadline", "0.1"]
+    variables = {"GPUDIAG_FLEET_ENGINE": "slurm", "GPUDIAG_FLEET_GPUDIAG": "nowhere", "GPUDIAG_FLEET_DEADLINE": "0.1"}
+
+    def resume(*more: str) -> dict[str, str]:
+        done = gpudiag("fleet", "check", "--resume", "run", "--format", "json", *more, flags=(), **variables)
+        return outcomes(json.loads(done.stdout))
+
+    assert resume(*anew) == {"n1": "timed out"}
+    nodes.runs("n1", 'echo "$REPORT"')
+    assert resume() == {"n1": "no gpudiag"}, "what was given anew holds for one time"
+    assert resume(*anew[:2], "--deadline", "60") == {"n1": "PASS"}
 
 
 def test_nodes_that_did_not_pass_are_named_while_it_runs(gpudiag: Gpudiag, nodes: PreparedNodes) -> None:
