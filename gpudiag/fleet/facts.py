@@ -31,6 +31,7 @@ from gpudiag.model.facts import (
 from gpudiag.model.fleet import FactKind
 from gpudiag.model.report import Report
 from gpudiag.report import load
+from gpudiag.report.masking import is_masked
 from gpudiag.text import one_line
 
 PRINCIPAL = (
@@ -207,9 +208,11 @@ def facts_of(report: Report) -> dict[str, str]:
         values["driver"] = driver
     names = sorted(values, key=order)[:_MOST]
     hosts = _hosts(report.facts)
+    texts = {name: ", ".join(sorted(values[name]) if len(values[name]) > 1 else values[name]) for name in names}
     return {
-        name: _without_host(_lasting(", ".join(sorted(values[name]) if len(values[name]) > 1 else values[name])), hosts)
-        for name in names
+        name: _without_host(_lasting(text), hosts)
+        for name, text in texts.items()
+        if not is_masked(f"{name} {text}")  # a placeholder stands for something else in every report
     }
 
 
@@ -235,7 +238,7 @@ def kind_of(name: str) -> FactKind | None:
 def unread_in(report: Report, kept: Mapping[str, str]) -> tuple[FactKind, ...]:
     """Return the kinds of facts that a report did not read, or of which not all are among those that were kept."""
     facts = report.facts
-    if len(kept) >= _MOST:
+    if len(kept) >= _MOST or is_masked(msgspec.json.encode(facts).decode()):
         return tuple(FactKind)
     unread = []
     if isinstance(facts.tensorflow, Unknown) or isinstance(facts.driver, Unknown):

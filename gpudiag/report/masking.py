@@ -181,9 +181,13 @@ their dates, workers of pytest-xdist, revisions of a distribution's packages and
 _LONGEST = 64
 """The most characters of a word that is examined."""
 _SUFFIX = re.compile(r"\.(?:cc|cu|h|ipynb|json|log|md|py|pyc|sh|so|toml|txt|xml|yaml)")
+_PLACEHOLDER = re.compile(
+    r"<(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX|(?:path|masked)-\d+)>",
+    re.IGNORECASE,
+)
+"""What stands for a name in a masked report."""
 _TEXT = re.compile(
-    r"(?P<kept><(?:user|host|env|gpudiag|machine|python|address|masked|left out|VIRTUAL_ENV|CONDA_PREFIX)>|"
-    r"<(?:path|masked)-\d+>|"
+    rf"(?P<kept>{_PLACEHOLDER.pattern}|"
     r"(?:GPU|MIG)-(?:uuid-[a-z]{1,3}(?![\w-])|\?)|\b[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}\.[\da-f]\b)|"
     r"(?P<key>\b\w{0,40}(?:token|secret|passw(?:or)?d|api_?key|cookie|credential)\w{0,40}[\"']?\s{0,3}[=:]\s{0,3}[\"']?)"
     r"(?P<value>[^\s\"'<]+)|"
@@ -212,6 +216,11 @@ def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
     pieces = {piece.lower() for word in words for piece in _PIECE.findall(word)}
     versions = {version for text in texts for version in re.findall(r"\b\d+(?:\.\d+){3}\b", text)}
     return frozenset(pieces | {word.lower() for word in words} | set(_OTHER_WORDS.split())), frozenset(versions)
+
+
+def is_masked(text: str) -> bool:
+    """Return whether something in a text was replaced by a placeholder."""
+    return _PLACEHOLDER.search(text) is not None
 
 
 class _Words:

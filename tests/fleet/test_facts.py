@@ -44,6 +44,7 @@ from gpudiag.model.facts import (
 )
 from gpudiag.model.fleet import FactKind
 from gpudiag.model.report import Report
+from gpudiag.report.masking import mask
 from reports import GPUS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -275,3 +276,13 @@ def test_kinds_of_facts_that_were_not_read_are_named() -> None:
     many = EnvironmentFacts({f"NCCL_{number}": "1" for number in range(300)})
     assert unread(environment=many) == (FactKind.PACKAGE, FactKind.VARIABLE)
     assert unread_in(report_with(), {}) == ()
+
+
+def test_of_a_masked_report_only_what_the_mask_left_is_a_fact() -> None:
+    variables = EnvironmentFacts({"XLA_FLAGS": "--xla_dump_to=/srv/quaxolotl/" + "x" * 90, "NCCL_DEBUG": "INFO"})
+    report = report_with(environment=variables)
+    assert {"XLA_FLAGS", "NCCL_DEBUG"} <= facts_of(report).keys()
+    summary = summarized(mask(report))
+    assert summary.facts["NCCL_DEBUG"] == "INFO"
+    assert "XLA_FLAGS" not in summary.facts
+    assert summary.unread == (FactKind.PACKAGE, FactKind.VARIABLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from gpudiag.fix import Kind
 from gpudiag.model.fleet import (
     ActionSum,
     Drift,
@@ -237,7 +238,8 @@ def figure_change(change: FigureChange) -> str:
 def action(asked: ActionSum) -> str:
     """Return the kind of an action, and the place where it has to be done unless that is the node itself."""
     kind = one_line(_KINDS.get(asked.kind, asked.kind))
-    return " ".join(filter(None, (kind, _PLACES.get(asked.where, ""))))
+    place = "" if asked.kind == Kind.EDIT_PROGRAM else _PLACES.get(asked.where, "")
+    return f"{kind} {place}".rstrip()
 
 
 def group_of(report: FleetReport, label: str) -> Group | None:
