@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpudiag.fix import Action
 from gpudiag.fleet.summary import summarized
 from gpudiag.model import frame
 from gpudiag.model.codec import encoded
@@ -40,9 +41,11 @@ def healthy() -> Report:
     return report(row("placement.log", passed("8 of 8", on=GPUS), *GPUS), gpus=GPUS)
 
 
-def unfit(cause_id: str = "mask_hides_all", cause: str = "CUDA_VISIBLE_DEVICES='7' hides all GPUs") -> Report:
+def unfit(
+    cause_id: str = "mask_hides_all", cause: str = "CUDA_VISIBLE_DEVICES='7' hides all GPUs", *fix: Action
+) -> Report:
     """Return the report of a node that fails for a proved cause."""
-    found = RootCause(cause_id, Stage.DEVICE_FILTER, Confidence.PROVED, cause, ("the variable",), (), "", unfit=True)
+    found = RootCause(cause_id, Stage.DEVICE_FILTER, Confidence.PROVED, cause, ("the variable",), fix, "", unfit=True)
     whole = msgspec.structs.replace(healthy(), diagnosis=Diagnosis(causes=(found,)))
     return conclude(whole)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import msgspec
 
 from gpudiag.errors import ReportError, ReportVersionError
-from gpudiag.fix import Role, distinct
+from gpudiag.fix import Action, Role, distinct
 from gpudiag.fleet.facts import facts_of, figures_of, unread_in
 from gpudiag.model.codec import encoded
+from gpudiag.model.diagnosis import RootCause
 from gpudiag.model.fleet import Answer, CauseSummary, NoReport, Summary
 from gpudiag.model.frame import SUMMARY, OtherVersionError, reports_in
 from gpudiag.model.report import Report, Verdict
@@ -24,7 +25,7 @@ def summarized(report: Report) -> Summary:
     """Return the summary of a report."""
     facts = facts_of(report)
     causes = labels.ranked_causes(report)
-    actions = [next((action for action in cause.fix if action.role is Role.FIX), None) for cause in causes]
+    actions = [_first_action(cause) for cause in causes]
     return Summary(
         gpudiag_version=report.gpudiag_version,
         started_at=report.started_at,
@@ -45,6 +46,12 @@ def summarized(report: Report) -> Summary:
         unread=unread_in(report, facts),
         figures=figures_of(report),
     )
+
+
+def _first_action(cause: RootCause) -> Action | None:
+    """Return the first fix of a cause, or else the first command that looks further."""
+    actions = [action for role in (Role.FIX, Role.CHECK) for action in cause.fix if action.role is role]
+    return next(iter(actions), None)
 
 
 MOST = 128 << 10

@@ -638,7 +638,8 @@ def _again(report: Report, *options: str) -> str:
     """Return the command of the run as it was given, with ``options``.
 
     What repeats only a part, ``--failed``, is added if this run is kept for it; otherwise what verifies a GPU, if it
-    was not selected. A log given with ``--log`` is left out: it was written before anything was fixed.
+    was not selected. A log given with ``--log`` is left out: it was written before anything was fixed. So is
+    ``--format frame``, which is for the collector of a fleet.
     """
     command = list(report.command or ("gpudiag", "check"))
     start = command.index("--") + 1 if command[:2] == ["gpudiag", "simulate"] and "--" in command else 0
@@ -652,10 +653,19 @@ def _again(report: Report, *options: str) -> str:
         more.append(listing.VERIFYING)
     end = command.index("--") if "--" in command else len(command)
     command[end:end] = more
-    while "--log" in command:
-        at = command.index("--log")
-        del command[at : at + 2]
-    return one_line(shlex.join([*within, *(word for word in command if not word.startswith("--log="))]))
+    return one_line(shlex.join([*within, *_without(_without(command, "--log"), "--format", "frame")]))
+
+
+def _without(command: Iterable[str], option: str, value: str = "") -> Iterator[str]:
+    """Yield the words of a command without an option, or without the option with this value."""
+    words = iter(command)
+    for word in words:
+        if word == option:
+            given = next(words, "")
+            if value not in ("", given):
+                yield from (word, given)
+        elif not word.startswith(f"{option}={value}"):
+            yield word
 
 
 def _first_of_withheld(report: Report) -> str:

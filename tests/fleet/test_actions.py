@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from gpudiag.fix import Action, Kind, Where, edit_note, export, note, reboot, reset_gpu, run
+from fleets import unfit
+
+from gpudiag.fix import Action, Kind, Where, ask, check, edit_note, export, note, reboot, reset_gpu, run
 from gpudiag.fleet.actions import summed
 from gpudiag.fleet.nodes import NodeTable
+from gpudiag.fleet.summary import summarized
 from gpudiag.model.fleet import ActionSum, ActionText, Answer, NoReport, Summary
 from gpudiag.model.report import Verdict
+from gpudiag.report.fleet import words
 
 
 def sums_of(*nodes: tuple[Action, ...]) -> tuple[ActionSum, ...]:
@@ -75,3 +79,20 @@ def test_nodes_without_a_report_need_what_their_reason_says() -> None:
     assert summed(table) == (ActionSum("install", "here", "n[1-2]", 2, (install,)),)
     table.add(Answer("n1", 2, summary=Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "")))
     assert [found.nodes for found in summed(table)] == ["n2"]
+
+
+def test_of_a_cause_the_fix_is_done_and_without_one_the_first_check() -> None:
+    looks, fix = check("dmesg"), reboot()
+    assert summarized(unfit("a", "a", looks, fix)).actions == (fix,)
+    assert summarized(unfit("a", "a", note("Ask."), looks, check("lsmod"))).actions == (looks,)
+    assert summarized(unfit("a", "a", note("Ask."))).actions == ()
+
+
+def test_what_is_to_do_is_said_in_words() -> None:
+    actions = (ask("gpudiag list"), note("It is so."), edit_note("Ask for memory growth."), run("x", where=Where.HOST))
+    assert {words.action(found) for found in sums_of(actions)} == {
+        "check",
+        "to know",
+        "edit the program",
+        "run a command on the host",
+    }

@@ -211,3 +211,17 @@ def test_the_machine_has_two_lines_and_the_counts_have_one() -> None:
     assert above == "8 passed, 30 warned, 10 broken, 70 skipped"
     assert last.startswith("BROKEN · 8 of 118 passed · 0 of 2 GPUs verified · ")
     assert len(last) <= 80
+
+
+@pytest.mark.parametrize(
+    ("given", "again"),
+    [
+        ("--level quick --format frame --quiet", "--level quick --quiet"),
+        ("--format=frame --log app.log", ""),
+        ("--format json --log=app.log host", "--format json host"),
+    ],
+)
+def test_what_was_for_this_run_alone_is_not_typed_again(given: str, again: str) -> None:
+    shown = report(row("a.b", passed("", CAP_IGNORED)), gpus=GPUS)
+    shown = replace(shown, command=("gpudiag", "check", *given.split()), earlier=())
+    assert words.next_of(shown).command == " ".join(["gpudiag check", *again.split(), "--failed"])

@@ -37,7 +37,7 @@ _PLACES = {
     "program": "in the program",
     "scheduler": "in the job",
 }
-_KINDS = {"none": "to know", "command": "run a command"}
+_KINDS = {"command": "run a command"}
 CUT = " ..."
 """The end of a list of names that was cut."""
 _MOST_VALUES = 6
@@ -238,6 +238,8 @@ def figure_change(change: FigureChange) -> str:
 def action(asked: ActionSum) -> str:
     """Return the kind of an action, and the place where it has to be done unless that is the node itself."""
     kind = one_line(_KINDS.get(asked.kind, asked.kind))
+    if asked.kind == Kind.NONE:
+        kind = "check" if any(text.is_command for text in asked.texts) else "to know"
     place = "" if asked.kind == Kind.EDIT_PROGRAM else _PLACES.get(asked.where, "")
     return f"{kind} {place}".rstrip()
 
