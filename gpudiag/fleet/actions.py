@@ -15,7 +15,10 @@ _UNSUMMED = frozenset({Kind.NONE.value, Kind.COMMAND.value})
 _WITHOUT_REPORT = {
     NoReport.NOT_USABLE: (Kind.ASK_ADMIN, "Bring the node back into service."),
     NoReport.REFUSED: (Kind.ASK_ADMIN, "Let this user in without a question, such as by a key for ssh."),
-    NoReport.UNREACHABLE: (Kind.LOOK_AT_SYSTEM, "Check that the node is up, and that its name leads to it."),
+    NoReport.UNREACHABLE: (
+        Kind.LOOK_AT_SYSTEM,
+        "Check that the node is up, and that a command which you type begins there.",
+    ),
     NoReport.LOST: (Kind.LOOK_AT_SYSTEM, "Check whether the node went down or ran out of memory: uptime, dmesg."),
     NoReport.NO_GPUDIAG: (
         Kind.INSTALL,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -32,7 +32,7 @@ def summarized(report: Report) -> Summary:
         duration_s=report.duration_s,
         level=report.level.name,
         verdict=report.verdict,
-        headline=words.headline(report) or _failure(report) or _unverified(report),
+        headline=_headline(report, causes) or _failure(report) or _unverified(report),
         hostname=getattr(report.facts.system, "hostname", ""),
         simulated=report.world.simulated,
         causes=tuple(
@@ -46,6 +46,15 @@ def summarized(report: Report) -> Summary:
         unread=unread_in(report, facts),
         figures=figures_of(report),
     )
+
+
+def _headline(report: Report, causes: Sequence[RootCause]) -> str:
+    """Return the heading of the diagnosis, and the first cause if no cause stands in it."""
+    heading = words.headline(report)
+    sentences = [one_line(cause.cause) for cause in causes]
+    if not sentences or any(sentence.lower() in heading.lower() for sentence in sentences):
+        return heading
+    return f"{heading}: {sentences[0]}"
 
 
 def _first_action(cause: RootCause) -> Action | None:

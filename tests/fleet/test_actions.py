@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from fleets import unfit
-
-from gpudiag.fix import Action, Kind, Where, ask, check, edit_note, export, note, reboot, reset_gpu, run
+from gpudiag.fix import Action, Kind, Where, ask, edit_note, export, note, reboot, reset_gpu, run
 from gpudiag.fleet.actions import summed
 from gpudiag.fleet.nodes import NodeTable
-from gpudiag.fleet.summary import summarized
 from gpudiag.model.fleet import ActionSum, ActionText, Answer, NoReport, Summary
 from gpudiag.model.report import Verdict
 from gpudiag.report.fleet import words
@@ -79,13 +76,6 @@ def test_nodes_without_a_report_need_what_their_reason_says() -> None:
     assert summed(table) == (ActionSum("install", "here", "n[1-2]", 2, (install,)),)
     table.add(Answer("n1", 2, summary=Summary("0.1.0", "", 1.0, "quick", Verdict.PASS, "")))
     assert [found.nodes for found in summed(table)] == ["n2"]
-
-
-def test_of_a_cause_the_fix_is_done_and_without_one_the_first_check() -> None:
-    looks, fix = check("dmesg"), reboot()
-    assert summarized(unfit("a", "a", looks, fix)).actions == (fix,)
-    assert summarized(unfit("a", "a", note("Ask."), looks, check("lsmod"))).actions == (looks,)
-    assert summarized(unfit("a", "a", note("Ask."))).actions == ()
 
 
 def test_what_is_to_do_is_said_in_words() -> None:
