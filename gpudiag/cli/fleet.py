@@ -286,9 +286,9 @@ _ENGINES_OF = {
 
 
 def _resumed(context: click.Context, asking: Asking) -> Asking:
-    """Return the options of a run that goes on: of those that it has already, none that a variable sets for new runs.
+    """Return the options for a run that goes on. Environment variables change nothing that the run has already.
 
-    Raises :class:`UsageError` for one on the command line that cannot be changed.
+    Raises :class:`UsageError` for an option on the command line that cannot be changed any more.
     """
 
     def is_given(name: str) -> bool:
