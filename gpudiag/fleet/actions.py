@@ -31,7 +31,7 @@ _WITHOUT_REPORT = {
     NoReport.OTHER_VERSION: (Kind.INSTALL, "Install this version of gpudiag there, or carry it there with --ship."),
     NoReport.TIMED_OUT: (Kind.COMMAND, "Check again with a longer --deadline."),
 }
-"""What to do about a node without a report, unless its last line alone says so."""
+"""What to do about a node without a report, by the reason. Of reasons that are not here, the last line says enough."""
 
 
 def summed(table: NodeTable) -> tuple[ActionSum, ...]:

@@ -65,6 +65,12 @@ class Allocation:
         if not self.job:
             await self.close()
 
+    async def wait_for_end(self, limit_s: float) -> None:
+        """Wait, at most so long, until the nodes are no longer held."""
+        if self._process is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), limit_s)
+
     async def close(self) -> None:
         """Give the nodes back, or no longer wait for them; nothing of the job is left."""
         process = self._process

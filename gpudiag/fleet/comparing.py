@@ -137,7 +137,7 @@ def notes(old: NodeTable, new: NodeTable) -> Iterator[str]:
     """Yield which nodes could not be compared although both runs have a report of them."""
     left_out = len(_with_reports(old, new)) - len(_comparable(old, new))
     if left_out:
-        yield f"{counted(left_out, 'node', ',')} simulated in only one run: facts and figures are not compared"
+        yield f"{counted(left_out, 'node', ',')} simulated in only one run: their facts and figures are not compared"
 
 
 def _comparable(old: NodeTable, new: NodeTable) -> list[str]:

@@ -40,7 +40,7 @@ class Done:
 
     @property
     def first_error(self) -> str:
-        """The first line that it wrote to standard error: the reason, where a program goes on with its usage."""
+        """The first line on standard error: it has the reason if a program prints its usage after an error."""
         return next(filter(None, map(one_line, self.errors.splitlines())), self.last_line)[:500]
 
     @property

@@ -89,8 +89,7 @@ def read(paths: tuple[Path, ...], racks: Mapping[str, str] | None = None, asked:
 
 
 def _answers(paths: tuple[Path, ...]) -> Iterator[Answer]:
-    """Yield an answer for each report; a name with two different ones is DUPLICATE, but for several attempts of a
-    run."""
+    """Yield an answer for each report, or DUPLICATE for a second, different report of a node in the same attempt."""
     seen: dict[tuple[str, int], int] = {}
     streams = (_of_stream(sys.stdin.buffer) for path in paths if str(path) == "-")
     files = [file for path in paths if str(path) != "-" for file in _files(path)]

@@ -128,7 +128,7 @@ def decoded(json: bytes) -> Summary:
 
 
 def _failure(report: Report) -> str:
-    """Return a sentence about the first of :func:`gpudiag.report.labels.failures`; "" if nothing failed or broke."""
+    """Return a sentence about the first finding that fails or, if there is none, the first probe that broke; or ""."""
     for row, finding in labels.failing(report):
         return one_line(f"{row.probe}: {finding.message}")
     broken = labels.broken(report)

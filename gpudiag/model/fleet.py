@@ -98,7 +98,7 @@ class Summary(Record):
     findings: tuple[str, ...] = ()
     """The findings that fail, and what broke, such as ``memory.growth.cap_ignored`` or ``libraries.cudnn.broken``."""
     actions: tuple[Action, ...] = ()
-    """The first thing to do about each cause: a fix, or else a command that looks further."""
+    """For each cause its first fix or, if it has none, its first check."""
     gpus: tuple[str, ...] = ()
     """The model of each GPU in scope."""
     indices: tuple[Index, ...] = ()

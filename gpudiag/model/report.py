@@ -185,7 +185,7 @@ class Broken(Outcome, tag="broken"):
 
     @property
     def at_the_deadline(self) -> bool:
-        """True if the deadline of the run passed before the probe had ended, or before it began."""
+        """True if the run's deadline passed before this probe ended or began."""
         return self.cause in (NoReading.TIMEOUT, NoReading.BUSY) and self.detail.endswith(RUN_ENDED)
 
 

@@ -17,7 +17,7 @@ def ranked_causes(report: Report) -> list[RootCause]:
 
 
 def failures(report: Report) -> tuple[str, ...]:
-    """Return the names of what failed or broke, each once.
+    """Return a name for each finding that fails and for each probe that broke, without repeats.
 
     Findings come first, such as ``load.gpus.wrong``, then probes without a result, such as ``libraries.cudnn.broken``.
     All that the run's deadline ended have the name ``timed_out``: which probe it met says nothing about the machine.

@@ -140,7 +140,7 @@ def test_a_simulated_node_is_not_compared_with_a_real_one() -> None:
     some = table_of(new, noisy(9, 0.5), simulated=("n1", "n2"))
     assert {change.number for change in fact_changes(real, some)} == {7}
     assert [change.number for change in figure_changes(real, some)] == [28]
-    assert [*notes(real, some)] == ["2 nodes simulated in only one run: facts and figures are not compared"]
+    assert [*notes(real, some)] == ["2 nodes simulated in only one run: their facts and figures are not compared"]
     every = table_of(new, noisy(9, 0.5), simulated=figures)
     assert fact_changes(real, every) == ()
     assert figure_changes(every, real) == ()

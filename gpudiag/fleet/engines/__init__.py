@@ -40,7 +40,7 @@ class Rule:
         self.text = re.compile(text, re.IGNORECASE)
 
     def line_in(self, done: Done) -> str | None:
-        """Return the last line in which the text of this rule stands; "" if the rule has a status alone.
+        """Return the last line that contains the text of this rule; "" if the rule looks at the status only.
 
         None if the rule does not fit the result.
         """

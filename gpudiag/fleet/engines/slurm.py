@@ -29,6 +29,7 @@ from gpudiag.fleet.allocation import JOB_NAME, Allocation
 from gpudiag.fleet.engines import EngineOptions, Roster, Rule
 from gpudiag.fleet.launcher import Done, launch
 from gpudiag.fleet.names import expand, hostlist
+from gpudiag.fleet.process import GRACE_S
 from gpudiag.fleet.slurm_nodes import (
     SlurmNode,
     answer,
@@ -212,7 +213,11 @@ class Engine:
             if allocation.job:
                 gpus = self._gpus(slurm_node)
                 done = await self._step(allocation.job, [node], argv, deadline_s, gpus=gpus, given=given)
-                if allocation.is_open or WORD.encode() in done.output:
+                if WORD.encode() in done.output:
+                    return done
+                if allocation.job in self._cancelled:
+                    await allocation.wait_for_end(GRACE_S)  # srun may end before salloc
+                if allocation.is_open:
                     return done
                 if allocation.job in self._cancelled:
                     return _with_line(done, f"srun: job {allocation.job} was cancelled")
